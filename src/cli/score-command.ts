@@ -49,7 +49,7 @@ export function addScoreCommand(
     .optionsGroup('Output:')
     .option(
       '--export <form>',
-      "a trainer's columns in place of ours: prm|progress|tinker|vineppo (docs/trainers.md; default: ours)",
+      "a trainer's columns in place of ours: prm (steps, right or wrong)|progress (steps, the value's changes)|tinker|vineppo (docs/trainers.md; default: ours)",
     )
     .addHelpText(
       'after',
