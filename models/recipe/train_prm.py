@@ -1,4 +1,4 @@
-"""Train the reward model: the embedded policy's weights with a head of two labels, which says at a line's end whether the line is right."""
+"""Train the reward model: the embedded policy's weights with a head of two labels, which says at a line's end whether the line is right; or an outcome reward model, whose one score is of the whole chain."""
 import argparse
 import random
 import time
@@ -24,12 +24,17 @@ RESULT_WEIGHT = 0.5   # of the loss that asks for the right result beside the on
 
 
 class Prm(nn.Module):
-    """Parameter names are those of LlamaForTokenClassification."""
+    """Parameter names are those of LlamaForTokenClassification; of LlamaForSequenceClassification with one label for an outcome."""
 
-    def __init__(self, c=CONFIG):
+    def __init__(self, is_outcome=False, c=CONFIG):
         super().__init__()
         self.model = Llama(c)
-        self.score = nn.Linear(c["hidden_size"], len(LABELS))
+        self.score = nn.Linear(c["hidden_size"], 1 if is_outcome else len(LABELS), bias=not is_outcome)
+
+    def logits(self, hidden):
+        """Of wrong and right; one score is the difference of the two."""
+        scores = self.score(hidden)
+        return F.pad(scores, (1, 0)) if scores.shape[-1] == 1 else scores
 
     def hidden(self, ids):
         """Hidden states of ids [B,T]; what stands behind a token never reaches it, so padding at the end does no harm."""
@@ -71,13 +76,23 @@ def encoded(prompt, lines, right, slip):
     return ids, labels, results, ends
 
 
-def sequence(rng, odds=task.ODDS, slips=SLIPS, with_reference=WITH_REFERENCE):
+def of_outcome(encoded, is_right, is_asked_throughout):
+    """A chain labelled by whether its answer is right: at its last line's end, or wherever a line's label stands and in front of the first one."""
+    ids, labels, results, ends = encoded
+    lead = ids.index(task.THINK) + 1
+    if is_asked_throughout:
+        return ids, [int(is_right) if label != NONE or at == lead else NONE for at, label in enumerate(labels)], results, [lead, *ends]
+    return ids, [int(is_right) if at == ends[-1] else NONE for at in range(len(ids))], results, ends[-1:]
+
+
+def sequence(rng, odds=task.ODDS, slips=SLIPS, with_reference=WITH_REFERENCE, outcome=None):
     problem = task.draw_problem(rng, rng.choice(task.FAMILIES))
-    chain = task.draw_chain(rng, problem, odds)
+    chain, prompt = task.draw_chain(rng, problem, odds), task.prompt_text(problem)
     lines, right, slip = list(chain.lines), [kind != "wrong" for kind in chain.kinds], None
+    if outcome:
+        return of_outcome(encoded(prompt, lines, right, None), chain.answer == task.true_answer(problem), outcome == "throughout")
     if rng.random() < slips:
         lines, right, slip = with_slip(rng, lines, right)
-    prompt = task.prompt_text(problem)
     if rng.random() < with_reference:
         prompt = REFERENCE.format(prompt=prompt, reference=task.true_answer(problem))
     return encoded(prompt, lines, right, slip)
@@ -104,15 +119,15 @@ def area(scores, positive):
 
 
 @torch.no_grad()
-def evaluate(model, name, with_reference, count=1000):
+def evaluate(model, name, with_reference=0, outcome=None, count=1000):
     """Prints how well lines of fresh chains, at the task's own odds, are told apart, and whether the probabilities are meant."""
     rng, scores, labels = random.Random(name), [], []
     for _ in range(count // 50):
-        ids, own, _, ends = collate([sequence(rng, slips=0, with_reference=with_reference) for _ in range(50)])
-        scores.append(model.score(model.hidden(ids)[ends]).softmax(-1)[:, 1].numpy())
+        ids, own, _, ends = collate([sequence(rng, slips=0, with_reference=with_reference, outcome=outcome) for _ in range(50)])
+        scores.append(model.logits(model.hidden(ids)[ends]).softmax(-1)[:, 1].numpy())
         labels.append(own[ends].numpy())
     scores, labels = np.concatenate(scores), np.concatenate(labels)
-    print(f"{'with' if with_reference else 'without'} reference: {len(labels)} lines, {1 - labels.mean():.3f} of them wrong, "
+    print(f"{'with' if with_reference else 'without'} reference: {len(labels)} {'places' if outcome else 'lines'}, {1 - labels.mean():.3f} of them wrong, "
           f"AUC {area(scores, labels):.4f}, Brier {np.mean((scores - labels) ** 2):.4f}")
     edges = (0, 0.1, 0.5, 0.9, 0.99, 1.0001)
     for low, high in zip(edges, edges[1:]):
@@ -129,6 +144,7 @@ def main():
     parser.add_argument("--accumulate", type=int, default=4, help="micro-batches a step")
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=0.003)
+    parser.add_argument("--outcome", choices=("last", "throughout"), help="an outcome reward model: where it is asked whether the answer is right")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="../prm/model.safetensors")
     parser.add_argument("--kind", choices=checkpoint.KINDS, default="F16", help="of the weights as they are written")
@@ -136,7 +152,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     rng = random.Random(f"train-prm-{args.seed}")
-    model = Prm()
+    model = Prm(args.outcome is not None)
     checkpoint.load(model.model, args.policy)
     print("arguments", {k: v for k, v in vars(args).items() if k not in ("out", "policy")}, "odds", task.ODDS, "at first", MANY["mistake"])
     print("parameters", sum(p.numel() for p in model.parameters()), flush=True)
@@ -145,7 +161,7 @@ def main():
     for step in range(args.steps):
         if not pool:
             odds = MANY if step < PART * args.steps else task.ODDS
-            items = sorted((sequence(rng, odds) for _ in range(8 * args.accumulate * args.micro)), key=lambda item: len(item[0]))
+            items = sorted((sequence(rng, odds, outcome=args.outcome) for _ in range(8 * args.accumulate * args.micro)), key=lambda item: len(item[0]))
             pool = [items[i:i + args.micro] for i in range(0, len(items), args.micro)]
             rng.shuffle(pool)
         for _ in range(args.accumulate):
@@ -153,10 +169,10 @@ def main():
             hidden = model.hidden(ids)
             labelled, asked = labels != NONE, results != NONE
             result = F.cross_entropy(model.model.logits(hidden[asked]), results[asked])
-            loss = F.cross_entropy(model.score(hidden[labelled]), labels[labelled]) + RESULT_WEIGHT * result
+            loss = F.cross_entropy(model.logits(hidden[labelled]), labels[labelled]) + RESULT_WEIGHT * result
             (loss / args.accumulate).backward()
             with torch.no_grad():
-                at_ends = F.cross_entropy(model.score(hidden[ends]), labels[ends], reduction="sum")
+                at_ends = F.cross_entropy(model.logits(hidden[ends]), labels[ends], reduction="sum")
             own = (float(at_ends), int(ends.sum()), float(result) * int(asked.sum()), int(asked.sum()))
             totals = [a + b for a, b in zip(totals, own)]
         rate = rate_at(step / args.steps)
@@ -167,8 +183,8 @@ def main():
         if (step + 1) % 40 == 0 or step + 1 == args.steps:
             checkpoint.save(model, args.out, args.kind, prefix="")
     checkpoint.load(model, args.out, prefix="")  # what is judged is what was written
-    for with_reference in (0, 1):
-        evaluate(model, f"evaluate-prm-{args.seed}", with_reference)
+    for with_reference in (0,) if args.outcome else (0, 1):
+        evaluate(model, f"evaluate-prm-{args.seed}", with_reference, args.outcome)
 
 
 if __name__ == "__main__":
