@@ -3,7 +3,13 @@ import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import { type BenchColumn, MEANINGS } from '../io/scored/bench-credits.js';
-import { type CreditColumn, type Meaning, parseNamedPath, UNIFORM } from '../io/scored/trace-credits.js';
+import {
+  type CreditColumn,
+  type LabelPath,
+  type Meaning,
+  parseNamedPath,
+  UNIFORM,
+} from '../io/scored/trace-credits.js';
 import { endProgressLine } from '../report/terminal.js';
 import { type LogFlags, logged, logOf, repeated } from './declare.js';
 import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
@@ -57,7 +63,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     .option('--truth <name>', 'the credit that the others are held against (default: each against each)')
     .option(
       '--label <first_wrong=path>',
-      'number of the first wrong segment, from 0; null or -1 where none is wrong',
+      'number of the first wrong segment, or a list of the wrong ones, from 0; first_wrong_from_1=path: from 1; null or -1 where none is wrong',
     )
     .option('--reward <path>', 'the reward, where the rows have no column reward (default: reward)')
     .option('--seed <n>', 'seed of the intervals: 1,000 resamples of the groups', '0')
@@ -150,9 +156,9 @@ function resolved(flags: CompareFlags) {
   };
 }
 
-function labelPath(text: string) {
+function labelPath(text: string): LabelPath {
   const { name, path } = parseNamedPath('--label', text);
-  if (name !== 'first_wrong')
-    throw usageError(`--label ${text}: unknown kind of label`, '--label first_wrong=mistake_index');
-  return path;
+  if (name === 'first_wrong') return { path, from: 0 };
+  if (name === 'first_wrong_from_1') return { path, from: 1 };
+  throw usageError(`--label ${text}: unknown kind of label`, '--label first_wrong=mistake_index');
 }

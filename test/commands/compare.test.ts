@@ -271,6 +271,19 @@ describe('--steps', () => {
   });
 });
 
+it('labels that count from 1, name all wrong steps, or say N/A are the same labels', async () => {
+  const labelled = rows(20).map((row) => {
+    const from1 = row.wrong === null ? null : row.wrong + 1;
+    return { ...row, from_1: from1 ?? 'N/A', steps: from1 === null ? [] : [5, from1] };
+  });
+  await writeRows('labelled.jsonl', labelled);
+  const of = async (line: string) => (await compared(line)).figures.filter((f) => f.of === 'first_wrong');
+  const expected = await of('scored.jsonl --label first_wrong=wrong');
+  expect(expected.some(({ value }) => value !== null)).toBe(true);
+  for (const name of ['from_1', 'steps'])
+    expect(await of(`labelled.jsonl --label first_wrong_from_1=${name}`)).toEqual(expected);
+});
+
 describe('what cannot be compared', () => {
   it.each([
     ['--truth mc', /--truth mc: no credit has that name\n {2}try: --truth uniform\|delta\|sigma/],

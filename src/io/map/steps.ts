@@ -20,6 +20,15 @@ const processbench = preset({
   notes: [NO_REFERENCES, 'label is the first wrong step, counted from 0; -1 where there is none'],
 });
 
+/** Columns of ProcessBench, and `domain`; but its labels count from 1. */
+const grBen: Preset = {
+  ...processbench,
+  name: 'gr-ben',
+  what: 'GR-Ben',
+  columns: [...processbench.columns, 'domain'],
+  notes: [NO_REFERENCES, 'label is the first wrong step, counted from 1; -1 where there is none'],
+};
+
 const bigbenchMistake = preset({
   name: 'bigbench-mistake',
   what: 'BIG-Bench Mistake',
@@ -206,6 +215,7 @@ const thoughtAnchors = preset({
 export const STEPS: readonly Preset[] = [
   thoughtAnchors,
   bigbenchMistake,
+  grBen,
   processbench,
   prmbench,
   mrGsm8k,

@@ -21,11 +21,16 @@ export interface CreditColumn {
   readonly path: FieldPath;
 }
 
+/** Where the number of the first wrong segment is, or the list of all that are wrong, and which number the first segment has. */
+export interface LabelPath {
+  readonly path: FieldPath;
+  readonly from: 0 | 1;
+}
+
 /** What a user has named beside what the file has by itself. */
 export interface CreditRequest {
   readonly columns: readonly CreditColumn[];
-  /** first wrong segment, from 0; null where none is wrong */
-  readonly firstWrong: FieldPath | undefined;
+  readonly firstWrong: LabelPath | undefined;
   /** where the reward is, where the row has no column `reward` */
   readonly reward: FieldPath | undefined;
 }
@@ -86,7 +91,8 @@ const READ = ['id', 'group', 'segments', 'value_start', 'baseline', 'logprobs', 
 
 /** Whether {@link traceCredits} looks at a column of a file. */
 export function isRead({ columns, firstWrong, reward }: CreditRequest): (name: string) => boolean {
-  const asked = [...columns.map(({ path }) => path), firstWrong, reward].flatMap((path) => path?.text ?? []);
+  const paths = [...columns, ...(firstWrong ? [firstWrong] : [])].map(({ path }) => path);
+  const asked = [...paths, reward].flatMap((path) => path?.text ?? []);
   const own = new Set([...READ, 'reward']);
   return (name) => own.has(name) || name.startsWith(SIGMA) || asked.some((text) => text.startsWith(name));
 }
@@ -159,16 +165,21 @@ function rewardOf(row: Cells, path: FieldPath | undefined): number {
   return typeof value === 'boolean' || typeof value === 'number' ? Number(value) : Number.NaN;
 }
 
-function firstWrongOf(row: Cells, path: FieldPath | undefined, K: number, segments: number) {
-  if (path === undefined) return undefined;
+function firstWrongOf(row: Cells, label: LabelPath | undefined, K: number, segments: number) {
+  if (label === undefined) return undefined;
+  const { path, from } = label;
   const found = resolvePath(row, path);
   if (found.kind !== 'one') return undefined;
-  if (found.value === null || found.value === -1) return -1;
-  const wrong = Number(found.value);
+  const several = Array.isArray(found.value) || ArrayBuffer.isView(found.value);
+  const marked = several ? Array.from(found.value as ArrayLike<unknown>, Number) : [];
+  const value = several ? (marked.length === 0 ? null : Math.min(...marked)) : found.value;
+  // N/A: as MR-GSM8K has it
+  if (value === null || value === 'N/A' || Number(value) === -1) return -1;
+  const wrong = Number(value) - from;
   if (Number.isInteger(wrong) && wrong >= 0 && wrong < K) return wrong;
   const place = wrong === K && segments > K ? ', the answer, which has no credit' : '';
   throw new CreditFault(
-    `first_wrong: ${path.text} is ${String(found.value)}${place}, expected a thought segment from 0 to ${K - 1}, null or -1`,
+    `first_wrong: ${path.text} is ${String(value)}${place}, expected a thought segment from ${from} to ${K - 1 + from}, null or -1`,
   );
 }
 

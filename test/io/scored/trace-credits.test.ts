@@ -131,13 +131,20 @@ describe('columns that are named', () => {
 });
 
 describe('labels', () => {
-  const labelled = (wrong: unknown) =>
-    creditsOf({ ...SCORED, wrong }, { firstWrong: parsePath('wrong') }).firstWrong;
+  const label = (from: 0 | 1) => ({ firstWrong: { path: parsePath('wrong'), from } });
+  const labelled = (wrong: unknown, from: 0 | 1 = 0) =>
+    creditsOf({ ...SCORED, wrong }, label(from)).firstWrong;
 
   it('are the number of a thought segment, or that none is wrong', () => {
-    expect([labelled(1), labelled(null), labelled(-1), labelled(0n)]).toEqual([1, -1, -1, 0]);
-    expect(creditsOf(SCORED, { firstWrong: parsePath('wrong') }).firstWrong).toBeUndefined();
+    expect([labelled(1), labelled(null), labelled(-1), labelled(0n), labelled(-1n)]).toEqual([
+      1, -1, -1, 0, -1,
+    ]);
+    expect(creditsOf(SCORED, label(0)).firstWrong).toBeUndefined();
     expect(() => labelled(2)).toThrow(/wrong is 2, the answer, which has no credit, expected .* from 0 to 1/);
+    expect([labelled(2, 1), labelled('N/A', 1), labelled([], 1), labelled([2, 1], 1)]).toEqual([
+      1, -1, -1, 0,
+    ]);
+    expect(() => labelled(0, 1)).toThrow(/wrong is 0, expected .* from 1 to 2/);
     expect(() => labelled(1.5)).toThrow(/wrong is 1\.5, expected/);
   });
 });
