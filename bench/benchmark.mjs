@@ -75,17 +75,9 @@ async function writeRows(toy, { WORK, how }) {
     const given = own.map((flag) => flag.replace(/^\{(.*)\}$/, (_, made) => at(made)));
     const output = at(`${stem}.parquet`);
     rredcot('score', set, '-o', output, '--segmenter', 'given', ...given, ...how);
-    const madeBy = [
-      'rredcot score',
-      `fixtures/bench/${toy.name}.parquet`,
-      ...(toy.checkpoint ? [`--policy ${toy.name}`] : []),
-      '--segmenter given',
-      flags,
-    ]
-      .join(' ')
-      .replaceAll(/[{}]/g, '')
-      .trim();
-    judge(toy.name, output, stem, '--name', name, '--made-by', madeBy);
+    const policy = toy.checkpoint ? ` --policy ${toy.name}` : '';
+    const command = `rredcot score fixtures/bench/${toy.name}.parquet${policy} --segmenter given ${flags}`;
+    judge(toy.name, output, stem, '--name', name, '--made-by', command.replaceAll(/[{}]/g, '').trim());
   }
 }
 
@@ -118,15 +110,8 @@ function writeStranger(set, { WORK, linesOf }) {
   const rows = linesOf(set, 'judge');
   const credits = join(work, 'entropy-of-lines.jsonl');
   writeFileSync(credits, execFileSync('python3', ['-c', stranger()], { input: rows, maxBuffer: 2 ** 28 }));
-  judge(
-    set,
-    credits,
-    'entropy-of-lines',
-    '--name',
-    'entropy of lines',
-    '--made-by',
-    'the script of docs/benchmark.md',
-  );
+  const made = ['--name', 'entropy of lines', '--made-by', 'the script of docs/benchmark.md'];
+  judge(set, credits, 'entropy-of-lines', ...made);
 }
 
 /** The rows of a set by name, in the order of their files. */
@@ -137,8 +122,6 @@ function storedRows(set) {
     .map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')));
 }
 
-/** What is told of the toys. */
-const COLUMNS = [['share', 'share', 'all', withInterval]];
 const TOYS = ['puzzles', 'embedded', 'reach'];
 const find = ({ figures } = { figures: [] }, credit, measure, traces) =>
   figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
@@ -152,11 +135,9 @@ function sizes(set, [row]) {
 /** A row a method, then what needs no file, both by their share of the ceiling. */
 function toysTable(all) {
   const line = (title, rows, credit) => {
-    const cells = COLUMNS.flatMap(([, measure, traces, text]) =>
-      rows.map((row) => text(find(row, credit, measure, traces) ?? {})),
-    );
-    const share = Math.max(...rows.map((row) => find(row, credit, 'share', 'all')?.value ?? -1));
-    return { share, cells: [title, ...cells] };
+    const shares = rows.map((row) => find(row, credit, 'share', 'all') ?? {});
+    const best = Math.max(...shares.map(({ value = -1 }) => value));
+    return { best, cells: [title, ...shares.map(withInterval)] };
   };
   const less = ({ counted, traces }) => (counted < traces ? ` (${counted} of ${traces})` : '');
   // what no set tells from nothing stands in its files alone
@@ -171,8 +152,8 @@ function toysTable(all) {
     line(`*${credit}*`, whole, credit),
   );
   return table(
-    ['', ...COLUMNS.flatMap(([head]) => TOYS.map((set, n) => (n === 0 ? `${head}, ${set}` : set)))],
-    [...own, ...beside].sort((a, b) => b.share - a.share).map(({ cells }) => cells),
+    ['', ...TOYS.map((set, n) => (n === 0 ? `share, ${set}` : set))],
+    [...own, ...beside].sort((a, b) => b.best - a.best).map(({ cells }) => cells),
   );
 }
 

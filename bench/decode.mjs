@@ -1,5 +1,5 @@
 // Sampling by our decoder and by PyTorch with a key/value cache, in turn: tokens a second of both, of two policies; and what a block of tokens saves.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,19 +12,15 @@ import { rowKey } from '../dist/policy/run/sampling.js';
 import { ModelSession } from '../dist/policy/run/session.js';
 import { randomPolicy, SMALL, tokensOf } from './checkpoint.mjs';
 import { median } from './measure.mjs';
+import { pythonWithTorch } from './python.mjs';
 
-const PYTHON = '/usr/bin/python3';
+const PYTHON = pythonWithTorch();
 const ROUNDS = Number(process.env.ROUNDS ?? 5);
 // two threads are not always faster than one: the better of them counts
 const THREADS = (process.env.THREADS ?? '1,2').split(',');
 const which = process.argv[2];
 const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
 const SCRIPT = fileURLToPath(new URL('decode.py', import.meta.url));
-const hasTorch = spawnSync(PYTHON, ['-c', 'import torch']).status === 0;
-if (!hasTorch)
-  process.stderr.write(
-    'no PyTorch here (Debian: apt-get install python3-torch libopenblas0-pthread): ours alone\n',
-  );
 
 /** A process that answers a line with a line. */
 function converse(args) {
@@ -53,7 +49,7 @@ async function compare(name, folder, vocab, { prompts: P, samples, prompt: T, to
       starts: Array.from({ length: samples }, (_, m) => ({ exit: T, key: rowKey(seed, p, m), most: tokens })),
     }));
   const plain = { temperature: 1, topP: 1, stops: [], batch: P * samples };
-  const theirs = hasTorch ? THREADS.map((threads) => converse([SCRIPT, folder, jobFile, threads])) : [];
+  const theirs = PYTHON ? THREADS.map((threads) => converse([SCRIPT, folder, jobFile, threads])) : [];
   const times = { ours: [], theirs: theirs.map(() => []) };
   const spent = { ours: [], theirs: theirs.map(() => []) };
   const greedy = await continueTraces(session, traces(0), { ...plain, temperature: 0 });
@@ -84,7 +80,7 @@ async function compare(name, folder, vocab, { prompts: P, samples, prompt: T, to
   const least = Math.min(...spent.theirs.map(median));
   return [
     { name: `sampling, ${what}`, value: Math.round(ours), unit: 'tokens/s' },
-    ...(hasTorch
+    ...(PYTHON
       ? [
           { name: `the same by PyTorch with a cache`, value: Math.round(best), unit: 'tokens/s' },
           { name: `ours / PyTorch's, ${name}`, value: ours / best, unit: '×', reach: '>=1' },

@@ -1,6 +1,6 @@
 // The same job in PyTorch, by a throwaway script and by good code, against ours: processor time on one thread each, and that the
 // numbers agree. One thread, since what a machine does besides falls on threads that wait for each other more than on one.
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,9 +10,10 @@ import { openPolicyFolder } from '../dist/policy/folder.js';
 import { ModelSession } from '../dist/policy/run/session.js';
 import { HALF_B, JOB, randomPolicy, SMALL, tokensOf, traceOf } from './checkpoint.mjs';
 import { products } from './measure.mjs';
+import { pythonWithTorch } from './python.mjs';
 
 /** Attention in one piece is PyTorch 2's; Debian's may be older. */
-const PYTHON = process.env.RREDCOT_PYTHON ?? '/usr/bin/python3';
+const PYTHON = pythonWithTorch();
 const SCRIPT = fileURLToPath(new URL('pytorch.py', import.meta.url));
 const ROUNDS = 3;
 const SHAPES = [
@@ -38,10 +39,7 @@ const TITLES = {
 };
 const REACH = { prefixes: '>=15', fused: '>=1.3' };
 
-if (spawnSync(PYTHON, ['-c', 'import torch']).status !== 0) {
-  process.stderr.write(
-    'no PyTorch here (Debian: apt-get install python3-torch libopenblas0-pthread): left out\n',
-  );
+if (PYTHON === undefined) {
   console.log('[]');
   process.exit(0);
 }

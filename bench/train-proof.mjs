@@ -1,12 +1,13 @@
 // `npm run train-proof [-- --arms <a,b> --density <d> --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
 // seed by seed, and tests the arms against plain GRPO. Runs that are done are kept: an interrupted sweep goes on where it was.
-import { spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from './fidelity/program.mjs';
+import { pythonWithTorch } from './python.mjs';
 import { csvOf, LEVELS, sweepFigures } from './training/figures.mjs';
 import { readLog } from './training/logs.mjs';
 
@@ -52,17 +53,9 @@ const clip = flags.clip === undefined ? null : Number(flags.clip);
 if (clip !== null && !(clip > 0)) refuse(`--clip ${flags.clip}`, '--clip 0.2, or none');
 
 const TRAINER = join(ROOT, 'examples/grpo/train_arm.py');
-/** A Python that can train, and the arms that it knows. */
-const [python, known] =
-  ['python3', '/usr/bin/python3']
-    .map((name) => [name, spawnSync(name, [TRAINER, '--list'], { encoding: 'utf8' })])
-    .filter(([, { status }]) => status === 0)
-    .map(([name, { stdout }]) => [name, stdout.trim().split('\n')])[0] ?? [];
-if (python === undefined) {
-  console.error('no Python with PyTorch here\n  try: apt-get install python3-torch libopenblas0-pthread');
-  process.exit(69);
-}
-
+const python = pythonWithTorch();
+if (python === undefined) process.exit(69);
+const known = execFileSync(python, [TRAINER, '--list'], { encoding: 'utf8' }).trim().split('\n');
 const unknown = arms.find((name) => !known.includes(name));
 if (unknown !== undefined) refuse(`no such arm: ${unknown}`, `--arms with some of ${known.join(',')}`);
 const seeds = Array.from({ length: Number(flags.seeds) }, (_, n) => Number(flags['first-seed']) + n);

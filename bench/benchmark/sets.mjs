@@ -19,6 +19,7 @@ import { firstMistake } from '../fidelity/known-lines.mjs';
 import { buildFolder } from '../fidelity/prepare.mjs';
 import { ROOT, readLines, rowsOf, rredcot, writeLines } from '../fidelity/program.mjs';
 import { compactSamples } from '../fidelity/samples.mjs';
+import { pythonWithTorch } from '../python.mjs';
 import { bifurcationRows } from './bifurcation.mjs';
 
 export const WORK = join(ROOT, '.benchmark');
@@ -26,17 +27,15 @@ export const WORK = join(ROOT, '.benchmark');
 export const HALF = 32;
 
 const listOf = (type) => new List(new Field('item', type, true));
+const typed = (type, names) => Object.fromEntries(names.split(' ').map((name) => [name, type]));
 const TYPES = {
-  ...Object.fromEntries(
-    ['set', 'half', 'id', 'group', 'prompt', 'completion', 'answer'].map((name) => [name, new Utf8()]),
+  ...typed(new Utf8(), 'set half id group prompt completion answer'),
+  ...typed(new Int32(), 'reward first_wrong completions_a_half'),
+  ...typed(
+    listOf(new Int32()),
+    'prompt_ids completion_ids segment_ends segment_char_ends wins_first wins_second',
   ),
-  ...Object.fromEntries(['reward', 'first_wrong', 'completions_a_half'].map((name) => [name, new Int32()])),
-  ...Object.fromEntries(
-    ['prompt_ids', 'completion_ids', 'segment_ends', 'segment_char_ends', 'wins_first', 'wins_second'].map(
-      (name) => [name, listOf(new Int32())],
-    ),
-  ),
-  ...{ logprobs: listOf(new Float32()), entropies: listOf(new Float32()) },
+  ...typed(listOf(new Float32()), 'logprobs entropies'),
   ...{ values: listOf(new Float64()), exact: new Bool() },
 };
 
@@ -62,7 +61,9 @@ export const TOYS = [
 ];
 const SEED = 'bench-1';
 export const inRecipe = (...args) =>
-  execFileSync('python3', args, { cwd: join(ROOT, 'models/recipe'), encoding: 'utf8', maxBuffer: 2 ** 28 });
+  execFileSync(pythonWithTorch() ?? 'python3', args, {
+    ...{ cwd: join(ROOT, 'models/recipe'), encoding: 'utf8', maxBuffer: 2 ** 28 },
+  });
 export const ofLines = (text) =>
   text
     .trim()
@@ -78,56 +79,30 @@ export const linesOf = (set, half) =>
     maxBuffer: 2 ** 28,
   });
 
-/** A policy's folder, built where it is not there. */
+/** Which half of a set a group is in. */
+export const halfOf = (group) => (Number(group.slice(-4)) % 2 === 0 ? 'choose' : 'judge');
+
+/** A policy's folder; built, where it is none yet. */
 export function folderOf({ name, checkpoint, folder = join(WORK, name, 'policy') }) {
   mkdirSync(join(WORK, name), { recursive: true });
   if (checkpoint !== undefined) buildFolder(checkpoint, folder);
   return folder;
 }
 
+const words = (text) => text.split(' ');
+const drawnOf = ({ task, problems }) => words(`--task ${task} --seed ${SEED} --problems ${problems}`);
+
 /** Samples traces and, at the ends of their lines, completions: an hour of one core. */
 export function sampleToy(toy) {
   const at = (name) => join(WORK, toy.name, name);
-  const policy = ['--policy', folderOf(toy)];
-  const drawn = ['--task', toy.task, '--seed', SEED, '--problems', `${toy.problems}`];
-  writeLines(
-    at('prompts.jsonl'),
-    recipe(...drawn).map((row) => ({ ...row, id: `bench-${row.id}`, group: `bench-${row.group}` })),
-  );
-  rredcot(
-    'sample',
-    at('prompts.jsonl'),
-    '-n',
-    '6',
-    '--seed',
-    '1',
-    '-o',
-    at('traces.jsonl'),
-    ...policy,
-    '--overwrite',
-    '--quiet',
-  );
-  const how = [
-    '--estimator',
-    'mc',
-    '--mc-samples',
-    `${2 * HALF}`,
-    '--seed',
-    '1',
-    '--keep-samples',
-    '--segmenter',
-    'newline',
-  ];
-  const form = [
-    '--rows-per-chunk',
-    '4',
-    '--format',
-    'jsonl',
-    '--columns',
-    'id,segments,value_start',
-    '--quiet',
-  ];
-  rredcot('score', at('traces.jsonl'), '-o', at('mc/'), ...policy, ...how, ...form);
+  const policy = ['--policy', folderOf(toy), '--quiet'];
+  const named = (row) => ({ ...row, id: `bench-${row.id}`, group: `bench-${row.group}` });
+  writeLines(at('prompts.jsonl'), recipe(...drawnOf(toy)).map(named));
+  const traces = at('traces.jsonl');
+  rredcot('sample', at('prompts.jsonl'), '-o', traces, ...words('-n 6 --seed 1 --overwrite'), ...policy);
+  const how = words(`--estimator mc --mc-samples ${2 * HALF} --seed 1 --keep-samples --segmenter newline`);
+  const form = words('--rows-per-chunk 4 --format jsonl --columns id,segments,value_start');
+  rredcot('score', traces, '-o', at('mc/'), ...policy, ...how, ...form);
   writeToy(toy, rowsOf(at('mc')));
 }
 
@@ -136,11 +111,8 @@ export function writeToy(toy, sampled) {
   const at = (name) => join(WORK, toy.name, name);
   const own = ['--segmenter', 'newline', '--overwrite', '--quiet'];
   rredcot('score', at('traces.jsonl'), '-o', at('scored.jsonl'), '--policy', folderOf(toy), ...own);
-  const drawn = ['--task', toy.task, '--seed', SEED, '--problems', `${toy.problems}`];
-  const labels =
-    toy.task === 'puzzles'
-      ? recipe(...drawn, '--label', at('traces.jsonl')).map(({ mistake }) => mistake)
-      : null;
+  const ofRecipe = () => recipe(...drawnOf(toy), '--label', at('traces.jsonl'));
+  const labels = toy.task === 'puzzles' ? ofRecipe().map(({ mistake }) => mistake) : null;
   const samples = new Map(Array.from(sampled, (row) => [row.id, compactSamples(row)]));
   const rows = readLines(at('scored.jsonl')).map((row, i) => {
     const { ends, utilities } = samples.get(row.id);
@@ -149,81 +121,48 @@ export function writeToy(toy, sampled) {
     const line = labels === null ? firstMistake(row.prompt, row.completion) : labels[i];
     // some mistakes cost nothing: the answer is right in spite of them
     const isWrong = line !== null && line < ends.length - 1 && row.reward <= 0.5;
-    const { id, group, prompt, prompt_ids, completion, completion_ids, answer, reward, logprobs, entropies } =
-      row;
+    const { id, group, prompt, prompt_ids, completion, completion_ids, answer, reward, ...of } = row;
     return {
-      ...{
-        half: Number(group.slice(-4)) % 2 === 0 ? 'choose' : 'judge',
-        id,
-        group,
-        prompt,
-        prompt_ids,
-        completion,
-      },
-      ...{ completion_ids, answer, reward, segment_ends: ends.slice(1), logprobs, entropies },
-      ...{
-        completions_a_half: HALF,
-        wins_first: wins(0),
-        wins_second: wins(HALF),
-        first_wrong: isWrong ? line : null,
-      },
+      ...{ half: halfOf(group), id, group, prompt, prompt_ids, completion, completion_ids, answer, reward },
+      ...{ segment_ends: ends.slice(1), logprobs: of.logprobs, entropies: of.entropies },
+      ...{ completions_a_half: HALF, wins_first: wins(0), wins_second: wins(HALF) },
+      first_wrong: isWrong ? line : null,
     };
   });
   writeSet(join(ROOT, `fixtures/bench/${toy.name}.parquet`), `${toy.name}@1`, rows);
 }
 
-/** A trace of given steps, each a segment. @param values before each step; of the state after the last nobody knows */
-function ofSteps(id, group, prompt, steps, { reward, wrong, values }, n) {
-  const ends = steps.map((_, k) => steps.slice(0, k + 1).reduce((sum, step) => sum + step.length, 0));
-  const half = n % 2 === 0 ? 'choose' : 'judge';
-  const truth = values === undefined ? { first_wrong: wrong } : { values: [...values, null] };
-  return {
-    half,
-    id,
-    group,
-    prompt,
-    completion: steps.join(''),
-    reward: Number(reward),
-    segment_char_ends: ends,
-    ...truth,
-  };
-}
-
 const lines = (steps) => steps.map((step) => `${step}\n`);
-/** Published files, by the fields that they have. */
+
+/** A chain of ProcessBench and its like. @param from the number that labels give to the first step */
+const labelled = (from) => (row) => ({
+  ...{ id: row.id, group: row.id, prompt: row.problem, steps: lines(row.steps) },
+  ...{ reward: row.final_answer_correct, first_wrong: row.label < 0 ? null : row.label - from },
+});
+
+/** Published chains in steps, each a segment: their prompt, steps, reward, and the first wrong one, or values. */
 export const PUBLISHED = {
-  'thought-anchors': (row, n) =>
-    ofSteps(
-      row.id,
-      `${row.problem_idx}`,
-      row.base_solution.prompt,
-      row.chunks.map(({ chunk }) => `${chunk} `),
-      { reward: row.base_solution.is_correct, values: row.chunks.map(({ accuracy }) => accuracy) },
-      n,
-    ),
-  'big-bench-mistake': (row, n) =>
-    ofSteps(
-      `${n}`,
-      `${n}`,
-      row.input,
-      lines(row.steps),
-      { reward: row.answer === row.target, wrong: row.mistake_index },
-      n,
-    ),
-  processbench: (row, n) =>
-    ofSteps(
-      row.id,
-      row.id,
-      row.problem,
-      lines(row.steps),
-      { reward: row.final_answer_correct, wrong: row.label },
-      n,
-    ),
+  'thought-anchors': ({ id, problem_idx, base_solution: base, chunks }) => ({
+    ...{ id, group: `${problem_idx}`, prompt: base.prompt, steps: chunks.map(({ chunk }) => `${chunk} `) },
+    // before each step; of the state after the last nobody knows
+    ...{ reward: base.is_correct, values: [...chunks.map(({ accuracy }) => accuracy), null] },
+  }),
+  'big-bench-mistake': (row, n) => ({
+    ...{ id: `${n}`, group: `${n}`, prompt: row.input, steps: lines(row.steps) },
+    ...{ reward: row.answer === row.target, first_wrong: row.mistake_index },
+  }),
+  processbench: labelled(0),
+  'gr-ben': labelled(1),
 };
 
 /** Makes a set of a published file, which stays where it is. */
 export function writePublished(kind, path, output) {
-  const rows = readLines(path).map(PUBLISHED[kind]);
+  const rows = readLines(path).map((row, n) => {
+    const { id, group, prompt, steps, reward, ...truth } = PUBLISHED[kind](row, n);
+    const ends = steps.map((_, k) => Array.from(steps.slice(0, k + 1).join('')).length);
+    const trace = { half: n % 2 === 0 ? 'choose' : 'judge', id, group, prompt, completion: steps.join('') };
+    return { ...trace, reward: Number(reward), segment_char_ends: ends, ...truth };
+  });
   writeSet(output, `${kind}@1`, rows);
 }
 

@@ -3,7 +3,7 @@ import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildFolder } from '../fidelity/prepare.mjs';
 import { ROOT, readLines, rredcot, writeLines } from '../fidelity/program.mjs';
-import { folderOf, HALF, inRecipe, linesOf, ofLines, python, WORK, writeSet } from './sets.mjs';
+import { folderOf, HALF, halfOf, inRecipe, linesOf, ofLines, python, WORK, writeSet } from './sets.mjs';
 
 /** The policy whose answers a test judges; of version 1 of its set none of the groups is in this one. */
 export const TESTED = {
@@ -26,7 +26,7 @@ export function writeTested(toy = TESTED, rows = sampleTested(toy)) {
     const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => end);
     if (`${ends}` !== `${given.segment_ends}`) throw new Error(`${row.id}: is cut at ${ends}`);
     return {
-      half: Number(row.group.slice(-4)) % 2 === 0 ? 'choose' : 'judge',
+      half: halfOf(row.group),
       ...given,
       ...{ logprobs: row.logprobs, entropies: row.entropies, completions_a_half: HALF },
       ...{ wins_first, wins_second, first_wrong: row.reward <= 0.5 ? mistake : null },

@@ -1,16 +1,14 @@
 // The logs of examples/grpo/logs in; all figures of them, the measured part of docs/training.md and its charts out.
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
 import { table } from '../fidelity/figures.mjs';
 import { chart } from '../fidelity/plot.mjs';
 import { ROOT } from '../fidelity/program.mjs';
 import { byArm, csvOf, LEVELS, sweepFigures } from './figures.mjs';
-import { readLog } from './logs.mjs';
+import { LOGS, runsOf } from './logs.mjs';
 import { mean, meanCurve, wholeLooks } from './statistics.mjs';
 
-const LOGS = join(ROOT, 'examples/grpo/logs');
 const DENSITIES = ['sparse', 'dense'];
 /** Folders of sweeps by the density of their task: as they are, and with clipped gradients. */
 const SWEEPS = [
@@ -74,13 +72,9 @@ function stageZero(density, mark = '') {
 /** What runs of one folder may differ in. */
 const VARIES = ['arm', 'seed', 'rate'];
 
-/** Runs of one sweep: a folder of compressed logs, all of the committed weak policy and alike but for arm, seed and rate. */
+/** Runs of one sweep, all of the committed weak policy and alike but for arm, seed and rate. */
 function sweep(name) {
-  const folder = join(LOGS, name);
-  const logs = readdirSync(folder)
-    .filter((file) => file.endsWith('.jsonl.gz'))
-    .sort()
-    .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8')));
+  const logs = runsOf(name);
   alike(name, logs);
   return logs;
 }
@@ -238,26 +232,10 @@ function allFigures() {
 }
 
 /** Arms of the page's tables; the CSV has all. */
-const AT_FIXED = [
-  ...[
-    'oracle decisions',
-    'share exact',
-    'share calibrated',
-    'share pr',
-    'share siblings',
-    'segment calibrated',
-  ],
-  ...[
-    'rudder calibrated, group',
-    'entropy',
-    'surprise',
-    'uniform',
-    'oracle',
-    'rudder pr, value',
-    'signed pr',
-  ],
-  'shuffled calibrated',
-];
+const AT_FIXED =
+  'oracle decisions; share exact; share calibrated; share pr; share siblings; segment calibrated; rudder calibrated, group; entropy; surprise; uniform; oracle; rudder pr, value; signed pr; shuffled calibrated'.split(
+    '; ',
+  );
 
 const finder = (figures) => (arm, name) => figures.find((each) => each.arm === arm && each.figure === name);
 const titleOf = (arm) => (arm === 'uniform' ? '**plain GRPO**' : arm);

@@ -1,20 +1,16 @@
 // `node bench/training/within.mjs`: writes the tables of examples/grpo/within.md, as CSV, from stage 0 and the training logs of credit inside the segment,
 // and of every arm with σ from values one figure over all pairs of runs that there are.
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
-import { ROOT } from '../fidelity/program.mjs';
 import { LEVELS } from './figures.mjs';
-import { readLog } from './logs.mjs';
+import { LOGS, runsOf } from './logs.mjs';
 import { area, interval, mean, reaches, signFlip, smoothed, wholeLooks } from './statistics.mjs';
-
-const LOGS = join(ROOT, 'examples/grpo/logs');
 
 /** A number in as many digits as a table needs; nothing for none. */
 const cell = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : '');
 /** Names with commas are quoted. */
 const csv = (heads, rows) =>
-  `${[heads, ...rows].map((line) => line.map((each) => (String(each).includes(',') ? `"${each}"` : each)).join(',')).join('\n')}\n`;
+  `${[heads.split(','), ...rows].map((line) => line.map((each) => (String(each).includes(',') ? `"${each}"` : each)).join(',')).join('\n')}\n`;
 
 /** About how many groups of plain GRPO a group of the arm is worth: (part along the reference)² over that of all beside it, as a multiple. */
 const worth = (cosine, plain) => {
@@ -39,25 +35,11 @@ export function stageZeroTable({ arms }) {
       cell(f.gain_mean, 1),
       cell(f.gain_median, 1),
     ]);
-  const heads =
-    'arm,blocks of 64 groups,cosine,less plain GRPO,low,high,less share calibrated,low,high,groups of plain GRPO,limit,norm (× plain GRPO),cosine of a step,norm of a large step (× median),sigma_gain mean,sigma_gain median';
-  return csv(heads.split(','), rows);
+  return csv(
+    'arm,blocks of 64 groups,cosine,less plain GRPO,low,high,less share calibrated,low,high,groups of plain GRPO,limit,norm (× plain GRPO),cosine of a step,norm of a large step (× median),sigma_gain mean,sigma_gain median',
+    rows,
+  );
 }
-
-/** Training logs of one task: {arm, seed, log}[]. */
-function runs(name) {
-  const folder = join(LOGS, name);
-  const files = () => readdirSync(folder).filter((file) => file.endsWith('.jsonl.gz'));
-  if (!READ.has(name))
-    READ.set(
-      name,
-      files()
-        .sort()
-        .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8'))),
-    );
-  return READ.get(name);
-}
-const READ = new Map();
 
 const key = ({ arguments: { arm, seed } }) => `${arm}/${seed}`;
 /** Steps to where the smoothed curve first reaches the level; all of them where it never does. */
@@ -135,15 +117,11 @@ export function trainingTable(logs) {
   });
   return {
     runs: csv(
-      `arm,seed,steps to plain GRPO’s end,share,steps to ${top},accuracy at 70 % of the steps,at the end,area,entropy at first,at half,at the end,mean norm,steps cut,sigma_gain,tokens`.split(
-        ',',
-      ),
+      `arm,seed,steps to plain GRPO’s end,share,steps to ${top},accuracy at 70 % of the steps,at the end,area,entropy at first,at half,at the end,mean norm,steps cut,sigma_gain,tokens`,
       rows,
     ),
     arms: csv(
-      `arm,seeds,share of plain GRPO’s steps,p,share of its steps to ${top},p,at 70 % of the steps less plain GRPO,p,at the end,p,area,p`.split(
-        ',',
-      ),
+      `arm,seeds,share of plain GRPO’s steps,p,share of its steps to ${top},p,at 70 % of the steps less plain GRPO,p,at the end,p,area,p`,
       summary,
     ),
   };
@@ -179,9 +157,7 @@ export function pooledTable(task, sweeps) {
     return [[name, own.length, ...shares('level'), ...shares('share'), ...less('area'), ...less('end')]];
   });
   return csv(
-    `arm,pairs,share of plain GRPO’s steps to ${middle},low,high,p,to plain GRPO’s end,low,high,p,area less plain GRPO’s,low,high,p,accuracy at the end less,low,high,p`.split(
-      ',',
-    ),
+    `arm,pairs,share of plain GRPO’s steps to ${middle},low,high,p,to plain GRPO’s end,low,high,p,area less plain GRPO’s,low,high,p,accuracy at the end less,low,high,p`,
     rows,
   );
 }
@@ -211,10 +187,7 @@ export function measureTable(sweeps) {
       }),
     ];
   });
-  return csv(
-    'sweep,arm,pairs,share of plain GRPO’s steps to its own end,p,the arms exchanged,p'.split(','),
-    rows,
-  );
+  return csv('sweep,arm,pairs,share of plain GRPO’s steps to its own end,p,the arms exchanged,p', rows);
 }
 
 /** All tables: {file in examples/grpo/logs: text}. */
@@ -225,16 +198,16 @@ export function tables() {
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));
     if (!existsSync(join(LOGS, `within-${task}`))) continue;
-    const { runs: each, arms } = trainingTable(runs(`within-${task}`));
+    const { runs: each, arms } = trainingTable(runsOf(`within-${task}`));
     made[`within-${task}-runs.csv`] = each;
     made[`within-${task}.csv`] = arms;
   }
   const trained = TASKS.filter((task) => existsSync(join(LOGS, `within-${task}`)));
-  made['measure.csv'] = measureTable(trained.map((task) => [task, runs(`within-${task}`)]));
+  made['measure.csv'] = measureTable(trained.map((task) => [task, runsOf(`within-${task}`)]));
   for (const [task, sweeps] of Object.entries(SWEEPS))
     made[`pooled-${task}.csv`] = pooledTable(
       task,
-      sweeps.filter((name) => existsSync(join(LOGS, name))).map(runs),
+      sweeps.filter((name) => existsSync(join(LOGS, name))).map(runsOf),
     );
   return made;
 }
