@@ -12,7 +12,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { openArrowFile } from '../../../dist/io/arrow/reader.js';
+import { openArrow } from '../../../dist/io/arrow/reader.js';
 import { openArrowBatches } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { readParquetFooter } from '../../../dist/io/parquet/footer.js';
@@ -161,7 +161,7 @@ describe('Arrow, of columns that are called "" and "null"', () => {
     await writeFile(path('a'), tableToIPC(table(1, 2), 'file'));
     await writeFile(path('b'), tableToIPC(table(3), 'file'));
     await joined('all.arrow', [path('a'), path('b')], { from: 'arrow', to: 'arrow' });
-    const { schema, close } = await openArrowFile(path('all.arrow'));
+    const { schema, close } = await openArrow(path('all.arrow'));
     await close();
     expect(schema.names).toEqual(['', 'null']);
     const all = tableFromIPC(await readFile(path('all.arrow')));
