@@ -10,12 +10,12 @@ import { CARD_NAME, chunkNumber, rejectsPath, runPaths } from '../files/run-path
 import { type ShardRecord, sumCounts } from '../run/records.js';
 import type { RunState } from '../run/state.js';
 import { runEnd, successOf } from '../run/success.js';
-import { type MergedRecord, mergedPath, type StoredSummary, surveyFault } from '../run/summary-file.js';
+import { type MergedRecord, mergedPath, surveyFault } from '../run/summary-file.js';
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../write/exports.js';
 import { INPUTS_KEY, type OutputFormat, RUN_KEY, VOCAB_KEY } from '../write/output.js';
 import { type Finding, openChecked, type RowChecks, rowFindings } from './check-rows.js';
 import { bytesFault, ownSummary } from './origins.js';
-import { type Cells, storedConfig } from './stored-rows.js';
+import { type Cells, type StoredFile, storedConfig } from './stored-rows.js';
 
 /** What a file says of itself before its rows are read. */
 export interface FileFacts {
@@ -65,12 +65,29 @@ export async function* fileFindings(check: FileCheck): AsyncGenerator<Finding | 
   });
   if (fault === undefined) check.onUnsealed();
   if (problem !== undefined) check.onProblem(problem);
+  yield* countedFindings(file, rows, checks, summary?.traces, 'summary');
+  if (summary !== undefined)
+    yield* await hashFindings(rejectsPath(file), summary.rejects_sha256, {
+      missing: `is missing, with ${plural(summary.rejects, 'reject')}`,
+      unknown: 'is there, though no trace was rejected',
+    });
+}
+
+/** What a file's rows say; null after each. @param expected how many there are by what is called `by` */
+async function* countedFindings(
+  file: string,
+  rows: StoredFile['rows'],
+  checks: RowChecks,
+  expected: number | undefined,
+  by: 'record' | 'summary',
+): AsyncGenerator<Finding | null> {
   let traces = 0;
   for await (const found of rowFindings(file, rows, checks)) {
     if (!('text' in found)) traces++;
     yield 'text' in found ? found : null;
   }
-  if (summary !== undefined) yield* summaryFindings(file, summary, traces);
+  if (expected !== undefined && traces !== expected)
+    yield { file, text: `holds ${plural(traces, 'trace')}, its ${by} says ${expected}` };
 }
 
 function numberOf(text: string | undefined): number | undefined {
@@ -81,20 +98,6 @@ function numberOf(text: string | undefined): number | undefined {
 function exportOf(columns: readonly string[]): ExportName | undefined {
   if (columns.includes('status') || columns.includes('sigma')) return undefined;
   return EXPORTS.find((form) => EXPORT_FORMS[form].columns.every(({ name }) => columns.includes(name)));
-}
-
-/** The file and its rejects against its summary. @param traces that the file holds */
-async function* summaryFindings(
-  file: string,
-  { traces: expected, rejects, rejects_sha256: sha256 }: StoredSummary,
-  traces: number,
-): AsyncGenerator<Finding> {
-  if (traces !== expected)
-    yield { file, text: `holds ${plural(traces, 'trace')}, its summary says ${expected}` };
-  yield* await hashFindings(rejectsPath(file), sha256, {
-    missing: `is missing, with ${plural(rejects, 'reject')}`,
-    unknown: 'is there, though no trace was rejected',
-  });
 }
 
 /** Checks a folder that `merge` has made; null after every trace that is there. */
@@ -123,12 +126,7 @@ export async function* mergedFindings(
     }
     if (record.output !== 'jsonl' && opened.metadata.get(RUN_KEY) !== record.run)
       yield { file, text: `is of another run than ${mergedPath(folder)}` };
-    let found = 0;
-    for await (const each of rowFindings(file, opened.rows, checks)) {
-      if (!('text' in each)) found++;
-      yield 'text' in each ? each : null;
-    }
-    if (found !== traces) yield { file, text: `holds ${plural(found, 'trace')}, its record says ${traces}` };
+    yield* countedFindings(file, opened.rows, checks, traces, 'record');
   }
   if (total !== record.traces)
     yield {
