@@ -33,6 +33,17 @@ const METADATA = { 'rredcot.version': '0.1.0', 'rredcot.config': '{"sigma":"rudd
 
 const f32 = (...values: number[]) => Float32Array.from(values);
 
+const r = Math.fround;
+const SEGMENTS = [
+  {
+    ...{ start: 0, end: 2, char_start: 0, char_end: 1, kind: 'thought' as const, entropy: 1.5 },
+    ...{ value: r(0.3), delta: r(0.1), sigma: r(0.1) },
+  },
+  {
+    ...{ start: 2, end: 3, char_start: null, char_end: null, kind: 'answer' as const, entropy: null },
+    ...{ value: null, delta: null, sigma: r(0.9) },
+  },
+];
 /** One row with every value there, one with none. */
 const FULL: OutputRow = {
   trace: { ...bareRow({ question: 'é?' }, 3).trace, id: 'a/1', group: 'g', item: 2 },
@@ -41,30 +52,9 @@ const FULL: OutputRow = {
   logprobs: f32(-0.1, -2.5, 0),
   entropies: f32(1.5, 0, 3e-20),
   sigma: f32(0.2, -0.1, 0.9),
-  segments: [
-    {
-      start: 0,
-      end: 2,
-      charStart: 0,
-      charEnd: 1,
-      kind: 'thought',
-      entropy: 1.5,
-      value: 0.3,
-      delta: 0.1,
-      sigma: 0.1,
-    },
-    {
-      start: 2,
-      end: 3,
-      charStart: null,
-      charEnd: null,
-      kind: 'answer',
-      entropy: null,
-      value: null,
-      delta: null,
-      sigma: 0.9,
-    },
-  ],
+  segments: SEGMENTS.map(({ char_start: charStart, char_end: charEnd, ...own }) => {
+    return { ...own, charStart, charEnd };
+  }),
   valueStart: 0.2,
   baseline: 0.5,
   referenceLogprobs: [f32(-1.5, -2.5), f32(-0.5, -0.25), f32()],
@@ -79,7 +69,6 @@ const FULL: OutputRow = {
 };
 const BARE = bareRow({}, 4);
 
-const r = Math.fround;
 const FULL_EXPECTED = {
   question: 'é?',
   id: 'a/1',
@@ -93,30 +82,7 @@ const FULL_EXPECTED = {
   finish_reason: 'stop',
   entropies: [1.5, 0, r(3e-20)],
   sigma: [r(0.2), r(-0.1), r(0.9)],
-  segments: [
-    {
-      start: 0,
-      end: 2,
-      char_start: 0,
-      char_end: 1,
-      kind: 'thought',
-      entropy: 1.5,
-      value: r(0.3),
-      delta: r(0.1),
-      sigma: r(0.1),
-    },
-    {
-      start: 2,
-      end: 3,
-      char_start: null,
-      char_end: null,
-      kind: 'answer',
-      entropy: null,
-      value: null,
-      delta: null,
-      sigma: r(0.9),
-    },
-  ],
+  segments: SEGMENTS,
   value_start: r(0.2),
   baseline: 0.5,
   reference_logprobs: [[-1.5, -2.5], [-0.5, -0.25], []],
@@ -170,7 +136,7 @@ function plain(value: unknown): unknown {
 }
 
 describe('our columns', () => {
-  it('come back from Parquet in hyparquet and in DuckDB', async () => {
+  it('come back from Parquet in hyparquet and in DuckDB, with the metadata where these look', async () => {
     const path = join(await temporaryFolder(), 'out.parquet');
     await write(path, [FULL, BARE]);
     expect((await readWithHyparquet(path)).map(plain)).toEqual([FULL_EXPECTED, BARE_EXPECTED]);
@@ -213,6 +179,11 @@ describe('our columns', () => {
       status: 'VARCHAR',
     });
     expect(columns.map(({ column_name }) => column_name)).toEqual(['question', ...OUR_COLUMNS]);
+    expect(Object.fromEntries((await readMetadata(path)).keys)).toMatchObject(METADATA);
+    const pairs = await queryDuckdb(
+      `select decode(key) as key, decode(value) as value from parquet_kv_metadata('${path}')`,
+    );
+    expect(Object.fromEntries(pairs.map(({ key, value }) => [key, value]))).toMatchObject(METADATA);
   });
 
   it('come back from Arrow, file and stream', async () => {
@@ -273,16 +244,6 @@ describe('our columns', () => {
       }
     },
   );
-
-  it('carry the metadata where plain readers look', async () => {
-    const path = join(await temporaryFolder(), 'out.parquet');
-    await write(path, [FULL]);
-    expect(Object.fromEntries((await readMetadata(path)).keys)).toMatchObject(METADATA);
-    const rows = await queryDuckdb(
-      `select decode(key) as key, decode(value) as value from parquet_kv_metadata('${path}')`,
-    );
-    expect(Object.fromEntries(rows.map(({ key, value }) => [key, value]))).toMatchObject(METADATA);
-  });
 
   it.each(['parquet', 'arrow', 'jsonl'])('make the same %s bytes however rows come in', async (extension) => {
     const folder = await temporaryFolder();
