@@ -208,26 +208,6 @@ describe('a pipe', () => {
     },
   );
 
-  it('waits for a slow reader', async () => {
-    let done: (() => void) | undefined;
-    const sink = openStreamSink({
-      write(_, callback) {
-        done = callback;
-        return false;
-      },
-      on: () => {},
-      off: () => {},
-    });
-    let isWritten = false;
-    const write = sink.write(Buffer.from('x')).then(() => (isWritten = true));
-    // all that can happen without the reader has happened
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(isWritten).toBe(false);
-    done?.();
-    await write;
-    expect(isWritten).toBe(true);
-  });
-
   it('remembers that the reader is gone', async () => {
     let onError: ((error: Error) => void) | undefined;
     const sink = openStreamSink({
