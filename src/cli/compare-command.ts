@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
-import { type BenchColumn, MEANINGS } from '../io/scored/bench-credits.js';
+import { type BenchColumn, MEANINGS } from '../io/scored/bench-set.js';
 import {
   type CreditColumn,
   type LabelPath,

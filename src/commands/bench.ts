@@ -9,10 +9,11 @@ import { storedNature } from '../estimators/registry.js';
 import { sha256OfFile } from '../io/files/file-bytes.js';
 import { writeText } from '../io/files/json-file.js';
 import { fileStem, readRows, resolveInputs } from '../io/read/inputs.js';
-import { type BenchColumn, benchCredit } from '../io/scored/bench-credits.js';
 import {
+  type BenchColumn,
   type BenchSet,
   type BenchTrace,
+  benchCredit,
   besideCredits,
   readBenchSet,
   shuffledCredits,

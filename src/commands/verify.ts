@@ -14,10 +14,9 @@ import { ForeignRecordError, readChunkRecord, sumCounts } from '../io/run/record
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import { type MergedRecord, mergedPath, readMerged } from '../io/run/summary-file.js';
 import { chunkFindings, type RereadRow } from '../io/scored/check-chunk.js';
-import { type FileFacts, fileFindings, mergedFindings } from '../io/scored/check-file.js';
+import { type FileFacts, fileFindings, mergedFindings, recordFindings } from '../io/scored/check-file.js';
 import { textFaults } from '../io/scored/check-row.js';
 import { type Finding, type RowChecks, SeenRows } from '../io/scored/check-rows.js';
-import { recordFindings } from '../io/scored/check-run.js';
 import { partOf } from '../io/scored/origins.js';
 import { type Cells, storedRow } from '../io/scored/stored-rows.js';
 import type { ExportName } from '../io/write/exports.js';

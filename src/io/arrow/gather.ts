@@ -9,11 +9,9 @@ import {
   type Schema,
   Struct,
   Type,
-  Utf8,
 } from 'apache-arrow';
-import { MAX_OFFSET, makeColumnData } from './column-data.js';
-import { stringifyJson } from './json.js';
-import { bit, dictionaryPlace, INLINE_BYTES, isValid, VIEW_BYTES, valueAt, viewBytes } from './values.js';
+import { columnData, MAX_OFFSET, makeColumnData } from './column-data.js';
+import { bit, dictionaryPlace, INLINE_BYTES, VIEW_BYTES, valueAt, viewBytes } from './values.js';
 
 /** Values `from` to `to` (exclusive) of a column; where `data` is null, as many nulls. */
 export interface Range {
@@ -26,7 +24,7 @@ export interface Range {
 export function gather(type: DataType, given: readonly Range[], path: string): Data {
   if (DataType.isDictionary(type) || DataType.isUnion(type))
     throw new Error(`column ${path}: ${type} cannot be copied, expected a plain type`);
-  const ranges = given.flatMap((range) => plainRanges(type, range));
+  const ranges = given.flatMap((range) => plainRanges(type, range, path));
   const length = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
   const base = { type, length, ...gatherValidity(ranges, length) };
   switch (type.typeId as Type) {
@@ -88,43 +86,25 @@ function below(
 }
 
 // a range of another physical type, as ranges of the plain one: dictionaries written out, JSON for what has no type
-function plainRanges(type: DataType, range: Range): Range[] {
+function plainRanges(type: DataType, range: Range, path: string): Range[] {
   const { data, from, to } = range;
   if (data === null || data.type.typeId === type.typeId) return to > from ? [range] : [];
   if (DataType.isDictionary(data.type)) {
     const ranges: Range[] = [];
     for (let i = from; i < to; i++) {
-      const [chunk, at] = isValid(data, i) ? dictionaryPlace(data, Number(data.values[i])) : [null, 0];
-      ranges.push(...plainRanges(type, { data: chunk, from: at, to: at + 1 }));
+      const [chunk, at] = data.getValid(i) ? dictionaryPlace(data, Number(data.values[i])) : [null, 0];
+      ranges.push(...plainRanges(type, { data: chunk, from: at, to: at + 1 }, path));
     }
     return ranges;
   }
   if (!DataType.isUtf8(type)) throw new Error(`a column of type ${data.type} among those of ${type}`);
-  const texts: Range[] = [];
-  for (let i = from; i < to; i++) {
-    const value = valueAt(data, i);
-    texts.push({ data: value === null ? null : textData(stringifyJson(value)), from: 0, to: 1 });
-  }
-  return texts;
-}
-
-function textData(text: string): Data {
-  const data = Buffer.from(text);
-  return makeColumnData({
-    type: new Utf8(),
-    length: 1,
-    nullCount: 0,
-    valueOffsets: Int32Array.of(0, data.length),
-    data,
-  });
+  const values = Array.from({ length: to - from }, (_, n) => valueAt(data, from + n));
+  return [{ data: columnData(type, { kind: 'json' }, values, path), from: 0, to: to - from }];
 }
 
 function gatherValidity(ranges: readonly Range[], length: number) {
-  if (ranges.every(({ data }) => data !== null && data.nullCount === 0)) return { nullCount: 0 };
-  const nullBitmap = gatherBits(ranges, length, isValid);
-  let valid = 0;
-  for (let i = 0; i < length; i++) if (bit(nullBitmap, i)) valid++;
-  return { nullCount: length - valid, nullBitmap };
+  if (ranges.every(({ data }) => data !== null && data.nullCount === 0)) return {};
+  return { nullBitmap: gatherBits(ranges, length, (data, i) => data.getValid(i)) };
 }
 
 function gatherBits(
@@ -221,7 +201,7 @@ function gatherViews(ranges: readonly Range[], length: number) {
   let at = 0;
   for (const { data, from, to } of ranges) {
     for (let i = from; i < to; i++, at += VIEW_BYTES) {
-      if (data === null || !isValid(data, i)) continue;
+      if (!data?.getValid(i)) continue;
       const bytes = viewBytes(data, i);
       views.set((data.values as Uint8Array).subarray(i * VIEW_BYTES, (i + 1) * VIEW_BYTES), at);
       if (bytes.length <= INLINE_BYTES) continue;
@@ -249,6 +229,11 @@ export function gatherRows(schema: Schema, pieces: readonly Piece<RecordBatch>[]
     const ranges = pieces.map(({ unit, from, to }) => ({ data: unit.data.children[n] ?? null, from, to }));
     return gather(type, ranges, name);
   });
+  return batchOf(schema, length, children);
+}
+
+/** A record batch of columns. */
+export function batchOf(schema: Schema, length: number, children: Data[]): RecordBatch {
   return new RecordBatch(
     schema,
     makeData({ type: new Struct(schema.fields), length, nullCount: 0, children }),

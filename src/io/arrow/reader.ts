@@ -57,56 +57,37 @@ const FRAME_BYTES = 8 + 4 + ARROW_MAGIC.length;
 const STREAM_MARK = Buffer.from([0xff, 0xff, 0xff, 0xff]);
 const AGAIN = 'write or fetch the file again';
 
-/** Opens a file of either format. @throws RredcotError (exit 65) where it is neither, or damaged */
+/** Opens a file of either format. @throws RredcotError (exit 65) where it is damaged */
 export async function openArrow(path: string): Promise<BatchSource> {
-  const head = Buffer.alloc(ARROW_MAGIC.length);
-  {
-    await using file = await openFile(path);
-    await file.read(head, 0, head.length, 0);
-  }
-  if (head.subarray(0, STREAM_MARK.length).equals(STREAM_MARK)) return openArrowStream(path, null, null);
-  if (head.toString('latin1') !== ARROW_MAGIC) throw dataError(`${path}: is no Arrow file`, AGAIN);
-  return openArrowFile(path);
-}
-
-/** Opens a file of Arrow's file format. @throws RredcotError (exit 65) where its end is missing or damaged */
-export async function openArrowFile(path: string): Promise<BatchSource> {
   const file = await openFile(path);
+  const close = () => file.close();
+  const { size } = await file.stat();
   try {
-    await checkFooter(file, path);
-    const reader = await RecordBatchReader.from(boundedFile(file));
-    return await openReader(
-      reader,
-      path,
-      (n, of) => (n + 1) / of,
-      () => file.close(),
-    );
+    const head = Buffer.alloc(STREAM_MARK.length);
+    await file.read(head, 0, head.length, 0);
+    if (!head.equals(STREAM_MARK)) {
+      await checkFooter(file, path, size);
+      const reader = await RecordBatchReader.from(boundedFile(file));
+      return await openReader(reader, path, (n, of) => (n + 1) / of, close);
+    }
   } catch (error) {
-    await file.close().catch(() => {});
+    await close().catch(() => {});
     throw damaged(error, path, 'its footer');
   }
+  await close();
+  return openStream(path, openByteSource(path), size);
 }
 
-/**
- * Opens a stream, which may be a file; a source that can be read only once is opened once.
- * @param size bytes; null where nobody knows
- */
-export function openArrowStream(
-  path: string,
-  stream: ByteSource | null,
-  size: number | null,
-): Promise<BatchSource> {
-  if (stream === null) return openStream(path, openByteSource(path), size);
-  let opened = openStreams.get(stream);
-  if (opened === undefined) {
-    opened = openStream(path, stream, size);
-    openStreams.set(stream, opened);
-  }
+/** Opens what can be read only once: once, however often it is asked for. */
+export function openArrowStream(path: string, stream: ByteSource): Promise<BatchSource> {
+  const opened = openStreams.get(stream) ?? openStream(path, stream, null);
+  openStreams.set(stream, opened);
   return opened;
 }
 
 const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
 
+/** @param size bytes; null where nobody knows */
 async function openStream(path: string, source: ByteSource, size: number | null): Promise<BatchSource> {
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer> {
@@ -127,8 +108,7 @@ async function openStream(path: string, source: ByteSource, size: number | null)
 }
 
 // arrow-js would take what stands at the end for a length and ask for gigabytes
-async function checkFooter(file: OpenFile, path: string): Promise<void> {
-  const { size } = await file.stat();
+async function checkFooter(file: OpenFile, path: string, size: number): Promise<void> {
   const tail = Buffer.alloc(4 + ARROW_MAGIC.length);
   if (size >= FRAME_BYTES) await file.read(tail, 0, tail.length, size - tail.length);
   const length = tail.readInt32LE(0);

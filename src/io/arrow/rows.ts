@@ -1,19 +1,10 @@
 // Reads record batches as rows that convert a value only when somebody looks at it; adds columns that hold one text each.
 
-import {
-  type Data,
-  Field,
-  makeData,
-  RecordBatch,
-  Schema,
-  Struct,
-  Type,
-  Utf8,
-  vectorFromArray,
-} from 'apache-arrow';
+import { type Data, Field, type RecordBatch, Schema, Type, Utf8, vectorFromArray } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
+import { batchOf } from './gather.js';
 import { stringifyLossless } from './json.js';
 import { type BatchSource, damaged } from './reader.js';
 import { nameOf, valueAt } from './values.js';
@@ -116,11 +107,8 @@ export function withConstants(
         const columns = added.map(
           ([, value]) => vectorFromArray(new Array(length).fill(value), new Utf8()).data[0],
         );
-        const children = [...batch.data.children, ...columns] as typeof batch.data.children;
-        yield {
-          batch: new RecordBatch(schema, makeData({ type: new Struct(all), length, children })),
-          ...place,
-        };
+        const children = [...batch.data.children, ...columns] as Data[];
+        yield { batch: batchOf(schema, length, children), ...place };
       }
     },
   };

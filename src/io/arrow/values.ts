@@ -9,6 +9,7 @@ import {
   TimeUnit,
   Type,
   UnionMode,
+  util,
 } from 'apache-arrow';
 import { put } from './json.js';
 
@@ -21,7 +22,7 @@ type AnyType = any;
  * (ISO 8601), bytes base64, maps lists of `{key, value}`, durations whole numbers in their own unit.
  */
 export function valueAt(data: Data, index: number): unknown {
-  if (!isValid(data, index)) return null;
+  if (!data.getValid(index)) return null;
   const { values, valueOffsets, stride, children } = data as Data<AnyType>;
   const type = data.type as AnyType;
   switch (type.typeId as Type) {
@@ -32,7 +33,7 @@ export function valueAt(data: Data, index: number): unknown {
     case Type.Int:
       return safeInteger(values[index]);
     case Type.Float:
-      return type.precision === 0 ? float16(values[index]) : values[index];
+      return type.precision === 0 ? util.uint16ToFloat64(values[index]) : values[index];
     case Type.Utf8:
     case Type.LargeUtf8:
       return utf8(values, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));
@@ -98,14 +99,6 @@ export function nameOf({ name }: { readonly name: string }): string {
   return (name as string | null) ?? '';
 }
 
-/** Whether there is a value. Unions have no bits of their own. */
-export function isValid(data: Data, index: number): boolean {
-  const { nullBitmap } = data;
-  return (
-    !nullBitmap || nullBitmap.length === 0 || data.nullCount === 0 || bit(nullBitmap, data.offset + index)
-  );
-}
-
 /** A bit of a bitmap, lowest first. */
 export function bit(bytes: Uint8Array, index: number): boolean {
   return ((bytes[index >> 3] as number) & (1 << (index & 7))) !== 0;
@@ -161,14 +154,6 @@ function listOf(child: Data, from: number, to: number): unknown[] {
   const items: unknown[] = new Array(to - from);
   for (let i = from; i < to; i++) items[i - from] = valueAt(child, i);
   return items;
-}
-
-function float16(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
 }
 
 // little-endian two's complement in words of 32 bits

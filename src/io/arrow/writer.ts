@@ -10,8 +10,7 @@ import {
   Int32,
   Int64,
   List,
-  makeData,
-  RecordBatch,
+  type RecordBatch,
   RecordBatchFileWriter,
   RecordBatchStreamWriter,
   Schema,
@@ -22,7 +21,7 @@ import {
 import type { OutputRow } from '../../scored.js';
 import type { ByteSink } from '../files/stdout.js';
 import { columnData } from './column-data.js';
-import { gather, type Range } from './gather.js';
+import { batchOf, gather, type Range } from './gather.js';
 import type { OutputColumn } from './output-columns.js';
 import type { ColumnType } from './schema.js';
 
@@ -95,9 +94,9 @@ export function batchedRows(
     async flush() {
       if (length === 0) return;
       const children = built.map((column) => column.finish());
-      const data = makeData({ type: new Struct(schema.fields), length, nullCount: 0, children });
+      const batch = batchOf(schema, length, children);
       length = 0;
-      await batches.write(new RecordBatch(schema, data));
+      await batches.write(batch);
     },
     close: () => batches.close(),
     abort: () => batches.abort(),

@@ -1,4 +1,4 @@
-// Types as Parquet has them, and what parquet-wasm can write: the types of Arrow that it was tested with, and how many columns.
+// Types as Parquet has them, and what parquet-wasm cannot write: some types of Arrow, and too many columns.
 
 import {
   Binary,
@@ -53,31 +53,6 @@ export function storedField({ name, type, nullable, metadata }: Field): Field {
   return new Field(name, stored(type), nullable, metadata);
 }
 
-/** Types without parameters that matter here. */
-const PLAIN_TYPES: readonly ((type: DataType) => boolean)[] = [
-  DataType.isNull,
-  DataType.isBool,
-  DataType.isInt,
-  DataType.isFloat,
-  DataType.isUtf8,
-  DataType.isLargeUtf8,
-  DataType.isUtf8View,
-  DataType.isBinary,
-  DataType.isLargeBinary,
-  DataType.isBinaryView,
-  DataType.isDate,
-  DataType.isTime,
-  DataType.isTimestamp,
-  DataType.isDuration,
-];
-const NESTED_TYPES: readonly ((type: DataType) => boolean)[] = [
-  DataType.isList,
-  DataType.isLargeList,
-  DataType.isFixedSizeList,
-  DataType.isStruct,
-  DataType.isMap,
-];
-
 /** More take minutes a file, and soon all of the module's memory. */
 const MOST_COLUMNS = 10_000;
 
@@ -113,13 +88,15 @@ export function countLeaves(fields: readonly Field[]): number {
 
 /** The first type, its own or a child's, that cannot be written. */
 function unwritable(type: DataType): DataType | null {
-  if (PLAIN_TYPES.some((is) => is(type))) return null;
   if (DataType.isDictionary(type)) return unwritable(type.dictionary);
-  if (DataType.isInterval(type)) return type.unit === IntervalUnit.MONTH_DAY_NANO ? type : null;
-  if (DataType.isDecimal(type)) return type.scale < 0 || type.scale > type.precision ? type : null;
-  if (DataType.isFixedSizeBinary(type)) return type.byteWidth > 0 ? null : type;
   const children = (type.children ?? []) as readonly Field[];
-  if (children.length === 0 || !NESTED_TYPES.some((is) => is(type))) return type;
+  const isRefused =
+    DataType.isUnion(type) ||
+    (DataType.isStruct(type) && children.length === 0) ||
+    (DataType.isInterval(type) && type.unit === IntervalUnit.MONTH_DAY_NANO) ||
+    (DataType.isDecimal(type) && (type.scale < 0 || type.scale > type.precision)) ||
+    (DataType.isFixedSizeBinary(type) && type.byteWidth <= 0);
+  if (isRefused) return type;
   for (const child of children) {
     const found = unwritable(child.type);
     if (found !== null) return found;

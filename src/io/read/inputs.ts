@@ -295,7 +295,7 @@ async function openBatches(input: Input, layout: FileLayout): Promise<BatchSourc
   return withConstants(source, input.keys ?? {});
 }
 
-async function openOwnBatches({ path, stream, size }: Input, { format }: FileLayout): Promise<BatchSource> {
+async function openOwnBatches({ path, stream }: Input, { format }: FileLayout): Promise<BatchSource> {
   if (format === 'parquet') {
     if (stream !== null)
       throw usageError(
@@ -305,9 +305,9 @@ async function openOwnBatches({ path, stream, size }: Input, { format }: FileLay
     const { openParquet } = await import('../parquet/reader.js');
     return openParquet(path);
   }
-  const { openArrowFile, openArrowStream } = await import('../arrow/reader.js');
-  if (format === 'arrow-stream') return openArrowStream(path, stream, size);
-  if (stream === null) return openArrowFile(path);
+  const { openArrow, openArrowStream } = await import('../arrow/reader.js');
+  if (stream === null) return openArrow(path);
+  if (format === 'arrow-stream') return openArrowStream(path, stream);
   throw usageError(
     `${path}: is an Arrow file, which cannot be read from a stream`,
     'name the file, or write the stream format (.arrows)',

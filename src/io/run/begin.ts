@@ -24,13 +24,15 @@ import { dropRun, hiddenFolders, isBegun, isWorthKeeping, removeHidden } from '.
 /**
  * The run that a folder holds, where it is the one that is asked for.
  * @param withOthers the folder may hold other files although it holds no run
+ * @param hasLooked there was none a moment ago: another command, with other flags, may have been faster
  * @returns undefined where there is none
  * @throws RredcotError (exit 2) naming the field in which the run that is there differs
  */
 export async function findRun(
   folder: string,
   asked: AskedRun,
-  withOthers = false,
+  withOthers: boolean,
+  hasLooked = false,
 ): Promise<RunDescription | undefined> {
   const present: string[] = await readdir(folder).catch((error: NodeJS.ErrnoException): string[] => {
     if (error.code !== 'ENOENT') throw fileError(error, folder, 'written');
@@ -52,15 +54,13 @@ export async function findRun(
       `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
       `start again with --overwrite; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
     );
-  throw new OtherRunError(`${folder}: holds another run: in run.json, ${difference}`);
-}
-
-/** Another run than the one that is asked for. */
-export class OtherRunError extends RredcotError {
-  constructor(message: string) {
-    const hint = 'give the same flags and inputs, name another -o, or start again with --overwrite';
-    super(message, { exitCode: EXIT.usage, hint });
-  }
+  const other = `${folder}: holds another run: in run.json, ${difference}`;
+  if (hasLooked)
+    throw usageError(
+      `${other}; another command has begun it after this one had looked`,
+      'wait for that command, or name another output with -o',
+    );
+  throw usageError(other, 'give the same flags and inputs, name another -o, or start again with --overwrite');
 }
 
 /**
@@ -158,38 +158,18 @@ export async function claimRun(
       `${folder}: holds a run, and a stream cannot be read again to resume it`,
       'name another output with -o, or start again with --overwrite',
     );
-  // what is found beside a run that was just looked for has been begun meanwhile
-  const find = (wanted: AskedRun): Promise<RunDescription | undefined> =>
-    findRun(folder, wanted, true).catch((error: unknown) => {
-      throw error instanceof OtherRunError ? overtaken(error) : error;
-    });
-  const isDropped = overwrite && (await dropped(folder, isHidden));
+  if (overwrite) await (isHidden ? removeHidden(folder) : dropRun(folder));
   if (isStream && (await isBegun(folder))) throw taken();
   for (;;) {
-    const found = overwrite ? await find(asked) : await findRun(folder, asked, isHidden || isDropped);
+    const found = await findRun(folder, asked, isHidden || overwrite, overwrite);
     if (found !== undefined) return { description: found, isOurs: false };
     const { run, stamps } = await describe();
     const isOurs = await createRun(folder, run, stamps);
     if (!isOurs && isStream) throw taken();
     // another process may have been faster, or has dropped it again
-    const description = await find(run);
+    const description = await findRun(folder, run, true, true);
     if (description !== undefined) return { description, isOurs };
   }
-}
-
-/** @returns whether there was a run */
-async function dropped(folder: string, isHidden: boolean): Promise<boolean> {
-  if (!isHidden) return dropRun(folder);
-  await removeHidden(folder);
-  return true;
-}
-
-/** A command with other flags was faster than this one. */
-function overtaken({ message, exitCode }: OtherRunError): RredcotError {
-  return new RredcotError(`${message}; another command has begun it after this one had looked`, {
-    exitCode,
-    hint: 'wait for that command, or name another output with -o',
-  });
 }
 
 /**

@@ -1,9 +1,8 @@
 // Joins chunks in the order of their rows to one file.
-import { type RecordBatch, Schema, util } from 'apache-arrow';
-import { RredcotError } from '../../errors.js';
+import { Schema, util } from 'apache-arrow';
 import { gatherRows } from '../arrow/gather.js';
 import type { OutputColumn } from '../arrow/output-columns.js';
-import { openArrow } from '../arrow/reader.js';
+import { type BatchSource, openArrow } from '../arrow/reader.js';
 import { arrowSchema, type BatchWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { fileBytes } from '../files/file-bytes.js';
@@ -53,17 +52,11 @@ export async function openJoined(path: string, opts: JoinedFileOptions): Promise
   };
 }
 
-/** Tells a failure of the machine, one that a reader has wrapped in words of its own too. */
-async function told<T>(step: Promise<T>, path: string, action: 'read' | 'written'): Promise<T> {
-  try {
-    return await step;
-  } catch (error) {
-    for (let cause = error; cause instanceof Error; cause = cause.cause) {
-      const known = fileError(cause, path, action);
-      if (known instanceof RredcotError) throw known;
-    }
-    throw error;
-  }
+/** Names the file in a failure of the machine. */
+function told<T>(step: Promise<T>, path: string, action: 'read' | 'written'): Promise<T> {
+  return step.catch((error: unknown) => {
+    throw fileError(error, path, action);
+  });
 }
 
 /** What a file says of itself that chunks are put into: what the first one says, but that it is one of several. */
@@ -146,65 +139,43 @@ async function joinBatches(
   // Parquet is written by a thread, past this one
   if (to === 'arrow') file.hashed();
   /** of the first chunk, which all others have to be like */
-  let first: { readonly path: string; readonly schema: Schema; readonly run: string | undefined } | undefined;
-  let schema: Schema;
-  let writer: BatchWriter | undefined;
+  let first: { readonly path: string; readonly schema: Schema } | undefined;
+  let opened: { readonly schema: Schema; readonly batches: BatchWriter } | undefined;
   return {
     async add(chunk) {
-      const found = await openChunkBatches(chunk, from);
-      if (first === undefined) {
-        first = { path: chunk, schema: found.schema, run: found.metadata.get(RUN_KEY) };
-        const own = ordered(joinedMetadata(found.metadata, metadata));
-        ({ schema, batches: writer } = await openColumnar(file, to, found.schema, own));
-      } else if (!util.compareSchemas(first.schema, found.schema))
-        throw new Error(`${chunk} has other columns than ${first.path}`);
-      if (found.metadata.get(RUN_KEY) !== first.run)
-        throw new Error(`${chunk} is of another run than ${first.path}`);
+      const source = await openChunk(chunk, from);
+      const { fields, metadata: said } = source.schema;
       let rows = 0;
-      for await (const batch of found.batches) {
-        onProgress();
-        await writer?.write(gatherRows(schema, [{ unit: batch, from: 0, to: batch.numRows }]));
-        rows += batch.numRows;
+      try {
+        first ??= { path: chunk, schema: source.schema };
+        if (!util.compareSchemas(first.schema, source.schema))
+          throw new Error(`${chunk} has other columns than ${first.path}`);
+        if (said.get(RUN_KEY) !== first.schema.metadata.get(RUN_KEY))
+          throw new Error(`${chunk} is of another run than ${first.path}`);
+        opened ??= await openColumnar(file, to, new Schema(fields), ordered(joinedMetadata(said, metadata)));
+        for await (const { batch } of source.batches()) {
+          onProgress();
+          await opened.batches.write(
+            gatherRows(opened.schema, [{ unit: batch, from: 0, to: batch.numRows }]),
+          );
+          rows += batch.numRows;
+        }
+      } finally {
+        await source.close();
       }
       return rows;
     },
     async close() {
-      if (writer === undefined) throw new Error(`${path}: there is no chunk`);
-      return writer.close();
+      if (opened === undefined) throw new Error(`${path}: there is no chunk`);
+      return opened.batches.close();
     },
     async abort() {
-      await (writer ?? file).abort();
+      await (opened?.batches ?? file).abort();
     },
   };
 }
 
-/** A file's columns, and its rows batch by batch. */
-export interface ChunkBatches {
-  /** without metadata */
-  readonly schema: Schema;
-  readonly metadata: ReadonlyMap<string, string>;
-  /** to be read to the end, or returned */
-  readonly batches: AsyncGenerator<RecordBatch>;
-}
-
-/** Opens a file. Its errors, and those of its batches, are plain ones that name it: what is to be done, the caller knows. */
-export async function openChunkBatches(path: string, format: 'parquet' | 'arrow'): Promise<ChunkBatches> {
-  const open = format === 'parquet' ? openParquet : openArrow;
-  const plain = (error: unknown): Error => new Error((error as Error).message, { cause: error });
-  // opened again for its rows: those that nobody asks for hold nothing open
-  async function* batches(): ChunkBatches['batches'] {
-    try {
-      const source = await open(path);
-      for await (const { batch } of source.batches()) yield batch;
-    } catch (error) {
-      throw plain(error);
-    }
-  }
-  try {
-    const { schema, close } = await open(path);
-    await close();
-    return { schema: new Schema(schema.fields), metadata: schema.metadata, batches: batches() };
-  } catch (error) {
-    throw plain(error);
-  }
+/** Opens a chunk of rows. */
+export function openChunk(path: string, format: 'parquet' | 'arrow'): Promise<BatchSource> {
+  return format === 'parquet' ? openParquet(path) : openArrow(path);
 }

@@ -11,7 +11,7 @@ import { CARD_NAME, mergeFolder, runPaths } from '../files/run-paths.js';
 import type { OutputFormat } from '../write/output.js';
 import { PART_KEY } from '../write/part.js';
 import { datasetCard } from './dataset-card.js';
-import { type JoinedFile, joinLines, openChunkBatches, openJoined } from './join.js';
+import { type JoinedFile, joinLines, openChunk, openJoined } from './join.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
 import { damagedRun, type RunState, recordsInOrder } from './state.js';
 import { mergedRun, writeMerged, writeSummary, writeSums } from './summary-file.js';
@@ -177,7 +177,7 @@ async function openFiles(
 async function joinedBytes(chunk: string, from: OutputFormat, to: OutputFormat): Promise<number> {
   if (from !== 'parquet' || to !== 'arrow') return (await stat(chunk)).size;
   let bytes = 0;
-  for await (const batch of (await openChunkBatches(chunk, from)).batches) bytes += batch.data.byteLength;
+  for await (const { batch } of (await openChunk(chunk, from)).batches()) bytes += batch.data.byteLength;
   return bytes;
 }
 

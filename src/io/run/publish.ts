@@ -8,7 +8,7 @@ import { sha256OfFiles } from '../files/file-bytes.js';
 import { removeSum } from '../files/json-file.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
 import type { OutputFormat, WholeFile } from '../write/output.js';
-import { joinLines, openJoined } from './join.js';
+import { type JoinedFile, joinLines, openJoined } from './join.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
 import { dropRun, removeHidden, removeOthers } from './remove.js';
 import { writeSums } from './summary-file.js';
@@ -60,8 +60,8 @@ export async function publishFile(
   else if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
     await putInPlace(chunks[0] as string, path, replaces);
   } else {
-    const { traces } = sumCounts(sorted);
-    sha256 = await joinAll(chunks, path, format, { folder, replaces, traces, onProgress });
+    const joined = await openJoined(path, { from: format, to: format, folder, replaces, onProgress });
+    sha256 = await joinAll(chunks, path, joined, format === 'jsonl' ? undefined : sumCounts(sorted).traces);
   }
   const { run } = sorted[0] as ChunkRecord;
   if (format === 'jsonl' && sha256 !== null) await writeSums(path, sha256, run, folder);
@@ -86,17 +86,17 @@ export async function rejectsHash(
   return files.length === 0 ? null : sha256OfFiles(files);
 }
 
+/** @param traces of all of them; undefined of lines, which are not counted */
 async function joinAll(
-  chunks: readonly string[],
+  files: readonly string[],
   path: string,
-  format: OutputFormat,
-  { traces, ...opts }: { folder: string; replaces: boolean; traces: number; onProgress: () => void },
+  joined: JoinedFile,
+  traces?: number,
 ): Promise<string | null> {
-  const joined = await openJoined(path, { from: format, to: format, ...opts });
   try {
     let found = 0;
-    for (const chunk of chunks) found += (await joined.add(chunk)) ?? 0;
-    if (format !== 'jsonl' && found !== traces)
+    for (const file of files) found += (await joined.add(file)) ?? 0;
+    if (traces !== undefined && found !== traces)
       throw new Error(`${path}: ${traces} traces were to be copied, the chunks hold ${found}`);
     return await joined.close();
   } finally {
@@ -124,13 +124,7 @@ async function joinRejects(
 ): Promise<void> {
   if (files.length === 0) return removeFile(path);
   // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
-  const joined = await joinLines(path, { folder, onProgress });
-  try {
-    for (const file of files) await joined.add(file);
-    await joined.close();
-  } finally {
-    await joined.abort();
-  }
+  await joinAll(files, path, await joinLines(path, { folder, onProgress }));
 }
 
 /**

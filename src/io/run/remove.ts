@@ -27,13 +27,9 @@ const HALF_WRITTEN = /^\..*\.tmp$/;
 /** Another process may put a file into a folder that is being removed: it is looked at again. */
 const WHOLLY = { recursive: true, force: true, maxRetries: 5 } as const;
 
-/**
- * Drops the run that is in a user's folder.
- * @returns whether there was one
- * @throws RredcotError (exit 2) where something there has a run's name and is no run's
- */
-export async function dropRun(folder: string): Promise<boolean> {
-  if (!(await isBegun(folder))) return false;
+/** Drops the run that is in a user's folder. @throws RredcotError (exit 2) where something there has a run's name and is no run's */
+export async function dropRun(folder: string): Promise<void> {
+  if (!(await isBegun(folder))) return;
   const stranger = await findStranger(folder);
   if (stranger !== undefined)
     throw usageError(
@@ -41,7 +37,6 @@ export async function dropRun(folder: string): Promise<boolean> {
       'move it away, or name another output with -o',
     );
   for (const name of OWN_NAMES) await rm(join(folder, name), WHOLLY);
-  return true;
 }
 
 /** Whether there is a run in the folder. */

@@ -1,15 +1,21 @@
-// Checks files of rows: one by itself, by its own hash and the summary beside it; those of a merged folder, by its record.
+// Checks files of rows: one by itself, by its own hash and the summary beside it; those of a merged folder, by its record; and a run's records by each other, `_SUCCESS` and the card, with files of no record.
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { plural } from '../../plural.js';
+import { chunkCount, ownChunks } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
-import { CARD_NAME, rejectsPath } from '../files/run-paths.js';
-import { type MergedRecord, mergedPath, type StoredSummary } from '../run/summary-file.js';
+import { readJson, textOf } from '../files/json-file.js';
+import { CARD_NAME, chunkNumber, rejectsPath, runPaths } from '../files/run-paths.js';
+import { type ShardRecord, sumCounts } from '../run/records.js';
+import type { RunState } from '../run/state.js';
+import { runEnd, successOf } from '../run/success.js';
+import { type MergedRecord, mergedPath, surveyFault } from '../run/summary-file.js';
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../write/exports.js';
 import { INPUTS_KEY, type OutputFormat, RUN_KEY, VOCAB_KEY } from '../write/output.js';
-import { bytesFault, ownSummary } from './as-written.js';
 import { type Finding, openChecked, type RowChecks, rowFindings } from './check-rows.js';
-import { type Cells, storedConfig } from './stored-rows.js';
+import { bytesFault, ownSummary } from './origins.js';
+import { type Cells, type StoredFile, storedConfig } from './stored-rows.js';
 
 /** What a file says of itself before its rows are read. */
 export interface FileFacts {
@@ -59,12 +65,29 @@ export async function* fileFindings(check: FileCheck): AsyncGenerator<Finding | 
   });
   if (fault === undefined) check.onUnsealed();
   if (problem !== undefined) check.onProblem(problem);
+  yield* countedFindings(file, rows, checks, summary?.traces, 'summary');
+  if (summary !== undefined)
+    yield* await hashFindings(rejectsPath(file), summary.rejects_sha256, {
+      missing: `is missing, with ${plural(summary.rejects, 'reject')}`,
+      unknown: 'is there, though no trace was rejected',
+    });
+}
+
+/** What a file's rows say; null after each. @param expected how many there are by what is called `by` */
+async function* countedFindings(
+  file: string,
+  rows: StoredFile['rows'],
+  checks: RowChecks,
+  expected: number | undefined,
+  by: 'record' | 'summary',
+): AsyncGenerator<Finding | null> {
   let traces = 0;
   for await (const found of rowFindings(file, rows, checks)) {
     if (!('text' in found)) traces++;
     yield 'text' in found ? found : null;
   }
-  if (summary !== undefined) yield* summaryFindings(file, summary, traces);
+  if (expected !== undefined && traces !== expected)
+    yield { file, text: `holds ${plural(traces, 'trace')}, its ${by} says ${expected}` };
 }
 
 function numberOf(text: string | undefined): number | undefined {
@@ -75,20 +98,6 @@ function numberOf(text: string | undefined): number | undefined {
 function exportOf(columns: readonly string[]): ExportName | undefined {
   if (columns.includes('status') || columns.includes('sigma')) return undefined;
   return EXPORTS.find((form) => EXPORT_FORMS[form].columns.every(({ name }) => columns.includes(name)));
-}
-
-/** The file and its rejects against its summary. @param traces that the file holds */
-async function* summaryFindings(
-  file: string,
-  { traces: expected, rejects, rejects_sha256: sha256 }: StoredSummary,
-  traces: number,
-): AsyncGenerator<Finding> {
-  if (traces !== expected)
-    yield { file, text: `holds ${plural(traces, 'trace')}, its summary says ${expected}` };
-  yield* await hashFindings(rejectsPath(file), sha256, {
-    missing: `is missing, with ${plural(rejects, 'reject')}`,
-    unknown: 'is there, though no trace was rejected',
-  });
 }
 
 /** Checks a folder that `merge` has made; null after every trace that is there. */
@@ -117,12 +126,7 @@ export async function* mergedFindings(
     }
     if (record.output !== 'jsonl' && opened.metadata.get(RUN_KEY) !== record.run)
       yield { file, text: `is of another run than ${mergedPath(folder)}` };
-    let found = 0;
-    for await (const each of rowFindings(file, opened.rows, checks)) {
-      if (!('text' in each)) found++;
-      yield 'text' in each ? each : null;
-    }
-    if (found !== traces) yield { file, text: `holds ${plural(found, 'trace')}, its record says ${traces}` };
+    yield* countedFindings(file, opened.rows, checks, traces, 'record');
   }
   if (total !== record.traces)
     yield {
@@ -141,4 +145,59 @@ export async function hashFindings(
   if (found === expected) return [];
   if (found === null) return [{ file, text: missing }];
   return [{ file, text: expected === null ? unknown : 'has changed since it was written' }];
+}
+
+/** What the records of shards say of their chunks, and the files that no record knows. */
+export async function* recordFindings(state: RunState): AsyncGenerator<Finding> {
+  const { folder, description, shards, rows } = state;
+  const paths = runPaths(folder);
+  const fault = await surveyFault(paths.survey, description.run);
+  if (fault !== undefined) yield { file: paths.survey, text: fault };
+  for (const { shard } of shards) {
+    const file = paths.done(shard);
+    const done = await readJson<ShardRecord>(file);
+    if (done === undefined || !Array.isArray(done.chunks)) continue;
+    const sum = sumCounts(done.chunks);
+    for (const field of ['rows', 'traces', 'rejects', 'tokens'] as const)
+      if (done[field] !== sum[field])
+        yield {
+          file,
+          text: `counts ${plural(done[field], field.slice(0, -1))}, its chunks ${sum[field]} together`,
+        };
+    for (const own of done.chunks) {
+      const path = paths.record(shard, own.chunk);
+      const record = await readJson(path);
+      if (record !== undefined && !isDeepStrictEqual(record, own))
+        yield { file: path, text: `is not what ${basename(file)} says of the chunk` };
+    }
+    const chunks = rows === null ? undefined : chunkCount(rows, description.rows_per_chunk);
+    const expected = chunks === undefined ? done.chunks.length : ownChunks(chunks, shard);
+    const known = new Set(done.chunks.map(({ chunk }) => chunk));
+    for (let k = 0, chunk = shard.index; k < expected; k++, chunk += shard.count)
+      if (!known.has(chunk)) yield { file, text: `knows no chunk ${chunk}` };
+    const names = { [paths.chunks(shard)]: description.output, [paths.rejects(shard)]: 'jsonl' };
+    for (const [at, extension] of Object.entries(names))
+      for (const name of (await readdir(at).catch((): string[] => [])).sort())
+        if (!name.startsWith('.') && !(name.endsWith(`.${extension}`) && known.has(chunkNumber(name))))
+          yield { file: join(at, name), text: 'is in no record, though its shard is done' };
+  }
+  yield* endFindings(state);
+}
+
+/** `_SUCCESS` and the dataset card against the records. */
+async function* endFindings({ folder, description, shards, hasSuccess }: RunState): AsyncGenerator<Finding> {
+  const { success, card } = runPaths(folder);
+  const isDone = shards.every((shard) => shard.isDone);
+  if (hasSuccess && !isDone) yield { file: success, text: 'is there, though not every shard is done' };
+  if (isDone && !hasSuccess) yield { file: success, text: 'is missing, though every shard is done' };
+  if (!hasSuccess || !isDone) return;
+  if (!isDeepStrictEqual(await readJson(success), successOf(description)))
+    yield { file: success, text: 'is not that of the run in run.json' };
+  const end = await runEnd(folder, description);
+  const text = await textOf(card);
+  if (end?.card !== undefined && text !== end.card)
+    yield {
+      file: card,
+      text: text === undefined ? 'is missing' : "is not the card that the run's records make",
+    };
 }

@@ -3,7 +3,7 @@ import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow, SegmentRow } from '../../scored.js';
 import { type OutputColumn, readCell } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
-import { factsOf, openFile } from '../files/opened.js';
+import { factsOf } from '../files/opened.js';
 import type { FileLayout } from '../read/formats.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../read/inputs.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
@@ -14,15 +14,12 @@ export type Cells = Readonly<Record<string, unknown>>;
 /** What a file holds. */
 export type StoredFile = Awaited<ReturnType<typeof openStored>>;
 
-const ARROW_STREAM = Buffer.from([0xff, 0xff, 0xff, 0xff]);
-
 /** Opens a file whose format is known, whatever its bytes are. Errors of one that cannot be read come from here, or from its rows. */
 export async function openStored(path: string, format: OutputFormat) {
   const { size } = await factsOf(path);
   const isPacked = format === 'jsonl' && path.toLowerCase().endsWith('.gz');
-  const ofColumns = format === 'arrow' && (await isStream(path)) ? 'arrow-stream' : format;
   const layout: FileLayout = {
-    format: ofColumns === 'jsonl' ? 'json' : ofColumns,
+    format: format === 'jsonl' ? 'json' : format,
     compression: isPacked ? 'gzip' : null,
   };
   const input: Input = { path, stem: '', size, layout, stream: null };
@@ -33,12 +30,6 @@ export async function openStored(path: string, format: OutputFormat) {
     metadata: await inputMetadata(input),
     rows: readRows([input]),
   };
-}
-
-async function isStream(path: string): Promise<boolean> {
-  await using file = await openFile(path);
-  const { buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
-  return buffer.equals(ARROW_STREAM);
 }
 
 /** The columns of files in their order, and their types where these bring them along; of JSON lines the first row's. */

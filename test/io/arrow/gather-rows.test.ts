@@ -11,8 +11,7 @@ import {
   Int32,
   Int64,
   List,
-  makeData,
-  RecordBatch,
+  type RecordBatch,
   Schema,
   Struct,
   Table,
@@ -26,7 +25,7 @@ import {
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkBatch } from '../../../dist/io/arrow/check.js';
-import { gatherRows } from '../../../dist/io/arrow/gather.js';
+import { batchOf, gatherRows } from '../../../dist/io/arrow/gather.js';
 
 describe('gatherRows', () => {
   const types: readonly [DataType, fc.Arbitrary<unknown>][] = [
@@ -75,13 +74,7 @@ describe('gatherRows', () => {
         const schema = new Schema([new Field('x', type, true)]);
         const batches = [0, 6].map((from) => {
           const child = vectorFromArray(values.slice(from, from + 6), type).data[0] as Data;
-          const rows = makeData({
-            type: new Struct(schema.fields),
-            length: 6,
-            nullCount: 0,
-            children: [child],
-          });
-          return new RecordBatch(schema, rows);
+          return batchOf(schema, 6, [child]);
         });
         const rows = (batch: RecordBatch) => Array.from(batch, (row) => JSON.stringify(row?.toJSON(), plain));
         const pieces = ranges.map(({ batch, from, length }) => {
@@ -97,8 +90,7 @@ describe('gatherRows', () => {
     const texts = ['a', 'b', 'c'].map((letter) => letter.repeat(bytes));
     const schema = new Schema([new Field('x', new Utf8View(), true)]);
     const child = vectorFromArray(texts, new Utf8View()).data[0] as Data;
-    const rows = makeData({ type: new Struct(schema.fields), length: 3, nullCount: 0, children: [child] });
-    const unit = new RecordBatch(schema, rows);
+    const unit = batchOf(schema, 3, [child]);
     checkBatch(unit);
     const found = gatherRows(schema, [
       { unit, from: 2, to: 3 },
@@ -116,14 +108,10 @@ describe('gatherRows', () => {
   it('refuses a type whose layout it does not know', () => {
     const schema = new Schema([new Field('d', new Decimal(2, 9, 128), true)]);
     expect(gatherRows(schema, []).numRows).toBe(0);
-    const dictionary = tableOfDictionary();
+    const dictionary = new Table({ d: vectorFromArray(['a', 'b', 'a']) });
     expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be copied/);
   });
 });
-
-function tableOfDictionary(): Table {
-  return new Table({ d: vectorFromArray(['a', 'b', 'a']) });
-}
 
 function plain(_: string, value: unknown): unknown {
   return typeof value === 'bigint' ? `${value}n` : value;

@@ -1,47 +1,127 @@
-// A Parquet file that is read again: the thread that decoded the last one is taken again, and what it had open is not.
-import { rename } from 'node:fs/promises';
+// A Parquet file that is read again: the thread that decoded the last one is taken again, whatever became of that, and what it had open is not.
+import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DuckDBInstance } from '@duckdb/node-api';
-import { expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { FILE, GROUP } from '../../../dist/io/parquet/part.js';
 import { openParquet } from '../../../dist/io/parquet/reader.js';
-import { temporaryFolder } from '../../support/io-helpers.js';
+import {
+  i64,
+  integer,
+  readThrift,
+  structs,
+  type ThriftStruct,
+  writeThrift,
+} from '../../../dist/io/parquet/thrift.js';
+import { queryDuckdb, temporaryFolder } from '../../support/io-helpers.js';
 
-async function numbersIn(path: string, most = Number.POSITIVE_INFINITY): Promise<number[]> {
-  const source = await openParquet(path);
-  const found: number[] = [];
+/** rows of the file, and of its row groups but for the last one */
+const ROWS = 6000;
+const GROUP_ROWS = 2048;
+
+let path: string;
+
+const write = (to: string, rows: string) =>
+  queryDuckdb(`copy (${rows}) to '${to}' (format parquet, row_group_size ${GROUP_ROWS})`);
+const numbers = (from: number, to: number) =>
+  `select range::int as a, repeat(range::varchar, 20) as b from range(${from}, ${to})`;
+
+beforeEach(async () => {
+  path = join(await temporaryFolder(), 'x.parquet');
+  await write(path, numbers(0, ROWS));
+});
+
+/** @returns the values of `a`, and how many of them there are after each batch */
+async function read(file: string, most = Number.POSITIVE_INFINITY) {
+  const source = await openParquet(file);
+  const values: unknown[] = [];
+  const ends: number[] = [];
   for await (const { batch } of source.batches()) {
-    found.push(...[...batch].map((row) => Number(row.a)));
-    if (found.length >= most) break;
+    values.push(...(batch.getChild('a')?.toArray() ?? []));
+    ends.push(values.length);
+    if (values.length >= most) break;
   }
   await source.close();
-  return found;
+  return { values, ends };
 }
 
+it('comes in batches that end at every row group', async () => {
+  const { values, ends } = await read(path);
+  expect(values).toEqual(Array.from({ length: ROWS }, (_, n) => n));
+  expect(ends).toEqual([2048, 4096, ROWS]);
+});
+
 it('a file that was replaced is read as it is now, after the one before was read in part', async () => {
-  const folder = await temporaryFolder();
-  const duck = await (await DuckDBInstance.create()).connect();
-  const write = async (name: string, from: number, to: number) => {
-    const path = join(folder, name);
-    await duck.run(`COPY (SELECT range::INTEGER AS a FROM range(${from}, ${to})) TO '${path}'`);
-    return path;
-  };
-  const path = await write('x.parquet', 0, 30_000);
-  expect((await numbersIn(path, 1)).slice(0, 3)).toEqual([0, 1, 2]);
-  await rename(await write('y.parquet', 70_000, 70_003), path);
-  expect(await numbersIn(path)).toEqual([70_000, 70_001, 70_002]);
-  await rename(await write('z.parquet', 5, 7), path);
-  expect(await numbersIn(path)).toEqual([5, 6]);
+  expect((await read(path, 1)).values.slice(0, 3)).toEqual([0, 1, 2]);
+  for (const [from, to] of [
+    [70_000, 70_003],
+    [5, 7],
+  ] as const) {
+    await write(`${path}.new`, numbers(from, to));
+    await rename(`${path}.new`, path);
+    expect((await read(path)).values).toEqual(Array.from({ length: to - from }, (_, n) => from + n));
+  }
   // two at once have a thread each
-  const both = await Promise.all([numbersIn(path), numbersIn(await write('w.parquet', 8, 9))]);
-  expect(both).toEqual([[5, 6], [8]]);
+  const other = `${path}.other`;
+  await write(other, numbers(8, 9));
+  const both = await Promise.all([read(path), read(other)]);
+  expect(both.map(({ values }) => values)).toEqual([[5, 6], [8]]);
+});
+
+const bytesAt = (bytes: Buffer, at: number) =>
+  Buffer.concat([bytes.subarray(0, at), Buffer.alloc(40, 0xff), bytes.subarray(at + 40)]);
+it.each([
+  ['with a page overwritten', (bytes: Buffer) => bytesAt(bytes, 4), /./],
+  ['cut off', (bytes: Buffer) => bytes.subarray(0, -1), /begins as a Parquet file .* no footer/],
+  ['of something else', () => Buffer.from('{"a": 1}\n'), /is no Parquet file/],
+  ['without a byte', () => Buffer.alloc(0), /is no Parquet file/],
+])('the next file is read after one %s, which is named once', async (_, damage, message) => {
+  const bad = `${path}.bad.parquet`;
+  await writeFile(bad, damage(await readFile(path)));
+  const error: Error = await read(bad).then(
+    () => expect.unreachable(),
+    (error) => error,
+  );
+  expect(error.message.split(bad)).toEqual(['', expect.stringMatching(message)]);
+  expect((await read(path)).values).toHaveLength(ROWS);
+});
+
+describe('rows are counted', () => {
+  /** The footer says other counts of rows than the pages hold. */
+  async function withCounts(change: (footer: ThriftStruct) => void): Promise<string> {
+    const bytes = await readFile(path);
+    const length = bytes.readUInt32LE(bytes.length - 8);
+    const footer = readThrift(bytes.subarray(-8 - length, -8));
+    change(footer);
+    const changed = writeThrift(footer);
+    const tail = Buffer.alloc(8, 'PAR1');
+    tail.writeUInt32LE(changed.length);
+    const lying = `${path}.lying.parquet`;
+    await writeFile(lying, Buffer.concat([bytes.subarray(0, -8 - length), changed, tail]));
+    return lying;
+  }
+  const addRows = (struct: ThriftStruct, field: number, rows: bigint) =>
+    struct.set(field, i64(integer(struct, field) + rows));
+
+  it.each([1n, 100n])('%d more in the footer than in the pages', async (more) => {
+    const lying = await withCounts((footer) => {
+      addRows(footer, FILE.rows, more);
+      addRows(structs(footer, FILE.groups)[1] as ThriftStruct, GROUP.rows, more);
+    });
+    await expect(read(lying)).rejects.toThrow(
+      `${lying}: row group 1, from row 4096 on, cannot be read: 2048 of ${2048n + more} rows came`,
+    );
+  });
+
+  it.each([1n, -1n])('%d more in the footer than in its row groups', async (more) => {
+    const lying = await withCounts((footer) => addRows(footer, FILE.rows, more));
+    const message = `it counts ${6000n + more} rows, its row groups 6000`;
+    await expect(openParquet(lying)).rejects.toThrow(message);
+  });
 });
 
 it('of the columns that are asked for, whatever their names and types; others are there where parquet-wasm takes a name for a path', async () => {
-  const folder = await temporaryFolder();
-  const duck = await (await DuckDBInstance.create()).connect();
-  const path = join(folder, 'columns.parquet');
   const row = `range AS a, range + .5 AS "a.b", [{start: range, kind: 'x'}] AS segments, {c: range} AS "seg", NULL AS none`;
-  await duck.run(`COPY (SELECT ${row} FROM range(3)) TO '${path}'`);
+  await write(path, `SELECT ${row} FROM range(3)`);
   const read = async (columns?: (name: string) => boolean) => {
     const source = await openParquet(path);
     const rows = [];

@@ -12,7 +12,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { openArrowFile } from '../../../dist/io/arrow/reader.js';
+import { openArrow } from '../../../dist/io/arrow/reader.js';
 import { openArrowBatches } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { readParquetFooter } from '../../../dist/io/parquet/footer.js';
@@ -105,17 +105,6 @@ describe('Parquet', () => {
     await expect(gone).rejects.toMatchObject({ cause: { code: 'ENOENT', path: path('gone') } });
     expect((await readdir(folder)).sort()).toEqual(['a', 'cut']);
   });
-
-  it('becomes Arrow, and Arrow becomes Parquet', async () => {
-    const chunks = [await chunk('a', 0, 3), await chunk('b', 3, 5)];
-    await joined('all.arrow', chunks, { from: 'parquet', to: 'arrow' });
-    const table = tableFromIPC(await readFile(path('all.arrow')));
-    expect([...(table.getChild('b') ?? [])]).toEqual(['x0', 'x1', 'x2', 'x3', 'x4']);
-    const twice = [path('all.arrow'), path('all.arrow')];
-    expect(await joined('all.parquet', twice, { from: 'arrow', to: 'parquet' })).toEqual([5, 5]);
-    const found = await readWithHyparquet(path('all.parquet'));
-    expect(found.map((row) => (row as { a: number }).a)).toEqual([0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
-  });
 });
 
 it.each(['arrow', 'parquet'] as const)('chunks of two runs are not joined as %s', async (to) => {
@@ -161,7 +150,7 @@ describe('Arrow, of columns that are called "" and "null"', () => {
     await writeFile(path('a'), tableToIPC(table(1, 2), 'file'));
     await writeFile(path('b'), tableToIPC(table(3), 'file'));
     await joined('all.arrow', [path('a'), path('b')], { from: 'arrow', to: 'arrow' });
-    const { schema, close } = await openArrowFile(path('all.arrow'));
+    const { schema, close } = await openArrow(path('all.arrow'));
     await close();
     expect(schema.names).toEqual(['', 'null']);
     const all = tableFromIPC(await readFile(path('all.arrow')));

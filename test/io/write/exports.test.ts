@@ -1,7 +1,6 @@
 // `--columns` and `--export`: what is written in place of all our columns, by itself and through the whole program.
 
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseColumns, parseExport, writtenColumns } from '../../../dist/commands/job/written-columns.js';
@@ -10,15 +9,11 @@ import { redistribute } from '../../../dist/estimate/sigma.js';
 import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
 import { EXPORT_FORMS } from '../../../dist/io/write/exports.js';
 import type { OutputRow, SegmentRow } from '../../../dist/scored.js';
-import { rredcotHere } from '../../support/in-process.js';
-import { bareRow, queryDuckdb } from '../../support/io-helpers.js';
-import {
-  FIXTURES,
-  readJsonl,
-  type ScoredRow,
-  storedSigmaInput,
-  temporaryFolder,
-} from '../../support/program.js';
+import { bareRow } from '../../support/io-helpers.js';
+import { FIXTURES, type ScoredRow, storedSigmaInput } from '../../support/program.js';
+import { openScene } from '../../support/scene.js';
+
+const { at, done, fails, rows } = await openScene();
 
 const {
   prm: { row: prmRow },
@@ -184,76 +179,69 @@ describe('--columns', () => {
 });
 
 describe('rredcot', () => {
-  let folder: string;
   let scored: ScoredRow[];
 
   beforeAll(async () => {
-    folder = await temporaryFolder();
-    expect(await run('all.parquet')).toMatchObject({ code: 0 });
-    scored = (await read('all.parquet')) as unknown as ScoredRow[];
+    await run('all.parquet');
+    scored = await rows('all.parquet');
     expect(scored).toHaveLength(16);
   });
-  const run = (name: string, ...flags: string[]) =>
-    rredcotHere(['score', FIXTURES, '--limit', '16', '--quiet', '-o', join(folder, name), ...flags]);
-  const read = (name: string) => queryDuckdb(`select * from '${join(folder, name)}'`);
+  const run = (name: string, flags = '') => done(`score ${FIXTURES} --limit 16 --quiet -o ${name} ${flags}`);
 
   it('score --columns writes these alone beside the input, and segment its own', async () => {
-    await run('few.parquet', '--columns', 'sigma,prompt_ids,logprobs,completion_ids,reward');
-    const rows = await read('few.parquet');
-    expect(Object.keys(rows[0] as object)).toEqual([
+    await run('few.parquet', '--columns sigma,prompt_ids,logprobs,completion_ids,reward');
+    const few = await rows('few.parquet');
+    expect(Object.keys(few[0] as object)).toEqual([
       ...['id', 'group', 'family', 'prompt', 'completion', 'answer', 'solution'],
       ...['prompt_ids', 'completion_ids', 'logprobs', 'sigma', 'reward'],
     ]);
-    expect(rows.map(({ sigma }) => sigma)).toEqual(scored.map(({ sigma }) => sigma));
+    expect(few.map(({ sigma }) => sigma)).toEqual(scored.map(({ sigma }) => sigma));
 
-    const args = ['segment', FIXTURES, '--no-policy', '--limit', '1', '--columns'];
-    const { stdout } = await rredcotHere([...args, 'segments']);
+    const line = `segment ${FIXTURES} --no-policy --limit 1 --columns`;
+    const { stdout } = await done(`${line} segments`);
     expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
-    expect(await rredcotHere([...args, 'sigma'])).toMatchObject({ code: 2 });
+    await fails(`${line} sigma`, 2, 'try: --columns with some of');
   });
 
   it('score to .jsonl.gz makes the lines of .jsonl, of several chunks', async () => {
-    const rows = ['--rows-per-chunk', '8'];
-    await run('plain.jsonl', ...rows);
-    expect(await run('small.jsonl.gz', '--overwrite', ...rows)).toMatchObject({ code: 0 });
-    const bytes = await readFile(join(folder, 'small.jsonl.gz'));
+    await run('plain.jsonl', '--rows-per-chunk 8');
+    await run('small.jsonl.gz', '--overwrite --rows-per-chunk 8');
+    const bytes = await readFile(at('small.jsonl.gz'));
     expect(bytes.subarray(4, 10)).toEqual(Buffer.from([0, 0, 0, 0, 0, 255]));
-    expect(gunzipSync(bytes).equals(await readFile(join(folder, 'plain.jsonl')))).toBe(true);
+    expect(gunzipSync(bytes).equals(await readFile(at('plain.jsonl')))).toBe(true);
   });
 
   it('score --export tinker says the same of each trace as our columns', async () => {
-    await run('tinker.parquet', '--export', 'tinker');
-    const rows = await read('tinker.parquet');
-    expect(rows).toHaveLength(16);
-    for (const [n, row] of rows.entries()) {
+    await run('tinker.parquet', '--export tinker');
+    const datums = await rows<Record<string, number[]>>('tinker.parquet');
+    expect(datums).toHaveLength(16);
+    for (const [n, row] of datums.entries()) {
       const { prompt_ids, completion_ids, logprobs, sigma, reward, baseline } = scored[n] as ScoredRow;
       expect(row.target_tokens).toEqual([...prompt_ids, ...completion_ids].slice(1));
       expect(row.model_input).toEqual([...prompt_ids, ...completion_ids].slice(0, -1));
       const zeros = prompt_ids.slice(1).map(() => 0);
       expect(row.logprobs).toEqual([...zeros, ...logprobs]);
-      const returned = (row.advantages as number[]).reduce((sum, a) => sum + a, 0);
-      const sizes = (row.advantages as number[]).reduce((sum, a) => sum + Math.abs(a), 0);
+      const { advantages = [], weights } = row;
+      const returned = advantages.reduce((sum, a) => sum + a, 0);
+      const sizes = advantages.reduce((sum, a) => sum + Math.abs(a), 0);
       const expected = (reward as number) - (baseline as number);
       expect(Math.abs(returned - expected)).toBeLessThanOrEqual(1e-6 * Math.max(1, sizes));
-      const weights = row.weights as number[];
       expect(weights).toEqual([...zeros, ...sigma.map((s) => Math.fround(s * sigma.length))]);
       expect(Object.keys(row)).not.toContain('sigma');
     }
   });
 
   it('score --export vineppo and prm, in other formats', async () => {
-    await run('episodes.jsonl', '--export', 'vineppo');
-    for (const [n, episode] of (
-      await readJsonl<Record<string, number[]>>(join(folder, 'episodes.jsonl'))
-    ).entries()) {
+    await run('episodes.jsonl', '--export vineppo');
+    for (const [n, episode] of (await rows<Record<string, number[]>>('episodes.jsonl')).entries()) {
       expect(episode.query_token_ids).toEqual(scored[n]?.prompt_ids);
       expect(episode.advantages).toHaveLength(episode.response_token_ids?.length as number);
       expect(episode.scores).toBe(scored[n]?.reward);
     }
 
-    await run('steps.jsonl', '--export', 'prm', '--sigma', 'rudder');
+    await run('steps.jsonl', '--export prm --sigma rudder');
     type Step = { prompt: string; completion: string; completions: string[]; labels: boolean[] };
-    const steps = await readJsonl<Step>(join(folder, 'steps.jsonl'));
+    const steps = await rows<Step>('steps.jsonl');
     expect(steps).toHaveLength(16);
     for (const [n, { prompt, completion, completions, labels }] of steps.entries()) {
       const { reward, baseline, segments } = scored[n] as ScoredRow;
@@ -268,10 +256,8 @@ describe('rredcot', () => {
   });
 
   it('score --export progress has the differences of the values, of attributions none', async () => {
-    await run('progress.jsonl', '--export', 'progress');
-    const steps = await readJsonl<{ completion: string; completions: string[]; progress: number[] }>(
-      join(folder, 'progress.jsonl'),
-    );
+    await run('progress.jsonl', '--export progress');
+    const steps = await rows<{ completions: string[]; progress: number[] }>('progress.jsonl');
     expect(steps.map(({ completions }) => completions.join(''))).toEqual(
       scored.map(({ completion }) => completion),
     );
@@ -279,27 +265,17 @@ describe('rredcot', () => {
       expect(steps[n]?.progress.map(Math.fround)).toEqual(segments.map(({ delta }) => delta));
       expect(segments.some(({ delta }) => delta !== 0)).toBe(true);
     }
-    const refused = await rredcotHere([
-      'score',
-      FIXTURES,
-      '-o',
-      '-',
-      '--export',
-      'progress',
-      '--estimator',
-      'gradient',
-    ]);
-    expect(refused.code).toBe(2);
-    expect(refused.stderr).toContain('--export progress labels steps by what has a sign');
+    const line = `score ${FIXTURES} -o - --export progress --estimator gradient`;
+    await fails(line, 2, '--export progress labels steps by what has a sign');
   });
 
   it('score --export prm sets aside, with a reason, what has no labels', async () => {
     // a right trace's R* is 0 here, so its σ is uniform
-    await run('wrong.jsonl', '--export', 'prm', '--sigma', 'rudder', '--baseline', '1');
+    await run('wrong.jsonl', '--export prm --sigma rudder --baseline 1');
     const wrong = scored.filter(({ reward }) => reward === 0);
-    const steps = await readJsonl<{ id: string }>(join(folder, 'wrong.jsonl'));
+    const steps = await rows<{ id: string }>('wrong.jsonl');
     expect(steps.map(({ id }) => id)).toEqual(wrong.map(({ id }) => id));
-    const rejected = await readJsonl<{ code: string }>(join(folder, 'wrong.jsonl.rejects.jsonl'));
+    const rejected = await rows<{ code: string }>('wrong.jsonl.rejects.jsonl');
     expect(rejected.map(({ code }) => code)).toEqual(Array(16 - wrong.length).fill('export'));
   });
 });

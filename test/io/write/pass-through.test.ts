@@ -3,11 +3,10 @@ import { cp, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promis
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { segment } from '../../../dist/commands/segment.js';
 import { parseJson, stringifyJson } from '../../../dist/io/arrow/json.js';
 import { type ColumnType, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
-import { openLog } from '../../../dist/report/log.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { collect, temporaryFolder } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
 
@@ -17,30 +16,10 @@ beforeAll(async () => {
   folder = await temporaryFolder();
 });
 
-/** The command without a process of its own: hundreds of rows are tried. */
-async function segmentedHere(input: string, output: string): Promise<void> {
-  const log = openLog({ quiet: true, json: false });
-  const opts = {
-    device: 'auto' as const,
-    map: undefined,
-    output,
-    format: undefined,
-    limit: undefined,
-    maxLineBytes: 2 ** 20,
-    maxRejects: undefined,
-    signal: new AbortController().signal,
-    segments: { segmenter: 'hybrid' as const, fixedLength: 64, maxSegments: 40 },
-    policy: null,
-    preset: 'none',
-    join: undefined,
-    joinOn: undefined,
-    chatTemplateArgs: {},
-    columns: undefined,
-    shard: undefined,
-    rowsPerChunk: 4096,
-    overwrite: true,
-  };
-  expect(await segment([input], opts, log)).toBe(0);
+async function segmented(input: string, output: string): Promise<void> {
+  const flags = ['--no-policy', '--preset', 'none', '--overwrite'];
+  const run = await rredcotHere(['segment', input, '-o', output, ...flags]);
+  expect(run.code, run.stderr).toBe(0);
 }
 
 type Row = Record<string, unknown>;
@@ -98,7 +77,7 @@ describe('any JSON value in a column that passes through', () => {
         const input = join(folder, `any-${extension}.jsonl`);
         await writeFile(input, text);
         const output = join(folder, `any-out.${extension}`);
-        await segmentedHere(input, output);
+        await segmented(input, output);
         await compare(
           // as the program reads it: integers beyond 2^53 with all their digits
           text.split('\n').map((line) => parseJson(line) as Row),

@@ -6,7 +6,12 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { RecordBatchReader } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
-import { type ByteSink, openGzipSink } from '../../../dist/io/files/stdout.js';
+import {
+  type ByteSink,
+  openGzipSink,
+  openStreamSink,
+  ReaderClosedError,
+} from '../../../dist/io/files/stdout.js';
 import { openOutput } from '../../../dist/io/write/output.js';
 import { bareRow, temporaryFolder } from '../../support/io-helpers.js';
 
@@ -191,5 +196,26 @@ describe('a pipe', () => {
     child.stdin.write('go on');
     expect(await closed, told()).toBe(0);
     expect(done()).toBe(2);
+  });
+
+  it.each(['arrow', 'jsonl'])(
+    'of %s ends with an error of its own when its reader goes away',
+    async (format) => {
+      const { child, closed, told } = produce(format, 1_000_000);
+      child.stdout.once('data', () => child.stdout.destroy());
+      expect(await closed).toBe(1);
+      expect(told()).toContain('ReaderClosedError: the reader of the output closed its end');
+    },
+  );
+
+  it('remembers that the reader is gone', async () => {
+    let onError: ((error: Error) => void) | undefined;
+    const sink = openStreamSink({
+      write: () => true,
+      on: (_, listener) => (onError = listener),
+      off: () => {},
+    });
+    onError?.(Object.assign(new Error('broken pipe'), { code: 'EPIPE' }));
+    await expect(sink.write(Buffer.from('x'))).rejects.toBeInstanceOf(ReaderClosedError);
   });
 });
