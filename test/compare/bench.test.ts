@@ -1,8 +1,7 @@
 /** The ceiling, a credit's share of it, and the figures of a row, against simulation and by hand. */
 import { describe, expect, it } from 'vitest';
-import { benchFigures } from '../../dist/compare/bench.js';
+import { benchFigures, ceilingOf, shareOfCeiling } from '../../dist/compare/bench.js';
 import type { Figure } from '../../dist/compare/bootstrap.js';
-import { ceilingOf, shareOfCeiling } from '../../dist/compare/ceiling.js';
 import { correlate, pairTraces } from '../../dist/compare/correlations.js';
 import { centredPearson } from '../oracle/compare.js';
 import { seeded } from '../oracle/toy.js';

@@ -1,8 +1,14 @@
 /** Intervals, agreement with truth and labels, and the list of figures, each by hand or by simulation. */
 import { describe, expect, it } from 'vitest';
-import { firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from '../../dist/compare/agreement.js';
 import { type Figure, quantile, randomStream, withIntervals } from '../../dist/compare/bootstrap.js';
-import { type CompareOptions, compareCredits } from '../../dist/compare/compare.js';
+import {
+  type CompareOptions,
+  compareCredits,
+  firstWrongAuc,
+  firstWrongHit,
+  signAgreement,
+  worstAgreement,
+} from '../../dist/compare/compare.js';
 import type { Credit, CreditTable } from '../../dist/compare/credit-table.js';
 import { seeded } from '../oracle/toy.js';
 import { apart, tableOf, told } from '../support/credit-tables.js';
