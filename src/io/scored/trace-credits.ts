@@ -3,7 +3,7 @@ import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import { isFallback, ownTokens, withoutShown } from '../../scored.js';
 import { compact } from '../../turns.js';
-import { type FieldPath, parsePath, resolvePath } from '../map/sources.js';
+import { type FieldPath, parsePath, resolvePath, valueAt } from '../map/sources.js';
 import { type Cells, isList, oursOf, storedRow } from './stored-rows.js';
 
 /**
@@ -154,21 +154,21 @@ export function traceCredits(
 
 /** ζ: our own column, else the place that was named; truth as 1, falsehood as 0. */
 function rewardOf(row: Cells, path: FieldPath | undefined): number {
-  const found = path === undefined ? null : resolvePath(row, path);
-  const value = found?.kind === 'one' ? found.value : row.reward;
+  const named = path && valueAt(row, path);
+  const value = named === undefined ? row.reward : named;
   return typeof value === 'boolean' || typeof value === 'number' ? Number(value) : Number.NaN;
 }
 
 function firstWrongOf(row: Cells, path: FieldPath | undefined, K: number, segments: number) {
   if (path === undefined) return undefined;
-  const found = resolvePath(row, path);
-  if (found.kind !== 'one') return undefined;
-  if (found.value === null || found.value === -1) return -1;
-  const wrong = Number(found.value);
+  const value = valueAt(row, path);
+  if (value === undefined) return undefined;
+  if (value === null || value === -1) return -1;
+  const wrong = Number(value);
   if (Number.isInteger(wrong) && wrong >= 0 && wrong < K) return wrong;
   const place = wrong === K && segments > K ? ', the answer, which has no credit' : '';
   throw new CreditFault(
-    `first_wrong: ${path.text} is ${String(found.value)}${place}, expected a thought segment from 0 to ${K - 1}, null or -1`,
+    `first_wrong: ${path.text} is ${String(value)}${place}, expected a thought segment from 0 to ${K - 1}, null or -1`,
   );
 }
 
@@ -210,9 +210,9 @@ export function listAt(
   flag: string,
 ): Float64Array | null {
   const found = resolvePath(row, path);
-  if (found.kind === 'missing' || (found.kind === 'one' && (found.value ?? null) === null)) return null;
-  if (found.kind === 'no list') throw new CreditFault(`${flag}: ${path.text} is no list`);
-  const list = found.kind === 'each' ? found.items.map((item) => item?.value ?? null) : found.value;
+  if ('noList' in found) throw new CreditFault(`${flag}: ${path.text} is no list`);
+  const list = 'items' in found ? found.items : found.value;
+  if (list === null || list === undefined) return null;
   if (!isList(list)) throw new CreditFault(`${flag}: ${path.text} is no list of numbers`);
   return Float64Array.from(list, (item, k) => {
     if (item === null || item === undefined) return Number.NaN;
