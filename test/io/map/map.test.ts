@@ -95,6 +95,22 @@ describe('--map', () => {
     );
   });
 
+  it.each([
+    // the wrong way round
+    ['full_response=completion', 'completion=full_response'],
+    ['answer=reference', 'reference=answer'],
+    ['rewards=reward', 'reward=rewards'],
+    // a misspelled field, or one called otherwise, which is not that
+    ['rewrad=reward', 'reward=reward'],
+    ['rewrad=score', 'reward=score'],
+    ['answer=gold', 'reference=gold'],
+    ['zzz=x', undefined],
+  ])('says what %s was meant to be', (given, meant) => {
+    const hint = meant === undefined ? '' : `, did you mean ${meant}?`;
+    const message = `--map: "${given.split('=')[0]}" is no field of a trace${hint}`;
+    expect(() => parseFieldMap(given)).toThrow(expect.objectContaining({ message }));
+  });
+
   it('follows keys, nested keys and list indices', () => {
     const columns = { q: 'p', s: { t: [{ text: 'c0' }, { text: 'c1' }] }, a: [['x', 'y']] };
     expect(outcome(columns, ' prompt = q , completion=s.t[1].text,reference=a[0][1]')).toMatchObject([
@@ -230,42 +246,6 @@ describe('fields', () => {
     expect(outcome({ ...plain, id })).toMatchObject([{ id: expected }]);
   });
 
-  it.each([
-    ['a', [{ answer: 'a', utility: 1 }]],
-    [0.5, [{ answer: '0.5', utility: 1 }]],
-    [12345678901234567890n, [{ answer: '12345678901234567890', utility: 1 }]],
-    [
-      ['a', 2],
-      [
-        { answer: 'a', utility: 1 },
-        { answer: '2', utility: 1 },
-      ],
-    ],
-    [{ answer: 'a', solution: 's', utility: 0 }, [{ answer: 'a', solution: 's', utility: 0 }]],
-    [
-      [{ answer: 1 }, 'b'],
-      [
-        { answer: '1', utility: 1 },
-        { answer: 'b', utility: 1 },
-      ],
-    ],
-  ])('reference %s', (reference, references) => {
-    expect(outcome({ ...plain, reference })).toMatchObject([{ references }]);
-  });
-
-  it.each([
-    [[], 'no_reference'],
-    ['', 'no_reference'],
-    [true, 'map'],
-    [[''], 'map'],
-    [{ answer: null }, 'map'],
-    [{ answer: 'a', utility: 2 }, 'map'],
-    [{ answer: 'a', utility: Number.NaN }, 'map'],
-    [{ answer: 'a', solution: 1 }, 'map'],
-  ])('reference %j is turned down', (reference, code) => {
-    expect(outcome({ ...plain, reference })).toMatchObject([{ code }]);
-  });
-
   it('looks for references under three names', () => {
     const row = { prompt: 'p', completion: 'c' };
     expect(outcome({ ...row, answer: 'a', references: ['r'] })).toMatchObject([
@@ -277,6 +257,11 @@ describe('fields', () => {
     expect(outcome(row)).toMatchObject([
       { code: 'no_reference', reason: expect.stringContaining('--map reference=') },
     ]);
+    expect(outcome({ ...row, reference: 12345678901234567890n })).toMatchObject([
+      { references: [{ answer: '12345678901234567890' }] },
+    ]);
+    for (const nothing of [[], ''])
+      expect(outcome({ ...row, reference: nothing })).toMatchObject([{ code: 'no_reference' }]);
     // nobody needs it: whatever it is, it is no reason to lose the trace
     expect(outcome({ ...row, answer: { x: 1 } }, undefined, NONE)).toMatchObject([{ references: [] }]);
     expect(outcome({ ...row, a: { x: 1 } }, 'reference=a', NONE)).toMatchObject([{ code: 'map' }]);
@@ -338,28 +323,12 @@ describe('fields', () => {
     ]);
   });
 
-  it("takes messages as a prompt, and the assistant's one message as a completion", () => {
+  it("takes the assistant's one message as a completion", () => {
     const user = { role: 'user', content: 'q' };
-    const assistant = { role: 'assistant', content: 'x' };
-    const row = { ...plain, prompt: [{ ...user, name: 'n' }], completion: [assistant] };
+    const row = { ...plain, completion: [{ role: 'assistant', content: 'x' }] };
     expect(outcome(row)).toMatchObject([{ completion: 'x' }]);
-    expect(outcome(row)).toHaveProperty('0.prompt', [{ ...user, name: 'n' }]);
     expect(outcome({ ...row, completion: [user] })).toMatchObject([
       { code: 'map', reason: expect.stringContaining('a list of 1, expected text or one message') },
-    ]);
-    expect(outcome({ ...row, prompt: [user, { content: 'c' }] })).toMatchObject([
-      {
-        code: 'map',
-        reason: expect.stringContaining(
-          'prompt: prompt[1] is an object with keys content, expected a message',
-        ),
-      },
-    ]);
-    expect(outcome({ ...row, prompt: [] })).toMatchObject([
-      {
-        code: 'map',
-        reason: expect.stringContaining('prompt is an empty list, expected messages'),
-      },
     ]);
   });
 
@@ -394,23 +363,5 @@ describe('fields', () => {
       { completion: 'x' },
       { completion: 'y' },
     ]);
-  });
-});
-
-describe('--map', () => {
-  it.each([
-    ['full_response=completion', 'completion=full_response'],
-    ['answer=reference', 'reference=answer'],
-    ['rewards=reward', 'reward=rewards'],
-  ])('the wrong way round says so: %s', (given, meant) => {
-    const field = given.split('=')[0];
-    expect(() => parseFieldMap(given)).toThrow(`"${field}" is no field of a trace, did you mean ${meant}?`);
-  });
-
-  it('with a misspelled field is not the wrong way round', () => {
-    expect(() => parseFieldMap('rewrad=reward')).toThrow(
-      '"rewrad" is no field of a trace, did you mean reward=reward?',
-    );
-    expect(() => parseFieldMap('rewrad=score')).toThrow('did you mean reward=score?');
   });
 });
