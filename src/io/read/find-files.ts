@@ -5,7 +5,7 @@ import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { addressError } from '../files/elsewhere.js';
 import { statIfThere } from '../files/file-error.js';
-import { readJson, readSmallFile } from '../files/json-file.js';
+import { readJson } from '../files/json-file.js';
 import { isStored, listObjects } from '../files/opened.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
 
@@ -107,14 +107,8 @@ async function listFiles(folder: string): Promise<string[]> {
 
 /** The files of a folder that Hugging Face's `save_to_disk` wrote, in the data set's order; null for any other. */
 async function savedFiles(folder: string): Promise<string[] | null> {
-  const text = await readSmallFile(join(folder, 'state.json')).catch(() => null);
-  if (text === null) return null;
-  let state: { _data_files?: unknown; _indices_files?: unknown; _indices_data_files?: unknown };
-  try {
-    state = JSON.parse(text);
-  } catch {
-    return null;
-  }
+  type State = { _data_files?: unknown; _indices_files?: unknown; _indices_data_files?: unknown };
+  const state = await readJson<State | null>(join(folder, 'state.json')).catch(() => null);
   const { _data_files: data, _indices_files: indices, _indices_data_files: oldIndices } = state ?? {};
   if (!Array.isArray(data)) return null;
   const hasItems = (list: unknown): boolean => Array.isArray(list) && list.length > 0;
@@ -162,13 +156,10 @@ export type HiveKeys = Readonly<Record<string, string | null>>;
 
 /** The keys of a path as it was given. */
 export function hiveKeys(path: string): HiveKeys {
-  const pairs = dirname(path)
-    .split('/')
-    .flatMap((folder) => /^([^=]+)=(.*)$/.exec(folder)?.slice(1, 3).map(unescaped) ?? []);
   const keys: Record<string, string | null> = {};
-  for (let n = 0; n < pairs.length; n += 2) {
-    const value = pairs[n + 1] as string;
-    keys[pairs[n] as string] = value === NULL ? null : value;
+  for (const folder of dirname(path).split('/')) {
+    const [, name, value] = /^([^=]+)=(.*)$/.exec(folder)?.map(unescaped) ?? [];
+    if (name !== undefined && value !== undefined) keys[name] = value === NULL ? null : value;
   }
   return keys;
 }
