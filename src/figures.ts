@@ -59,7 +59,10 @@ export class Tally {
       this.count('logprob_sum', sum);
       this.bin('mean_logprobs', rounded(sum / logprobs.length));
     }
-    if (row.valueStart !== null) this.bin('value_ranges', rounded(valueRange(row)));
+    if (row.valueStart !== null) {
+      const values = [row.valueStart, ...row.segments.map(({ value }) => value)];
+      this.bin('value_ranges', rounded(rangeOf(values.filter((value) => value !== null))));
+    }
     if (sigma !== null) {
       this.count('credited');
       if (status.some(isFallback)) this.count('fallbacks');
@@ -137,11 +140,10 @@ function rounded(x: number): string {
   return Math.abs(x) < SMALLEST ? '0' : String(Number(x.toPrecision(2)));
 }
 
-/** 0 where all values are −∞ (`joint`). */
-function valueRange({ valueStart, segments }: OutputRow): number {
-  let [low, high] = [valueStart as number, valueStart as number];
-  for (const { value } of segments) {
-    if (value === null) continue;
+/** The largest value less the smallest; 0 where all of them are −∞ (`joint`). */
+export function rangeOf(values: Iterable<number>): number {
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values) {
     low = Math.min(low, value);
     high = Math.max(high, value);
   }

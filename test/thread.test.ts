@@ -98,32 +98,49 @@ describe('a call', () => {
   });
 });
 
+const APART: ThreadOptions = { processMb: 256 };
+
 describe('the end of a thread fails what is under way and what comes later', () => {
-  const ends: [string, (thread: Thread<Functions>) => Promise<unknown>, object][] = [
-    ['a crash', (t) => t.call('crash', []), { message: 'the helper crashed: of its own', code: 'ECRASH' }],
-    ['an early exit', (t) => t.call('exit', []), { message: 'the helper ended early' }],
-    ['a wait for what never comes', (t) => t.call('wait', []), { message: 'the helper ended early' }],
+  type End = (thread: Thread<Functions>) => Promise<unknown>;
+  const crash: End = (thread) => thread.call('crash', []);
+  const hoard: End = (thread) => thread.call('hoard', []);
+  const spin: End = (thread) => {
+    setTimeout(() => thread.terminate(new RangeError('took too long')), 200);
+    return thread.call('spin', []);
+  };
+  const both: [string, End, object][] = [
+    ['an early exit', (thread) => thread.call('exit', []), { message: 'the helper ended early' }],
+    [
+      'a wait for what never comes',
+      (thread) => thread.call('wait', []),
+      { message: 'the helper ended early' },
+    ],
+    ['an end from outside', spin, { message: 'took too long', name: 'RangeError' }],
+  ];
+  const here: typeof both = [
+    ...both,
+    ['a crash', crash, { message: 'the helper crashed: of its own', code: 'ECRASH' }],
     [
       'a lack of memory',
-      (t) => t.call('hoard', []),
+      hoard,
       { message: expect.stringMatching(/^the helper crashed: .*memory/), code: 'ERR_WORKER_OUT_OF_MEMORY' },
     ],
     [
       'its own report',
-      (t) => t.call('fail', ['/x']),
+      (thread) => thread.call('fail', ['/x']),
       { message: 'from outside', code: 'EIO', path: '/x', name: 'Error' },
     ],
-    [
-      'an end from outside',
-      (t) => {
-        setTimeout(() => t.terminate(new RangeError('took too long')), 50);
-        return t.call('spin', []);
-      },
-      { message: 'took too long', name: 'RangeError' },
-    ],
   ];
-  it.each(ends)('%s', async (_, end, error) => {
-    const thread = start();
+  const apart: typeof both = [
+    ...both,
+    ['a crash', crash, { message: 'of its own', code: 'ECRASH' }],
+    ['a lack of memory', hoard, { message: 'takes more than 256 MB of memory' }],
+  ];
+  it.each([
+    ...here.map(([what, ...more]) => [what, HERE, ...more] as const),
+    ...apart.map(([what, ...more]) => [`${what}, in a process of its own`, APART, ...more] as const),
+  ])('%s', async (_, options, end, error) => {
+    const thread = start(SERVE, options);
     expect(await thread.call('echo', [1])).toBe(1);
     const ended = end(thread);
     const behind = thread.call('echo', [2]);
@@ -147,40 +164,14 @@ describe('the end of a thread fails what is under way and what comes later', () 
   });
 });
 
-describe('a thread in a process of its own', () => {
-  const startApart = (code?: string) => start(code, { processMb: 256 });
-
-  it('has the result of the function, with what is moved', async () => {
-    const thread = startApart();
-    expect(await thread.call('echo', [{ a: [1n, undefined] }])).toEqual({ a: [1n, undefined] });
-    expect(await thread.call('give', [Uint8Array.of(1, 2)])).toEqual({ bytes: Uint8Array.of(1, 2) });
-    await expect(thread.call('refuse', [{ code: 'ECODE' }])).rejects.toMatchObject({
-      name: 'TypeError',
-      message: 'refused',
-      code: 'ECODE',
-    });
-  });
-
-  const ends: [string, (thread: Thread<Functions>) => Promise<unknown>, object][] = [
-    ['a crash', (t) => t.call('crash', []), { message: 'of its own', code: 'ECRASH' }],
-    ['an early exit', (t) => t.call('exit', []), { message: 'the helper ended early' }],
-    ['a wait for what never comes', (t) => t.call('wait', []), { message: 'the helper ended early' }],
-    ['a lack of memory', (t) => t.call('hoard', []), { message: 'takes more than 256 MB of memory' }],
-    [
-      'an end from outside',
-      (t) => {
-        setTimeout(() => t.terminate(new RangeError('took too long')), 500);
-        return t.call('spin', []);
-      },
-      { message: 'took too long', name: 'RangeError' },
-    ],
-  ];
-  it.each(ends)('fails what is under way and what comes later: %s', async (_, end, error) => {
-    const thread = startApart();
-    expect(await thread.call('echo', [1])).toBe(1);
-    await expect(end(thread)).rejects.toMatchObject(error);
-    await expect(thread.call('echo', [3])).rejects.toMatchObject(error);
-    await Promise.all([thread.finish(), thread.terminate()]);
+it('a thread in a process of its own has the result of the function, with what is moved', async () => {
+  const thread = start(SERVE, APART);
+  expect(await thread.call('echo', [{ a: [1n, undefined] }])).toEqual({ a: [1n, undefined] });
+  expect(await thread.call('give', [Uint8Array.of(1, 2)])).toEqual({ bytes: Uint8Array.of(1, 2) });
+  await expect(thread.call('refuse', [{ code: 'ECODE' }])).rejects.toMatchObject({
+    name: 'TypeError',
+    message: 'refused',
+    code: 'ECODE',
   });
 });
 

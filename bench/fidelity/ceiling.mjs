@@ -1,6 +1,7 @@
 // The ceiling of Monte Carlo's differences from two halves of its samples, with its interval over groups as `bench` and `compare` make it.
+
+import { ceilingOf } from '../../dist/compare/bench.js';
 import { withIntervals } from '../../dist/compare/bootstrap.js';
-import { ceilingOf } from '../../dist/compare/ceiling.js';
 import { correlate, pairTraces } from '../../dist/compare/correlations.js';
 
 /**

@@ -1,6 +1,7 @@
 // `node bench/fidelity/lost.mjs <policy> <mc>.jsonl`: of the completions of a run with --keep-samples that a limit of new tokens loses, how many are right, and of the others; lines of docs/fidelity/choices.csv.
+
+import { meanOf } from '../../dist/compare/bench.js';
 import { withIntervals } from '../../dist/compare/bootstrap.js';
-import { meanOf } from '../../dist/compare/ceiling.js';
 import { readLines } from './program.mjs';
 
 const [policy, path] = process.argv.slice(2);

@@ -20,7 +20,7 @@ import {
 } from '../io/scored/bench-set.js';
 import { CreditFault } from '../io/scored/trace-credits.js';
 import { packageFile } from '../package-files.js';
-import { drawBench } from '../report/bench-view.js';
+import { drawBench } from '../report/compare-view.js';
 import { isBad } from '../rows.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { accountOf } from './scored/open-scored.js';

@@ -40,29 +40,27 @@ export function withIntervals(
 ): Interval[] {
   const units = groups.reduce((most, group) => Math.max(most, group + 1), 0);
   const found = figures.map(() => new Float64Array(resamples));
-  const columns = figures.map((figure) => columnsOf(figure, groups, units));
+  const grouped = figures.map(({ terms, m }) => ofGroups(terms, m, groups, units));
   const random = randomStream(seed);
-  const weights = new Float64Array(AT_ONCE * units);
-  for (let first = 0; first < resamples; first += AT_ONCE) {
-    const drawn = Math.min(AT_ONCE, resamples - first);
+  const weights = new Float64Array(units);
+  for (let b = 0; b < resamples; b++) {
     weights.fill(0);
-    for (let b = 0; b < drawn; b++)
-      for (let i = 0; i < units; i++) {
-        const at = Math.floor((random() / 2 ** 32) * units) * AT_ONCE + b;
-        weights[at] = (weights[at] as number) + 1;
-      }
-    for (const [f, figure] of figures.entries()) {
-      const sums = sumsOf(columns[f] as Columns, weights);
-      const values = found[f] as Float64Array;
-      for (let b = 0; b < drawn; b++) values[first + b] = figure.value(sums[b] as Float64Array);
+    for (let i = 0; i < units; i++) {
+      const drawn = Math.floor((random() / 2 ** 32) * units);
+      weights[drawn] = (weights[drawn] as number) + 1;
     }
+    for (const [f, { m, value }] of figures.entries())
+      (found[f] as Float64Array)[b] = value(weighted(grouped[f] as Float64Array, m, weights));
   }
-  return figures.map((figure, f) => {
-    const own = columns[f] as Columns;
+  const once = new Float64Array(groups.length).fill(1);
+  return figures.map(({ terms, m, value }, f) => {
+    const counting = new Set(
+      groups.filter((_, i) => terms.subarray(i * m, (i + 1) * m).some((term) => term !== 0)),
+    );
     const sure = (found[f] as Float64Array).filter((value) => !Number.isNaN(value)).sort();
-    const isKnown = own.units.length >= 2 && sure.length > resamples / 2;
+    const isKnown = counting.size >= 2 && sure.length > resamples / 2;
     return {
-      value: figure.value(own.all),
+      value: value(weighted(terms, m, once)),
       low: isKnown ? quantile(sure, 0.025) : Number.NaN,
       high: isKnown ? quantile(sure, 0.975) : Number.NaN,
     };
@@ -82,60 +80,25 @@ export function fewGroups(groups: Int32Array, counts: (trace: number) => boolean
   return counting.size < FEW_GROUPS ? ['few-groups'] : [];
 }
 
-/** A figure's terms, added up over the traces of a group, sum by sum: they are gone through a thousand times. */
-interface Columns {
-  /** (c) the groups that count: those with a trace that does */
-  readonly units: Int32Array;
-  /** (m) of (c) */
-  readonly terms: readonly Float64Array[];
-  /** (m) over all traces, in their order */
-  readonly all: Float64Array;
-}
-
-function columnsOf({ terms, m }: Figure, groups: Int32Array, units: number): Columns {
+/** (units, m) a figure's terms, added up over the traces of a group: they are gone through a thousand times. */
+function ofGroups(terms: Float64Array, m: number, groups: Int32Array, units: number): Float64Array {
   const sums = new Float64Array(units * m);
-  const all = new Float64Array(m);
-  const counts = new Uint8Array(units);
-  for (let i = 0; i < groups.length; i++) {
-    const unit = groups[i] as number;
-    for (let j = 0; j < m; j++) {
-      const term = terms[i * m + j] as number;
-      if (term === 0) continue;
-      counts[unit] = 1;
-      all[j] = (all[j] as number) + term;
-      sums[unit * m + j] = (sums[unit * m + j] as number) + term;
-    }
-  }
-  const counting = Int32Array.from(counts.keys()).filter((unit) => counts[unit] === 1);
-  const column = (j: number) => Float64Array.from(counting, (unit) => sums[unit * m + j] as number);
-  return { units: counting, terms: Array.from({ length: m }, (_, j) => column(j)), all };
+  for (const [i, unit] of groups.entries())
+    for (let j = 0; j < m; j++)
+      sums[unit * m + j] = (sums[unit * m + j] as number) + (terms[i * m + j] as number);
+  return sums;
 }
 
-/** Resamples that are summed in one pass: each number is loaded once, and no sum waits for another one's last addition. */
-const AT_ONCE = 4;
-
-/** (AT_ONCE) of (m) sums. @param weights (units, AT_ONCE) */
-function sumsOf(
-  { units, terms }: Columns,
-  weights: Float64Array,
-): readonly [Float64Array, ...Float64Array[]] {
-  const m = terms.length;
-  const sums = [m, m, m, m].map((length) => new Float64Array(length));
-  const [s0, s1, s2, s3] = sums as [Float64Array, Float64Array, Float64Array, Float64Array];
-  for (let j = 0; j < m; j++) {
-    const column = terms[j] as Float64Array;
-    let [a, b, c, d] = [0, 0, 0, 0];
-    for (let i = 0; i < column.length; i++) {
-      const term = column[i] as number;
-      const at = (units[i] as number) * AT_ONCE;
-      a += (weights[at] as number) * term;
-      b += (weights[at + 1] as number) * term;
-      c += (weights[at + 2] as number) * term;
-      d += (weights[at + 3] as number) * term;
-    }
-    [s0[j], s1[j], s2[j], s3[j]] = [a, b, c, d];
+/** (m) sums over n rows of terms. @param weights (n) how often each counts */
+function weighted(terms: Float64Array, m: number, weights: Float64Array): Float64Array {
+  const sums = new Float64Array(m);
+  for (let i = 0; i < weights.length; i++) {
+    const weight = weights[i] as number;
+    // one in three is not drawn
+    if (weight === 0) continue;
+    for (let j = 0; j < m; j++) sums[j] = (sums[j] as number) + weight * (terms[i * m + j] as number);
   }
-  return [s0, s1, s2, s3];
+  return sums;
 }
 
 /** Of sorted numbers, between neighbours in proportion (the definition that NumPy takes). */

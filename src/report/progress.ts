@@ -131,50 +131,42 @@ export class Progress {
     return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };
   }
 
-  /** A little later: thousands of rows come in a second, and a window's all at once, of which the first alone says nothing. */
+  /** Tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at once, of which the first alone says nothing. */
   private report(): void {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
-      const share = this.ordinal < 0 ? this.share : this.expected.share(this.ordinal);
-      reportTotals(this.log, this.totals(), { traces: this.expected.traces, share }, this.pace, this.by);
+      this.tell();
     }, INTERVAL_MS).unref();
   }
-}
 
-/**
- * Tells how far a run is, as one line.
- * @param share of the inputs that is done; undefined where nobody knows
- */
-export function reportTotals(
-  log: Log,
-  { traces, tokens, rejects, seconds }: Totals,
-  {
-    traces: expected,
-    share: read,
-  }: { readonly traces: number | undefined; readonly share: number | undefined },
-  pace: Pace,
-  by?: string,
-): void {
-  const rate = Math.round(tokens / Math.max(seconds, 1e-3));
-  // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
-  const done = traces + rejects;
-  const counted = expected === undefined ? undefined : Math.min(1, done / Math.max(1, expected));
-  const share = counted ?? read;
-  // traces take as long as they are
-  const left = share === undefined ? undefined : pace.left(seconds, read ?? share);
-  const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
-  // without a tokenizer nobody counts tokens
-  const speed =
-    tokens > 0 ? `${count(rate)} tokens/s` : `${count(Math.round(done / Math.max(seconds, 1e-3)))} traces/s`;
-  const line = [
-    expected === undefined
-      ? `${plural(done, 'trace')}${percent}`
-      : `${count(done)} of ${plural(expected, 'trace')}${percent}`,
-    by === undefined ? speed : `${speed} by ${by}`,
-    ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
-    ...(left === undefined ? [] : [`${duration(left)} left`]),
-  ].join(' · ');
-  log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, share: read, eta_s: left });
+  private tell(): void {
+    const { traces, tokens, rejects, seconds } = this.totals();
+    const { traces: expected } = this.expected;
+    // of the inputs; undefined where nobody knows
+    const read = this.ordinal < 0 ? this.share : this.expected.share(this.ordinal);
+    const rate = Math.round(tokens / Math.max(seconds, 1e-3));
+    // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
+    const done = traces + rejects;
+    const counted = expected === undefined ? undefined : Math.min(1, done / Math.max(1, expected));
+    const share = counted ?? read;
+    // traces take as long as they are
+    const left = share === undefined ? undefined : this.pace.left(seconds, read ?? share);
+    const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
+    // without a tokenizer nobody counts tokens
+    const speed =
+      tokens > 0
+        ? `${count(rate)} tokens/s`
+        : `${count(Math.round(done / Math.max(seconds, 1e-3)))} traces/s`;
+    const line = [
+      expected === undefined
+        ? `${plural(done, 'trace')}${percent}`
+        : `${count(done)} of ${plural(expected, 'trace')}${percent}`,
+      this.by === undefined ? speed : `${speed} by ${this.by}`,
+      ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
+      ...(left === undefined ? [] : [`${duration(left)} left`]),
+    ].join(' · ');
+    this.log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, share: read, eta_s: left });
+  }
 }
 
 /** Seconds as people say them: 0.4 s, 42 s, 7 min, 3 h 20 min. */

@@ -1,5 +1,5 @@
 // Counts scored traces one by one, for the question whether their run is to be trusted.
-import { type Histogram, Tally } from '../figures.js';
+import { type Histogram, rangeOf, Tally } from '../figures.js';
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow, withoutShown } from '../scored.js';
 import { type Distribution, GroupMeans, Positions, Reliability, Sketch, Top } from './gathered.js';
@@ -81,7 +81,7 @@ export class RunCounts {
     const [first] = values;
     const last = values.at(-1);
     if (first === undefined || last === undefined) return;
-    this.sketch('value_range', range(values));
+    this.sketch('value_range', rangeOf(values));
     if (!this.hasLevel || reward === null || (side !== 'right' && side !== 'wrong')) return;
     this.levels[side].start.add(first);
     this.levels[side].end.add(last);
@@ -150,14 +150,4 @@ export class RunCounts {
 /** null of nothing */
 export function mean(list: Float32Array | null): number | null {
   return list === null || list.length === 0 ? null : list.reduce((sum, x) => sum + x, 0) / list.length;
-}
-
-function range(values: Float32Array): number {
-  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const value of values) {
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  }
-  // log v̂ may be −∞ throughout
-  return high > low ? high - low : 0;
 }

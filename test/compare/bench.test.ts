@@ -1,11 +1,11 @@
 /** The ceiling, a credit's share of it, and the figures of a row, against simulation and by hand. */
 import { describe, expect, it } from 'vitest';
-import { benchFigures } from '../../dist/compare/bench.js';
-import { withIntervals } from '../../dist/compare/bootstrap.js';
-import { ceilingOf, type meanOf, shareOfCeiling } from '../../dist/compare/ceiling.js';
+import { benchFigures, ceilingOf, shareOfCeiling } from '../../dist/compare/bench.js';
+import type { Figure } from '../../dist/compare/bootstrap.js';
 import { correlate, pairTraces } from '../../dist/compare/correlations.js';
 import { centredPearson } from '../oracle/compare.js';
 import { seeded } from '../oracle/toy.js';
+import { tableOf, told as valueAlone } from '../support/credit-tables.js';
 
 const random = seeded(31);
 const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
@@ -20,11 +20,12 @@ const credit = (name: string, lists: readonly (readonly number[])[]) => ({
 const [a, b] = [noisy(0.8), noisy(0.8)];
 const mean = a.map((own, i) => own.map((x, k) => (x + (b[i]?.[k] as number)) / 2));
 const table = {
-  offsets: Int32Array.from({ length: n + 1 }, (_, i) => K * i),
-  rewards: Float64Array.from({ length: n }, (_, i) => i % 2),
+  ...tableOf(
+    { row: real, other: noisy(1) },
+    real.map((_, i) => i % 2),
+    real.map((_, i) => (i % 2 === 0 ? i % K : -1)),
+  ),
   groups: Int32Array.from({ length: n }, (_, i) => Math.floor(i / 4)),
-  firstWrong: Int32Array.from({ length: n }, (_, i) => (i % 2 === 0 ? i % K : -1)),
-  credits: [credit('row', real), credit('other', noisy(1))],
 };
 const truth = {
   changes: credit('truth', mean),
@@ -36,8 +37,7 @@ const pairs = (x: readonly (readonly number[])[], y: readonly (readonly number[]
   x.map((own, i) => own.map((value, k) => [value, y[i]?.[k] as number] as const));
 const pearson = (x: typeof truth.changes, y: typeof truth.changes) =>
   correlate(table, pairTraces(table, x, y, 1), 'all').pearson.figure;
-const told = (figure: ReturnType<typeof meanOf>) =>
-  withIntervals([figure], table.groups, { resamples: 0, seed: 0 })[0]?.value as number;
+const told = (figure: Figure) => valueAlone(figure, table.groups);
 
 describe('the ceiling', () => {
   it('is what a credit without error has, and such a credit has all of it', () => {

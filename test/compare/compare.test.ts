@@ -1,32 +1,18 @@
 /** Intervals, agreement with truth and labels, and the list of figures, each by hand or by simulation. */
 import { describe, expect, it } from 'vitest';
-import { firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from '../../dist/compare/agreement.js';
 import { type Figure, quantile, randomStream, withIntervals } from '../../dist/compare/bootstrap.js';
-import { type CompareOptions, compareCredits } from '../../dist/compare/compare.js';
+import {
+  type CompareOptions,
+  compareCredits,
+  firstWrongAuc,
+  firstWrongHit,
+  signAgreement,
+  worstAgreement,
+} from '../../dist/compare/compare.js';
 import type { Credit, CreditTable } from '../../dist/compare/credit-table.js';
 import { seeded } from '../oracle/toy.js';
+import { apart, tableOf, told } from '../support/credit-tables.js';
 
-/** n traces, each a group of its own */
-const apart = (n: number) => Int32Array.from({ length: n }, (_, i) => i);
-
-type Lists = Readonly<Record<string, readonly (readonly number[])[]>>;
-
-function tableOf(lists: Lists, rewards: readonly number[], firstWrong: readonly number[] = []): CreditTable {
-  const lengths = (Object.values(lists)[0] ?? []).map((trace) => trace.length);
-  return {
-    offsets: Int32Array.from([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))]),
-    rewards: Float64Array.from(rewards),
-    groups: apart(rewards.length),
-    firstWrong: Int32Array.from(rewards, (_, i) => firstWrong[i] ?? -2),
-    credits: Object.entries(lists).map(([name, traces]) => ({
-      name,
-      values: Float64Array.from(traces.flat()),
-    })),
-  };
-}
-
-const NO_RESAMPLES = { resamples: 0, seed: 0 };
-const figureOf = (figure: Figure, n: number) => withIntervals([figure], apart(n), NO_RESAMPLES)[0]?.value;
 const both = ({ credits }: CreditTable) => credits as readonly [Credit, Credit];
 
 describe('intervals', () => {
@@ -43,22 +29,6 @@ describe('intervals', () => {
     expect(at(1)).toEqual(at(1));
     expect(at(1)).not.toEqual(at(2));
     expect(at(1)[0]?.value).toBe(3.5);
-  });
-
-  it('are those of resamples that are drawn and summed one by one', () => {
-    const [n, resamples] = [17, 101]; // no multiple of how many are summed at once
-    const values = Array.from({ length: n }, seeded(4));
-    const random = randomStream(9);
-    const means = Float64Array.from({ length: resamples }, () => {
-      const weights = new Array<number>(n).fill(0);
-      for (let i = 0; i < n; i++) {
-        const drawn = Math.floor((random() / 2 ** 32) * n);
-        weights[drawn] = (weights[drawn] as number) + 1;
-      }
-      return values.reduce((sum, value, i) => sum + (weights[i] as number) * value, 0) / n;
-    }).sort();
-    const [found] = withIntervals([meanOf(values)], apart(n), { resamples, seed: 9 });
-    expect([found?.low, found?.high]).toEqual([quantile(means, 0.025), quantile(means, 0.975)]);
   });
 
   it('of groups of several traces are those of traces that are drawn with their group, one by one', () => {
@@ -109,26 +79,35 @@ describe('intervals', () => {
     expect(held / 300).toBeLessThan(0.98);
   });
 
-  it('of groups whose traces are alike are those of one trace a group, eight times', () => {
-    const values = Array.from({ length: 12 }, seeded(3));
-    const options = { resamples: 200, seed: 1 };
-    const eightfold = meanOf(values.flatMap((value) => new Array<number>(8).fill(value)));
-    const groups = Int32Array.from({ length: 96 }, (_, i) => Math.floor(i / 8));
-    const [once] = withIntervals([meanOf(values)], apart(12), options);
-    const [found] = withIntervals([eightfold], groups, options);
-    expect(found?.low).toBeCloseTo(once?.low as number, 12);
-    expect(found?.high).toBeCloseTo(once?.high as number, 12);
-    const [single] = withIntervals([eightfold], new Int32Array(96), options);
-    expect([single?.low, single?.high]).toEqual([Number.NaN, Number.NaN]);
-  });
-
-  it('are none of one trace, and of figures that most resamples do not have', () => {
+  it('are none of one trace', () => {
     const alone = { ...meanOf([3]), terms: Float64Array.of(0, 0, 3, 1) };
     expect(withIntervals([alone], apart(2), { resamples: 100, seed: 0 })[0]).toEqual({
       value: 3,
       low: Number.NaN,
       high: Number.NaN,
     });
+  });
+
+  /** Of three groups with one trace each: their mean, where every one of the first `needed` was drawn. */
+  const meanWith = (needed: number): Figure => ({
+    terms: Float64Array.from(
+      [1, 2, 3].flatMap((number, i) => [number, 1, i === 0, i === 1, i === 2].map(Number)),
+    ),
+    m: 5,
+    value: ([sum = 0, n = 0, ...drawn]) =>
+      drawn.slice(0, needed).every((times) => times > 0) ? sum / n : Number.NaN,
+  });
+  it.each([
+    // of three drawn with replacement one is among them in 19 of 27, two are in 12, all three in 6
+    [0, true],
+    [1, true],
+    [2, false],
+    [3, false],
+  ])('of a figure that %i of 3 groups make: %s', (needed, isKnown) => {
+    const [found] = withIntervals([meanWith(needed)], apart(3), { resamples: 1000, seed: 1 });
+    expect(found?.value).toBe(2);
+    expect([found?.low, found?.high].map(Number.isNaN)).toEqual([!isKnown, !isKnown]);
+    if (isKnown) expect((found?.low as number) < 2 && (found?.high as number) > 2).toBe(true);
   });
 
   it('draw evenly, and take quantiles as NumPy does', () => {
@@ -165,7 +144,7 @@ describe('agreement with the truth', () => {
     const [truth, credit] = both(table);
     const found = signAgreement(table, truth, credit, 0.2);
     // + ✓, − ✗ | − ✓, + against 0 ✗ | + ✓, + ✗
-    expect(figureOf(found.figure, 3)).toBe(3 / 6);
+    expect(told(found.figure, apart(3))).toBe(3 / 6);
     expect(found).toMatchObject({ segments: 6, traces: 3, chance: 0.5, notes: ['few-groups'] });
     expect(signAgreement(table, truth, credit, 0.45).segments).toBe(1);
   });
@@ -174,10 +153,10 @@ describe('agreement with the truth', () => {
     const [truth, credit] = both(table);
     const found = worstAgreement(table, truth, credit);
     expect(found).toMatchObject({ traces: 1, chance: 1 / 3 });
-    expect(figureOf(found.figure, 3)).toBe(0);
-    expect(figureOf(worstAgreement(table, truth, truth).figure, 3)).toBe(1);
+    expect(told(found.figure, apart(3))).toBe(0);
+    expect(told(worstAgreement(table, truth, truth).figure, apart(3))).toBe(1);
     const tied = tableOf({ truth: [[-1, 0, 1]], credit: [[-1, -1, 3]] }, [0]);
-    expect(figureOf(worstAgreement(tied, ...both(tied)).figure, 1)).toBe(0.5);
+    expect(told(worstAgreement(tied, ...both(tied)).figure, apart(1))).toBe(0.5);
   });
 });
 
@@ -199,13 +178,13 @@ describe('the first wrong segment', () => {
   it('AUC: how often it has less credit than another of its trace, the mean of traces', () => {
     const found = firstWrongAuc(table, credit);
     // 3/3, (½ + 1)/2, 1/2
-    expect(figureOf(found.figure, 4)).toBeCloseTo((1 + 0.75 + 0.5) / 3, 12);
+    expect(told(found.figure, apart(4))).toBeCloseTo((1 + 0.75 + 0.5) / 3, 12);
     expect(found).toMatchObject({ traces: 3, chance: 0.5 });
   });
 
   it('hit@1: whether it has the lowest, of several one is drawn', () => {
     const found = firstWrongHit(table, credit);
-    expect(figureOf(found.figure, 4)).toBeCloseTo((1 + 0.5 + 0) / 3, 12);
+    expect(told(found.figure, apart(4))).toBeCloseTo((1 + 0.5 + 0) / 3, 12);
     expect(found.chance).toBeCloseTo((1 / 4 + 1 / 3 + 1 / 3) / 3, 12);
   });
 });

@@ -1,7 +1,6 @@
 /** Correlations inside traces: published values, naive oracles, what permuting does to them, and what leaves them alone. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { withIntervals } from '../../dist/compare/bootstrap.js';
 import { correlate, pairTraces } from '../../dist/compare/correlations.js';
 import type { CreditTable, Outcome } from '../../dist/compare/credit-table.js';
 import {
@@ -21,39 +20,26 @@ import {
   rankAmong,
 } from '../oracle/compare.js';
 import { seeded } from '../oracle/toy.js';
+import { tableOf as tableOfLists, told } from '../support/credit-tables.js';
 
 const floats = (list: readonly number[]) => Float64Array.from(list);
 const coefficient = ({ cross, ownX, ownY }: Sums) => cross / Math.sqrt(ownX * ownY);
 
 /** A table of two credits. */
-function tableOf(traces: readonly Pair[], rewards?: readonly number[]): CreditTable {
-  const offsets = Int32Array.from([
-    0,
-    ...traces.map((_, i) => traces.slice(0, i + 1).reduce((n, t) => n + t.length, 0)),
-  ]);
-  const side = (of: 0 | 1) => floats(traces.flatMap((trace) => trace.map((pair) => pair[of])));
-  return {
-    offsets,
-    rewards: floats(rewards ?? traces.map(() => 1)),
-    groups: Int32Array.from(traces.keys()),
-    firstWrong: new Int32Array(traces.length).fill(-2),
-    credits: [
-      { name: 'a', values: side(0) },
-      { name: 'b', values: side(1) },
-    ],
-  };
-}
+const tableOf = (traces: readonly Pair[], rewards: readonly number[] = traces.map(() => 1)) =>
+  tableOfLists(
+    { a: traces.map((trace) => trace.map(([x]) => x)), b: traces.map((trace) => trace.map(([, y]) => y)) },
+    rewards,
+  );
 
 const WHOLE = { outcome: 'all', last: 1 } as const;
-const NO_RESAMPLES = { resamples: 0, seed: 0 };
 
 function correlated(table: CreditTable, { outcome, last }: { outcome: Outcome; last: number } = WHOLE) {
   const [a, b] = table.credits as [CreditTable['credits'][0], CreditTable['credits'][0]];
   const found = correlate(table, pairTraces(table, a, b, last), outcome);
   return Object.fromEntries(
     Object.entries(found).map(([name, { figure, ...rest }]) => {
-      const [{ value } = { value: Number.NaN }] = withIntervals([figure], table.groups, NO_RESAMPLES);
-      return [name, { value, ...rest }];
+      return [name, { value: told(figure, table.groups), ...rest }];
     }),
   );
 }

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Choosable, TraceChoice } from '../../dist/report/choice.js';
 import { GroupMeans, Positions, Reliability, Sketch, Top } from '../../dist/report/gathered.js';
+import { drawNumbers } from '../../dist/report/numbers-view.js';
 import { RunCounts } from '../../dist/report/run-counts.js';
 import { extremes, outstanding, turnsOf } from '../../dist/report/trace-record.js';
 import { warningsOf } from '../../dist/report/warnings.js';
@@ -180,6 +181,19 @@ describe('the numbers of a run', () => {
     expect(numbers.distributions.value_range.n).toBe(4);
     expect(numbers.values?.right.end.n).toBe(2);
     expect(numbers.calibration.value_end?.n).toBe(3);
+  });
+
+  it('say of which traces the rows of σ are', () => {
+    const { numbers } = new RunCounts(true);
+    const account = { valueName: 'v̂', warnings: [], throughput: undefined };
+    const lines = (uniform_by_fallback: number) =>
+      drawNumbers('x', { ...account, numbers: { ...numbers, credited: 1234, uniform_by_fallback } }).join(
+        '\n',
+      );
+    expect(lines(34)).toContain(
+      'σ in the rows and by place below: of 1,200 traces, without 34 whose σ is uniform by fallback',
+    );
+    expect(lines(0)).not.toContain('below');
   });
 
   it('hold no value against a reward where its level says nothing of it', () => {

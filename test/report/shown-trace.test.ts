@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { clipped, columnsOf, spark, thinned, wrapped } from '../../dist/report/lines.js';
 import { depthOf, shaded } from '../../dist/report/terminal.js';
 import { type DrawnTrace, shadeOf, traceRecord } from '../../dist/report/trace-record.js';
-import { drawShown, type ShownTrace } from '../../dist/report/trace-view.js';
+import { drawShown, drawTrace, type ShownTrace } from '../../dist/report/trace-view.js';
 import { bareRow } from '../support/io-helpers.js';
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
@@ -116,6 +116,62 @@ function shown(scored: DrawnTrace, more: Partial<ShownTrace> = {}): ShownTrace {
     ...more,
   };
 }
+
+describe('the table of a trace', () => {
+  /** Lines of segments of a character each, with these shares of σ. */
+  const drawn = (shares: readonly number[], more: Partial<DrawnTrace> = {}): string[] => {
+    const bare = row(shares.length, 1);
+    const segments = bare.segments.map((each, k) => ({ ...each, value: 0.5, sigma: shares[k] as number }));
+    const view = { depth: 1, width: 100, valueName: 'v̂' } as const;
+    return drawTrace({ ...bare, segments, ...more }, view)
+      .split('\n')
+      .slice(2);
+  };
+
+  it('has texts without their line break, and of a segment of nothing but line breaks these', () => {
+    const { trace, segments } = row(3, 1);
+    const cut = [0, 2, 4, 5];
+    const lines = drawn([0.5, 0.25, 0.25], {
+      trace: { ...trace, completion: 'a\n\n\nb' },
+      segments: segments.map((segment, k) => ({
+        ...segment,
+        charStart: cut[k] as number,
+        charEnd: cut[k + 1] as number,
+      })),
+    });
+    expect(lines.slice(1).map((line) => line.split(' ').at(-1))).toEqual(['a', '⏎⏎', 'b']);
+  });
+
+  it.each([
+    [0.75, ['  0.750 ███████▌', '  0.500 █████']],
+    [1.5, ['  1.500', '  0.500']],
+  ])(
+    'has bars of v̂ in tenths from 0 to 1, and none where a value is no share of one: %d',
+    (valueStart, bars) => {
+      expect(drawn([1], { valueStart }).map((line) => line.slice(0, 18).trimEnd())).toEqual(bars);
+    },
+  );
+
+  it.each([
+    // σ that is uniform looks like it
+    [Array(10).fill(0.1), Array(10).fill('│■')],
+    [
+      [0.025, 0.925, 0.05],
+      ['│', '│■■■■■■■■■', '│■'],
+    ],
+    // leftwards where it is negative, and no further than the whole credit
+    [
+      [-0.55, 1.45, 0.1],
+      [`${'■'.repeat(6)}│`, `│${'■'.repeat(10)}`, '│■'],
+    ],
+  ])('has bars of σ in tenths of the credit: %j', (shares: number[], bars: string[]) => {
+    expect(
+      drawn(shares)
+        .slice(1)
+        .map((line) => /■*│■*/.exec(line)?.[0]),
+    ).toEqual(bars);
+  });
+});
 
 describe('a trace', () => {
   it('that was only cut has no table of values, and one with further credits says so', () => {

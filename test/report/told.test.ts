@@ -1,8 +1,7 @@
-// What is said of a long job and of its end: progress that counts rejects, records of a JSON log, an error on a line of its own.
+// What is said of the end of a job: records of a JSON log, an error on a line of its own.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { dataError } from '../../dist/errors.js';
 import { openLog } from '../../dist/report/log.js';
-import { Pace, reportTotals } from '../../dist/report/progress.js';
 import { tellError, terminalNotice } from '../../dist/report/terminal.js';
 
 /** What is written to stderr, a terminal or not. */
@@ -19,40 +18,6 @@ function listen(isTTY: boolean): string[] {
 afterEach(() => {
   vi.restoreAllMocks();
   Reflect.deleteProperty(process.stderr, 'isTTY');
-});
-
-function progressLine(totals: { traces: number; tokens: number; rejects: number }, traces?: number): string {
-  let line = '';
-  const log = {
-    info() {},
-    text() {},
-    warn() {},
-    record() {},
-    progress(text: string) {
-      line = text;
-    },
-  };
-  reportTotals(
-    log,
-    { ...totals, seconds: 10 },
-    { traces, share: traces === undefined ? 0.25 : undefined },
-    new Pace(),
-  );
-  return line;
-}
-
-describe('progress', () => {
-  it('counts a reject as done', () => {
-    const line = progressLine({ traces: 200, tokens: 5000, rejects: 300 }, 1000);
-    expect(line).toBe('500 of 1,000 traces (50 %) · 500 tokens/s · 300 rejected · 10 s left');
-  });
-
-  it('has a speed where all were rejected, and never passes the end', () => {
-    expect(progressLine({ traces: 0, tokens: 0, rejects: 500 })).toBe(
-      '500 traces (25 %) · 50 traces/s · 500 rejected · 30 s left',
-    );
-    expect(progressLine({ traces: 10, tokens: 10, rejects: 5 }, 12)).toContain('(100 %)');
-  });
 });
 
 describe('an error', () => {

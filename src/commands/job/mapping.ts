@@ -20,7 +20,7 @@ import {
   type FieldPath,
   type FieldSource,
   parsePath,
-  resolvePath,
+  valueAt,
 } from '../../io/map/sources.js';
 import { withHiveKeys } from '../../io/read/find-files.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
@@ -166,9 +166,8 @@ function malformed(joinOn: string, why: string): RredcotError {
 }
 
 function keyAt(columns: Columns, path: FieldPath): string | undefined {
-  const found = resolvePath(columns, path);
-  if (found.kind !== 'one' || found.value === null || found.value === undefined) return undefined;
-  return typeof found.value === 'string' ? found.value : stringifyJson(found.value);
+  const value = valueAt(columns, path) ?? undefined;
+  return value === undefined || typeof value === 'string' ? value : stringifyJson(value);
 }
 
 /** What a command reads. */

@@ -1,16 +1,9 @@
 // Files that are read, on this machine or in an object store: what both are asked for, and who has it by the path.
 import { open, stat } from 'node:fs/promises';
-import type { ObjectVersion } from '../store/object.js';
+import type { ObjectFacts, ObjectVersion } from '../store/object.js';
 
-/** What is known of what a path names. */
-export interface FileFacts {
-  readonly size: number;
-  readonly mtimeMs: number;
-  /** of an object */
-  readonly version?: ObjectVersion;
-  isFile(): boolean;
-  isDirectory(): boolean;
-}
+/** What is known of what a path names. @property version of an object */
+export type FileFacts = Omit<ObjectFacts, 'version'> & Partial<Pick<ObjectFacts, 'version'>>;
 
 /** An open file: Node's own handle, or an object. */
 export interface OpenFile extends AsyncDisposable {

@@ -151,20 +151,13 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
     return source.each ? { path, items: value as readonly unknown[] } : { path, value };
   }
   const found = resolvePath(row.columns, source);
-  switch (found.kind) {
-    case 'one':
-      return { path, value: found.value };
-    case 'each':
-      return { path, items: found.items.map((item) => item?.value) };
-    case 'no list':
-      if (found.value === null) return { path, value: null };
-      throw new Mismatch(
-        'map',
-        `${field}: ${path} leads to ${describeValue(found.value)}, expected a list: use ${mapFlag(`${field}=${path.replace('[]', '')}`)}`,
-      );
-    case 'missing':
-      return undefined;
-  }
+  if (!('noList' in found))
+    return 'value' in found && found.value === undefined ? undefined : { path, ...found };
+  if (found.noList === null) return { path, value: null };
+  throw new Mismatch(
+    'map',
+    `${field}: ${path} leads to ${describeValue(found.noList)}, expected a list: use ${mapFlag(`${field}=${path.replace('[]', '')}`)}`,
+  );
 }
 
 /** What a path that leads nowhere was meant to be, or may be. */

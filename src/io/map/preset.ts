@@ -12,7 +12,7 @@ import {
   Mismatch,
   parsePath,
   type Rule,
-  resolvePath,
+  valueAt,
 } from './sources.js';
 
 /** A kind of dump. Several may share a name: a data set and its copies. */
@@ -74,8 +74,7 @@ export function mismatch(reason: string): never {
 
 /** The value at a path, undefined where there is none. */
 export function at(columns: Columns, path: string): unknown {
-  const found = resolvePath(columns, parsePath(path));
-  return found.kind === 'one' ? found.value : undefined;
+  return valueAt(columns, parsePath(path));
 }
 
 /** Text at a path. @throws Mismatch for anything else */

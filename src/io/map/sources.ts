@@ -105,15 +105,11 @@ interface PathStep {
   readonly next: number;
 }
 
-/** A path's value in a row, or that it is not there. */
-export type Found = { readonly value: unknown } | null;
-
-/** What a path leads to: one value, or one for each item of a list. */
-export type Resolved =
-  | { readonly kind: 'missing' }
-  | { readonly kind: 'one'; readonly value: unknown }
-  | { readonly kind: 'each'; readonly items: readonly Found[] }
-  | { readonly kind: 'no list'; readonly value: unknown };
+/** What a path leads to: one value, or one for each item of a list; undefined where there is none. */
+type Resolved =
+  | { readonly value: unknown }
+  | { readonly items: readonly unknown[] }
+  | { readonly noList: unknown };
 
 /**
  * Parses a path.
@@ -151,29 +147,33 @@ function parseSteps(text: string): Steps {
 }
 
 /** Follows a path through a row. */
-export function resolvePath(row: Readonly<Record<string, unknown>>, path: FieldPath): Resolved {
-  if (Object.hasOwn(row, path.text)) return { kind: 'one', value: row[path.text] };
-  const found = follow(row, path.head);
-  if (found === null) return { kind: 'missing' };
+export function resolvePath(row: Columns, path: FieldPath): Resolved {
+  if (Object.hasOwn(row, path.text)) return { value: row[path.text] };
+  const value = follow(row, path.head);
   const { tail } = path;
-  if (tail === undefined) return { kind: 'one', value: found.value };
-  if (!Array.isArray(found.value)) return { kind: 'no list', value: found.value };
-  return { kind: 'each', items: found.value.map((item) => follow(item, tail)) };
+  if (tail === undefined || value === undefined) return { value };
+  return Array.isArray(value) ? { items: value.map((item) => follow(item, tail)) } : { noList: value };
 }
 
-function follow(start: unknown, steps: Steps): Found {
+/** The one value that a path leads to; undefined where there is none. */
+export function valueAt(row: Columns, path: FieldPath): unknown {
+  const found = resolvePath(row, path);
+  return 'value' in found ? found.value : undefined;
+}
+
+function follow(start: unknown, steps: Steps): unknown {
   let value = start;
   for (let at = 0; at < steps.length; ) {
     const from = value;
-    if (typeof from !== 'object' || from === null || Array.isArray(from)) return null;
+    if (typeof from !== 'object' || from === null || Array.isArray(from)) return undefined;
     const step = (steps[at] as readonly PathStep[]).find(({ key }) => Object.hasOwn(from, key));
-    if (step === undefined) return null;
+    if (step === undefined) return undefined;
     value = (from as Record<string, unknown>)[step.key];
     for (const index of step.indices) {
-      if (!Array.isArray(value) || index >= value.length) return null;
+      if (!Array.isArray(value) || index >= value.length) return undefined;
       value = value[index];
     }
     at = step.next;
   }
-  return { value };
+  return value;
 }

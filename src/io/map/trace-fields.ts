@@ -90,7 +90,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       ...present({ group, segmentEnds, segmentCharEnds, values, item: place.index }),
       ...(needs.prompt && beginsWithPrompt(texts) ? { status: ['completion:has-prompt'] } : {}),
       references: references(row, cells, needs.references, group !== undefined),
-      ...reward(cells),
+      ...rewardOf(cells),
       // the row itself: a columnar one makes its text only when asked
       source: row,
     };
@@ -321,22 +321,17 @@ function withSolution(parsed: readonly Reference[], cell: Cell | undefined): rea
 }
 
 /** The reward; a verdict is on no scale: true, false, and what verl dumps as `acc` between 0 and 1. */
-function reward(cells: Cells): Pick<Trace, 'reward' | 'isVerdict'> {
-  const { path = 'reward', value } = cells.get('reward') ?? {};
-  const found = rewardNumber(cells);
-  const isNamed = /(?:^|\.)acc$/.test(path) && found !== null && found >= 0 && found <= 1;
-  return { reward: found, ...(typeof asNumber(value) === 'boolean' || isNamed ? { isVerdict: true } : {}) };
-}
-
-function rewardNumber(cells: Cells): number | null {
+function rewardOf(cells: Cells): Pick<Trace, 'reward' | 'isVerdict'> {
   const { path = 'reward', value: found } = cells.get('reward') ?? {};
-  const value = asNumber(found);
-  if (value === undefined || value === null || Number.isNaN(value)) return null;
-  if (typeof value === 'boolean') return value ? 1 : 0;
-  if (typeof value === 'bigint') return Number(value);
-  if (typeof value === 'number' && Number.isFinite(value)) return value;
-  throw new Mismatch(
-    'reward',
-    `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null`,
-  );
+  const value = asNumber(found) ?? Number.NaN;
+  const isNumber = typeof value === 'boolean' || typeof value === 'bigint';
+  const reward = isNumber ? Number(value) : value;
+  if (Number.isNaN(reward)) return { reward: null };
+  if (typeof reward !== 'number' || !Number.isFinite(reward))
+    throw new Mismatch(
+      'reward',
+      `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null`,
+    );
+  const isNamed = /(?:^|\.)acc$/.test(path) && reward >= 0 && reward <= 1;
+  return { reward, ...(typeof value === 'boolean' || isNamed ? { isVerdict: true } : {}) };
 }

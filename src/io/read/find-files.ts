@@ -5,7 +5,7 @@ import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { addressError } from '../files/elsewhere.js';
 import { statIfThere } from '../files/file-error.js';
-import { readJson, readSmallFile } from '../files/json-file.js';
+import { readJson } from '../files/json-file.js';
 import { isStored, listObjects } from '../files/opened.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
 
@@ -32,7 +32,7 @@ export async function findFiles(path: string): Promise<string[]> {
   const matches = await glob(path, { absolute: isAbsolute(path), expandDirectories: false });
   const looked = shellWord(dirname(path.slice(0, path.search(PATTERN) + 1)));
   if (matches.length === 0) throw usageError(`${path}: no file matches`, `${PATTERN_HINT}; ls ${looked}`);
-  return matches.sort(byCodeUnit);
+  return matches.sort();
 }
 
 const PATTERN_HINT = '** goes through folders, {a,b} is a or b';
@@ -44,7 +44,7 @@ async function findObjects(path: string): Promise<string[]> {
   const known = isPattern
     ? path.slice(0, path.search(PATTERN)).replace(/[^/]*$/, '')
     : path.replace(/\/*$/, '/');
-  const names = (await listObjects(known)).map((each) => each.slice(known.length)).sort(byCodeUnit);
+  const names = (await listObjects(known)).map((each) => each.slice(known.length)).sort();
   const all = (chosen: readonly string[]) => chosen.map((name) => `${known}${name}`);
   if (isPattern) {
     const { default: picomatch } = await import('picomatch');
@@ -100,21 +100,14 @@ async function listFiles(folder: string): Promise<string[]> {
     }
   }
   const files: string[] = [];
-  for (const path of entries.sort(byCodeUnit))
-    files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));
+  for (const path of entries.sort()) files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));
   return files;
 }
 
 /** The files of a folder that Hugging Face's `save_to_disk` wrote, in the data set's order; null for any other. */
 async function savedFiles(folder: string): Promise<string[] | null> {
-  const text = await readSmallFile(join(folder, 'state.json')).catch(() => null);
-  if (text === null) return null;
-  let state: { _data_files?: unknown; _indices_files?: unknown; _indices_data_files?: unknown };
-  try {
-    state = JSON.parse(text);
-  } catch {
-    return null;
-  }
+  type State = { _data_files?: unknown; _indices_files?: unknown; _indices_data_files?: unknown };
+  const state = await readJson<State | null>(join(folder, 'state.json')).catch(() => null);
   const { _data_files: data, _indices_files: indices, _indices_data_files: oldIndices } = state ?? {};
   if (!Array.isArray(data)) return null;
   const hasItems = (list: unknown): boolean => Array.isArray(list) && list.length > 0;
@@ -150,10 +143,6 @@ async function isRun(folder: string): Promise<boolean> {
   return true;
 }
 
-function byCodeUnit(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
 /** What stands for a null in such a path. */
 const NULL = '__HIVE_DEFAULT_PARTITION__';
 
@@ -162,13 +151,10 @@ export type HiveKeys = Readonly<Record<string, string | null>>;
 
 /** The keys of a path as it was given. */
 export function hiveKeys(path: string): HiveKeys {
-  const pairs = dirname(path)
-    .split('/')
-    .flatMap((folder) => /^([^=]+)=(.*)$/.exec(folder)?.slice(1, 3).map(unescaped) ?? []);
   const keys: Record<string, string | null> = {};
-  for (let n = 0; n < pairs.length; n += 2) {
-    const value = pairs[n + 1] as string;
-    keys[pairs[n] as string] = value === NULL ? null : value;
+  for (const folder of dirname(path).split('/')) {
+    const [, name, value] = /^([^=]+)=(.*)$/.exec(folder)?.map(unescaped) ?? [];
+    if (name !== undefined && value !== undefined) keys[name] = value === NULL ? null : value;
   }
   return keys;
 }

@@ -1,5 +1,6 @@
 // Reads a row, or a bad row, of each line of JSONL or element of a JSON list; of a line of a rejects file the row that it holds.
 import { isUtf8 } from 'node:buffer';
+import { z } from 'zod';
 import { type Rejection, usageError } from '../../errors.js';
 import { type BadRow, type InputRow, type RowOptions, rejectRow } from '../../rows.js';
 import { parseJson } from '../arrow/json.js';
@@ -143,16 +144,17 @@ function parsed(
   return { kind: 'row', ...place, raw, columns: columns as Record<string, unknown> };
 }
 
-/** The keys of a line of a rejects file: those that every line has. A row of an input has others, or more. */
-const KEYS: readonly (readonly [key: string, isRight: (value: unknown) => boolean])[] = [
-  ['file', isText],
-  ['row', isCount],
-  ['byte_offset', (value) => value === null || isCount(value)],
-  ['id', isText],
-  ['code', isText],
-  ['reason', isText],
-  ['raw', isText],
-];
+/** A line of a rejects file: the keys that every line has. A row of an input has others, or more. */
+const RejectLineSchema = z.strictObject({
+  file: z.string(),
+  row: z.int().nonnegative(),
+  byte_offset: z.int().nonnegative().nullable(),
+  id: z.string(),
+  code: z.string(),
+  reason: z.string(),
+  raw: z.string(),
+});
+const KEYS = Object.keys(RejectLineSchema.shape);
 
 /**
  * Reads the row inside a line of a rejects file, any other row is handed back. It keeps file, row, id and byte offset of
@@ -161,11 +163,10 @@ const KEYS: readonly (readonly [key: string, isRight: (value: unknown) => boolea
  */
 export function rejectedRow(row: InputRow, fileStem: (path: string) => string): InputRow | BadRow {
   const { columns } = row;
-  const isReject =
-    Object.keys(columns).length === KEYS.length &&
-    KEYS.every(([key, isRight]) => Object.hasOwn(columns, key) && isRight(columns[key]));
-  if (!isReject) return row;
-  const { file, row: number, byte_offset: byteOffset, id, raw } = columns as unknown as RejectLine;
+  // every row comes by: most are told by a key
+  const line = KEYS.every((key) => Object.hasOwn(columns, key)) && RejectLineSchema.safeParse(columns).data;
+  if (!line) return row;
+  const { file, row: number, byte_offset: byteOffset, id, raw } = line;
   const place = { file, stem: stemOfId(id, number) ?? fileStem(file), row: number, byteOffset, raw };
   const again = { ...row, ...place, trace: id };
   const bad = (reason: string): BadRow => rejectRow(again, { code: 'json', reason }, id);
@@ -181,23 +182,7 @@ export function rejectedRow(row: InputRow, fileStem: (path: string) => string): 
   return rejectedRow({ ...again, columns: parsed as Record<string, unknown> }, fileStem);
 }
 
-interface RejectLine {
-  readonly file: string;
-  readonly row: number;
-  readonly byte_offset: number;
-  readonly id: string;
-  readonly raw: string;
-}
-
 /** What comes before the row's number in an id that was made of it; undefined for an id of the user's. */
 function stemOfId(id: string, row: number): string | undefined {
   return new RegExp(`^(.*):${row}(?:/\\d+)?$`, 's').exec(id)?.[1];
-}
-
-function isText(value: unknown): boolean {
-  return typeof value === 'string';
-}
-
-function isCount(value: unknown): boolean {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }

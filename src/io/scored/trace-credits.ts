@@ -3,7 +3,7 @@ import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import { isFallback, ownTokens, withoutShown } from '../../scored.js';
 import { compact } from '../../turns.js';
-import { type FieldPath, parsePath, resolvePath } from '../map/sources.js';
+import { type FieldPath, parsePath, resolvePath, valueAt } from '../map/sources.js';
 import { type Cells, isList, oursOf, storedRow } from './stored-rows.js';
 
 /**
@@ -160,19 +160,19 @@ export function traceCredits(
 
 /** ζ: our own column, else the place that was named; truth as 1, falsehood as 0. */
 function rewardOf(row: Cells, path: FieldPath | undefined): number {
-  const found = path === undefined ? null : resolvePath(row, path);
-  const value = found?.kind === 'one' ? found.value : row.reward;
+  const named = path && valueAt(row, path);
+  const value = named === undefined ? row.reward : named;
   return typeof value === 'boolean' || typeof value === 'number' ? Number(value) : Number.NaN;
 }
 
 function firstWrongOf(row: Cells, label: LabelPath | undefined, K: number, segments: number) {
   if (label === undefined) return undefined;
   const { path, from } = label;
-  const found = resolvePath(row, path);
-  if (found.kind !== 'one') return undefined;
-  const several = Array.isArray(found.value) || ArrayBuffer.isView(found.value);
-  const marked = several ? Array.from(found.value as ArrayLike<unknown>, Number) : [];
-  const value = several ? (marked.length === 0 ? null : Math.min(...marked)) : found.value;
+  const found = valueAt(row, path);
+  if (found === undefined) return undefined;
+  const several = Array.isArray(found) || ArrayBuffer.isView(found);
+  const marked = several ? Array.from(found as ArrayLike<unknown>, Number) : [];
+  const value = several ? (marked.length === 0 ? null : Math.min(...marked)) : found;
   // N/A: as MR-GSM8K has it
   if (value === null || value === 'N/A' || Number(value) === -1) return -1;
   const wrong = Number(value) - from;
@@ -221,9 +221,9 @@ export function listAt(
   flag: string,
 ): Float64Array | null {
   const found = resolvePath(row, path);
-  if (found.kind === 'missing' || (found.kind === 'one' && (found.value ?? null) === null)) return null;
-  if (found.kind === 'no list') throw new CreditFault(`${flag}: ${path.text} is no list`);
-  const list = found.kind === 'each' ? found.items.map((item) => item?.value ?? null) : found.value;
+  if ('noList' in found) throw new CreditFault(`${flag}: ${path.text} is no list`);
+  const list = 'items' in found ? found.items : found.value;
+  if (list === null || list === undefined) return null;
   if (!isList(list)) throw new CreditFault(`${flag}: ${path.text} is no list of numbers`);
   return Float64Array.from(list, (item, k) => {
     if (item === null || item === undefined) return Number.NaN;

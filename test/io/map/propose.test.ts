@@ -97,16 +97,6 @@ describe('reasons', () => {
   });
 });
 
-describe('--map', () => {
-  it('says which field was meant', () => {
-    expect(() => parseFieldMap('answer=gold')).toThrow(
-      '"answer" is no field of a trace, did you mean reference=gold?',
-    );
-    expect(() => parseFieldMap('completon=x')).toThrow('did you mean completion=x?');
-    expect(() => parseFieldMap('zzz=x')).toThrow(/"zzz" is no field of a trace$/);
-  });
-});
-
 describe('similar names', () => {
   it('are near in letters, whatever their case; a swap is one change', () => {
     expect(didYouMean('Compeltion', ['prompt', 'completion'])).toBe('completion');

@@ -13,10 +13,11 @@ describe('parseReferences', () => {
     ['7', [{ answer: '7', utility: 1 }]],
     [7, [{ answer: '7', utility: 1 }]],
     [
-      ['7', '7.0'],
+      ['7', 7.5, { answer: 8 }],
       [
         { answer: '7', utility: 1 },
-        { answer: '7.0', utility: 1 },
+        { answer: '7.5', utility: 1 },
+        { answer: '8', utility: 1 },
       ],
     ],
     ['$\\boxed{7}$.', [{ answer: '7', utility: 1 }]],
@@ -24,6 +25,7 @@ describe('parseReferences', () => {
     [SOLUTION, [{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 1 }]],
     ['2+3\n#### 5', [{ answer: '5', solution: '2+3\n#### 5', utility: 1 }]],
     [{ answer: '7', solution: SOLUTION }, [{ answer: '7', solution: SOLUTION, utility: 1 }]],
+    [{ answer: 'a', utility: 0 }, [{ answer: 'a', utility: 0 }]],
     [{ solution: SOLUTION, utility: 0.5 }, [{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 0.5 }]],
     [{ answer: '\\boxed{7}' }, [{ answer: '7', utility: 1 }]],
     // a solution cut inside its box marks nothing: the text stands as it is
@@ -33,6 +35,7 @@ describe('parseReferences', () => {
     [{ answer: '7', utility: '0.50' }, [{ answer: '7', utility: 0.5 }]],
     [null, []],
     ['', []],
+    [[], []],
   ])('%j', (value, references) => expect(parseReferences(value)).toEqual(references));
 
   it.each([
@@ -41,6 +44,14 @@ describe('parseReferences', () => {
       'answer: found nothing, expected text or a number, or a solution that boxes its answer',
     ],
     [{ utility: 1 }, 'answer: found nothing, expected text or a number'],
+    [{ answer: null }, 'answer: found null, expected text or a number'],
+    [true, 'found true, expected an answer (text, number or {answer, solution?, utility?})'],
+    [
+      ['a', ''],
+      '[1]: found an empty text, expected an answer (text, number or {answer, solution?, utility?})',
+    ],
+    [{ answer: '7', utility: 2 }, 'utility: found the number 2, expected a number from 0 to 1'],
+    [{ answer: '7', utility: Number.NaN }, 'utility: found the number NaN, expected a number from 0 to 1'],
     [{ answer: '7', utility: 'much' }, 'utility: found the text "much", expected a number from 0 to 1'],
     [{ answer: '7', utility: '1.50' }, 'utility: found the text "1.50", expected a number from 0 to 1'],
     [{ solution: 7, answer: '7' }, 'solution: found the number 7, expected text'],
@@ -56,14 +67,12 @@ describe('a row', () => {
       }),
     ][0];
 
-  it('without an answer has the one that its solution marks', () => {
-    const trace = traceOf({ solution: SOLUTION }) as Trace;
-    expect(trace.references).toEqual([{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 1 }]);
-  });
-
-  it('with an answer keeps it, and the solution beside it', () => {
-    const trace = traceOf({ solution: SOLUTION, answer: '1.5' }) as Trace;
-    expect(trace.references).toEqual([{ answer: '1.5', solution: SOLUTION, utility: 1 }]);
+  it.each([
+    ['without an answer has the one that its solution marks', {}, '\\frac{3}{2}'],
+    ['with an answer keeps it, and the solution beside it', { answer: '1.5' }, '1.5'],
+  ])('%s', (_, columns, answer) => {
+    const { references } = traceOf({ solution: SOLUTION, ...columns }) as Trace;
+    expect(references).toEqual([{ answer, solution: SOLUTION, utility: 1 }]);
   });
 
   it('whose solution marks none is rejected', () => {
@@ -98,6 +107,10 @@ describe('a row', () => {
   it.each([
     [[], 'prompt: prompt is an empty list, expected messages {role, content}'],
     [['Hi'], 'prompt: prompt[0] is the text "Hi", expected a message {role, content}'],
+    [
+      [{ role: 'user', content: 'q' }, { content: 'c' }],
+      'prompt: prompt[1] is an object with keys content, expected a message',
+    ],
     [[{ role: 'user', content: 7 }], 'prompt: prompt[0].content is the number 7, expected text'],
     [
       [{ role: 'user', content: [{ type: 'image' }] }],

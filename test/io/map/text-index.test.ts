@@ -1,7 +1,7 @@
 // The index behind --join: what it finds is what a search through all keys finds.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { textIndex } from '../../../dist/io/map/text-index.js';
+import { textIndex } from '../../../dist/io/map/join.js';
 
 const TAIL = 512;
 

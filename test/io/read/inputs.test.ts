@@ -1,5 +1,5 @@
 // Inputs as people have them: packed, as one JSON list, by pattern, by folder, cut off in the middle.
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -12,15 +12,9 @@ import { collect, temporaryFolder } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
 
 let folder: string;
-let hasZstd = true;
 
 beforeAll(async () => {
   folder = await temporaryFolder();
-  try {
-    execFileSync('zstd', ['--version']);
-  } catch {
-    hasZstd = false;
-  }
 });
 
 async function file(name: string, content: string | Buffer): Promise<string> {
@@ -80,15 +74,6 @@ describe('packed text', () => {
     const plain = await seen(await file('plain.jsonl', TEXT));
     expect(plain).toHaveLength(3000);
     expect(await seen(await file(name, content()))).toEqual(plain);
-  });
-
-  it('what the zstd program writes, in two frames', async ({ skip }) => {
-    if (!hasZstd) skip();
-    const frames = [TEXT.subarray(0, half), TEXT.subarray(half)].map((part) =>
-      execFileSync('zstd', ['-c', '-7'], { input: part }),
-    );
-    const path = await file('real.jsonl.zst', Buffer.concat(frames));
-    expect(await seen(path)).toEqual(await seen(await file('plain.jsonl', TEXT)));
   });
 
   it.each([
