@@ -35,25 +35,11 @@ import { are, plural } from '../../plural.js';
 import type { WatchedPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import { isWorker } from '../../report/worker-log.js';
+import type { RunOptions } from './options.js';
 import { refuseManyChunks, resolveShard, sharedOut } from './shard.js';
 import { assertFree, assertSame, refuseOther, standing, standsInTheWay } from './standing.js';
 import { readSurvey, type Survey, writeSurvey } from './survey.js';
 import type { Target } from './target.js';
-import type { Workers } from './workers.js';
-
-/** The flags that say how a run is cut and begun. */
-export interface RunOptions {
-  /** undefined: the scheduler's, or the whole */
-  readonly shard: Shard | undefined;
-  /** undefined: by the number of rows */
-  readonly rowsPerChunk: number | undefined;
-  /** put the output in the place of another run's, and drop what that has left */
-  readonly overwrite: boolean;
-  readonly limit: number | undefined;
-  /** processes that make its chunks in place of this one */
-  readonly workers?: Workers;
-  readonly signal: AbortSignal;
-}
 
 /** What decides the bytes of a run, beside its inputs and how it is cut. */
 export interface Described

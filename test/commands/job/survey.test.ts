@@ -70,7 +70,7 @@ describe('survey', () => {
         needs: { prompt: false, references: false },
         typed: false,
         reward: (trace) => trace.reward,
-        spans: true,
+        readsMates: true,
         limit,
         maxLineBytes: undefined,
         log: LOG,
