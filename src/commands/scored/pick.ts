@@ -1,6 +1,6 @@
 // Picks the one trace of a scored file that was asked for: the worst, the best, one by chance, the first that fits.
 import { randomInt } from 'node:crypto';
-import { dataError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { dataError, throwIfInterrupted } from '../../errors.js';
 import type { ReadRows } from '../../io/read/peek.js';
 import { plural } from '../../plural.js';
 import { Sketch } from '../../report/gathered.js';
@@ -25,8 +25,8 @@ export interface Picked {
 /** Whether a trace of the file fits all conditions; none that cannot be read does. */
 export function fitting(source: Scored, conditions: readonly Condition[]): (row: InputRow) => boolean {
   return (row) => {
-    const trace = readable(() => storedTrace(row, source));
-    return trace !== undefined && conditions.every(({ holds }) => holds(trace));
+    const trace = storedTrace(row, source);
+    return !isBad(trace) && conditions.every(({ holds }) => holds(trace));
   };
 }
 
@@ -47,8 +47,8 @@ export async function pickTrace(
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
     if (isBad(row)) continue;
-    const trace = readable(() => storedTrace(row, source));
-    if (trace === undefined) continue;
+    const trace = storedTrace(row, source);
+    if (isBad(trace)) continue;
     traces++;
     const logprob = mean(trace.logprobs);
     if (logprob !== null) logprobs.add(logprob);
@@ -116,14 +116,4 @@ function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): S
   const key = pick === 'worst' ? fall : rise;
   // what is nothing is as much as nothing: the first of such traces stays
   return { rank: Number(isMeant), key: key > NOTHING ? key : 0, what };
-}
-
-/** What is made of a row; undefined where that cannot be read. */
-export function readable<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof TraceRejected) return undefined;
-    throw error;
-  }
 }

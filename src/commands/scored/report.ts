@@ -18,7 +18,6 @@ import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/s
 import { assertPlace } from '../job/target.js';
 import { Neighbours } from './near.js';
 import { openScored, type Scored, storedTrace } from './open-scored.js';
-import { readable } from './pick.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
 import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 import { parseWhere } from './where.js';
@@ -128,21 +127,20 @@ function packRow(
   places: TextPlaces,
   source: Scored,
 ): PackedTrace | undefined {
-  return readable(() => {
-    const trace = storedTrace(row, source);
-    const { completion, ...texts } = textsOf(row, places);
-    const [first, ...credits] = creditsOf(trace, row, source);
-    const beside = {
-      ...{ ...texts, credits, turns: TURNS },
-      isMagnitude: source.credit.estimator.isMagnitude === true,
-      candidates: candidatesOf(completion, source),
-    };
-    const scored = { ...trace, trace: { ...trace.trace, completion } };
-    return packTrace({
-      ...traceRecord(scored, beside),
-      ...{ row: row.row, kinds, entropies: trace.entropies },
-      credits: first === undefined ? [] : [first, ...credits],
-    });
+  const trace = storedTrace(row, source);
+  if (isBad(trace)) return undefined;
+  const { completion, ...texts } = textsOf(row, places);
+  const [first, ...credits] = creditsOf(trace, row, source);
+  const beside = {
+    ...{ ...texts, credits, turns: TURNS },
+    isMagnitude: source.credit.estimator.isMagnitude === true,
+    candidates: candidatesOf(completion, source),
+  };
+  const scored = { ...trace, trace: { ...trace.trace, completion } };
+  return packTrace({
+    ...traceRecord(scored, beside),
+    ...{ row: row.row, kinds, entropies: trace.entropies },
+    credits: first === undefined ? [] : [first, ...credits],
   });
 }
 

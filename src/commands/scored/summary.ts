@@ -1,5 +1,5 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
-import { dataError, EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
 import { creditableOf } from '../../estimate/credit.js';
 import { hasLevel, valueNameOf } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
@@ -18,7 +18,7 @@ import { RunCounts } from '../../report/run-counts.js';
 import { StepKinds } from '../../report/steps.js';
 import { extremes, turnsOf } from '../../report/trace-record.js';
 import { type RunAccount, warningsOf } from '../../report/warnings.js';
-import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import { isFallback, type OutputRow } from '../../scored.js';
 import { TRANSITIONS } from '../../segment/split.js';
 import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
@@ -118,10 +118,21 @@ export async function countScored(
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
     if (++read % ROWS_TOLD === 0) log.progress(`reading: ${plural(read, 'row')}`, { read });
-    const bad = isBad(row) ? row : take(row);
-    if (bad === undefined) continue;
-    counts.reject(bad);
-    firstBad ??= bad;
+    const trace = isBad(row) ? row : storedTrace(row, source);
+    if (isBad(trace)) {
+      counts.reject(trace);
+      firstBad ??= trace;
+      continue;
+    }
+    const { status, reward } = trace;
+    counts.add(trace, creditableOf(trace, estimator).values, row.row);
+    onTrace?.(trace, row as InputRow);
+    if (!conditions.every(({ holds }) => holds(trace))) continue;
+    choice.add({
+      ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
+      hasCredit: !status.some(isFallback),
+      ...extremes(turnsOf(trace, magnitude)),
+    });
   }
   const { numbers } = counts;
   const { part } = source;
@@ -131,26 +142,6 @@ export async function countScored(
   };
   const warnings = [...(ofPart ? [ofPart] : []), ...warningsOf(numbers, vocabOf(source), source.config.rule)];
   return { numbers, warnings, choice, firstBad };
-
-  function take(row: InputRow): BadRow | undefined {
-    try {
-      const trace = storedTrace(row, source);
-      const { values } = creditableOf(trace, estimator);
-      counts.add(trace, values, row.row);
-      onTrace?.(trace, row);
-      if (!conditions.every(({ holds }) => holds(trace))) return undefined;
-      const { status, reward } = trace;
-      choice.add({
-        ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
-        hasCredit: !status.some(isFallback),
-        ...extremes(turnsOf(trace, magnitude)),
-      });
-      return undefined;
-    } catch (error) {
-      if (!(error instanceof TraceRejected)) throw error;
-      return rejectRow(row, error);
-    }
-  }
 }
 
 const ROWS_TOLD = 1000;
