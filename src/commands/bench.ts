@@ -21,7 +21,7 @@ import { CreditFault } from '../io/scored/trace-credits.js';
 import { packageFile } from '../package-files.js';
 import { drawBench } from '../report/bench-view.js';
 import { isBad } from '../rows.js';
-import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { assertPlace } from './job/target.js';
 import { accountOf } from './scored/open-scored.js';
 
 export interface BenchOptions {
@@ -59,8 +59,7 @@ export async function bench(
       else if (isIn(row.columns.half)) write(`${row.raw}\n`);
     return EXIT.done;
   }
-  await refuseInputs([opts.output], [{ path }, { path: credits }]);
-  await refuseUnreplaceable(opts.output);
+  await assertPlace(opts.output, [path, credits]);
   const whole = await readBenchSet(path, readRows(inputs));
   const own = { ...whole, traces: whole.traces.filter(({ half }) => isIn(half)) };
   if (own.traces.length === 0) throw usageError(`${path}: has no trace of --half ${opts.half}`, '--half all');
