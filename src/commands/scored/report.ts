@@ -18,8 +18,8 @@ import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/s
 import { assertPlace } from '../job/target.js';
 import { Neighbours } from './near.js';
 import { openScored, type Scored, storedTrace } from './open-scored.js';
+import { type TextPlaces, textPlaces, textsOf } from './shown.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
-import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 import { parseWhere } from './where.js';
 
 export interface ReportOptions {
@@ -86,10 +86,7 @@ async function packChosen(
   chosen: ReadonlyMap<number, readonly Kind[]>,
   signal: AbortSignal,
 ): Promise<PackedTrace[]> {
-  const places = {
-    map: (await scoredMapping(source.inputs, source.config)).map,
-    named: namedTexts(source.metadata),
-  };
+  const places = await textPlaces(source);
   const found = new Map<number, PackedTrace>();
   const neighbours = new Neighbours([...chosen.keys()]);
   for await (const row of source.read({ wanted: neighbours.isNear })) {

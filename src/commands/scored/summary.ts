@@ -22,7 +22,7 @@ import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import { isFallback, type OutputRow } from '../../scored.js';
 import { TRANSITIONS } from '../../segment/split.js';
 import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
-import { namedTexts, scoredMapping, textsOf } from './texts.js';
+import { textPlaces, textsOf } from './shown.js';
 import type { Condition } from './where.js';
 
 export interface SummaryOptions {
@@ -71,8 +71,7 @@ export async function summary(
 /** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
 async function stepsOf(source: Scored) {
   const { keywords = TRANSITIONS } = source.config as { readonly keywords?: readonly string[] };
-  const { map } = await scoredMapping(source.inputs, source.config);
-  const places = { map, named: namedTexts(source.metadata) };
+  const places = await textPlaces(source);
   const steps = new StepKinds(keywords, source.credit.estimator.isMagnitude === true);
   const onTrace = (trace: OutputRow, row: InputRow) => steps.add(trace, textsOf(row, places).completion);
   return { steps, onTrace };
