@@ -32,30 +32,17 @@ function mateOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): Near
 export class Neighbours {
   private readonly groups = new Map<string, NearMate[]>();
   private readonly groupOf = new Map<number, string>();
-  private readonly asked: ReadonlySet<number>;
-  private readonly sorted: Float64Array;
 
-  /** @param ordinals of the rows whose mates are asked for */
-  constructor(ordinals: readonly number[]) {
-    this.asked = new Set(ordinals);
-    this.sorted = Float64Array.from(ordinals).sort();
-  }
+  /** @param asked ordinals of the rows whose mates are asked for */
+  constructor(private readonly asked: readonly number[]) {}
 
   /** Whether a row is one of them, or within {@link NEAR} rows of one. */
-  readonly isNear = (ordinal: number): boolean => {
-    let [low, high] = [0, this.sorted.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.sorted[middle] as number) < ordinal - NEAR) low = middle + 1;
-      else high = middle;
-    }
-    return low < this.sorted.length && (this.sorted[low] as number) <= ordinal + NEAR;
-  };
+  readonly isNear = (ordinal: number): boolean => this.asked.some((each) => Math.abs(each - ordinal) <= NEAR);
 
   add(row: InputRow): void {
     const { group } = row.columns;
     if (typeof group !== 'string') return;
-    if (this.asked.has(row.ordinal)) this.groupOf.set(row.ordinal, group);
+    if (this.asked.includes(row.ordinal)) this.groupOf.set(row.ordinal, group);
     const known = this.groups.get(group);
     if (known === undefined) this.groups.set(group, [mateOf(row)]);
     else known.push(mateOf(row));
