@@ -29,7 +29,7 @@ import type { JobOptions } from './options.js';
 import { reasonsFile } from './reject-limits.js';
 import { makeShards, type Notes, type SharedRun } from './workers.js';
 
-export interface SinkOptions extends AccountOptions, Pick<JobOptions, 'signal'> {
+export interface SinkOptions extends AccountOptions, Pick<JobOptions, 'overwrite' | 'signal'> {
   readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
   readonly choice: ColumnChoice;
@@ -147,7 +147,7 @@ async function leaveReasons({ target, run, signal }: SinkOptions, account: Accou
  * @param finish the end of the one shard that a process alone has done, which may have written the file `whole`
  */
 async function publish(
-  { target, run, config, part, log, signal }: SinkOptions,
+  { target, run, config, part, overwrite, log, signal }: SinkOptions,
   account: Account,
   finish?: (folder: string, run: RunDescription) => Promise<void>,
   whole?: WholeFile,
@@ -170,7 +170,7 @@ async function publish(
   }
   await finish?.(folder, description);
   if (target.kind !== 'file') return;
-  const replaced = { ...target, replaces: run.replaces, whole };
+  const replaced = { ...target, replaces: overwrite, whole };
   await publishFile(folder, replaced, records, parts, () => throwIfInterrupted(signal));
 }
 
@@ -204,14 +204,13 @@ function cardSource(opts: SinkOptions): CardSource {
  * together in the end. Packed bytes follow from how they come, and Parquet's from what a thread writes.
  */
 async function wholeFile(opts: SinkOptions): Promise<WholeFile | undefined> {
-  const { target, run, isPieces, metadata } = opts;
+  const { target, run, isPieces, metadata, overwrite } = opts;
   const { path, format } = target;
   const isOne = isPieces && run.shards.length === 1 && run.chunks.size === 0;
   if (target.kind !== 'file' || run.folder === undefined || !isOne) return undefined;
   if (format === 'parquet' || /\.gz$/i.test(path)) return undefined;
   return openWhole(path, format, {
-    ...{ folder: run.folder, replaces: run.replaces },
-    ...{ columns: columnsOf(opts), metadata },
+    ...{ folder: run.folder, replaces: overwrite, columns: columnsOf(opts), metadata },
   });
 }
 
