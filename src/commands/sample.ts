@@ -135,7 +135,7 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
   };
   const job = {
     command: 'sample' as const,
-    output: (stem: string) => ({ path: `${stem}.samples.jsonl` }),
+    ending: '.samples.jsonl',
     ...(environment ? columnsOfTurns(opts.columns) : chosenColumns(COLUMNS, opts.columns)),
     hasTurns: environment !== undefined,
     config: { samples, ...sampling, judge, chatTemplateArgs, ...opts.environment?.config },

@@ -7,7 +7,6 @@ import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import { type FoundPart, partOf } from '../../io/scored/origins.js';
-import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout, renamedText } from '../../io/write/output-layout.js';
 import { PART_KEY, type Part, partText, wholeText } from '../../io/write/part.js';
 import { plural } from '../../plural.js';
@@ -29,8 +28,8 @@ import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
 export interface Job extends Work {
-  /** where no `-o` is given */
-  output(stem: string): { readonly path: string; readonly format?: OutputFormat };
+  /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
+  readonly ending?: string;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: Run): AsyncIterable<OutputRow | BadRow>;
 }
@@ -47,9 +46,9 @@ export async function runJob(
   log: Log,
 ): Promise<ExitCode> {
   const assertInputs = await watchInputs(inputs);
-  const byDefault = job.output(stemOf(inputs));
-  const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
-  const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
+  const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
+  const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
+  const asked = await resolveTarget(opts.output ?? byDefault, format, inputs);
   // a run that is not made touches no folder
   const target: Target = job.isDry ? { ...asked, kind: 'stdout' } : asked;
   logMapping(mapping, opts, log);
