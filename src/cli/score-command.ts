@@ -1,6 +1,6 @@
 // The flags and help of the commands that make a run: `score`, `segment` and `sample`.
 import type { Command } from 'commander';
-import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
+import type { Interruption } from '../commands/job/interrupt.js';
 import { parseExport } from '../commands/job/written-columns.js';
 import { usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
@@ -79,7 +79,7 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       const dryRun = flags.dryRun ? { json: flags.json, maxRejects, print } : undefined;
       const method = { credit, asked, isRangeGiven, bank, exportName, dryRun };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
-      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      interruption.limitTime(flags.timeLimit);
       done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }
@@ -111,7 +111,7 @@ export function addSegmentCommand(program: Command, interruption: Interruption, 
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
         );
-      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      interruption.limitTime(flags.timeLimit);
       const job = { ...jobOptions(flags), policy, signal: interruption.signal };
       if (policy === null) refuseWithoutPolicy(job.segments);
       done(await segment(inputs, { ...job, ...sharing(command, inputs) }, log));
@@ -144,7 +144,7 @@ export function addSample(program: Command, interruption: Interruption, done: Do
         const { signal } = interruption;
         const environment = await askedEnvironment(flags);
         const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
-        interruption.limitTime(parseTimeLimit(flags.timeLimit));
+        interruption.limitTime(flags.timeLimit);
         done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
       },
     );
