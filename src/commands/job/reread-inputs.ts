@@ -32,13 +32,8 @@ export async function* rereadRows({
   policy,
 }: RunDescription): AsyncGenerator<RereadRow> {
   const inputs = withHiveKeys(await resolveInputs(prints.map(({ path }) => path)));
-  const { map } = await resolveMapping(inputs, {
-    map: textOf(config.map),
-    preset: textOf(config.preset) ?? 'none',
-    join: undefined,
-    joinOn: undefined,
-    maxLineBytes: undefined,
-  });
+  const given = { map: textOf(config.map), preset: textOf(config.preset) ?? 'none' };
+  const { map } = await resolveMapping(inputs, given);
   const isSampled = command === 'sample';
   const needs = { prompt: policy !== null, references: command === 'score', completion: !isSampled };
   const limit = typeof config.limit === 'number' ? config.limit : Number.POSITIVE_INFINITY;

@@ -44,16 +44,15 @@ function namedTexts(metadata: ReadonlyMap<string, string>): Record<string, unkno
  * columns look like.
  */
 async function scoredMapping(inputs: readonly Input[], config: Config): Promise<Mapping> {
-  const opts = { join: undefined, joinOn: undefined, maxLineBytes: undefined };
   const { map, preset } = config;
   if (typeof preset === 'string')
     try {
       const own = typeof map === 'string' ? map : undefined;
-      return await resolveMapping(inputs, { ...opts, preset, map: own });
+      return await resolveMapping(inputs, { preset, map: own });
     } catch (error) {
       if (!(error instanceof RredcotError)) throw error;
     }
-  return resolveMapping(inputs, { ...opts, preset: 'auto', map: undefined });
+  return resolveMapping(inputs, { preset: 'auto', map: undefined });
 }
 
 /** Texts of a trace: what is not there any more is empty. */
