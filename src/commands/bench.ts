@@ -96,24 +96,14 @@ function textOf({ figures, ...row }: BenchRow): string {
 }
 
 /** What a file says of a set's traces. */
-interface Credits {
-  readonly name: string;
-  /** (K) by id */
-  readonly credits: ReadonlyMap<string, Float64Array>;
-  /** (K+1) by id, where what was given are values on the reward's scale */
-  readonly values: ReadonlyMap<string, ArrayLike<number>>;
-  readonly spent: number | null;
-  /** traces to which another policy than theirs has given log-probabilities */
-  readonly foreign: number;
-  readonly leftOut: BenchRow['left_out'];
-}
+type Credits = Awaited<ReturnType<typeof readCredits>>;
 
 async function readCredits(
   path: string,
   set: BenchSet,
   wanted: readonly BenchTrace[],
   { column }: BenchOptions,
-): Promise<Credits> {
+) {
   const inputs = await resolveInputs([path]);
   const { config } = await accountOf(path, inputs);
   const nature = config && storedNature(config);
@@ -177,9 +167,13 @@ async function readCredits(
   const named = typeof estimator === 'string' ? estimator : fileStem(path);
   return {
     name: typeof steps === 'string' && steps !== 'free' ? `${named} ${steps}` : named,
+    /** (K) by id */
     credits,
+    /** (K+1) by id, where what was given are values on the reward's scale */
     values,
-    ...{ spent: spent >= 0 ? spent / tokens : null, foreign },
+    spent: spent >= 0 ? spent / tokens : null,
+    /** traces to which another policy than theirs has given log-probabilities */
+    foreign,
     leftOut,
   };
 }
