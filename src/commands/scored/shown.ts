@@ -1,6 +1,6 @@
 // Makes of a stored row what is shown of it: its texts, as far as the row still has them, and what `inspect` tells a person and programs.
 import { RredcotError } from '../../errors.js';
-import { type Nature, stepsText, valueNameOf } from '../../estimate/nature.js';
+import { stepsText, valueNameOf } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import { mapRow } from '../../io/map/map.js';
 import type { FieldMap } from '../../io/map/sources.js';
@@ -80,19 +80,7 @@ function promptText(prompt: Trace['prompt']): string {
 }
 
 /** What of a file is the same for all its rows. */
-export interface ShownFile {
-  readonly mapping: Mapping;
-  readonly named: Readonly<Record<string, unknown>>;
-  /** what its values are; undefined where nobody knows */
-  readonly nature: Nature | undefined;
-  readonly steps: unknown;
-  /** rules of its credits; the first is that of the segments */
-  readonly credits: readonly string[];
-  /** of the policy; undefined where the file does not say */
-  readonly vocab: number | undefined;
-  /** whether its rows can be read again, so that mates can be looked for */
-  readonly isFile: boolean;
-}
+export type ShownFile = Awaited<ReturnType<typeof shownFile>>;
 
 /**
  * @param path as it was given, beside which a summary may lie
@@ -104,9 +92,10 @@ export async function shownFile(
   file: string,
   mapping: Mapping,
   isGiven: boolean,
-): Promise<ShownFile> {
+) {
   const input = inputs.find((each) => each.path === file);
   const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  /** whether its rows can be read again, so that mates can be looked for */
   const isFile = inputs.every(({ size }) => size !== null);
   // a row can be looked at whatever became of what lies beside its file
   const config =
@@ -114,10 +103,13 @@ export async function shownFile(
     (isFile ? (await accountBeside(path).catch(() => undefined))?.config : undefined);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
+  /** of the policy; undefined where the file does not say */
   const vocab = vocabOf({ metadata });
   const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
-  const credits = rules.filter((rule) => typeof rule === 'string');
+  /** the first is that of the segments */
+  const credits: readonly string[] = rules.filter((rule) => typeof rule === 'string');
   const { steps } = config ?? {};
+  /** what its values are; undefined where nobody knows */
   const nature = config && storedNature(config);
   return { mapping: own, named: namedTexts(metadata), nature, steps, credits, vocab, isFile };
 }

@@ -78,18 +78,14 @@ async function stepsOf(source: Scored) {
 }
 
 /** @throws RredcotError (exit 65) where nothing was counted */
-export function assertTraces(path: string, { numbers, firstBad }: Counted): void {
+export function assertTraces(
+  path: string,
+  { numbers, firstBad }: Awaited<ReturnType<typeof countScored>>,
+): void {
   if (numbers.traces > 0) return;
   const why =
     firstBad === undefined ? '' : `: ${firstBad.file}:${firstBad.row}: ${firstBad.rejection.reason}`;
   throw dataError(`${path}: no trace in it${why}`, 'rredcot verify tells what is wrong with it');
-}
-
-export interface Counted extends Pick<RunAccount, 'numbers' | 'warnings'> {
-  /** traces worth a page, by number of their row */
-  readonly choice: TraceChoice;
-  /** the first row that is not as `score` writes one */
-  readonly firstBad: BadRow | undefined;
 }
 
 export interface CountOptions {
@@ -107,11 +103,13 @@ export async function countScored(
   source: Scored,
   { traces, conditions, onTrace, signal }: CountOptions,
   log: Log,
-): Promise<Counted> {
+) {
   const { estimator } = source.credit;
   const counts = new RunCounts(hasLevel(estimator));
+  /** traces worth a page, by number of their row */
   const choice = new TraceChoice(traces);
   const magnitude = estimator.isMagnitude === true;
+  /** the first row that is not as `score` writes one */
   let firstBad: BadRow | undefined;
   let read = 0;
   for await (const row of source.read({})) {

@@ -6,7 +6,7 @@ import { GROUP_STD, OF_OTHERS, readsEntropies, readsLogprobs } from '../../estim
 import type { Calibration } from '../../estimators/calibration.js';
 import { inferColumns } from '../../io/arrow/schema.js';
 import { plural } from '../../plural.js';
-import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import { type InputRow, isBad } from '../../rows.js';
 import {
   type Group,
   hasSameMean,
@@ -17,13 +17,6 @@ import {
   type Totals,
 } from './again.js';
 import { NEEDED, type Scored, setAside } from './open-scored.js';
-
-/** What of a row the totals need. */
-interface Light {
-  readonly group: string | undefined;
-  readonly reward: number | null;
-  readonly tokens: number;
-}
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -193,7 +186,7 @@ function refuseParts(groups: ReadonlyMap<string, Group>, { inputs }: Scored): vo
 }
 
 /** What a row says for the totals; why it is turned down where it will be. */
-export function lightOf(row: InputRow, from: CreditOptions, to: CreditOptions): Light | BadRow {
+export function lightOf(row: InputRow, from: CreditOptions, to: CreditOptions) {
   const { group, segments, reward, status } = row.columns;
   const own = Array.isArray(segments) ? segments.filter(({ kind }) => kind !== 'shown') : [];
   const tokens = own.reduce((sum, { start, end }) => sum + (Number(end) - Number(start)), 0);
