@@ -19,10 +19,9 @@ import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
 import { rewardNote } from './job/reward-scale.js';
-import { rowAt } from './scored/near.js';
 import { openScored } from './scored/open-scored.js';
 import { browse, type Terminal } from './scored/pager.js';
-import { fitting, type Pick, type Picked, pickRow, pickTrace } from './scored/pick.js';
+import { fitting, type Pick, type Picked, pickRow, pickTrace, rowAt } from './scored/pick.js';
 import { shownFile, shownRecord, shownTrace } from './scored/shown.js';
 import { parseWhere } from './scored/where.js';
 

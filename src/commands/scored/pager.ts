@@ -4,7 +4,7 @@ import { clipped, columnsOf } from '../../report/lines.js';
 import type { Depth } from '../../report/terminal.js';
 import { drawShown, type ShownTrace } from '../../report/trace-view.js';
 import type { InputRow } from '../../rows.js';
-import { type Fits, matesOf, rowAfter, rowAt, rowBefore } from './near.js';
+import { type Fits, matesOf, rowAfter, rowAt, rowBefore } from './pick.js';
 import { type ShownFile, shownTrace } from './shown.js';
 
 /** Where a key leads. */

@@ -14,9 +14,8 @@ import { isForeign } from '../../report/warnings.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { type Mapping, resolveMapping } from '../job/mapping.js';
-import { matesOf } from './near.js';
 import { accountBeside, type Config, type Scored, vocabOf } from './open-scored.js';
-import type { Picked } from './pick.js';
+import { matesOf, type Picked } from './pick.js';
 
 /** Where the texts of a file's rows are. */
 export interface TextPlaces {
