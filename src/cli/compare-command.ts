@@ -1,6 +1,6 @@
 // The flags and help of the commands that hold credits against each other, or against a benchmark's truth: `compare` and `bench`.
 import type { Command } from 'commander';
-import { type ExitCode, usageError } from '../errors.js';
+import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import { type BenchColumn, MEANINGS } from '../io/scored/bench-set.js';
 import {
@@ -10,8 +10,7 @@ import {
   parseNamedPath,
   UNIFORM,
 } from '../io/scored/trace-credits.js';
-import { endProgressLine } from '../report/terminal.js';
-import { type LogFlags, logged, logOf, repeated } from './declare.js';
+import { type Done, type LogFlags, logged, logOf, repeated, write } from './declare.js';
 import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
 
 interface CompareFlags extends LogFlags, Partial<Record<Meaning, readonly string[]>> {
@@ -33,7 +32,7 @@ const OWN_NAMES = [UNIFORM, 'delta', 'sigma', 'first_wrong'];
 const BOUNDED = ['scaled', 'smoothed'] as const;
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
-export function addCompareCommand(program: Command, done: (code: ExitCode) => void): void {
+export function addCompareCommand(program: Command, done: Done): void {
   const command = program
     .command('compare')
     .argument(
@@ -78,12 +77,8 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     .addHelpText('after', '\nExample:\n  rredcot compare scored.parquet\n')
     .action(async (files: string[], flags: CompareFlags) => {
       const opts = resolved(flags);
-      const print = (text: string): void => {
-        endProgressLine();
-        process.stdout.write(text);
-      };
       const { compare } = await import('../commands/compare.js');
-      done(await compare(files, opts, print, await logOf(flags)));
+      done(await compare(files, opts, write, await logOf(flags)));
     });
 }
 
@@ -92,7 +87,7 @@ type BenchFlags = {
 };
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
-export function addBenchCommand(program: Command, done: (code: ExitCode) => void): void {
+export function addBenchCommand(program: Command, done: Done): void {
   const command = program
     .command('bench')
     .argument('<set>', 'embedded, puzzles, bifurcation, reach, or a file of another set')
@@ -126,7 +121,6 @@ export function addBenchCommand(program: Command, done: (code: ExitCode) => void
       seed: positiveInteger('--seed', seed, 0, 0),
     };
     const { bench } = await import('../commands/bench.js');
-    const write = (text: string) => process.stdout.write(text);
     done(await bench(set, credits, opts, write));
   });
 }

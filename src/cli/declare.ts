@@ -1,8 +1,10 @@
 // What all commands have in common: flags that are declared when their command is called, the flags of the log, and how their help reads.
 import { type Argument, type Command, Help, type Option } from 'commander';
+import type { ExitCode } from '../errors.js';
 import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
+import { endProgressLine } from '../report/terminal.js';
 
 const waiting = new WeakMap<Command, (argv: readonly string[]) => Promise<void>>();
 
@@ -166,7 +168,16 @@ export function repeated(value: string, before: readonly string[] = []): readonl
   return [...before, value];
 }
 
+/** Takes a command's exit code. */
+export type Done = (code: ExitCode) => void;
+
 /** A line on stdout. */
 export function print(line: string): void {
   process.stdout.write(`${escapeControls(line)}\n`);
+}
+
+/** A text on stdout, as it is. */
+export function write(text: string): void {
+  endProgressLine();
+  process.stdout.write(text);
 }

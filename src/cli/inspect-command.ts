@@ -1,12 +1,11 @@
-// The flags and help of `rredcot inspect`, but for those that say where the fields of a trace are.
+// The flags and help of `rredcot inspect`.
 import type { Command } from 'commander';
-import type { InspectOptions } from '../commands/inspect.js';
-import type { MappingOptions } from '../commands/job/mapping.js';
 import { usageError } from '../errors.js';
 import { depthOf } from '../report/terminal.js';
-import { repeated } from './declare.js';
+import { type Done, logOf, repeated, write } from './declare.js';
+import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './job-flags.js';
 
-interface InspectFlags {
+interface InspectFlags extends MappingFlags {
   readonly row?: string;
   readonly worst: boolean;
   readonly best: boolean;
@@ -16,18 +15,13 @@ interface InspectFlags {
   readonly json: boolean;
 }
 
-/** What is shown, and how. */
-type View = Omit<InspectOptions, keyof MappingOptions | 'signal'>;
-
 /** Columns where nobody sits before them. */
 const WIDTH = 100;
 
-/** Adds them to a command that has the flags of the mapping. @param show is handed both */
-export function inspectCommand<Mapping extends object>(
-  command: Command,
-  show: (file: string, flags: Mapping & { readonly view: View }) => Promise<void>,
-): void {
-  command
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addInspectCommand(program: Command, signal: AbortSignal, done: Done): void {
+  mapped(program.command('inspect'))
+    .option(...MAX_LINE_BYTES_FLAG)
     .summary('show one trace: of a dump what the program makes of it, of a scored file its values and σ')
     .description(
       'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file the value after each segment, the segments that turned it, the text shaded by σ·T, and the other completions of the prompt. In a terminal keys move from trace to trace: n, p, m (mate), a (all), q.',
@@ -45,10 +39,14 @@ export function inspectCommand<Mapping extends object>(
     .option('--all', 'every segment, and whole texts', false)
     .option('--json', 'one JSON object, with values and σ', false)
     .addHelpText('after', '\nExample:\n  rredcot inspect scored.parquet --worst\n')
-    .action((file: string, flags: InspectFlags & Mapping) => show(file, { ...flags, view: viewOf(flags) }));
+    .action(async (file: string, flags: InspectFlags) => {
+      const { inspect } = await import('../commands/inspect.js');
+      const opts = { ...mappingOptions(flags), ...viewOf(flags), signal };
+      done(await inspect(file, opts, write, await logOf({ quiet: true, logJson: false })));
+    });
 }
 
-function viewOf({ row, worst, best, random, where = [], all, json }: InspectFlags): View {
+function viewOf({ row, worst, best, random, where = [], all, json }: InspectFlags) {
   const picks = (['worst', 'best', 'random'] as const).filter((pick) => ({ worst, best, random })[pick]);
   if (picks.length > 1)
     throw usageError(

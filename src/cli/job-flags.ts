@@ -38,8 +38,6 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly drop?: string;
   readonly text?: boolean;
   readonly joinColumns?: string;
-  /** a folder; `false` for --no-policy */
-  readonly policy: string | false;
   readonly device: string;
   readonly devices?: string;
   readonly limit?: string;

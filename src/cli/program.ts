@@ -10,9 +10,8 @@ import { record, tellBug, tellError } from '../report/terminal.js';
 import { noteError } from '../report/worker-log.js';
 import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
-import { declared, endHelp, logOf, readableHelp } from './declare.js';
-import { inspectCommand } from './inspect-command.js';
-import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './job-flags.js';
+import { declared, endHelp, readableHelp } from './declare.js';
+import { addInspectCommand } from './inspect-command.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addSample, addScoreCommand, addSegmentCommand } from './score-command.js';
 import {
@@ -57,8 +56,7 @@ async function run(
   let result: ExitCode = EXIT.done;
   const { signal } = interruption;
   const isShort = argv.includes('-h');
-  const json = (): boolean =>
-    argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson);
+  const json = argv.includes('--log-json');
   const program: Command = readableHelp(new Command('rredcot'), isShort)
     .hook('preSubcommand', (_, command) => declared(command, argv))
     .hook('preAction', (_, command) => {
@@ -71,11 +69,11 @@ async function run(
     .exitOverride()
     .configureOutput({
       outputError: (text, write) =>
-        json()
+        json
           ? record(EXIT.usage, text.replace(/^error: /, '').trim(), {})
           : write(escapeLines(text.replace(/^error: /, 'rredcot: '))),
       // in a log of records the help after an error is none
-      writeErr: (text) => (json() ? true : process.stderr.write(text)),
+      writeErr: (text) => (json ? true : process.stderr.write(text)),
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
@@ -85,17 +83,7 @@ async function run(
   addScoreCommand(program, interruption, done);
   addSegmentCommand(program, interruption, done);
   addSample(program, interruption, done);
-  inspectCommand<MappingFlags>(
-    mapped(program.command('inspect')).option(...MAX_LINE_BYTES_FLAG),
-    async (file, flags) => {
-      const { inspect } = await import('../commands/inspect.js');
-      const { view, ...mapping } = flags;
-      const opts = { ...mappingOptions(mapping), ...view, signal };
-      const log = await logOf({ quiet: true, logJson: false });
-      result = await inspect(file, opts, (text) => process.stdout.write(text), log);
-    },
-  );
-
+  addInspectCommand(program, signal, done);
   addCalibrateCommand(program, signal, done);
   addRunCommands(program, signal, done);
   addCompareCommand(program, done);
@@ -130,11 +118,11 @@ async function run(
       if (argv[2] === 'help' && each.name() === argv[3]) await declared(each);
     await program.parseAsync(argv as string[]);
     const fault = stdoutError();
-    return fault === undefined ? result : report(fault, json());
+    return fault === undefined ? result : report(fault, json);
   } catch (error) {
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;
-    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }), json());
+    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }), json);
   }
 }
 

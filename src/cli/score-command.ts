@@ -1,8 +1,8 @@
 // The flags and help of the commands that make a run: `score`, `segment` and `sample`.
 import type { Command } from 'commander';
-import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
+import type { Interruption } from '../commands/job/interrupt.js';
 import { parseExport } from '../commands/job/written-columns.js';
-import { type ExitCode, usageError } from '../errors.js';
+import { usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
 import { scoresReferences } from '../estimate/nature.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
@@ -10,17 +10,13 @@ import type { FlagValues } from '../estimators/estimator.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../estimators/sampling-flags.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
-import { lazily } from './declare.js';
+import { type Done, lazily, print } from './declare.js';
 import { type JobFlags, job, jobOptions, type RunFlags, run, runOptions } from './job-flags.js';
-import { checkSegmenter } from './segment-flags.js';
+import { refuseWithoutPolicy } from './segment-flags.js';
 import { jobLog, sharing } from './worker-flags.js';
 
 /** Adds `score`; it reports its exit code, and throws what goes wrong. */
-export function addScoreCommand(
-  program: Command,
-  interruption: Interruption,
-  done: (code: ExitCode) => void,
-): void {
+export function addScoreCommand(program: Command, interruption: Interruption, done: Done): void {
   const command = lazily(job(program.command('score'), 'scored.parquet'), async (own, argv) => {
     const { credited, ofEstimators, withModule } = await import('./credit-flags.js');
     await withModule(argv);
@@ -65,7 +61,6 @@ export function addScoreCommand(
       const { checkExport, refuseOfOthers } = await import('../commands/job/options.js');
       const { resolveCreditOptions } = await import('../estimators/credit-flags.js');
       const credit = resolveCreditOptions(flags);
-      if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
       const exportName = parseExport(flags.export);
       checkExport(exportName, credit);
       refuseOfOthers(credit);
@@ -80,24 +75,19 @@ export function addScoreCommand(
       const isRangeGiven = flags.rewardRange !== 'auto';
       if (flags.json && !flags.dryRun)
         throw usageError('--json says how a dry run is told', 'add --dry-run, or --format jsonl for rows');
-      const print = (line: string): void => void process.stdout.write(`${line}\n`);
       const { maxRejects } = options;
       const dryRun = flags.dryRun ? { json: flags.json, maxRejects, print } : undefined;
       const method = { credit, asked, isRangeGiven, bank, exportName, dryRun };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
-      checkSegmenter(job.segments, job);
-      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      interruption.limitTime(flags.timeLimit);
       done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }
 
-type ScoreFlags = JobFlags & CreditFlags & { bank: string; export?: string; dryRun: boolean; json: boolean };
+type ScoreFlags = JobFlags &
+  CreditFlags & { policy: string; bank: string; export?: string; dryRun: boolean; json: boolean };
 
-export function addSegmentCommand(
-  program: Command,
-  interruption: Interruption,
-  done: (code: ExitCode) => void,
-): void {
+export function addSegmentCommand(program: Command, interruption: Interruption, done: Done): void {
   job(program.command('segment'), 'JSONL on stdout')
     .summary('cut traces into segments, without scoring them')
     .description(
@@ -110,7 +100,7 @@ export function addSegmentCommand(
       'after',
       '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
     )
-    .action(async (inputs: string[], flags: JobFlags, command: Command) => {
+    .action(async (inputs: string[], flags: JobFlags & { policy: string | false }, command: Command) => {
       const log = await jobLog(flags);
       const { segment } = await import('../commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
@@ -121,18 +111,14 @@ export function addSegmentCommand(
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
         );
-      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      interruption.limitTime(flags.timeLimit);
       const job = { ...jobOptions(flags), policy, signal: interruption.signal };
-      checkSegmenter(job.segments, job);
+      if (policy === null) refuseWithoutPolicy(job.segments);
       done(await segment(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }
 
-export function addSample(
-  program: Command,
-  interruption: Interruption,
-  done: (code: ExitCode) => void,
-): void {
+export function addSample(program: Command, interruption: Interruption, done: Done): void {
   const command = run(program.command('sample'), 'samples.jsonl');
   command.optionsGroup('Completions:');
   for (const [flag, text] of samplingFlags()) command.option(flag, text);
@@ -158,7 +144,7 @@ export function addSample(
         const { signal } = interruption;
         const environment = await askedEnvironment(flags);
         const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
-        interruption.limitTime(parseTimeLimit(flags.timeLimit));
+        interruption.limitTime(flags.timeLimit);
         done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
       },
     );

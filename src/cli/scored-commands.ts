@@ -2,16 +2,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
 import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
-import type { ExitCode } from '../errors.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
-import { type LogFlags, lazily, logged, logOf, print, repeated } from './declare.js';
+import { type Done, type LogFlags, lazily, logged, logOf, print, repeated, write } from './declare.js';
 import { appended, OVERWRITE_FLAG } from './job-flags.js';
-
-/** Takes a command's exit code. */
-type Done = (code: ExitCode) => void;
 
 /** Adds the commands; each reports its exit code, and throws what goes wrong. */
 export function addRunCommands(program: Command, signal: AbortSignal, done: Done): void {
@@ -179,7 +175,6 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
         commandOf: (config: Parameters<typeof commandOf>[0], policy: Record<string, unknown>) =>
           commandOf(config, !isDeepStrictEqual(policy, own.files), program),
       };
-      const write = (text: string) => process.stdout.write(text);
       done(await summary(path, opts, write, await logOf(flags)));
     });
   logged(scoredFile(program.command('report')))

@@ -64,15 +64,9 @@ export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
   };
 }
 
-/**
- * A segmenter that cuts by the policy's figures would have a branch at every token in a single run, and without a policy no
- * figures. @throws RredcotError (exit 2)
- */
-export function checkSegmenter(
-  { segmenter }: SegmentOptions,
-  { policy }: { readonly policy: string | null },
-): void {
-  if (policy === null && declarationOf(segmenter).cuts !== undefined)
+/** @throws RredcotError (exit 2) for a segmenter that cuts by the policy's figures */
+export function refuseWithoutPolicy({ segmenter }: SegmentOptions): void {
+  if (declarationOf(segmenter).cuts !== undefined)
     throw usageError(
       `--segmenter ${segmenter} cuts by what a policy says of the tokens, and there is none`,
       'leave out --no-policy',

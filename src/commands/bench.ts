@@ -22,7 +22,7 @@ import { CreditFault } from '../io/scored/trace-credits.js';
 import { packageFile } from '../package-files.js';
 import { drawBench } from '../report/compare-view.js';
 import { isBad } from '../rows.js';
-import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { assertPlace } from './job/target.js';
 import { accountOf } from './scored/open-scored.js';
 
 export interface BenchOptions {
@@ -60,8 +60,7 @@ export async function bench(
       else if (isIn(row.columns.half)) write(`${row.raw}\n`);
     return EXIT.done;
   }
-  await refuseInputs([opts.output], [{ path }, { path: credits }]);
-  await refuseUnreplaceable(opts.output);
+  await assertPlace(opts.output, [path, credits]);
   const whole = await readBenchSet(path, readRows(inputs));
   const own = { ...whole, traces: whole.traces.filter(({ half }) => isIn(half)) };
   if (own.traces.length === 0) throw usageError(`${path}: has no trace of --half ${opts.half}`, '--half all');
@@ -98,24 +97,14 @@ function textOf({ figures, ...row }: BenchRow): string {
 }
 
 /** What a file says of a set's traces. */
-interface Credits {
-  readonly name: string;
-  /** (K) by id */
-  readonly credits: ReadonlyMap<string, Float64Array>;
-  /** (K+1) by id, where what was given are values on the reward's scale */
-  readonly values: ReadonlyMap<string, ArrayLike<number>>;
-  readonly spent: number | null;
-  /** traces to which another policy than theirs has given log-probabilities */
-  readonly foreign: number;
-  readonly leftOut: BenchRow['left_out'];
-}
+type Credits = Awaited<ReturnType<typeof readCredits>>;
 
 async function readCredits(
   path: string,
   set: BenchSet,
   wanted: readonly BenchTrace[],
   { column }: BenchOptions,
-): Promise<Credits> {
+) {
   const inputs = await resolveInputs([path]);
   const { config } = await accountOf(path, inputs);
   const nature = config && storedNature(config);
@@ -179,9 +168,13 @@ async function readCredits(
   const named = typeof estimator === 'string' ? estimator : fileStem(path);
   return {
     name: typeof steps === 'string' && steps !== 'free' ? `${named} ${steps}` : named,
+    /** (K) by id */
     credits,
+    /** (K+1) by id, where what was given are values on the reward's scale */
     values,
-    ...{ spent: spent >= 0 ? spent / tokens : null, foreign },
+    spent: spent >= 0 ? spent / tokens : null,
+    /** traces to which another policy than theirs has given log-probabilities */
+    foreign,
     leftOut,
   };
 }

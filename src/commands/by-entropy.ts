@@ -27,23 +27,19 @@ export async function openCutter(
       const { tokens, ...cut } = await read(item.trace, 0);
       return { ...tokens, ...cut, continuations: [] };
     });
-    const session = await ModelSession.open(policy, device);
+    await using session = await ModelSession.open(policy, device);
     noteProof(run, log, session, 'policy');
-    try {
-      const windows = windowsOf(ready, (row) => windowOf(row, run.rowsPerChunk));
-      yield* eachTrace(scoreWindows(windows, session), ({ job, result }) => {
-        const { entropies, logprobs, segmentation } = result;
-        const { trace, promptIds, completionIds, tokens, chars, status } = job;
-        const sums = segmentSums(entropies, allEnds(segmentation));
-        return {
-          ...{ ...blankRow(trace), promptIds, completionIds, entropies, logprobs, status },
-          segments: segmentRows({ segmentation, chars, own: tokens.own, entropies: sums }),
-          closesThought: tokens.text.includes(THINK_CLOSE),
-        };
-      });
-    } finally {
-      await session.close();
-    }
+    const windows = windowsOf(ready, (row) => windowOf(row, run.rowsPerChunk));
+    yield* eachTrace(scoreWindows(windows, session), ({ job, result }) => {
+      const { entropies, logprobs, segmentation } = result;
+      const { trace, promptIds, completionIds, tokens, chars, status } = job;
+      const sums = segmentSums(entropies, allEnds(segmentation));
+      return {
+        ...{ ...blankRow(trace), promptIds, completionIds, entropies, logprobs, status },
+        segments: segmentRows({ segmentation, chars, own: tokens.own, entropies: sums }),
+        closesThought: tokens.text.includes(THINK_CLOSE),
+      };
+    });
   }
   const passes = { precision: graphFor(policy, device).precision };
   return { policy, passes, byEntropy, [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose]() };

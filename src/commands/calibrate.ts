@@ -1,6 +1,7 @@
 // `rredcot calibrate`: fits the calibrated value's weights to the rewards of scored files, and says how good they are.
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith, storedStates } from '../estimators/calibrated.js';
 import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimators/calibration.js';
@@ -26,7 +27,6 @@ import { isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { drawCalibration } from './calibration-view.js';
 import { assertPlace } from './job/target.js';
-import { Agreement } from './scored/agreement.js';
 import { type Account, accountOf, assertWritten } from './scored/open-scored.js';
 
 export interface CalibrateOptions {
@@ -88,12 +88,12 @@ async function gather(
   const again = { traces: 0, first: '' };
   let traces = 0;
   let example: string | undefined;
-  const policies = new Agreement<NonNullable<ScoredWith['policy']>>(
+  const policies = agreement<NonNullable<ScoredWith['policy']>>(
     'which policy scored it',
     'by another policy',
   );
   let base: Base | undefined;
-  const ways = new Agreement<NonNullable<ScoredWith['scored_with']>>(
+  const ways = agreement<NonNullable<ScoredWith['scored_with']>>(
     'with which flags it was scored',
     'with other flags',
   );
@@ -148,10 +148,38 @@ async function gather(
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
   return {
-    policy: policies.common,
-    scored_with: ways.common,
+    policy: policies.common(),
+    scored_with: ways.common(),
     base: base as Base,
     skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
+  };
+}
+
+/**
+ * One thing that files say of how they were made, or leave unsaid.
+ * @param what it is, as in "does not say which policy scored it"
+ * @param other as in "was scored by another policy"
+ */
+export function agreement<T>(what: string, other: string) {
+  let first: T | undefined;
+  let silent: string | undefined;
+  let isMixed = false;
+  const unsaid = (path: string) =>
+    `${path}: does not say ${what}, as other files do: nobody can tell whether it is the same`;
+  return {
+    /** @returns what is to be told: of a file that differs from the first, or of the first one that is silent where others are not */
+    add(own: T | null, path: string): string | undefined {
+      const [before, quiet] = [first, silent];
+      if (own === null) silent ??= path;
+      else first ??= own;
+      if (own === null) return before !== undefined && quiet === undefined ? unsaid(path) : undefined;
+      if (before === undefined) return quiet === undefined ? undefined : unsaid(quiet);
+      if (isDeepStrictEqual(before, own)) return undefined;
+      isMixed = true;
+      return `${path}: was scored ${other} than the files before it`;
+    },
+    /** null where files differ, or one says nothing */
+    common: (): T | null => (isMixed || silent !== undefined ? null : (first ?? null)),
   };
 }
 

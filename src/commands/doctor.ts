@@ -155,9 +155,8 @@ async function embeddedPolicyCheck(embedded: string, device: Device): Promise<Ch
   const name = device.name === 'cpu' ? 'embedded policy' : `policy on ${on}`;
   try {
     const began = performance.now();
-    const session = await ModelSession.open(await openPolicyFolder(embedded), device);
+    await using session = await ModelSession.open(await openPolicyFolder(embedded), device);
     const proof = session.proof as Proof;
-    await session.close();
     const seconds = ((performance.now() - began) / 1000).toFixed(2);
     const nats = Math.max(...proof.findings.map(({ off }) => off)).toExponential(1);
     const attention = proof.attentionOnCpu ? '; its attention is wrong and runs on the CPU' : '';

@@ -11,7 +11,7 @@ import { duration } from '../report/progress.js';
 import { statusWarnings } from '../report/run-figures.js';
 import { RejectTally, rejectWarning } from '../report/summary.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import { cureOf, type MaxRejects, tooMany } from './job/reject-limits.js';
+import { allRejected, type MaxRejects, tooMany } from './job/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
 interface BranchText {
@@ -56,12 +56,7 @@ class Met {
   /** Warns as the run would. @throws RredcotError (exit 65) where every trace would be rejected, or too many */
   end(traces: number, limit: MaxRejects | undefined, log: Pick<Log, 'warn'>): void {
     const { counts, total } = this.rejects;
-    const [commonest] = counts;
-    if (traces === 0 && commonest !== undefined)
-      throw dataError(
-        `${total === 1 ? 'the only trace' : `every one of ${plural(total, 'trace')}`} would be rejected (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`,
-        cureOf(commonest.first) ?? 'correct the rows, or tell where their fields are with --map',
-      );
+    if (traces === 0 && total > 0) throw allRejected('would be', total, counts[0]);
     const byCode = Object.fromEntries(counts.map((each) => [each.code, each.count]));
     const many = rejectWarning(byCode, traces, this.rejects);
     for (const warning of [...statusWarnings(this.status), ...(many ? [many] : [])])

@@ -1,12 +1,12 @@
 // `rredcot filter`: keeps those traces of a scored file that fit the conditions, as they are.
-import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { valueNameOf } from '../estimate/nature.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
-import { type BadRow, isBad, rejectRow } from '../rows.js';
+import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
 import { openScored, originOf, type Scored, storedTrace } from './scored/open-scored.js';
@@ -56,27 +56,19 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
   const removed: Removed[] = conditions.map(({ text }) => ({ where: text, removed: 0, alone: 0 }));
   let [kept, traces] = [0, 0];
   let firstBad: BadRow | undefined;
-  const bad = (row: BadRow): BadRow => {
-    firstBad ??= row;
-    return row;
-  };
   async function* rows(): AsyncGenerator<OutputRow | BadRow> {
     for await (const row of source.read({})) {
-      if (isBad(row)) {
-        yield bad(row);
+      const trace = isBad(row) ? row : storedTrace(row, source);
+      if (isBad(trace)) {
+        firstBad ??= trace;
+        yield trace;
         continue;
       }
-      try {
-        const trace = storedTrace(row, source);
-        traces++;
-        if (!fits(trace, conditions, removed)) continue;
-        kept++;
-        // as it is: all columns are passed on
-        yield { ...trace, trace: { ...trace.trace, source: row } };
-      } catch (error) {
-        if (!(error instanceof TraceRejected)) throw error;
-        yield bad(rejectRow(row, error, typeof row.columns.id === 'string' ? row.columns.id : undefined));
-      }
+      traces++;
+      if (!fits(trace, conditions, removed)) continue;
+      kept++;
+      // as it is: all columns are passed on
+      yield { ...trace, trace: { ...trace.trace, source: row as InputRow } };
     }
     if (kept === 0) throw nothingKept(path, traces, removed, firstBad);
   }

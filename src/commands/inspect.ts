@@ -19,10 +19,9 @@ import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
 import { rewardNote } from './job/reward-scale.js';
-import { rowAt } from './scored/near.js';
 import { openScored } from './scored/open-scored.js';
 import { browse, type Terminal } from './scored/pager.js';
-import { fitting, type Pick, type Picked, pickRow, pickTrace } from './scored/pick.js';
+import { fitting, type Pick, type Picked, pickRow, pickTrace, rowAt } from './scored/pick.js';
 import { shownFile, shownRecord, shownTrace } from './scored/shown.js';
 import { parseWhere } from './scored/where.js';
 
@@ -137,10 +136,8 @@ function hasTrace(row: InputRow, id: string, map: FieldMap): boolean {
   return !isScored(row.columns) && tracesOf(row, map).some((each) => each.id === id);
 }
 
-function tracesOf(row: InputRow, map: FieldMap): (Trace | (BadRow & { id: string }))[] {
-  return [...mapRow(row, map, NOTHING_NEEDED)].map((each) =>
-    'kind' in each ? { ...each, id: each.id ?? '' } : each,
-  );
+function tracesOf(row: InputRow, map: FieldMap): (Trace | BadRow)[] {
+  return [...mapRow(row, map, NOTHING_NEEDED)];
 }
 
 function inspectRow(
@@ -169,7 +166,7 @@ function inspectRow(
   const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
   const shown = traces[index] as Trace | BadRow;
   const scoreable = [...mapRow(row, map, ALL_NEEDED)][index] as Trace | BadRow;
-  const trace = 'kind' in shown ? null : shown;
+  const trace = isBad(shown) ? null : shown;
   return {
     ...about,
     columns: Object.keys(row.columns),
@@ -177,7 +174,7 @@ function inspectRow(
     traces: traces.length,
     index,
     trace,
-    rejected: 'kind' in scoreable ? scoreable.rejection : null,
+    rejected: isBad(scoreable) ? scoreable.rejection : null,
     missing: trace === null ? noTrace(row) : missingOf(trace),
     proposal: proposalOf(row, map, trace),
   };

@@ -76,24 +76,20 @@ export async function policyCheck(
   print(line);
   const { device } = await resolveDevice(opts.device, folder);
   if (folder.canary === undefined) throw noCanary(path);
-  const session = await ModelSession.openUnproved(folder, device);
-  try {
-    faults.push(...showProof(await session.prove(Number.POSITIVE_INFINITY), device, print));
-    for await (const compared of on(session, device, ids)) {
-      if (typeof compared === 'string') {
-        print(compared);
-        continue;
-      }
-      const { title, allowed, unit } = compared;
-      print(`${title} (allowed ${allowed}):`);
-      for (const { what, count, off, place } of await compared.compare()) {
-        const size = off.toExponential(1);
-        print(`  ${what.padEnd(27)} ${size} at ${place} (${count} compared)`);
-        if (!(off <= allowed)) faults.push(`${what} differ by ${size}${unit} at ${place}`);
-      }
+  await using session = await ModelSession.openUnproved(folder, device);
+  faults.push(...showProof(await session.prove(Number.POSITIVE_INFINITY), device, print));
+  for await (const compared of on(session, device, ids)) {
+    if (typeof compared === 'string') {
+      print(compared);
+      continue;
     }
-  } finally {
-    await session.close();
+    const { title, allowed, unit } = compared;
+    print(`${title} (allowed ${allowed}):`);
+    for (const { what, count, off, place } of await compared.compare()) {
+      const size = off.toExponential(1);
+      print(`  ${what.padEnd(27)} ${size} at ${place} (${count} compared)`);
+      if (!(off <= allowed)) faults.push(`${what} differ by ${size}${unit} at ${place}`);
+    }
   }
   if (faults.length > 0)
     throw dataError(

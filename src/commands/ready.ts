@@ -95,16 +95,7 @@ export interface Method {
 }
 
 /** How a run's traces are rewarded. */
-export interface Rewarding {
-  /** @throws TraceRejected for a reward that is none */
-  readonly rewardOf: (trace: Trace) => Reward;
-  /** the reward for a group's mean; null also where the trace is turned down later, where the rejects file is open */
-  readonly counted: (trace: Trace) => number | null;
-  /** references of each group's right completions; undefined where rows bring their own */
-  readonly banks: GroupBanks | undefined;
-}
-
-export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Method): Rewarding {
+export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Method) {
   const textOf = (trace: Trace) => () => {
     const { completion, completionIds = NONE, completionMask, turns } = trace;
     const last = turns?.findLast(({ role }) => role === 'assistant');
@@ -114,11 +105,14 @@ export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Me
     if (completion !== '' && completionMask === undefined) return completion;
     return need === 'nothing' ? '' : spelledText(completionIds.subarray(from, to), opened.tokenizer);
   };
-  const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), marks);
+  /** @throws TraceRejected for a reward that is none */
+  const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, textOf(trace), marks);
   return {
     rewardOf,
+    /** references of each group's right completions; undefined where rows bring their own */
     banks: bank === 'group' ? new GroupBanks(marks, nature, textOf) : undefined,
-    counted(trace) {
+    /** the reward for a group's mean; null also where the trace is turned down later, where the rejects file is open */
+    counted(trace: Trace): number | null {
       try {
         return rewardOf(trace).reward;
       } catch (error) {

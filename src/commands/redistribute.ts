@@ -36,11 +36,11 @@ import { refuseUnknown, renamedText, resolveColumnNames } from '../io/write/outp
 import { partText, wholeText } from '../io/write/part.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { type BadRow, isBad, rejectRow } from '../rows.js';
+import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
 import { again } from './scored/again.js';
-import { openScored, originOf, type Scored, storedTrace } from './scored/open-scored.js';
+import { openScored, originOf, type Scored, setAside, storedTrace } from './scored/open-scored.js';
 import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/survey-scored.js';
 import { writeScored } from './scored/write-scored.js';
 
@@ -102,14 +102,14 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
         continue;
       }
       const light = lightOf(row, source.credit, credit);
-      const id = typeof row.columns.id === 'string' ? row.columns.id : undefined;
-      if (light instanceof TraceRejected) yield rejectRow(row, light, id);
+      const stored = isBad(light) ? light : storedTrace(row, source);
+      if (isBad(stored)) yield stored;
       else
         try {
-          yield again(storedTrace(row, source), n++, source, credit, totals, isOther, calibration);
+          yield again(stored, n++, source, credit, totals, isOther, calibration);
         } catch (error) {
           if (!(error instanceof TraceRejected)) throw error;
-          yield rejectRow(row, error, id);
+          yield setAside(row, error);
         }
     }
   }

@@ -112,21 +112,17 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
       return { trace: { ...trace, prompt }, begun: { ids, starts }, standings, status };
     });
 
-    const session = await openWriting(policy, device);
+    await using session = await openWriting(policy, device);
     noteProof(run, log, session, 'policy');
-    try {
-      const onTokens = (count: number): void => meter.add(count);
-      const window = (row: number): number => windowOf(row, run.rowsPerChunk);
-      const written = eachTrace(continued(ready, session, { ...choosing, onTokens }, window), (each) => {
-        if (each.written instanceof TraceRejected) throw each.written;
-        return { ...each.item, written: each.written };
-      });
-      for await (const item of written) {
-        if (isBad(item)) yield item;
-        else for (const [m, own] of item.written.entries()) yield sampledRow(item, own, m, how);
-      }
-    } finally {
-      await session.close();
+    const onTokens = (count: number): void => meter.add(count);
+    const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+    const written = eachTrace(continued(ready, session, { ...choosing, onTokens }, window), (each) => {
+      if (each.written instanceof TraceRejected) throw each.written;
+      return { ...each.item, written: each.written };
+    });
+    for await (const item of written) {
+      if (isBad(item)) yield item;
+      else for (const [m, own] of item.written.entries()) yield sampledRow(item, own, m, how);
     }
   }
 
@@ -139,7 +135,7 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
   };
   const job = {
     command: 'sample' as const,
-    output: (stem: string) => ({ path: `${stem}.samples.jsonl` }),
+    ending: '.samples.jsonl',
     ...(environment ? columnsOfTurns(opts.columns) : chosenColumns(COLUMNS, opts.columns)),
     hasTurns: environment !== undefined,
     config: { samples, ...sampling, judge, chatTemplateArgs, ...opts.environment?.config },

@@ -110,7 +110,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const job = {
     command: 'score' as const,
     isDry: dryRun !== undefined,
-    output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
+    ending: '.scored.parquet',
     columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
     texts: written.texts,
     ...{ config, needs, rewards, banks, stages },

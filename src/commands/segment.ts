@@ -49,7 +49,6 @@ export async function segment(
     eachTrace(source.traces(), ({ trace }) => byLength(trace, segments));
   const job = {
     command: 'segment' as const,
-    output: () => ({ path: '-', format: 'jsonl' as const }),
     ...chosenColumns(cutter === undefined ? COLUMNS : POLICY_COLUMNS, opts.columns),
     config: {
       weights: cutter === undefined ? 'characters' : 'entropy',

@@ -1,8 +1,6 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { asksForMean, type CreditOptions, isOfMates } from '../estimate/credit.js';
-import { requestedColumns } from '../estimate/requested.js';
-import { valueColumns } from '../estimators/registry.js';
 import { knownCredit } from '../estimators/stored-credit.js';
 import { stringifyJson } from '../io/arrow/json.js';
 import { chunkCount, shardOf } from '../io/files/chunks.js';
@@ -138,8 +136,7 @@ function withRequested(
   config: Readonly<Record<string, unknown>>,
 ) {
   if (chosen === undefined || credit === undefined) return chosen;
-  const sampled = valueColumns({ ...config, keepSamples: true });
-  return [...chosen, ...[...requestedColumns(credit), ...sampled].map(({ name }) => name)];
+  return [...chosen, ...columnsBeside(credit, { ...config, keepSamples: true }).map(({ name }) => name)];
 }
 
 /** What `segment` writes where nothing was chosen; undefined for `score`, which writes all of ours. */

@@ -107,6 +107,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     [`score ${FIXTURES} -o out/ --shard 1/2 --limit 5`, /--limit/],
     [`score ${FIXTURES} --time-limit 5d`, /--time-limit 5d/],
     [`score ${FIXTURES} -o - --format parquet`, /stdout/],
+    [`bench embedded ${FIXTURES} -o s3://b/row.json`, /row\.json: is an address, which is not written here/],
   ])('%s', async (command, why) => {
     // one of them as a process
     const made = await (command.includes('nowhere.jsonl')

@@ -102,24 +102,11 @@ describe('--threads', () => {
     const command = job(new Command('score'), 'scored.parquet')
       .exitOverride()
       .action(() => {});
-    await command.parseAsync([
-      'node',
-      'score',
-      'x.jsonl',
-      '--threads',
-      '1',
-      '--max-segments',
-      '9',
-      '--no-text',
-    ]);
+    const parse = (...flags: string[]) => command.parseAsync(['node', 'score', 'x.jsonl', ...flags]);
+    await parse('--threads', '1', '--max-segments', '9', '--no-text');
     expect([ownCores(), coreShare(4)]).toEqual([1, 1]);
     expect(workerFlags(command)).toEqual(['--no-text', '--max-segments=9']);
-    const other = job(new Command('score'), 'scored.parquet')
-      .exitOverride()
-      .action(() => {});
-    await expect(other.parseAsync(['node', 'score', 'x.jsonl', '--threads', '0'])).rejects.toThrow(
-      /--threads 0: .*at least 1/,
-    );
+    await expect(parse('--threads', '0')).rejects.toThrow(/--threads 0: .*at least 1/);
   });
 });
 

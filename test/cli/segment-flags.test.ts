@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkSegmenter, resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
+import { refuseWithoutPolicy, resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -80,9 +80,7 @@ describe('--keywords', () => {
 
 describe('segmenters that cut by what a policy says', () => {
   it.each(['entropy', 'cutpoint'] as const)('%s needs one', (segmenter) => {
-    const options = { segmenter, fixedLength: 1 };
-    expect(() => checkSegmenter(options, { policy: null })).toThrow('there is none');
-    checkSegmenter(options, { policy: 'p' });
-    checkSegmenter({ segmenter: 'adaptive', fixedLength: 1 }, { policy: null });
+    expect(() => refuseWithoutPolicy({ segmenter, fixedLength: 1 })).toThrow('there is none');
+    refuseWithoutPolicy({ segmenter: 'adaptive', fixedLength: 1 });
   });
 });

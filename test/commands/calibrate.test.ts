@@ -1,7 +1,7 @@
 // `rredcot calibrate` over files: what it writes, what it refuses, and what it says of what it left out.
 import { readdir, readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { Agreement } from '../../dist/commands/scored/agreement.js';
+import { agreement } from '../../dist/commands/calibrate.js';
 import { Calibration, type CalibrationFile, parseCalibration } from '../../dist/estimators/calibration.js';
 import { KnownGroups } from '../../dist/estimators/calibration-fit.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
@@ -152,10 +152,9 @@ describe('calibrate', () => {
   });
 
   it('tells of files by another policy, or by none that is named, each as what it is', () => {
-    const policies = new Agreement<{ graph: string }>('who', 'by another policy');
+    const policies = agreement<{ graph: string }>('who', 'by another policy');
     const arms = ['a', 'b', 'a', undefined, 'b'].map((policy, n) => {
-      const agreement = policy === undefined ? null : { graph: policy };
-      return policies.add(agreement, `${n}`);
+      return policies.add(policy === undefined ? null : { graph: policy }, `${n}`);
     });
     expect(arms).toEqual([
       undefined,
@@ -164,14 +163,14 @@ describe('calibrate', () => {
       '3: does not say who, as other files do: nobody can tell whether it is the same',
       '4: was scored by another policy than the files before it',
     ]);
-    expect(policies.common).toBeNull();
-    const late = new Agreement<string>('who', 'by another policy');
+    expect(policies.common()).toBeNull();
+    const late = agreement<string>('who', 'by another policy');
     expect([late.add(null, '0'), late.add(null, '1'), late.add('a', '2'), late.add('a', '3')]).toEqual([
       ...[undefined, undefined, expect.stringMatching(/^0: does not say who/), undefined],
     ]);
-    expect(late.common).toBeNull();
-    const same = new Agreement<string>('who', 'by another policy');
-    expect([same.add('a', '0'), same.add('a', '1'), same.common]).toEqual([undefined, undefined, 'a']);
+    expect(late.common()).toBeNull();
+    const same = agreement<string>('who', 'by another policy');
+    expect([same.add('a', '0'), same.add('a', '1'), same.common()]).toEqual([undefined, undefined, 'a']);
   });
 
   it('says where it stands back, and where files were not scored alike', async () => {

@@ -3,10 +3,11 @@ import { isAnswerNow } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import { sumCounts } from '../../io/run/records.js';
 import { plural } from '../../plural.js';
+import { policyFacts } from '../../policy/embedded.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { SeenNames } from '../../report/names.js';
-import { type Expected, Progress, type TokenMeter } from '../../report/progress.js';
+import { type Expected, Progress } from '../../report/progress.js';
 import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../../report/run-figures.js';
 import { RejectTally, Summary, suggestCalibration } from '../../report/summary.js';
 import { drawnHere, drawTrace } from '../../report/trace-view.js';
@@ -14,28 +15,19 @@ import { isWorker, MET } from '../../report/worker-log.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Run } from './open-run.js';
-import {
-  checkRejects,
-  type MaxRejects,
-  nothingBut,
-  refuseAllRejected,
-  refuseHopeless,
-} from './reject-limits.js';
+import type { JobOptions, Work } from './options.js';
+import { checkRejects, nothingBut, refuseAllRejected, refuseHopeless } from './reject-limits.js';
 import type { Target } from './target.js';
 import type { Notes } from './workers.js';
 
-export interface AccountOptions {
+export interface AccountOptions
+  extends Pick<Work, 'meter' | 'policy' | 'reward' | 'valueName'>,
+    Pick<JobOptions, 'maxRejects'> {
   readonly target: Target;
   readonly run: Run;
   /** the resolved configuration */
   readonly config: Readonly<Record<string, unknown>>;
-  readonly maxRejects: MaxRejects | undefined;
   readonly expected: Expected;
-  readonly meter?: TokenMeter | undefined;
-  /** something follows of a trace's group */
-  readonly isGrouped: boolean;
-  /** what made the rows, where a policy did */
-  readonly policy: PolicyFacts | undefined;
   readonly log: Log;
 }
 
@@ -62,9 +54,12 @@ export class Account {
   /** who makes the rows, where that is not this process alone */
   private readonly by: string | undefined;
   private readonly isAll: boolean;
+  /** what made the rows, where a policy did */
+  private readonly policy: PolicyFacts | undefined;
 
   constructor(private readonly opts: AccountOptions) {
-    const { run, log, expected, meter, isGrouped } = opts;
+    const { run, log, expected, meter, policy, reward } = opts;
+    this.policy = policy && policyFacts(policy);
     const workers = run.shards.length;
     this.by = workers === 1 ? undefined : plural(workers, 'worker');
     this.isAll = run.shard.count === 1;
@@ -73,7 +68,7 @@ export class Account {
     this.summary = new Summary(this.by ? [] : Array.from(run.chunks.values(), ({ figures }) => figures));
     // of what was surveyed it has been told
     const isNamed = typeof run.survey?.traces === 'number';
-    this.names = isNamed ? undefined : new SeenNames(isGrouped);
+    this.names = isNamed ? undefined : new SeenNames(reward !== undefined);
   }
 
   /** Everything of this share, the chunks of earlier attempts included. */
@@ -143,8 +138,8 @@ export class Account {
   /** A worker's figures are a part of what its parent looks at. */
   private warn(isEarly: boolean): void {
     if (isWorker()) return;
-    const { config, policy, log } = this.opts;
-    for (const { code, message } of figureWarnings(this.summary.figures, policy, madeBy(config))) {
+    const { config, log } = this.opts;
+    for (const { code, message } of figureWarnings(this.summary.figures, this.policy, madeBy(config))) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       if (!this.warned.has(code)) log.warn(code, message);
@@ -154,18 +149,18 @@ export class Account {
 
   /** The record with which the log ends. */
   doneRecord(): Record<string, unknown> {
-    const { run, policy, target } = this.opts;
+    const { run, target } = this.opts;
     const { traces, tokens, rejects, seconds } = this.progress.totals();
     const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
     const workers = this.by === undefined ? {} : { workers: run.shards.length };
     const done = { traces, tokens, rejects, seconds, tokens_per_s, ...workers };
-    return { ...done, ...figureRecord(this.summary.figures, policy), output: target.path };
+    return { ...done, ...figureRecord(this.summary.figures, this.policy), output: target.path };
   }
 
-  /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
-  report(valueName: string | undefined): void {
-    const { summary, names } = this;
-    const { log, policy, target, config } = this.opts;
+  /** Tells the user what was done; where there are values, draws the trace whose travel farthest. */
+  report(): void {
+    const { summary, names, policy } = this;
+    const { log, target, config, valueName } = this.opts;
     if (isWorker()) log.record(MET, { ...summary.part });
     if (valueName !== undefined && summary.example !== undefined)
       log.text(`\n${drawTrace(summary.example, { ...drawnHere(), valueName })}\n`);

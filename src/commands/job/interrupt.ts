@@ -11,7 +11,8 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
 /** What ends a run from outside. */
 export interface Interruption {
   readonly signal: AbortSignal;
-  limitTime(ms: number | undefined): void;
+  /** @param text of `--time-limit`, where it is given @throws RredcotError (exit 2) */
+  limitTime(text: string | undefined): void;
   /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
   keepNothing(): void;
 }
@@ -44,8 +45,8 @@ export function interruptible(): Interruption {
     keepNothing() {
       keepsWork = false;
     },
-    limitTime(ms) {
-      if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
+    limitTime(text) {
+      if (text !== undefined) setTimeout(() => controller.abort(), parseTimeLimit(text)).unref();
     },
   };
 }
@@ -67,8 +68,7 @@ const TIME_UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_
 const LONGEST_MS = 2 ** 31 - 1;
 
 /** Reads `--time-limit 55m` as milliseconds: a number of seconds, or one with s, m or h. @throws RredcotError (exit 2) */
-export function parseTimeLimit(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
+export function parseTimeLimit(text: string): number {
   const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)([smh]?)$/.exec(text) ?? [];
   const ms = Number(number) * (TIME_UNITS[unit || 's'] as number);
   if (number === undefined || ms <= 0 || ms > LONGEST_MS)

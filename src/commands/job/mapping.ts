@@ -35,11 +35,11 @@ export interface MappingOptions {
   /** `auto`, `none` or a name */
   readonly preset: string;
   /** a file with the prompts or answers that the rows lack */
-  readonly join: string | undefined;
-  readonly joinOn: string | undefined;
+  readonly join?: string | undefined;
+  readonly joinOn?: string | undefined;
   /** columns of the joined file that are written */
   readonly joinColumns?: readonly string[] | undefined;
-  readonly maxLineBytes: number | undefined;
+  readonly maxLineBytes?: number | undefined;
 }
 
 export interface Mapping {

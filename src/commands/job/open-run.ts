@@ -35,25 +35,11 @@ import { are, plural } from '../../plural.js';
 import type { WatchedPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import { isWorker } from '../../report/worker-log.js';
+import type { RunOptions } from './options.js';
 import { refuseManyChunks, resolveShard, sharedOut } from './shard.js';
 import { assertFree, assertSame, refuseOther, standing, standsInTheWay } from './standing.js';
 import { readSurvey, type Survey, writeSurvey } from './survey.js';
 import type { Target } from './target.js';
-import type { Workers } from './workers.js';
-
-/** The flags that say how a run is cut and begun. */
-export interface RunOptions {
-  /** undefined: the scheduler's, or the whole */
-  readonly shard: Shard | undefined;
-  /** undefined: by the number of rows */
-  readonly rowsPerChunk: number | undefined;
-  /** put the output in the place of another run's, and drop what that has left */
-  readonly overwrite: boolean;
-  readonly limit: number | undefined;
-  /** processes that make its chunks in place of this one */
-  readonly workers?: Workers;
-  readonly signal: AbortSignal;
-}
 
 /** What decides the bytes of a run, beside its inputs and how it is cut. */
 export interface Described
@@ -101,26 +87,29 @@ export class Run implements AsyncDisposable {
   survey: Survey | undefined;
   /** nothing is left to do for this shard; a single file is done when it is published, and then there is no folder */
   isDone = false;
+  /** chunks that are done; those that are made meanwhile are added */
+  readonly chunks = new Map<number, ChunkRecord>();
   /** what the chunks hold that were done when the run began */
-  before: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
+  before: Pick<Counts, 'traces' | 'rejects' | 'tokens'> = sumCounts([]);
   /** what killed attempts have left half written */
   leftovers: readonly string[] = [];
   /** what the canaries of this process's sessions have shown, as they are opened: for the records of its chunks */
   readonly proofs: CanaryRecord[] = [];
-  private readonly done: ReadonlySet<number>;
+  private done: ReadonlySet<number> = new Set();
 
-  /**
-   * @param chunks that are done; those that are made meanwhile are added
-   * @param place undefined where the output is a stream: nothing is kept, nothing resumed
-   */
+  /** @param place undefined where the output is a stream: nothing is kept, nothing resumed */
   constructor(
     private readonly target: Target,
     { shard, shards, rowsPerChunk, survey }: Cut,
-    readonly chunks: Map<number, ChunkRecord>,
     private readonly place: Place | undefined,
     private readonly opts: Pick<RunOptions, 'signal' | 'overwrite'>,
   ) {
     [this.shard, this.shards, this.rowsPerChunk, this.survey] = [shard, shards, rowsPerChunk, survey];
+  }
+
+  /** Goes on from the chunks that earlier attempts have done. */
+  resume(chunks: ReadonlyMap<number, ChunkRecord>): void {
+    for (const [chunk, record] of chunks) this.chunks.set(chunk, record);
     this.done = new Set(chunks.keys());
     this.before = sumCounts(chunks.values());
   }
@@ -132,11 +121,6 @@ export class Run implements AsyncDisposable {
   /** What `run.json` says of it. */
   get description(): RunDescription | undefined {
     return this.place?.description;
-  }
-
-  /** Whether another run's output is replaced, and what others have left of it goes. */
-  get replaces(): boolean {
-    return this.opts.overwrite;
   }
 
   /** Whether an input row is this shard's and its chunk still to be made. */
@@ -160,7 +144,7 @@ export class Run implements AsyncDisposable {
   /** Asked before the file gets its name. @throws RredcotError (exit 2) where another run's stands there now */
   async assertFree(): Promise<void> {
     const { kind, path } = this.target;
-    if (kind === 'file' && this.place !== undefined && !this.replaces)
+    if (kind === 'file' && this.place !== undefined && !this.opts.overwrite)
       await assertFree(path, this.place.description.run);
   }
 
@@ -211,7 +195,7 @@ export async function openRun(
     await files?.assertSince(null);
     const found = surveyor.isNeeded ? await survey() : undefined;
     const cut = { shard, shards, rowsPerChunk: rowsPerChunk(found), survey: found };
-    return new Run(target, cut, new Map(), undefined, opts);
+    return new Run(target, cut, undefined, opts);
   }
 
   const asked: AskedRun = {
@@ -251,20 +235,18 @@ export async function openRun(
   });
   const place = { folder, description, isOurs, isNew };
   const cut = { shard, shards, rowsPerChunk: description.rows_per_chunk, survey: made };
-  const empty = new Run(target, cut, new Map(), place, opts);
+  const run = new Run(target, cut, place, opts);
   try {
     if (!isOurs) await files?.assertSince(description.policy_files);
     // JSON lines that have no hash yet are put to their end
     if (stands !== undefined && (await assertSame(stands, description.run, asked.inputs))) {
       await removeHidden(folder);
-      empty.isDone = true;
-      empty.before = { ...stands.counts, tokens: 0 };
-      return empty;
+      run.isDone = true;
+      run.before = { ...stands.counts, tokens: 0 };
+      return run;
     }
-    const run =
-      opts.workers === undefined
-        ? await resumed(target, cut, place, opts, log)
-        : new Run(target, cut, await recorded(place, shards), place, opts);
+    if (opts.workers === undefined) await resume(run, place, target, log);
+    else run.resume(await recorded(place, shards));
     if (!isOurs && !isWorker() && !run.isDone && run.chunks.size > 0)
       log.info(`resuming: ${plural(run.chunks.size, 'chunk')} ${are(run.chunks.size)} done, in ${folder}`);
     if (run.isDone || isStream) return run;
@@ -275,7 +257,7 @@ export async function openRun(
     if (known === undefined) await writeSurvey(path, run.survey, description.run);
     return run;
   } catch (error) {
-    await empty[Symbol.asyncDispose]();
+    await run[Symbol.asyncDispose]();
     throw error;
   }
 }
@@ -290,9 +272,8 @@ async function recorded(
 }
 
 /** Looks at what the shard's earlier attempts have done, and puts aside what is not as it was written. */
-async function resumed(target: Target, cut: Cut, place: Place, opts: RunOptions, log: Log): Promise<Run> {
-  const { shard } = cut;
-  const { folder, description } = place;
+async function resume(run: Run, { folder, description }: Place, target: Target, log: Log): Promise<void> {
+  const { shard } = run;
   const paths = runPaths(folder);
   const leftovers = await halfWritten(folder, shard);
   const strangers: string[] = [];
@@ -316,14 +297,13 @@ async function resumed(target: Target, cut: Cut, place: Place, opts: RunOptions,
     await rm(paths.record(shard, record.chunk), { force: true });
   }
   const isWhole = state.done !== undefined && state.done.chunks.length === state.chunks.size;
-  const run = new Run(target, cut, state.chunks, place, opts);
+  run.resume(state.chunks);
   run.leftovers = leftovers;
   run.isDone = isWhole && target.kind === 'folder';
   if (run.isDone) {
     await markSuccess(folder, description);
     await removeLeftovers(leftovers);
   }
-  return run;
 }
 
 /** What an interrupted run tells its user. */

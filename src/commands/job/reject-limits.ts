@@ -1,5 +1,5 @@
 // `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { finite, positiveInteger } from '../../flag-values.js';
 import { rejectsPath } from '../../io/files/run-paths.js';
 import { count, plural } from '../../plural.js';
@@ -46,7 +46,7 @@ export function checkRejects(
   if (message === undefined) return;
   const where = target.kind === 'folder' ? 'the reasons are' : 'nothing was written but the reasons,';
   const hint = 'raise --max-rejects, or correct the rows and start again with --overwrite';
-  throw new RredcotError(`${message}; ${where} in ${target.rejects}`, { exitCode: EXIT.data, hint });
+  throw dataError(`${message}; ${where} in ${target.rejects}`, hint);
 }
 
 /** What is said of more rejects than the limit allows; undefined: they are within it. */
@@ -82,12 +82,9 @@ export function refuseHopeless(
 ): void {
   const [found] = tally.counts;
   if (traces > 0 || tally.total < HOPELESS || limit !== undefined || found === undefined) return;
-  throw new RredcotError(
+  throw dataError(
     `all of the first ${plural(tally.total, 'trace')} were rejected (${found.code} ${count(found.count)}, first ${found.first}); ${where}`,
-    {
-      exitCode: EXIT.data,
-      hint: `${cureOf(found.first) ?? 'correct the rows'}; --max-rejects 100% goes on all the same`,
-    },
+    `${cureOf(found.first) ?? 'correct the rows'}; --max-rejects 100% goes on all the same`,
   );
 }
 
@@ -101,17 +98,21 @@ export function refuseAllRejected(
   target: Reasons,
   commonest?: CommonReject,
 ): void {
-  if (traces > 0 || rejects === 0) return;
+  if (traces === 0 && rejects > 0) throw allRejected('was', rejects, commonest, `; ${nothingBut(target)}`);
+}
+
+/** What is said where there is not one trace, or where there would not be. @param end of the sentence */
+export function allRejected(
+  verb: 'was' | 'would be',
+  rejects: number,
+  commonest: CommonReject | undefined,
+  end = '',
+): RredcotError {
   const reason =
     commonest === undefined ? '' : ` (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`;
-  throw new RredcotError(
-    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}; ${nothingBut(target)}`,
-    {
-      exitCode: EXIT.data,
-      hint:
-        (commonest && cureOf(commonest.first)) ??
-        'correct the rows, or tell where their fields are with --map',
-    },
+  return dataError(
+    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} ${verb} rejected${reason}${end}`,
+    (commonest && cureOf(commonest.first)) ?? 'correct the rows, or tell where their fields are with --map',
   );
 }
 

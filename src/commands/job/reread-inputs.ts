@@ -14,16 +14,6 @@ import { codePoints } from '../../scored.js';
 import type { Trace } from '../../trace.js';
 import { resolveMapping } from './mapping.js';
 
-/** What has become of a run's inputs. */
-export interface InputState {
-  /** those that hold something else than the run has read */
-  readonly replaced: readonly Finding[];
-  /** those with another time, but the same size and the same first and last MiB */
-  readonly touched: readonly string[];
-  /** why their rows cannot be read again, as half a sentence */
-  readonly unread: string | undefined;
-}
-
 /** Reads and maps the rows of the inputs that a run names again, with the run's own configuration. */
 export async function* rereadRows({
   command,
@@ -32,13 +22,8 @@ export async function* rereadRows({
   policy,
 }: RunDescription): AsyncGenerator<RereadRow> {
   const inputs = withHiveKeys(await resolveInputs(prints.map(({ path }) => path)));
-  const { map } = await resolveMapping(inputs, {
-    map: textOf(config.map),
-    preset: textOf(config.preset) ?? 'none',
-    join: undefined,
-    joinOn: undefined,
-    maxLineBytes: undefined,
-  });
+  const given = { map: textOf(config.map), preset: textOf(config.preset) ?? 'none' };
+  const { map } = await resolveMapping(inputs, given);
   const isSampled = command === 'sample';
   const needs = { prompt: policy !== null, references: command === 'score', completion: !isSampled };
   const limit = typeof config.limit === 'number' ? config.limit : Number.POSITIVE_INFINITY;
@@ -85,9 +70,12 @@ function textOf(value: unknown): string | undefined {
 }
 
 /** Compares the inputs that a run names with what they were. */
-export async function inspectInputs({ config, inputs }: RunDescription): Promise<InputState> {
+export async function inspectInputs({ config, inputs }: RunDescription) {
+  /** those that hold something else than the run has read */
   const replaced: Finding[] = [];
+  /** those with another time, but the same size and the same first and last MiB */
   const touched: string[] = [];
+  /** why their rows cannot be read again, as half a sentence */
   let unread: string | undefined;
   for (const print of inputs) {
     const { path } = print;

@@ -1,32 +1,25 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
-import type { GroupBanks } from '../../estimate/bank.js';
-import { type TextColumn, type WrittenColumn, withoutMask } from '../../io/arrow/output-columns.js';
+import { withoutMask } from '../../io/arrow/output-columns.js';
 import { chunkCount } from '../../io/files/chunks.js';
 import { mapRow } from '../../io/map/map.js';
 import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
-import type { RunCommand, RunDescription } from '../../io/run/description.js';
 import { type FoundPart, partOf } from '../../io/scored/origins.js';
-import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout, renamedText } from '../../io/write/output-layout.js';
 import { PART_KEY, type Part, partText, wholeText } from '../../io/write/part.js';
 import { plural } from '../../plural.js';
-import { policyFacts } from '../../policy/embedded.js';
-import type { PolicyFolder } from '../../policy/folder.js';
 import { watchPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
-import type { TokenMeter } from '../../report/progress.js';
 import { isWorker } from '../../report/worker-log.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../../rows.js';
 import { type OutputRow, ownTokens } from '../../scored.js';
-import { isOfTurns, type Trace } from '../../trace.js';
+import { isOfTurns } from '../../trace.js';
 import { type JobInputs, logMapping } from './mapping.js';
 import { openRun, type Run } from './open-run.js';
-import type { JobOptions } from './options.js';
+import type { JobOptions, Work } from './options.js';
 import { checkRejects } from './reject-limits.js';
-import type { RewardCheck } from './reward-scale.js';
 import { shareRows, writeRows } from './sink.js';
 import { openSource, type Source } from './source.js';
 import { surveyInputs } from './survey.js';
@@ -34,43 +27,9 @@ import { fileMetadata, inFolder, resolveTarget, stemOf, type Target } from './ta
 import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
-export interface Job {
-  readonly command: RunCommand;
-  /** rows of the output that a trace of the input becomes (default 1) */
-  readonly rowsPerTrace?: number;
-  /** where the command counts tokens as it writes them */
-  readonly meter?: TokenMeter | undefined;
-  /** nothing is written: the stages tell what they would do */
-  readonly isDry?: boolean;
-  /** where no `-o` is given */
-  output(stem: string): { readonly path: string; readonly format?: OutputFormat };
-  /** beside the input's columns */
-  readonly columns: readonly WrittenColumn[];
-  /** texts that may be written besides; none where the user or an export says exactly what is written */
-  readonly texts: readonly TextColumn[];
-  /** flags that the bytes depend on, beside those that all jobs have */
-  readonly config: Readonly<Record<string, unknown>>;
-  readonly policy: PolicyFolder | undefined;
-  /** others that run beside it, which have to stay what they are; their hashes are in `config` */
-  readonly policiesBeside?: readonly Pick<PolicyFolder, 'path' | 'files'>[];
-  readonly passes: RunDescription['passes'];
-  readonly needs: Needs;
-  /** the reward that counts, for the groups' means; undefined where nobody needs these */
-  readonly reward?: ((trace: Trace) => number | null) | undefined;
-  /** sees every reward before the first pass */
-  readonly rewards?: RewardCheck | undefined;
-  /** whether traces are looked at together with others of their group, wherever these lie */
-  readonly readsMates?: boolean;
-  /** whether the output's reward is the input's, on the same scale */
-  readonly rewardAsIs: boolean;
-  /** completions are the command's own, not the input's */
-  readonly isSampled?: boolean;
-  /** its rows have several turns, whatever the input's have */
-  readonly hasTurns?: boolean;
-  /** filled by the survey, for references from a trace's group */
-  readonly banks?: GroupBanks | undefined;
-  /** how values are called in the trace that is drawn at the end; undefined where there are none */
-  readonly valueName?: string;
+export interface Job extends Work {
+  /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
+  readonly ending?: string;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: Run): AsyncIterable<OutputRow | BadRow>;
 }
@@ -87,30 +46,26 @@ export async function runJob(
   log: Log,
 ): Promise<ExitCode> {
   const assertInputs = await watchInputs(inputs);
-  const byDefault = job.output(stemOf(inputs));
-  const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
-  const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
+  const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
+  const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
+  const asked = await resolveTarget(opts.output ?? byDefault, format, inputs);
   // a run that is not made touches no folder
   const target: Target = job.isDry ? { ...asked, kind: 'stdout' } : asked;
-  const { map, read } = mapping;
   logMapping(mapping, opts, log);
-  const { limit, maxLineBytes, maxRejects, signal } = opts;
-  const { command, policy, passes, needs, reward, banks, rewards } = job;
+  const { limit } = opts;
+  const { command, policy, passes, needs, reward, rewards } = job;
   const { columns: ourChoice, choice = {}, text } = opts;
   const config = { command, ...mapping.config, limit, columns: ourChoice, ...choice, text, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
   const columnar = typed ? await columnarColumns(inputs) : null;
-  const surveyed = {
-    ...{ map, needs, reward, rewards, banks, limit, maxLineBytes },
-    typed: typed && columnar === null,
-  };
-  const spans = job.readsMates;
+  const isInferred = typed && columnar === null;
   const surveyor = {
-    isNeeded: surveyed.typed || reward !== undefined || rewards !== undefined || limit !== undefined,
+    isNeeded: isInferred || reward !== undefined || rewards !== undefined || limit !== undefined,
     async make() {
-      const survey = await surveyInputs(inputs, { ...surveyed, spans, maxRejects, log, signal });
+      const surveyed = { ...opts, ...job, map: mapping.map, typed: isInferred, log };
+      const survey = await surveyInputs(inputs, surveyed);
       await assertInputs();
       return survey;
     },
@@ -122,13 +77,9 @@ export async function runJob(
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
     if (run.isDone) return alreadyDone(target, run, opts, log);
     const { survey } = run;
-    if (survey?.banks !== undefined) banks?.restore(survey.banks);
+    if (survey?.banks !== undefined) job.banks?.restore(survey.banks);
     for (const { code, message } of survey?.warnings ?? []) log.warn(code, message);
-    const { rowsPerTrace, meter } = job;
-    const opened = {
-      ...{ run, read, map, needs, limit, maxLineBytes },
-      ...{ typed, columnar, assertUnchanged, log, rowsPerTrace, isGrouped: reward !== undefined },
-    };
+    const opened = { ...opts, ...job, ...mapping, run, typed, columnar, assertUnchanged, log };
     const source = await openSource(inputs, opened);
     // what follows of a group follows of what is left of it
     const input = survey === undefined || reward !== undefined ? await partOf(inputs) : undefined;
@@ -151,17 +102,13 @@ export async function runJob(
     const piece: Part | undefined =
       part ?? (chunks > 1 ? { by: 'pieces', pieces: 1, of: chunks } : undefined);
     const metadata = { ...own, ...layout.metadata, ...(piece && { [PART_KEY]: JSON.stringify(piece) }) };
-    const { expected } = source;
     if (job.isDry) {
-      for await (const _ of job.stages(source, run)) throwIfInterrupted(signal);
+      for await (const _ of job.stages(source, run)) throwIfInterrupted(opts.signal);
       return EXIT.done;
     }
-    const written = { ...layout, choice, metadata, config };
-    const made = policy === undefined ? undefined : policyFacts(policy);
-    const sink = {
-      ...{ target, run, ...written, maxRejects, expected, meter, part, log, signal, isPieces: chunks > 1 },
-      ...{ isGrouped: reward !== undefined, policy: made, valueName: job.valueName },
-    };
+    const { expected } = source;
+    const written = { ...layout, choice, metadata, config, part, isPieces: chunks > 1 };
+    const sink = { ...opts, ...job, ...written, target, run, expected, log };
     const rows = columns === job.columns ? job.stages(source, run) : refusingTurns(job.stages(source, run));
     if (opts.workers === undefined) await writeRows(rows, sink);
     else await shareRows({ command, ...opts.workers }, sink);

@@ -9,6 +9,7 @@ import {
   WHOLE,
 } from '../../io/files/chunks.js';
 import type { Log } from '../../report/log.js';
+import type { RunOptions } from './options.js';
 import type { Target } from './target.js';
 
 /** Reads `--shard i/n`. @throws RredcotError (exit 2) */
@@ -60,11 +61,7 @@ export function shardOfEnvironment(
 /** The part of a run that a command does: what `--shard` or the scheduler says. @throws RredcotError (exit 2) */
 export function resolveShard(
   target: Target,
-  opts: {
-    readonly shard: Shard | undefined;
-    readonly limit: number | undefined;
-    readonly workers?: unknown;
-  },
+  opts: Pick<RunOptions, 'shard' | 'limit' | 'workers'>,
   isStream: boolean,
   log: Log,
 ): Shard {

@@ -25,10 +25,11 @@ import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { Account, type AccountOptions } from './account.js';
 import { interruption } from './open-run.js';
+import type { JobOptions } from './options.js';
 import { reasonsFile } from './reject-limits.js';
 import { makeShards, type Notes, type SharedRun } from './workers.js';
 
-export interface SinkOptions extends AccountOptions {
+export interface SinkOptions extends AccountOptions, Pick<JobOptions, 'overwrite' | 'signal'> {
   readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
   readonly choice: ColumnChoice;
@@ -37,9 +38,6 @@ export interface SinkOptions extends AccountOptions {
   readonly part: Part | undefined;
   /** whether the rows make several chunks, as far as anybody knows */
   readonly isPieces: boolean;
-  /** how values are called in the trace that is drawn at the end; undefined where there are none */
-  readonly valueName: string | undefined;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -128,7 +126,7 @@ async function ended(
   } finally {
     account.progress.end();
   }
-  account.report(opts.valueName);
+  account.report();
 }
 
 /** The reasons of too many rejects are what the user needs next; a run without a trace is not to stand in its way. */
@@ -149,7 +147,7 @@ async function leaveReasons({ target, run, signal }: SinkOptions, account: Accou
  * @param finish the end of the one shard that a process alone has done, which may have written the file `whole`
  */
 async function publish(
-  { target, run, config, part, log, signal }: SinkOptions,
+  { target, run, config, part, overwrite, log, signal }: SinkOptions,
   account: Account,
   finish?: (folder: string, run: RunDescription) => Promise<void>,
   whole?: WholeFile,
@@ -172,7 +170,7 @@ async function publish(
   }
   await finish?.(folder, description);
   if (target.kind !== 'file') return;
-  const replaced = { ...target, replaces: run.replaces, whole };
+  const replaced = { ...target, replaces: overwrite, whole };
   await publishFile(folder, replaced, records, parts, () => throwIfInterrupted(signal));
 }
 
@@ -206,28 +204,28 @@ function cardSource(opts: SinkOptions): CardSource {
  * together in the end. Packed bytes follow from how they come, and Parquet's from what a thread writes.
  */
 async function wholeFile(opts: SinkOptions): Promise<WholeFile | undefined> {
-  const { target, run, isPieces, metadata } = opts;
+  const { target, run, isPieces, metadata, overwrite } = opts;
   const { path, format } = target;
   const isOne = isPieces && run.shards.length === 1 && run.chunks.size === 0;
   if (target.kind !== 'file' || run.folder === undefined || !isOne) return undefined;
   if (format === 'parquet' || /\.gz$/i.test(path)) return undefined;
   return openWhole(path, format, {
-    ...{ folder: run.folder, replaces: run.replaces },
-    ...{ columns: columnsOf(opts), metadata },
+    ...{ folder: run.folder, replaces: overwrite, columns: columnsOf(opts), metadata },
   });
 }
 
 function openDestination(
-  { target, run, log, config: _, part: __, ...columns }: SinkOptions,
+  { target, run, log, isPieces, ourColumns, passThrough, choice, metadata }: SinkOptions,
   whole: WholeFile | undefined,
 ): Promise<Destination> {
   const { folder, description, shard, rowsPerChunk, chunks, proofs, leftovers } = run;
+  const columns = { ourColumns, passThrough, choice, metadata };
   if (folder === undefined || description === undefined)
     return openStreamDestination({ ...target, ...columns });
   const onChunk = () => log.record('chunk', { chunks: chunks.size });
   const assertOurs = () => run.assertOurs();
   const { format } = target;
-  const isPiece = columns.isPieces && target.kind === 'file';
+  const isPiece = isPieces && target.kind === 'file';
   const place = { folder, run: description.run, shard, rowsPerChunk, leftovers, isPiece, whole };
   return openChunkWriter({ ...columns, ...place, format, chunks, proofs, assertOurs, onChunk });
 }

@@ -5,32 +5,24 @@ import { describeValue } from '../../io/arrow/json.js';
 import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import type { ColumnarColumns } from '../../io/arrow/types.js';
 import { rowTraces } from '../../io/map/map.js';
-import type { FieldMap, Needs } from '../../io/map/sources.js';
 import type { Input } from '../../io/read/inputs.js';
-import type { ReadRows } from '../../io/read/peek.js';
 import type { Log } from '../../report/log.js';
 import type { Expected } from '../../report/progress.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
+import type { Mapping } from './mapping.js';
 import type { Run } from './open-run.js';
+import type { JobOptions, Work } from './options.js';
 import { assertFits, type Survey } from './survey.js';
 
-export interface SourceOptions {
+export interface SourceOptions
+  extends Pick<Mapping, 'map' | 'read'>,
+    Pick<Work, 'needs' | 'reward' | 'rowsPerTrace'>,
+    Pick<JobOptions, 'limit' | 'maxLineBytes'> {
   readonly run: Run;
-  /** the inputs' rows; of streams once */
-  readonly read: ReadRows;
-  readonly map: FieldMap;
-  readonly needs: Needs;
-  /** take so many traces at most, rejected ones counted */
-  readonly limit: number | undefined;
-  readonly maxLineBytes: number | undefined;
   /** whether the output has column types, which must be known before the first row is written */
   readonly typed: boolean;
   /** columns of columnar inputs, which bring their types along */
   readonly columnar: ColumnarColumns | null;
-  /** rows of the output that a trace becomes (default 1) */
-  readonly rowsPerTrace?: number | undefined;
-  /** whether something follows of a trace's group */
-  readonly isGrouped: boolean;
   /** asked at the end: throws where an input is no longer what it was when the run began */
   readonly assertUnchanged: () => Promise<void>;
   readonly log: Log;
@@ -108,7 +100,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
         }
         if (taken >= limit) break;
       }
-      if (isStream && taken >= limit && opts.isGrouped && group !== undefined)
+      if (isStream && taken >= limit && opts.reward !== undefined && group !== undefined)
         log.warn(
           'part_input',
           `--limit ${limit} may have cut the last group, ${JSON.stringify(group)}: what follows of it, such as its mean reward, is of its traces that were read; a file is seen as a whole`,

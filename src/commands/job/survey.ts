@@ -1,10 +1,10 @@
 // The first light pass over the inputs: rows counted, column types, the rewards of each group.
 import { dataError, throwIfInterrupted } from '../../errors.js';
-import type { BankDump, GroupBanks } from '../../estimate/bank.js';
+import type { BankDump } from '../../estimate/bank.js';
 import type { GroupRewards } from '../../estimate/baseline.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import { mapRow } from '../../io/map/map.js';
-import type { FieldMap, Needs } from '../../io/map/sources.js';
+import type { FieldMap } from '../../io/map/sources.js';
 import { type Input, readRows } from '../../io/read/inputs.js';
 import { RowPlaces } from '../../io/read/row-index.js';
 import { readSurveyFile, writeSurveyFile } from '../../io/run/summary-file.js';
@@ -17,8 +17,8 @@ import type { Warning } from '../../report/run-figures.js';
 import { RejectTally } from '../../report/summary.js';
 import { type BadRow, type InputRow, isBad, type RowIndex } from '../../rows.js';
 import { isOfTurns, type Trace } from '../../trace.js';
-import { type MaxRejects, refuseHopeless } from './reject-limits.js';
-import type { RewardCheck } from './reward-scale.js';
+import type { JobOptions, Work } from './options.js';
+import { refuseHopeless } from './reject-limits.js';
 
 /** What the whole of the inputs holds. */
 export interface Survey {
@@ -48,26 +48,15 @@ export interface Survey {
   readonly warnings: readonly Warning[];
 }
 
-export interface SurveyOptions {
+/** Where groups count, the rows between which one lies are wanted too if its traces are looked at together. */
+export interface SurveyOptions
+  extends Pick<Work, 'needs' | 'reward' | 'rewards' | 'readsMates' | 'banks'>,
+    Pick<JobOptions, 'limit' | 'maxLineBytes' | 'signal'>,
+    Partial<Pick<JobOptions, 'maxRejects'>> {
   readonly map: FieldMap;
-  readonly needs: Needs;
-  /** the reward that counts, null where unknown; undefined where nobody needs the groups' means */
-  readonly reward: ((trace: Trace) => number | null) | undefined;
-  /** sees every reward that it passes, and ends the run where they are of another scale */
-  readonly rewards?: RewardCheck | undefined;
-  /** whether the rows between which a group's traces lie are wanted */
-  readonly spans?: boolean | undefined;
-  /** filled on the way, for references from a trace's group */
-  readonly banks?: GroupBanks | undefined;
   /** whether the columns' types are wanted */
   readonly typed: boolean;
-  /** the job takes no more traces */
-  readonly limit: number | undefined;
-  readonly maxLineBytes: number | undefined;
-  /** the user's limit, with which the run goes on whatever comes */
-  readonly maxRejects?: MaxRejects | undefined;
   readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -75,7 +64,7 @@ export interface SurveyOptions {
  * number is wanted are not decoded.
  */
 export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions): Promise<Survey> {
-  const { reward: rewardOf, banks, typed, maxLineBytes, log, signal } = opts;
+  const { reward: rewardOf, readsMates: spans, banks, typed, maxLineBytes, log, signal } = opts;
   const { limit = Number.POSITIVE_INFINITY } = opts;
   const inference = inferColumns();
   const groupRewards: Survey['groupRewards'] = new Map();
@@ -131,20 +120,20 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       hasGroup ||= trace.group !== undefined;
       hasTurns ||= isOfTurns(trace);
       traces++;
-      names.add(rewardOf ? namedTrace(trace, opts.spans) : { id: trace.id, prompt: null }, isTaken);
+      names.add(rewardOf ? namedTrace(trace, spans) : { id: trace.id, prompt: null }, isTaken);
       opts.rewards?.add(trace);
       const reward = rewardOf?.(trace) ?? null;
       banks?.add(trace, reward);
-      if (trace.group === undefined || (reward === null && !opts.spans)) continue;
+      if (trace.group === undefined || (reward === null && !spans)) continue;
       const { sum, squares, count, span } = groupRewards.get(trace.group) ?? NO_REWARDS;
       groupRewards.set(trace.group, {
         sum: sum + (reward ?? 0),
         squares: squares + (reward ?? 0) ** 2,
         count: count + (reward === null ? 0 : 1),
-        ...(opts.spans && { span: [span?.[0] ?? row.ordinal, row.ordinal] }),
+        ...(spans && { span: [span?.[0] ?? row.ordinal, row.ordinal] }),
       });
     }
-    if (opts.spans && traces + tally.total >= limit) lastRow ??= row.ordinal;
+    if (spans && traces + tally.total >= limit) lastRow ??= row.ordinal;
     // a row that is set aside is not written, so it has no say in the columns
     if (hasTrace && typed) inference.add(row.columns);
   }
@@ -158,7 +147,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     ...{ rows, columns: inference.finish(), groupRewards },
     ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),
     ...(lastRow === undefined ? {} : { lastRow }),
-    ...(opts.spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),
+    ...(spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),
     ...(banks && { banks: banks.dump() }),
     ...(part && { part }),
     ...(index && { index }),

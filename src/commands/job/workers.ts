@@ -1,5 +1,6 @@
 // `--workers` and `--devices`: the chunks of a run made by several processes, each a shard of it, watched through its notes in the run folder.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -178,13 +179,9 @@ async function start(
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     said = (said + text).slice(-LAST_WORDS);
   });
-  return new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', (code, signal) => {
-      running.delete(child);
-      resolve({ code, signal, said });
-    });
-  });
+  const [code, signal] = await once(child, 'close');
+  running.delete(child);
+  return { code, signal, said };
 }
 
 /** What a worker that ended by itself has noted; what it said where the disk took no note. */

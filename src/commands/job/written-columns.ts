@@ -8,26 +8,16 @@ import {
   OUR_COLUMNS,
   type OurColumn,
   TEXT_COLUMNS,
-  type TextColumn,
-  type WrittenColumn,
 } from '../../io/arrow/output-columns.js';
 import { STDIN } from '../../io/files/file-bytes.js';
 import type { Columns } from '../../io/map/sources.js';
 import type { Input } from '../../io/read/inputs.js';
 import { isScored } from '../../io/scored/stored-rows.js';
-import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/write/exports.js';
+import { EXPORT_FORMS, EXPORTS, type ExportName } from '../../io/write/exports.js';
 import { shellWord } from '../../printable.js';
 
 /** What `score` writes. */
 export const SCORE_COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
-
-/** What `--columns` and `--export` come to. */
-export interface WrittenColumns {
-  /** texts that may be written besides, where no column of the input holds them */
-  readonly texts: readonly TextColumn[];
-  readonly columns: readonly WrittenColumn[];
-  readonly export: Export | undefined;
-}
 
 /**
  * `--columns a,b`, in the order in which they are always written; undefined where the flag is not given.
@@ -79,26 +69,24 @@ export function writtenColumns(
   all: readonly OurColumn[],
   chosen: readonly OurColumn[] | undefined,
   exportName?: ExportName,
-): WrittenColumns {
-  if (exportName !== undefined) {
-    const form = EXPORT_FORMS[exportName];
-    const names = form.columns.map(({ name }) => name).join(', ');
-    if (chosen !== undefined)
-      throw usageError(
-        `--export ${exportName} writes ${names}, all of them`,
-        'leave out --columns or --export',
-      );
-    const mask = form.isOfTokens ? (['completion_mask'] as const) : [];
-    return { columns: [...form.columns, ...mask], texts: [], export: form };
-  }
-  return { ...chosenColumns(all, chosen), export: undefined };
+) {
+  if (exportName === undefined) return { ...chosenColumns(all, chosen), export: undefined };
+  const form = EXPORT_FORMS[exportName];
+  const names = form.columns.map(({ name }) => name).join(', ');
+  if (chosen !== undefined)
+    throw usageError(
+      `--export ${exportName} writes ${names}, all of them`,
+      'leave out --columns or --export',
+    );
+  const mask = form.isOfTokens ? (['completion_mask'] as const) : [];
+  return { columns: [...form.columns, ...mask], texts: [], export: form };
 }
 
-/** The same without an export. @throws RredcotError (exit 2) for a column that the command does not write */
-export function chosenColumns(
-  all: readonly OurColumn[],
-  chosen: readonly OurColumn[] | undefined,
-): Omit<WrittenColumns, 'export'> {
+/**
+ * The same without an export, and the texts that may be written besides, where no column of the input holds them.
+ * @throws RredcotError (exit 2) for a column that the command does not write
+ */
+export function chosenColumns(all: readonly OurColumn[], chosen: readonly OurColumn[] | undefined) {
   const absent = chosen?.find((name) => !all.includes(name));
   if (absent !== undefined)
     throw usageError(

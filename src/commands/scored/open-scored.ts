@@ -1,6 +1,6 @@
 // Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
 import { basename, dirname } from 'node:path';
-import { TraceRejected, usageError } from '../../errors.js';
+import { type Rejection, usageError } from '../../errors.js';
 import { type CreditOptions, creditableOf, creditConfig } from '../../estimate/credit.js';
 import { requestedColumns } from '../../estimate/requested.js';
 import { valueColumns } from '../../estimators/registry.js';
@@ -27,7 +27,7 @@ import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../../i
 import { PART_KEY, type Part } from '../../io/write/part.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
-import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
+import { type BadRow, type InputRow, isBad, type ReadOptions, rejectRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 
 export type Config = Cells;
@@ -154,16 +154,23 @@ export function originOf({ metadata, credit, inputs }: Scored): Record<string, u
 }
 
 /**
- * Reads a scored row: what the file lacks is null, what is none of ours is passed on.
- * @throws TraceRejected (`scored`) where it is not as `score` writes one
+ * Reads a scored row: what the file lacks is null, what is none of ours is passed on. One that is not as `score` writes it is set
+ * aside (`scored`).
  */
-export function storedTrace(row: InputRow, { ours, valued, made, credit }: Scored): OutputRow {
+export function storedTrace(row: InputRow, { ours, valued, made, credit }: Scored): OutputRow | BadRow {
   const cells = oursOf(row.columns, [...ours, ...valued.map(({ name }) => name)]);
   const [fault] = checkRow(cells, { isScored: true }).faults;
-  if (fault !== undefined) throw new TraceRejected('scored', `${fault}: rredcot verify tells more`);
+  if (fault !== undefined)
+    return setAside(row, { code: 'scored', reason: `${fault}: rredcot verify tells more` });
   const stored = storedRow(cells, row, valued);
   const [valueStart = null] = creditableOf(stored, credit.estimator).values;
   return { ...stored, valueStart, trace: { ...stored.trace, source: passedOn(row, made, cells) } };
+}
+
+/** Turns a scored row down, under the id that it has. */
+export function setAside(row: InputRow, why: Rejection): BadRow {
+  const { id } = row.columns;
+  return rejectRow(row, why, typeof id === 'string' ? id : undefined);
 }
 
 /** The row as the input's own columns have it, in the place where the input had it. */

@@ -1,19 +1,14 @@
 // A trace in the terminal: keys scroll it, and lead to the next one, the one before, and its mates.
+import type { ReadRows } from '../../io/read/peek.js';
 import { clipped, columnsOf } from '../../report/lines.js';
 import type { Depth } from '../../report/terminal.js';
 import { drawShown, type ShownTrace } from '../../report/trace-view.js';
 import type { InputRow } from '../../rows.js';
-import { type Fits, matesOf, rowAfter, rowAt, rowBefore } from './near.js';
+import { type Fits, matesOf, rowAfter, rowAt, rowBefore } from './pick.js';
 import { type ShownFile, shownTrace } from './shown.js';
 
-/** A view, and where the keys lead from it. */
-export interface View {
-  readonly lines: readonly string[];
-  readonly title: string;
-}
-
 /** Where a key leads. */
-export type Move = 'next' | 'previous' | 'mate' | 'all';
+type Move = 'next' | 'previous' | 'mate' | 'all';
 
 export interface Terminal {
   readonly input: NodeJS.ReadStream;
@@ -56,32 +51,50 @@ const SCROLLS: Readonly<Record<string, { readonly lines?: number; readonly scree
 /** q, Ctrl-C, Ctrl-D */
 const ENDS: ReadonlySet<string> = new Set(['q', 'Q', '\u0003', '\u0004']);
 
-/**
- * Shows views until somebody has seen enough; leaves the terminal as it was.
- * @param draw the view at the present width
- * @param go makes another trace the present one; false where there is none there
- */
-export async function page(
-  { input, output }: Terminal,
-  draw: () => View,
-  go: (move: Move) => Promise<boolean>,
+export interface BrowseOptions {
+  readonly terminal: Terminal;
+  readonly all: boolean;
+  readonly depth: Depth;
+  readonly width: () => number;
+  /** the rows that keys lead to, but for mates; undefined: all of them */
+  readonly fits: Fits | undefined;
+}
+
+/** Shows traces until somebody has seen enough; leaves the terminal as it was. */
+export async function browse(
+  first: InputRow,
+  shown: ShownTrace,
+  file: ShownFile,
+  { terminal: { input, output }, all, depth, width, fits = () => true }: BrowseOptions,
 ): Promise<void> {
+  let present = { row: first, shown, all };
   let top = 0;
   let note = '';
   const leave = () => output.write(LEAVE);
   const show = () => {
-    const { lines, title } = draw();
+    const lines = drawShown(present.shown, { depth, width: width(), all: present.all });
     const height = Math.max(1, (output.rows || 24) - 1);
     top = Math.max(0, Math.min(top, lines.length - height));
     const visible = lines.slice(top, top + height);
     const place =
       lines.length > height ? ` · lines ${top + 1} to ${top + visible.length} of ${lines.length}` : '';
-    const width = (output.columns || 80) - 1;
-    const status = note === '' ? statusLine(title, place, width) : statusLine(note, '', width);
+    const room = (output.columns || 80) - 1;
+    const status =
+      note === '' ? statusLine(`row ${present.row.row}`, place, room) : statusLine(note, '', room);
     output.write(
       `\u001b[H\u001b[2J${visible.join('\r\n')}\u001b[${height + 1};1H\u001b[7m${status}\u001b[0m`,
     );
     note = '';
+  };
+  const go = async (move: Move) => {
+    if (move === 'all') {
+      present = { ...present, all: !present.all };
+      return;
+    }
+    const row = await ledTo(move, present.row, file.mapping.read, fits);
+    const next = row === undefined ? undefined : await shownTrace(row, file, undefined);
+    if (row === undefined || next === undefined) note = NOWHERE[move];
+    else [present, top] = [{ ...present, row, shown: next }, 0];
   };
   // whatever ends the program, the terminal is given back
   process.once('exit', leave);
@@ -97,10 +110,7 @@ export async function page(
         const move = MOVES[key];
         if (scroll !== undefined)
           top += (scroll.lines ?? 0) + (scroll.screens ?? 0) * ((output.rows || 24) - 2);
-        else if (move !== undefined) {
-          if (await go(move)) top = move === 'all' ? top : 0;
-          else note = NOWHERE[move];
-        }
+        else if (move !== undefined) await go(move);
       }
       show();
     }
@@ -112,63 +122,29 @@ export async function page(
   }
 }
 
-const NOWHERE: Readonly<Record<Move, string>> = {
+/** The row to which a key leads; undefined where there is none. */
+async function ledTo(
+  move: Exclude<Move, 'all'>,
+  row: InputRow,
+  read: ReadRows,
+  fits: Fits,
+): Promise<InputRow | undefined> {
+  if (move === 'next') return rowAfter(row.ordinal, read, fits);
+  if (move === 'previous') return rowBefore(row.ordinal, read, fits);
+  const group = await matesOf(row, read, true);
+  const at = group.findIndex(({ ordinal }) => ordinal === row.ordinal);
+  const mate = group[(at + 1) % group.length];
+  return mate === undefined || mate.ordinal === row.ordinal ? undefined : rowAt(mate.ordinal, read);
+}
+
+const NOWHERE = {
   next: 'there is no trace behind this one',
   previous: 'there is no trace before this one',
   mate: 'it has no mate nearby',
-  all: '',
-};
+} as const;
 
 /** A chunk may hold several keys: those of an escape sequence belong together. */
 export function keysOf(text: string): string[] {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: keys are control characters
   return text.match(/\u001b\[[0-9;]*[A-Za-z~]|[\s\S]/gu) ?? [];
-}
-
-export interface BrowseOptions {
-  readonly terminal: Terminal;
-  readonly all: boolean;
-  readonly depth: Depth;
-  readonly width: () => number;
-  /** the rows that keys lead to, but for mates; undefined: all of them */
-  readonly fits: Fits | undefined;
-}
-
-/** Until somebody has seen enough. */
-export async function browse(
-  first: InputRow,
-  shown: ShownTrace,
-  file: ShownFile,
-  { terminal, all, depth, width, fits = () => true }: BrowseOptions,
-): Promise<void> {
-  let present = { row: first, shown, all };
-  const { read } = file.mapping;
-
-  async function target(move: Move): Promise<InputRow | undefined> {
-    const { row } = present;
-    if (move === 'next') return rowAfter(row.ordinal, read, fits);
-    if (move === 'previous') return rowBefore(row.ordinal, read, fits);
-    const group = await matesOf(row, read, true);
-    const at = group.findIndex(({ ordinal }) => ordinal === row.ordinal);
-    const mate = group[(at + 1) % group.length];
-    return mate === undefined || mate.ordinal === row.ordinal ? undefined : rowAt(mate.ordinal, read);
-  }
-
-  async function go(move: Move): Promise<boolean> {
-    if (move === 'all') {
-      present = { ...present, all: !present.all };
-      return true;
-    }
-    const row = await target(move);
-    const next = row === undefined ? undefined : await shownTrace(row, file, undefined);
-    if (row === undefined || next === undefined) return false;
-    present = { ...present, row, shown: next };
-    return true;
-  }
-
-  const draw = () => ({
-    lines: drawShown(present.shown, { depth, width: width(), all: present.all }),
-    title: `row ${present.row.row}`,
-  });
-  await page(terminal, draw, go);
 }

@@ -1,11 +1,13 @@
-// Picks the one trace of a scored file that was asked for: the worst, the best, one by chance, the first that fits.
+// Finds rows of a file: one by its number, its neighbours, the other completions of its prompt that stand near; and of a scored file the one
+// trace that was asked for, the worst, the best, one by chance, the first that fits.
 import { randomInt } from 'node:crypto';
-import { dataError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { dataError, throwIfInterrupted } from '../../errors.js';
 import type { ReadRows } from '../../io/read/peek.js';
 import { plural } from '../../plural.js';
 import { Sketch } from '../../report/gathered.js';
 import { mean } from '../../report/run-counts.js';
 import { extremes, NOTHING, shortNumber, turnsOf } from '../../report/trace-record.js';
+import type { Mate } from '../../report/trace-view.js';
 import { foreignTraces, isForeign } from '../../report/warnings.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
@@ -23,10 +25,10 @@ export interface Picked {
 }
 
 /** Whether a trace of the file fits all conditions; none that cannot be read does. */
-export function fitting(source: Scored, conditions: readonly Condition[]): (row: InputRow) => boolean {
+export function fitting(source: Scored, conditions: readonly Condition[]): Fits {
   return (row) => {
-    const trace = readable(() => storedTrace(row, source));
-    return trace !== undefined && conditions.every(({ holds }) => holds(trace));
+    const trace = storedTrace(row, source);
+    return !isBad(trace) && conditions.every(({ holds }) => holds(trace));
   };
 }
 
@@ -47,8 +49,8 @@ export async function pickTrace(
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
     if (isBad(row)) continue;
-    const trace = readable(() => storedTrace(row, source));
-    if (trace === undefined) continue;
+    const trace = storedTrace(row, source);
+    if (isBad(trace)) continue;
     traces++;
     const logprob = mean(trace.logprobs);
     if (logprob !== null) logprobs.add(logprob);
@@ -118,12 +120,84 @@ function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): S
   return { rank: Number(isMeant), key: key > NOTHING ? key : 0, what };
 }
 
-/** What is made of a row; undefined where that cannot be read. */
-export function readable<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof TraceRejected) return undefined;
-    throw error;
+/** Rows before and behind that are looked at: groups stand together, and a file may be long. */
+export const NEAR = 512;
+
+type NearMate = Mate & { readonly ordinal: number };
+
+/** Rows of the same group within {@link NEAR} rows, in their order; with the row itself where `withItself` asks for it. */
+export async function matesOf(row: InputRow, read: ReadRows, withItself = false): Promise<NearMate[]> {
+  const near = new Neighbours([row.ordinal]);
+  if (typeof row.columns.group !== 'string') return [];
+  for await (const other of read({ wanted: near.isNear })) {
+    if (!isBad(other)) near.add(other);
+    if (other.ordinal >= row.ordinal + NEAR) break;
   }
+  return near.matesOf(row.ordinal, withItself);
+}
+
+function mateOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): NearMate {
+  return {
+    id: typeof id === 'string' ? id : `${stem}:${row}`,
+    row,
+    reward: typeof reward === 'number' ? reward : null,
+    ordinal,
+  };
+}
+
+/** The mates of several rows, gathered in one reading: of each what a line about it shows. */
+export class Neighbours {
+  private readonly groups = new Map<string, NearMate[]>();
+  private readonly groupOf = new Map<number, string>();
+
+  /** @param asked ordinals of the rows whose mates are asked for */
+  constructor(private readonly asked: readonly number[]) {}
+
+  /** Whether a row is one of them, or within {@link NEAR} rows of one. */
+  readonly isNear = (ordinal: number): boolean => this.asked.some((each) => Math.abs(each - ordinal) <= NEAR);
+
+  add(row: InputRow): void {
+    const { group } = row.columns;
+    if (typeof group !== 'string') return;
+    if (this.asked.includes(row.ordinal)) this.groupOf.set(row.ordinal, group);
+    const known = this.groups.get(group);
+    if (known === undefined) this.groups.set(group, [mateOf(row)]);
+    else known.push(mateOf(row));
+  }
+
+  matesOf(ordinal: number, withItself = false): NearMate[] {
+    const all = this.groups.get(this.groupOf.get(ordinal) ?? '') ?? [];
+    return all.filter(
+      (mate) => (withItself || mate.ordinal !== ordinal) && Math.abs(mate.ordinal - ordinal) <= NEAR,
+    );
+  }
+}
+
+/** Rows that are read at a time on the way back. */
+const BACK = 64;
+
+export type Fits = (row: InputRow) => boolean;
+
+export async function rowAt(ordinal: number, read: ReadRows): Promise<InputRow | undefined> {
+  for await (const row of read({ wanted: (n) => n === ordinal })) if (!isBad(row)) return row;
+  return undefined;
+}
+
+/** The next row that fits; undefined behind the last. */
+export async function rowAfter(ordinal: number, read: ReadRows, fits: Fits): Promise<InputRow | undefined> {
+  for await (const row of read({ wanted: (n) => n > ordinal })) if (!isBad(row) && fits(row)) return row;
+  return undefined;
+}
+
+/** The one before that fits; undefined before the first. */
+export async function rowBefore(ordinal: number, read: ReadRows, fits: Fits): Promise<InputRow | undefined> {
+  for (let to = ordinal; to > 0; to -= BACK) {
+    let found: InputRow | undefined;
+    for await (const row of read({ wanted: (n) => n < to && n >= to - BACK })) {
+      if (!isBad(row) && fits(row)) found = row;
+      if (row.ordinal >= to - 1) break;
+    }
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }

@@ -16,11 +16,10 @@ import type { OutputRow } from '../../scored.js';
 import { candidateCharacters } from '../../segment/by-length.js';
 import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/segmenters.js';
 import { assertPlace } from '../job/target.js';
-import { Neighbours } from './near.js';
 import { openScored, type Scored, storedTrace } from './open-scored.js';
-import { readable } from './pick.js';
+import { Neighbours } from './pick.js';
+import { type TextPlaces, textPlaces, textsOf } from './shown.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
-import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 import { parseWhere } from './where.js';
 
 export interface ReportOptions {
@@ -87,10 +86,7 @@ async function packChosen(
   chosen: ReadonlyMap<number, readonly Kind[]>,
   signal: AbortSignal,
 ): Promise<PackedTrace[]> {
-  const places = {
-    map: (await scoredMapping(source.inputs, source.config)).map,
-    named: namedTexts(source.metadata),
-  };
+  const places = await textPlaces(source);
   const found = new Map<number, PackedTrace>();
   const neighbours = new Neighbours([...chosen.keys()]);
   for await (const row of source.read({ wanted: neighbours.isNear })) {
@@ -128,21 +124,20 @@ function packRow(
   places: TextPlaces,
   source: Scored,
 ): PackedTrace | undefined {
-  return readable(() => {
-    const trace = storedTrace(row, source);
-    const { completion, ...texts } = textsOf(row, places);
-    const [first, ...credits] = creditsOf(trace, row, source);
-    const beside = {
-      ...{ ...texts, credits, turns: TURNS },
-      isMagnitude: source.credit.estimator.isMagnitude === true,
-      candidates: candidatesOf(completion, source),
-    };
-    const scored = { ...trace, trace: { ...trace.trace, completion } };
-    return packTrace({
-      ...traceRecord(scored, beside),
-      ...{ row: row.row, kinds, entropies: trace.entropies },
-      credits: first === undefined ? [] : [first, ...credits],
-    });
+  const trace = storedTrace(row, source);
+  if (isBad(trace)) return undefined;
+  const { completion, ...texts } = textsOf(row, places);
+  const [first, ...credits] = creditsOf(trace, row, source);
+  const beside = {
+    ...{ ...texts, credits, turns: TURNS },
+    isMagnitude: source.credit.estimator.isMagnitude === true,
+    candidates: candidatesOf(completion, source),
+  };
+  const scored = { ...trace, trace: { ...trace.trace, completion } };
+  return packTrace({
+    ...traceRecord(scored, beside),
+    ...{ row: row.row, kinds, entropies: trace.entropies },
+    credits: first === undefined ? [] : [first, ...credits],
   });
 }
 

@@ -1,33 +1,85 @@
-// Makes of a stored row what `inspect` shows of it, for a person and for programs.
-import { type Nature, stepsText, valueNameOf } from '../../estimate/nature.js';
+// Makes of a stored row what is shown of it: its texts, as far as the row still has them, and what `inspect` tells a person and programs.
+import { RredcotError } from '../../errors.js';
+import { stepsText, valueNameOf } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
+import { mapRow } from '../../io/map/map.js';
+import type { FieldMap } from '../../io/map/sources.js';
 import { type Input, inputMetadata } from '../../io/read/inputs.js';
 import { isCut, isScored, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
+import { TEXT_KEY } from '../../io/write/output.js';
 import { mean } from '../../report/run-counts.js';
 import { traceRecord } from '../../report/trace-record.js';
 import type { ShownTrace } from '../../report/trace-view.js';
 import { isForeign } from '../../report/warnings.js';
-import type { InputRow } from '../../rows.js';
-import type { Mapping } from '../job/mapping.js';
-import { matesOf } from './near.js';
-import { accountBeside, vocabOf } from './open-scored.js';
-import type { Picked } from './pick.js';
-import { namedTexts, scoredMapping, textsOf } from './texts.js';
+import { type InputRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+import { type Mapping, resolveMapping } from '../job/mapping.js';
+import { accountBeside, type Config, type Scored, vocabOf } from './open-scored.js';
+import { matesOf, type Picked } from './pick.js';
+
+/** Where the texts of a file's rows are. */
+export interface TextPlaces {
+  readonly map: FieldMap;
+  /** names of the columns, as the file says them; empty of JSON lines */
+  readonly named: Readonly<Record<string, unknown>>;
+}
+
+/** Where they are in a scored file. */
+export async function textPlaces({ inputs, config, metadata }: Scored): Promise<TextPlaces> {
+  return { map: (await scoredMapping(inputs, config)).map, named: namedTexts(metadata) };
+}
+
+/** A file's own words of where its texts are. @param metadata another program's may be anything */
+function namedTexts(metadata: ReadonlyMap<string, string>): Record<string, unknown> {
+  try {
+    return JSON.parse(metadata.get(TEXT_KEY) ?? '{}') as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * How the rows of a scored file become traces: as its run read them, where the columns are still there for it; else by what its
+ * columns look like.
+ */
+async function scoredMapping(inputs: readonly Input[], config: Config): Promise<Mapping> {
+  const { map, preset } = config;
+  if (typeof preset === 'string')
+    try {
+      const own = typeof map === 'string' ? map : undefined;
+      return await resolveMapping(inputs, { preset, map: own });
+    } catch (error) {
+      if (!(error instanceof RredcotError)) throw error;
+    }
+  return resolveMapping(inputs, { preset: 'auto', map: undefined });
+}
+
+/** Texts of a trace: what is not there any more is empty. */
+export function textsOf(row: InputRow, { map, named }: TextPlaces) {
+  const traces = [...mapRow(row, map, { prompt: false, references: false })];
+  // a list of the input's has the texts of other traces too
+  const item = traces.length > 1 ? Number(row.columns.source_item ?? 0) : 0;
+  const found = traces[item];
+  const trace = found === undefined || isBad(found) ? undefined : found;
+  const column = (field: string): string | undefined => {
+    const text = row.columns[String(named[field] ?? field)];
+    return typeof text === 'string' ? text : undefined;
+  };
+  return {
+    prompt: column('prompt') ?? (trace === undefined ? '' : promptText(trace.prompt)),
+    completion: column('completion') ?? trace?.completion ?? '',
+    references: trace?.references.map(({ answer }) => answer) ?? [],
+  };
+}
+
+/** Messages as their roles and words. */
+function promptText(prompt: Trace['prompt']): string {
+  if (typeof prompt === 'string') return prompt;
+  return prompt.map(({ role, content }) => `${role}: ${content}`).join('\n');
+}
 
 /** What of a file is the same for all its rows. */
-export interface ShownFile {
-  readonly mapping: Mapping;
-  readonly named: Readonly<Record<string, unknown>>;
-  /** what its values are; undefined where nobody knows */
-  readonly nature: Nature | undefined;
-  readonly steps: unknown;
-  /** rules of its credits; the first is that of the segments */
-  readonly credits: readonly string[];
-  /** of the policy; undefined where the file does not say */
-  readonly vocab: number | undefined;
-  /** whether its rows can be read again, so that mates can be looked for */
-  readonly isFile: boolean;
-}
+export type ShownFile = Awaited<ReturnType<typeof shownFile>>;
 
 /**
  * @param path as it was given, beside which a summary may lie
@@ -39,9 +91,10 @@ export async function shownFile(
   file: string,
   mapping: Mapping,
   isGiven: boolean,
-): Promise<ShownFile> {
+) {
   const input = inputs.find((each) => each.path === file);
   const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  /** whether its rows can be read again, so that mates can be looked for */
   const isFile = inputs.every(({ size }) => size !== null);
   // a row can be looked at whatever became of what lies beside its file
   const config =
@@ -49,10 +102,13 @@ export async function shownFile(
     (isFile ? (await accountBeside(path).catch(() => undefined))?.config : undefined);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
+  /** of the policy; undefined where the file does not say */
   const vocab = vocabOf({ metadata });
   const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
-  const credits = rules.filter((rule) => typeof rule === 'string');
+  /** the first is that of the segments */
+  const credits: readonly string[] = rules.filter((rule) => typeof rule === 'string');
   const { steps } = config ?? {};
+  /** what its values are; undefined where nobody knows */
   const nature = config && storedNature(config);
   return { mapping: own, named: namedTexts(metadata), nature, steps, credits, vocab, isFile };
 }

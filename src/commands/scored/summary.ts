@@ -1,5 +1,5 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
-import { dataError, EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
 import { creditableOf } from '../../estimate/credit.js';
 import { hasLevel, valueNameOf } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
@@ -18,11 +18,11 @@ import { RunCounts } from '../../report/run-counts.js';
 import { StepKinds } from '../../report/steps.js';
 import { extremes, turnsOf } from '../../report/trace-record.js';
 import { type RunAccount, warningsOf } from '../../report/warnings.js';
-import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import { isFallback, type OutputRow } from '../../scored.js';
 import { TRANSITIONS } from '../../segment/split.js';
 import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
-import { namedTexts, scoredMapping, textsOf } from './texts.js';
+import { textPlaces, textsOf } from './shown.js';
 import type { Condition } from './where.js';
 
 export interface SummaryOptions {
@@ -71,26 +71,21 @@ export async function summary(
 /** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
 async function stepsOf(source: Scored) {
   const { keywords = TRANSITIONS } = source.config as { readonly keywords?: readonly string[] };
-  const { map } = await scoredMapping(source.inputs, source.config);
-  const places = { map, named: namedTexts(source.metadata) };
+  const places = await textPlaces(source);
   const steps = new StepKinds(keywords, source.credit.estimator.isMagnitude === true);
   const onTrace = (trace: OutputRow, row: InputRow) => steps.add(trace, textsOf(row, places).completion);
   return { steps, onTrace };
 }
 
 /** @throws RredcotError (exit 65) where nothing was counted */
-export function assertTraces(path: string, { numbers, firstBad }: Counted): void {
+export function assertTraces(
+  path: string,
+  { numbers, firstBad }: Awaited<ReturnType<typeof countScored>>,
+): void {
   if (numbers.traces > 0) return;
   const why =
     firstBad === undefined ? '' : `: ${firstBad.file}:${firstBad.row}: ${firstBad.rejection.reason}`;
   throw dataError(`${path}: no trace in it${why}`, 'rredcot verify tells what is wrong with it');
-}
-
-export interface Counted extends Pick<RunAccount, 'numbers' | 'warnings'> {
-  /** traces worth a page, by number of their row */
-  readonly choice: TraceChoice;
-  /** the first row that is not as `score` writes one */
-  readonly firstBad: BadRow | undefined;
 }
 
 export interface CountOptions {
@@ -108,20 +103,33 @@ export async function countScored(
   source: Scored,
   { traces, conditions, onTrace, signal }: CountOptions,
   log: Log,
-): Promise<Counted> {
+) {
   const { estimator } = source.credit;
   const counts = new RunCounts(hasLevel(estimator));
+  /** traces worth a page, by number of their row */
   const choice = new TraceChoice(traces);
   const magnitude = estimator.isMagnitude === true;
+  /** the first row that is not as `score` writes one */
   let firstBad: BadRow | undefined;
   let read = 0;
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
     if (++read % ROWS_TOLD === 0) log.progress(`reading: ${plural(read, 'row')}`, { read });
-    const bad = isBad(row) ? row : take(row);
-    if (bad === undefined) continue;
-    counts.reject(bad);
-    firstBad ??= bad;
+    const trace = isBad(row) ? row : storedTrace(row, source);
+    if (isBad(trace)) {
+      counts.reject(trace);
+      firstBad ??= trace;
+      continue;
+    }
+    const { status, reward } = trace;
+    counts.add(trace, creditableOf(trace, estimator).values, row.row);
+    onTrace?.(trace, row as InputRow);
+    if (!conditions.every(({ holds }) => holds(trace))) continue;
+    choice.add({
+      ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
+      hasCredit: !status.some(isFallback),
+      ...extremes(turnsOf(trace, magnitude)),
+    });
   }
   const { numbers } = counts;
   const { part } = source;
@@ -131,26 +139,6 @@ export async function countScored(
   };
   const warnings = [...(ofPart ? [ofPart] : []), ...warningsOf(numbers, vocabOf(source), source.config.rule)];
   return { numbers, warnings, choice, firstBad };
-
-  function take(row: InputRow): BadRow | undefined {
-    try {
-      const trace = storedTrace(row, source);
-      const { values } = creditableOf(trace, estimator);
-      counts.add(trace, values, row.row);
-      onTrace?.(trace, row);
-      if (!conditions.every(({ holds }) => holds(trace))) return undefined;
-      const { status, reward } = trace;
-      choice.add({
-        ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
-        hasCredit: !status.some(isFallback),
-        ...extremes(turnsOf(trace, magnitude)),
-      });
-      return undefined;
-    } catch (error) {
-      if (!(error instanceof TraceRejected)) throw error;
-      return rejectRow(row, error);
-    }
-  }
 }
 
 const ROWS_TOLD = 1000;

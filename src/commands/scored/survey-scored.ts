@@ -16,14 +16,7 @@ import {
   sameRange,
   type Totals,
 } from './again.js';
-import { NEEDED, type Scored } from './open-scored.js';
-
-/** What of a row the totals need. */
-interface Light {
-  readonly group: string | undefined;
-  readonly reward: number | null;
-  readonly tokens: number;
-}
+import { NEEDED, type Scored, setAside } from './open-scored.js';
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -148,7 +141,7 @@ export async function surveyScored(
     if (isBad(row)) continue;
     isGraded ||= hasGrade(row);
     const light = lightOf(row, source.credit, credit);
-    if (light instanceof TraceRejected) continue;
+    if (isBad(light)) continue;
     if (isText && isTyped)
       inference.add(
         Object.fromEntries(Object.entries(row.columns).filter(([name]) => !source.made.has(name))),
@@ -193,12 +186,8 @@ function refuseParts(groups: ReadonlyMap<string, Group>, { inputs }: Scored): vo
 }
 
 /** What a row says for the totals; why it is turned down where it will be. */
-export function lightOf(
-  { columns }: InputRow,
-  from: CreditOptions,
-  to: CreditOptions,
-): Light | TraceRejected {
-  const { group, segments, reward, status } = columns;
+export function lightOf(row: InputRow, from: CreditOptions, to: CreditOptions) {
+  const { group, segments, reward, status } = row.columns;
   const own = Array.isArray(segments) ? segments.filter(({ kind }) => kind !== 'shown') : [];
   const tokens = own.reduce((sum, { start, end }) => sum + (Number(end) - Number(start)), 0);
   try {
@@ -208,7 +197,7 @@ export function lightOf(
       tokens: Number.isFinite(tokens) ? tokens : 0,
     };
   } catch (error) {
-    if (error instanceof TraceRejected) return error;
+    if (error instanceof TraceRejected) return setAside(row, error);
     throw error;
   }
 }

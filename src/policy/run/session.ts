@@ -212,6 +212,10 @@ export class ModelSession {
     return this.thread.finish();
   }
 
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   private call<Name extends keyof SessionThread>(
     name: Name,
     args: Parameters<SessionThread[Name]>,

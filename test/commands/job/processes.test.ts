@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { workerDevices, workerFlags } from '../../../dist/cli/worker-flags.js';
-import { superviseWorkers } from '../../../dist/commands/job/workers.js';
+import { type Notes, superviseWorkers } from '../../../dist/commands/job/workers.js';
 import { coreShare, ownCores } from '../../../dist/cores.js';
 import type { Log } from '../../../dist/report/log.js';
 import { rredcotHere } from '../../support/in-process.js';
@@ -42,7 +42,10 @@ beforeAll(async () => {
 
 describe('superviseWorkers', () => {
   let runs = 0;
-  async function supervise(modes: readonly string[], stopsWhenAllWait = false) {
+  async function supervise(
+    modes: readonly string[],
+    onNotes: (notes: Notes, stop: AbortController) => void = () => {},
+  ) {
     const stop = new AbortController();
     const state = (n: number) => join(work, `state-${runs}-${n}`);
     runs++;
@@ -55,9 +58,7 @@ describe('superviseWorkers', () => {
       program,
       signal: stop.signal,
       log: log as unknown as Log,
-      onNotes(notes) {
-        if (stopsWhenAllWait && notes.every((each) => each !== undefined)) stop.abort();
-      },
+      onNotes: (notes) => onNotes(notes, stop),
     }).catch((caught: unknown) => caught);
     return { found, restarts: warnings.filter((text) => text !== 'the same') };
   }
@@ -95,23 +96,18 @@ describe('superviseWorkers', () => {
   });
 
   it('tells all to stop when it is told to', async () => {
-    expect((await supervise(['wait', 'wait'], true)).found).toMatchObject({ exitCode: 75 });
+    const { found } = await supervise(['wait', 'wait'], (notes, stop) => {
+      if (notes.every((each) => each !== undefined)) stop.abort();
+    });
+    expect(found).toMatchObject({ exitCode: 75 });
   });
 
   it('ends them all with what speaks against their notes', async () => {
-    const workers = [
-      { name: 'worker 0', args: ['wait', join(work, 'seen')], notes: join(work, 'seen.json') },
-    ];
     const tooMany = new Error('too many');
-    const log = { info() {}, warn() {} } as unknown as Log;
-    const onNotes = (): void => {
+    const { found } = await supervise(['wait'], () => {
       throw tooMany;
-    };
-    const supervised = superviseWorkers(workers, {
-      ...{ program, log, onNotes },
-      signal: new AbortController().signal,
     });
-    await expect(supervised).rejects.toBe(tooMany);
+    expect(found).toBe(tooMany);
   });
 });
 

@@ -31,7 +31,6 @@ async function sourceOf(paths: readonly string[], traces = 0, own?: ReadRows) {
     maxLineBytes: undefined,
     typed: false,
     columnar: null,
-    isGrouped: false,
     assertUnchanged: async () => {},
     log: {} as Log,
   });

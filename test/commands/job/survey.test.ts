@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { inferFromWindow } from '../../../dist/commands/job/source.js';
-import { assertFits, surveyInputs } from '../../../dist/commands/job/survey.js';
+import { assertFits, type SurveyOptions, surveyInputs } from '../../../dist/commands/job/survey.js';
 import { describeType, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
@@ -13,9 +13,23 @@ import { chunksOf, collect, inputRow, temporaryFolder } from '../../support/io-h
 
 const LOG = { info() {}, text() {}, warn() {}, record() {}, progress() {} };
 
+/** The survey of a file with these rows. */
+async function surveyOf(
+  rows: string | Uint8Array,
+  { map, ...more }: { readonly map: string } & Partial<Omit<SurveyOptions, 'map'>>,
+) {
+  const isText = typeof rows === 'string';
+  const path = join(await temporaryFolder(), isText ? 'traces.jsonl' : 'traces.arrow');
+  await writeFile(path, rows);
+  return surveyInputs(await resolveInputs([path]), {
+    ...{ map: parseFieldMap(map), needs: { prompt: false, references: false }, typed: true, log: LOG },
+    ...{ limit: undefined, maxLineBytes: undefined, signal: new AbortController().signal },
+    ...more,
+  });
+}
+
 describe('survey', () => {
   it('counts rows, traces and rewards, and types only rows that hold a trace', async () => {
-    const path = join(await temporaryFolder(), 'traces.jsonl');
     const text = [
       '{"c":["x","y"],"reward":1,"n":1}',
       '{"c":["x","z"],"reward":0,"n":0.5,"group":"g"}',
@@ -23,22 +37,16 @@ describe('survey', () => {
       '{"c":"no list","n":"text"}',
       'no json',
     ].join('\n');
-    await writeFile(path, text);
     let progress: unknown;
-    const survey = await surveyInputs(await resolveInputs([path]), {
-      map: parseFieldMap('completion=c[]'),
-      needs: { prompt: false, references: false },
-      typed: true,
+    const survey = await surveyOf(text, {
+      map: 'completion=c[]',
       reward: (trace) => trace.reward,
-      limit: undefined,
-      maxLineBytes: undefined,
       log: {
         ...LOG,
         progress(_: string, fields: unknown) {
           progress = fields;
         },
       },
-      signal: new AbortController().signal,
     });
     expect(survey).toMatchObject({ rows: 5, traces: 5, rejects: 2 });
     expect(progress).toEqual({ bytes: text.length });
@@ -55,7 +63,6 @@ describe('survey', () => {
   });
 
   it('tells between which rows a group lies, whatever its rewards, and where a limit ends', async () => {
-    const path = join(await temporaryFolder(), 'traces.jsonl');
     const rows = [
       '"g","reward":null',
       '"h","reward":1',
@@ -63,18 +70,12 @@ describe('survey', () => {
       '"u","reward":null',
       '"g","reward":null',
     ];
-    await writeFile(path, ['no json', ...rows.map((row) => `{"c":"x","group":${row}}`)].join('\n'));
-    const survey = async (limit: number | undefined) =>
-      surveyInputs(await resolveInputs([path]), {
-        map: parseFieldMap('completion=c,group=group,reward=reward'),
-        needs: { prompt: false, references: false },
-        typed: false,
+    const text = ['no json', ...rows.map((row) => `{"c":"x","group":${row}}`)].join('\n');
+    const survey = (limit: number | undefined) =>
+      surveyOf(text, {
+        map: 'completion=c,group=group,reward=reward',
         reward: (trace) => trace.reward,
-        spans: true,
-        limit,
-        maxLineBytes: undefined,
-        log: LOG,
-        signal: new AbortController().signal,
+        ...{ typed: false, readsMates: true, limit },
       });
     const { groupRewards, lastRow } = await survey(3);
     expect(lastRow).toBe(2);
@@ -87,43 +88,25 @@ describe('survey', () => {
   });
 
   it('tells whether a limit cuts something, also inside of a row, and reads no further where no group counts', async () => {
-    const path = join(await temporaryFolder(), 'traces.jsonl');
-    await writeFile(path, '{"c":["x","y"]}\n{"c":["x","y","z"]}\nno json\n');
-    const survey = async (limit: number, reward?: () => number) => {
-      const opts = { map: parseFieldMap('completion=c[]'), needs: { prompt: false, references: false } };
-      const { signal } = new AbortController();
-      const made = await surveyInputs(await resolveInputs([path]), {
-        ...{ ...opts, typed: true, reward, limit, maxLineBytes: undefined, log: LOG, signal },
-      });
-      return [made.part, made.rows];
+    const survey = async (text: string, limit: number, reward?: () => number) => {
+      const { part, rows } = await surveyOf(text, { map: 'completion=c[]', reward, limit });
+      return [part, rows];
     };
     const part = (limit: number) => ({ by: 'limit', limit });
-    expect(await survey(2)).toEqual([part(2), 1]);
-    expect(await survey(2, () => 1)).toEqual([part(2), 3]);
-    expect(await survey(4)).toEqual([part(4), 2]);
-    expect(await survey(5)).toEqual([part(5), 2]);
-    expect(await survey(6)).toEqual([undefined, 3]);
-    await writeFile(path, '{"c":["x","y"]}\n');
-    expect(await survey(1, () => 1)).toEqual([part(1), 1]);
-    expect(await survey(2, () => 1)).toEqual([undefined, 1]);
+    const two = '{"c":["x","y"]}\n{"c":["x","y","z"]}\nno json\n';
+    expect(await survey(two, 2)).toEqual([part(2), 1]);
+    expect(await survey(two, 2, () => 1)).toEqual([part(2), 3]);
+    expect(await survey(two, 4)).toEqual([part(4), 2]);
+    expect(await survey(two, 5)).toEqual([part(5), 2]);
+    expect(await survey(two, 6)).toEqual([undefined, 3]);
+    const one = '{"c":["x","y"]}\n';
+    expect(await survey(one, 1, () => 1)).toEqual([part(1), 1]);
+    expect(await survey(one, 2, () => 1)).toEqual([undefined, 1]);
   });
 
   it('counts rows of columns alone where nothing else is wanted', async () => {
-    const path = join(await temporaryFolder(), 'traces.arrow');
-    await writeFile(
-      path,
-      tableToIPC(new Table({ c: vectorFromArray(['x', null, 'y'], new Utf8()) }), 'file'),
-    );
-    const survey = await surveyInputs(await resolveInputs([path]), {
-      map: parseFieldMap('completion=c'),
-      needs: { prompt: false, references: false },
-      typed: false,
-      reward: undefined,
-      limit: undefined,
-      maxLineBytes: undefined,
-      log: LOG,
-      signal: new AbortController().signal,
-    });
+    const bytes = tableToIPC(new Table({ c: vectorFromArray(['x', null, 'y'], new Utf8()) }), 'file');
+    const survey = await surveyOf(bytes, { map: 'completion=c', typed: false });
     const none = { columns: [], groupRewards: new Map(), rowBytes: 145, warnings: [] };
     expect(survey).toEqual({ rows: 3, traces: null, rejects: null, ...none });
   });

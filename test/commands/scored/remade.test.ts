@@ -14,36 +14,62 @@ const CREDIT: CreditOptions = {
   ...({ rule: 'share', residual: 'uniform', within: 'uniform', baseline: 'auto' } as const),
   ...({ rewardRange: [0, 1], others: ['signed', 'rudder', 'uniform'] } as const),
 };
-const VALUES = Float32Array.of(0.97, 0.99);
-const ENDS = Int32Array.of(3, 4);
+interface Made extends Record<'values' | 'logprobs' | 'entropies', number[]> {
+  readonly reward: number | null;
+  /** the group's; undefined without one */
+  readonly mean: number | undefined;
+}
 
-/** A row as score writes it, with other cells. @param groupMean b; undefined without a group */
+/** Cells as a file has them of a trace with such a credit: three thoughts and an answer over eight tokens. */
+function cellsOf(
+  credit: CreditOptions,
+  { values, logprobs, entropies, reward, mean }: Made,
+): Record<string, unknown> {
+  const ends = Int32Array.of(2, 4, 7, 8);
+  const floats = (list: readonly number[]) => Float32Array.from(list);
+  const made = creditOf(
+    {
+      ...{ ends, answered: true, reward, groupMean: mean, groupStd: mean === undefined ? undefined : 0.5 },
+      ...{ values: floats(values), logprobs: floats(logprobs), entropies: floats(entropies) },
+      utilities: Float32Array.of(1),
+    },
+    credit,
+  );
+  const { sigma, deltas, baseline, requested, sigmaEss, sigmaMaxWeight, sigmaGain } = made;
+  const sums = (list: Float32Array) =>
+    Array.from(ends, (end, k) => list.subarray(ends[k - 1] ?? 0, end).reduce((sum, x) => sum + x, 0));
+  const segments = Array.from(ends, (end, k) => ({
+    ...{ start: ends[k - 1] ?? 0, end, kind: k < 3 ? 'thought' : 'answer', value: values[k + 1] ?? null },
+    ...{ delta: deltas[k], sigma: sums(sigma)[k], entropy: sums(floats(entropies))[k] },
+  }));
+  return {
+    ...{
+      id: 'a',
+      group: mean === undefined ? null : 'g',
+      reward,
+      baseline,
+      segments,
+      value_start: values[0],
+    },
+    ...{ logprobs: floats(logprobs), entropies: floats(entropies), sigma, reference_utilities: [1] },
+    ...{ sigma_ess: sigmaEss, sigma_max_weight: sigmaMaxWeight, sigma_gain: sigmaGain, ...requested },
+    status:
+      [...new Set([...(reward === null ? ['reward:unknown'] : []), ...made.status])].sort().join(';') || 'ok',
+  };
+}
+
+const VALUES = [0.97, 0.98, 0.985, 0.99];
+const NONE = new Array<number>(8).fill(0);
+
+/** Of a row as score writes it, with another status. */
 function faults(
   reward: number,
-  groupMean: number | undefined,
+  mean: number | undefined,
   change: (status: string) => string = (status) => status,
   [from, to]: readonly [CreditOptions, CreditOptions] = [CREDIT, CREDIT],
 ): string {
-  const made = creditOf(
-    {
-      ...{ ends: ENDS, answered: true, values: VALUES, reward, groupMean },
-      ...{ utilities: Float32Array.of(1), entropies: new Float32Array(4), logprobs: new Float32Array(4) },
-    },
-    from,
-  );
-  const { sigma, deltas, baseline, requested } = made;
-  const sums = [0, 3].map((from, k) => sigma.subarray(from, ENDS[k]).reduce((sum, s) => sum + s, 0));
-  const cells: Record<string, unknown> = {
-    ...{ id: 'a', reward, baseline, sigma, value_start: VALUES[0], reference_utilities: [1] },
-    ...(groupMean === undefined ? { group: null } : { group: 'g' }),
-    segments: [...ENDS].map((end, k) => ({
-      ...{ start: k === 0 ? 0 : ENDS[0], end, kind: k === 0 ? 'thought' : 'answer', entropy: 0 },
-      ...{ value: k === 0 ? VALUES[1] : null, delta: deltas[k], sigma: sums[k] },
-    })),
-    ...requested,
-    status: change([...made.status].sort().join(';') || 'ok'),
-  };
-  return faultsOf(cells, {}, to);
+  const cells = cellsOf(from, { values: VALUES, logprobs: NONE, entropies: NONE, reward, mean });
+  return faultsOf({ ...cells, status: change(String(cells.status)) }, {}, to);
 }
 
 describe('the status of further credits', () => {
@@ -80,7 +106,7 @@ describe('a baseline', () => {
       { ...CREDIT, estimator, baseline: made },
       { ...CREDIT, estimator, baseline: said },
     ]);
-  const start = VALUES[0];
+  const start = Math.fround(VALUES[0] as number);
 
   it('is V(s_0) or the number that the configuration says, whatever else the row has been made by', () => {
     for (const each of ['value', 'auto', 0.25] as const) expect(told(each, each)).toBe('');
@@ -102,63 +128,11 @@ describe('a baseline', () => {
   });
 });
 
-/** Cells as a file has them of a trace with such a credit: three thoughts and an answer over eight tokens. */
-function cellsOf(
-  credit: CreditOptions,
-  {
-    values,
-    logprobs,
-    entropies,
-    reward,
-    mean,
-  }: Record<'values' | 'logprobs' | 'entropies', number[]> & {
-    readonly reward: number | null;
-    readonly mean: number | undefined;
-  },
-): Record<string, unknown> {
-  const ends = Int32Array.of(2, 4, 7, 8);
-  const floats = (list: readonly number[]) => Float32Array.from(list);
-  const made = creditOf(
-    {
-      ...{ ends, answered: true, reward, groupMean: mean, groupStd: mean === undefined ? undefined : 0.5 },
-      ...{ values: floats(values), logprobs: floats(logprobs), entropies: floats(entropies) },
-      utilities: Float32Array.of(1),
-    },
-    credit,
-  );
-  const { sigma, deltas, baseline, requested, sigmaEss, sigmaMaxWeight, sigmaGain } = made;
-  const sums = (list: Float32Array) =>
-    Array.from(ends, (end, k) => list.subarray(ends[k - 1] ?? 0, end).reduce((sum, x) => sum + x, 0));
-  const segments = Array.from(ends, (end, k) => ({
-    ...{ start: ends[k - 1] ?? 0, end, kind: k < 3 ? 'thought' : 'answer', value: values[k + 1] ?? null },
-    ...{ delta: deltas[k], sigma: sums(sigma)[k], entropy: sums(floats(entropies))[k] },
-  }));
-  return {
-    ...{
-      id: 'a',
-      group: mean === undefined ? null : 'g',
-      reward,
-      baseline,
-      segments,
-      value_start: values[0],
-    },
-    ...{ logprobs: floats(logprobs), entropies: floats(entropies), sigma, reference_utilities: [1] },
-    ...{ sigma_ess: sigmaEss, sigma_max_weight: sigmaMaxWeight, sigma_gain: sigmaGain, ...requested },
-    status:
-      [...(reward === null ? ['reward:unknown'] : []), ...made.status]
-        .filter((code, n, all) => all.indexOf(code) === n)
-        .sort()
-        .join(';') || 'ok',
-  };
-}
-
 describe('a row of any credit', () => {
   const list = (length: number, min: number, max: number) =>
     fc.array(
       fc.integer({ min: 1, max: 1000 }).map((n) => Math.fround(min + ((max - min) * n) / 1000)),
-      {
-        ...{ minLength: length, maxLength: length },
-      },
+      { minLength: length, maxLength: length },
     );
   const credits = fc
     .record({
@@ -190,7 +164,7 @@ describe('a row of any credit', () => {
     ...['group', 'logprobs', 'entropies', 'sigma', 'segments', 'value_start', 'reward', 'baseline', 'status'],
     ...['reference_utilities', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'],
   ];
-  const valued = (credit: CreditOptions, trace: Parameters<typeof cellsOf>[1]) => {
+  const valued = (credit: CreditOptions, trace: Made) => {
     const { fromLogprobs } = credit.estimator;
     if (!fromLogprobs) return trace;
     return {

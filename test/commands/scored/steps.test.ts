@@ -1,7 +1,7 @@
 // From row to row of a file, to the mates nearby, and the keys that ask for it.
 import { describe, expect, it } from 'vitest';
-import { matesOf, NEAR, Neighbours, rowAfter, rowAt, rowBefore } from '../../../dist/commands/scored/near.js';
 import { keysOf, statusLine } from '../../../dist/commands/scored/pager.js';
+import { matesOf, NEAR, Neighbours, rowAfter, rowAt, rowBefore } from '../../../dist/commands/scored/pick.js';
 import type { ReadRows } from '../../../dist/io/read/peek.js';
 import { rejectRow } from '../../../dist/rows.js';
 import { inputRow } from '../../support/io-helpers.js';
