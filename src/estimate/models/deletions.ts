@@ -1,10 +1,10 @@
 // `--estimator loo`: a segment counts for what the answer's log-probability loses without it.
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
-import type { Branch } from '../../policy/run/placed.js';
+import { type Branch, nextKept } from '../../policy/run/placed.js';
 import type { ModelSession, TraceScores } from '../../policy/run/session.js';
 import type { OwnTokens } from '../../turns.js';
 import { joinIds, type Suffix } from '../references.js';
-import { assertPossible, branchAt, nextKept } from '../run-batch.js';
+import { assertPossible, branchAt } from '../run-batch.js';
 import { BATCH_ROWS } from '../strategy.js';
 import { logSumExp } from '../value.js';
 

@@ -4,6 +4,7 @@ import type { Device } from '../device.js';
 import type { PolicyFolder } from '../folder.js';
 import { beyond, disproved, Farthest, type Finding, NATS, readCanary, unproved } from './canary.js';
 import { inHalves } from './halves.js';
+import { nextKept } from './placed.js';
 import {
   type Choosing,
   type RowKey,
@@ -44,8 +45,6 @@ export interface ContinueOptions extends Choosing, Pick<SamplingOptions, 'batch'
   readonly onTokens?: ((count: number) => void) | undefined;
 }
 
-let lastNumber = 0;
-
 /**
  * Continues traces. Each is read once, whatever many continuations it has.
  * @returns what was written, a list a trace in the order of its starts
@@ -58,7 +57,7 @@ export async function continueTraces(
 ): Promise<Written[][]> {
   const written = traces.map((): Written[] => []);
   for (const together of inTurn(traces, opts.batch)) {
-    const kept = ++lastNumber;
+    const kept = nextKept();
     try {
       await session.keepTrunks(
         kept,
@@ -124,7 +123,7 @@ async function writeRows(
   opts: ContinueOptions,
 ): Promise<readonly Written[]> {
   const { temperature, topP, stops, signal, onTokens } = opts;
-  const id = ++lastNumber;
+  const id = nextKept();
   const written: Written[] = [];
   try {
     await session.beginRows(id, { kept, rows, temperature, topP, stops });

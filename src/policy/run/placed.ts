@@ -1,4 +1,11 @@
 // What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
+
+let lastKept = 0;
+/** A number under which a session may keep keys and values, or rows that write: whoever asks, no other has it. */
+export function nextKept(): number {
+  return ++lastKept;
+}
+
 /** A continuation of a trace from one exit point, of which a span is scored. */
 export interface Branch {
   /** tokens of the trace in sight: the branch stands at position `exit` */
