@@ -25,7 +25,7 @@ import {
 } from '../../dist/policy/cuda.js';
 import { autoDevice, parseDevice, type RunsOnCuda, resolveDevice } from '../../dist/policy/device.js';
 import { openPolicyFolder } from '../../dist/policy/folder.js';
-import { heavyNodes, placementCheck, placementFault } from '../../dist/policy/placement.js';
+import { heavyNodes, placementCheck, placementFault } from '../../dist/policy/run/onnx-session.js';
 import { ModelSession } from '../../dist/policy/run/session.js';
 import { rredcotHere } from '../support/in-process.js';
 import { EMBEDDED, FIXTURES, readScored, temporaryFolder } from '../support/program.js';

@@ -1,7 +1,7 @@
 // Values that sum up attributions for which the policy reads a trace again: what each segment counts for, and what that costs.
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { count, plural } from '../../plural.js';
-import { besideEachOther, type Sequence } from '../../policy/run/sequence.js';
+import { besideEachOther, type Sequence } from '../../policy/run/placed.js';
 import type { ModelSession } from '../../policy/run/session.js';
 import { duration } from '../../report/progress.js';
 import { type BadRow, eachTrace } from '../../rows.js';

@@ -5,7 +5,7 @@ import { isScore } from '../../policy/build/architecture.js';
 import { openPrmFolder, type PrmFolder } from '../../policy/folder.js';
 import { inHalves } from '../../policy/run/halves.js';
 import { type ModelChoice, type OpenModel, openReader } from '../../policy/run/open-model.js';
-import type { ReadSteps } from '../../policy/run/sequence.js';
+import type { ReadSteps } from '../../policy/run/placed.js';
 import { graphFor, type ModelSession } from '../../policy/run/session.js';
 import { encodePrompt } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';

@@ -2,7 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import { isScore } from '../../policy/build/architecture.js';
 import type { PrmFolder } from '../../policy/folder.js';
-import type { ReadSteps } from '../../policy/run/sequence.js';
+import type { ReadSteps } from '../../policy/run/placed.js';
 import type { Segmentation } from '../../segment/segment.js';
 import type { TokenText } from '../../segment/span.js';
 import { joinIds } from '../references.js';
