@@ -13,10 +13,10 @@ import { joinIds } from '../references.js';
 import { type AnswerMarks, judged } from '../reward.js';
 import { noReferences, type TraceResult } from '../value.js';
 import type { PassJob, Scored, Valued } from '../windows.js';
-import { continued } from './continued.js';
 import {
   assertOneConversation,
   type Continuable,
+  continued,
   type Episode,
   type Players,
   type Standing,

@@ -10,7 +10,7 @@ import {
   type KeepsTrunks,
   leaveOneOut,
   withoutSegment,
-} from '../../../dist/estimate/models/deletions.js';
+} from '../../../dist/estimate/models/attributed.js';
 import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { ModelSession } from '../../../dist/policy/run/session.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../../oracle/attribution.js';

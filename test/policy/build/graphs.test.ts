@@ -3,8 +3,12 @@ import { rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { overSegments, posteriors, sequenceOf } from '../../../dist/estimate/models/attributed.js';
-import type { Ablated } from '../../../dist/estimate/models/deletions.js';
+import {
+  type Ablated,
+  overSegments,
+  posteriors,
+  sequenceOf,
+} from '../../../dist/estimate/models/attributed.js';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { ModelSession } from '../../../dist/policy/run/session.js';
