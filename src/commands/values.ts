@@ -52,8 +52,7 @@ async function* ofPass(
 ): AsyncGenerator<Valued<ValueJob> | BadRow> {
   const { policy, device } = opened;
   // the policy and the estimator's own models, which prove themselves
-  const session = await (estimator.openSession ?? ModelSession.open)(policy, device);
-  await using _session = closing({ [Symbol.asyncDispose]: () => session.close() });
+  await using session = await (estimator.openSession ?? ModelSession.open)(policy, device);
   noteProof(run, log, session, 'policy');
   const window = (row: number): number => windowOf(row, run.rowsPerChunk);
   const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>

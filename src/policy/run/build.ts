@@ -162,18 +162,14 @@ function precisionOf({ weights }: Checkpoint, { cudaPrecision }: BuildOptions): 
 
 /** A new folder's canary: its float32 graph reads a few tokens on the CPU. */
 async function canaryOf(folder: ModelFolder, ids: CheckedIds): Promise<object> {
-  const session = await ModelSession.openUnproved(folder);
-  try {
-    return await makeCanary(headOf(folder), session, ids, folder.architecture);
-  } catch (cause) {
+  await using session = await ModelSession.openUnproved(folder);
+  return await makeCanary(headOf(folder), session, ids, folder.architecture).catch((cause: Error) => {
     if (cause instanceof RredcotError) throw cause;
     throw usageError(
-      `${folder.path}: the canary cannot be made, the model ${(cause as Error).message}`,
+      `${folder.path}: the canary cannot be made, the model ${cause.message}`,
       'look at the checkpoint: its weights must be finite; and the machine must have the memory to run it once in float32',
     );
-  } finally {
-    await session.close();
-  }
+  });
 }
 
 /** Refuses a tokenizer that would fail at the first trace. */

@@ -29,7 +29,7 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   Partial<Pick<ModelSession, 'device' | 'vocab'>>;
 
 /** A running model. */
-export class ModelSession {
+export class ModelSession implements AsyncDisposable {
   /** what the folder's canary has shown; undefined until then */
   proof: Proof | undefined;
   /** tokens of the vocabulary */
@@ -216,6 +216,10 @@ export class ModelSession {
    */
   close(): Promise<void> {
     return this.thread.finish();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   private call<Name extends keyof SessionThread>(

@@ -58,17 +58,11 @@ async function failureOf(promise: Promise<unknown>): Promise<RredcotError> {
 
 /** The folder runs, and gives what the float64 pass over the checkpoint gives. */
 async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<void> {
-  const session = await ModelSession.open(policy);
-  try {
-    const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [
-      TraceScores,
-    ];
-    const expected = familyScores(loadFamily(checkpoint), [...IDS]).logprobs.slice(1);
-    for (const [t, logprob] of expected.entries())
-      expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);
-  } finally {
-    await session.close();
-  }
+  await using session = await ModelSession.open(policy);
+  const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [TraceScores];
+  const expected = familyScores(loadFamily(checkpoint), [...IDS]).logprobs.slice(1);
+  for (const [t, logprob] of expected.entries())
+    expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);
 }
 
 const inode = (path: string) => statSync(path).ino;
