@@ -12,7 +12,6 @@ import {
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { describe, expect, it } from 'vitest';
-import { ropeTables } from '../../dist/policy/build/rope.js';
 import {
   type CudaFindings,
   cudaProblems,
@@ -380,37 +379,17 @@ describe('placement', () => {
       logSeverityLevel: 3,
       ...options,
     });
-    const { cos, sin, positions } = ropeTables(architecture, 1024);
-    const dims = [positions, architecture.headDim / 2];
-    const int64 = (...values: bigint[]) =>
-      new Tensor('int64', BigInt64Array.from(values), [1, values.length]);
-    const row = (value: bigint) => new Tensor('int64', BigInt64Array.of(value), [1, 1, 1]);
-    const { layers, kvHeads, headDim } = architecture;
-    const none = new Tensor('float32', new Float32Array(0), [1, kvHeads, 0, headDim]);
-    const past = Object.fromEntries(
-      Array.from({ length: layers }, (_, i) =>
-        ['k', 'v', 'limb_k', 'limb_v'].map((name) => [`past_${name}_${i}`, none]),
-      ).flat(),
-    );
-    const run = async () => {
-      await session.run({
-        ids: int64(1n, 2n),
-        cos: new Tensor('float32', cos, dims),
-        sin: new Tensor('float32', sin, dims),
-        rows: int64(0n),
-        targets: int64(2n),
-        branch_ids: row(0n),
-        branch_pos: row(0n),
-        branch_exit: row(0n),
-        branch_number: row(-1n),
-        trunk_from: int64(0n, 0n),
-        trunk_to: int64(1n, 0n),
-        limb_from: int64(0n, 0n),
-        limb_to: int64(1n, 0n),
-        limb_rows: int64(),
-        ...past,
-      });
-    };
+    // one of each, two tokens, nothing before them
+    const sizes: Readonly<Record<string, number>> = { S: 2, M: 1024, T: 0, P: 0, Q: 0, L: 0 };
+    const one = BigInt64Array.of(1n, 0n);
+    const feeds = session.inputMetadata.map(({ name, ...input }) => {
+      const { type, shape } = input as InferenceSession.TensorValueMetadata;
+      const dims = shape.map((dim) => (typeof dim === 'number' ? dim : (sizes[dim] ?? 1)));
+      const size = dims.reduce((product, dim) => product * dim, 1);
+      const zeros = type === 'int64' ? new BigInt64Array(size) : new Float32Array(size);
+      return [name, new Tensor(type as 'int64', (name.endsWith('_to') ? one : zeros) as BigInt64Array, dims)];
+    });
+    const run = async () => void (await session.run(Object.fromEntries(feeds)));
     return { session, run, layers: architecture.layers };
   }
 
