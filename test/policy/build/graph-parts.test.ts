@@ -283,19 +283,10 @@ describe('alignTokens', () => {
 });
 
 describe('tokenizer', () => {
-  test('embedded: one id a byte, tags are one token each, only the end token is special', async () => {
+  test('embedded: tags are one token each, only the end token is special', async () => {
     const tokenizer = await loadTokenizer(embedded);
-    for (let byte = 0; byte < 256; byte++) expect([...tokenizer.bytes(byte)]).toHaveLength(1);
-    expect(new Set(Array.from({ length: 256 }, (_, id) => tokenizer.bytes(id)[0])).size).toBe(256);
     expect([...tokenizer.encode('<think>é</think>')]).toHaveLength(4);
-    expect([256, 257, 258].map((id) => Buffer.from(tokenizer.bytes(id)).toString())).toEqual([
-      '<think>',
-      '</think>',
-      '<|end|>',
-    ]);
     expect([0, 256, 257, 258].map((id) => tokenizer.isSpecial(id))).toEqual([false, false, false, true]);
-    expect(tokenizer.encode('')).toHaveLength(0);
-    expect(tokenizer.bytes(99_999)).toHaveLength(0);
   });
 
   const copyWith = (name: string, change: (spec: Record<string, unknown>) => void): string => {
