@@ -2,6 +2,7 @@
 
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { count, plural } from '../../plural.js';
+import { sharingRoom, sizeOf } from '../../policy/run/layout.js';
 import { type Branch, besideEachOther, nextKept, type Sequence } from '../../policy/run/placed.js';
 import type { ModelSession, TraceScores } from '../../policy/run/session.js';
 import { duration } from '../../report/progress.js';
@@ -235,21 +236,6 @@ export function withoutSegment(trace: Ablated, k: number, loo: Loo): Branch[] {
   });
 }
 
-/** Consecutive branches, in batches of at most so many rows; one that is longer is alone. */
-export function inBatches(branches: readonly Branch[], most = BATCH_ROWS): Branch[][] {
-  const batches: Branch[][] = [];
-  let rows = 0;
-  for (const branch of branches) {
-    rows += branch.ids.length;
-    if (batches.length === 0 || rows > most) {
-      batches.push([]);
-      rows = branch.ids.length;
-    }
-    (batches[batches.length - 1] as Branch[]).push(branch);
-  }
-  return batches;
-}
-
 /**
  * a_k = φ(all) − φ(without u_k), at the end of the thought.
  * @param logprobs (N) of each reference's scored tokens after the whole thought
@@ -274,7 +260,7 @@ export async function leaveOneOut(
   const scored: Float32Array[] = [];
   try {
     await session.keepTrunks(kept, [trunk]);
-    for (const batch of inBatches(branches)) {
+    for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
       const found = await session.branches(kept, [batch]);
       assertPossible(found, [trace], session);
       scored.push(...(found[0] as TraceScores).branches);

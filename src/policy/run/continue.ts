@@ -4,6 +4,7 @@ import type { Device } from '../device.js';
 import type { PolicyFolder } from '../folder.js';
 import { beyond, disproved, Farthest, type Finding, NATS, readCanary, unproved } from './canary.js';
 import { inHalves } from './halves.js';
+import { sharingRoom } from './layout.js';
 import { nextKept } from './placed.js';
 import {
   type Choosing,
@@ -56,7 +57,10 @@ export async function continueTraces(
   opts: ContinueOptions,
 ): Promise<Written[][]> {
   const written = traces.map((): Written[] => []);
-  for (const together of inTurn(traces, opts.batch)) {
+  // neighbours share a batch, as long as all their rows fit into it
+  const rowsOf = (b: number) => (traces[b] as Begun).starts.length;
+  const asked = Array.from(traces.keys()).filter((b) => rowsOf(b) > 0);
+  for (const together of sharingRoom(asked, opts.batch, rowsOf)) {
     const kept = nextKept();
     try {
       await session.keepTrunks(
@@ -84,22 +88,6 @@ export async function continueTraces(
     }
   }
   return written;
-}
-
-/** Traces whose rows share a batch: neighbours, as long as all their rows fit into it. */
-function inTurn(traces: readonly Begun[], batch: number): number[][] {
-  const turns: number[][] = [];
-  let free = 0;
-  for (const [b, { starts }] of traces.entries()) {
-    if (starts.length === 0) continue;
-    if (starts.length > free) {
-      turns.push([]);
-      free = Math.max(batch, starts.length);
-    }
-    (turns.at(-1) as number[]).push(b);
-    free -= starts.length;
-  }
-  return turns;
 }
 
 /** The ids that states may see, padded: a row reads the last token of its state itself. */

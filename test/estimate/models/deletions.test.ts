@@ -4,11 +4,11 @@ import { OutOfMemoryError } from '../../../dist/errors.js';
 import {
   type Ablated,
   answerLogprob,
-  inBatches,
   type KeepsTrunks,
   leaveOneOut,
   withoutSegment,
 } from '../../../dist/estimate/models/attributed.js';
+import { sharingRoom, sizeOf } from '../../../dist/policy/run/layout.js';
 import type { ModelSession } from '../../../dist/policy/run/session.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../../oracle/attribution.js';
 import { seeded } from '../../oracle/toy.js';
@@ -143,7 +143,7 @@ describe('leave one out', () => {
     const { ablated } = madeTrace();
     const branches = [1, 2, 3, 4].flatMap((k) => withoutSegment(ablated, k, 'deleted'));
     expect(branches.map(({ ids }) => ids.length)).toEqual([16, 17, 15, 16, 9, 10, 4, 5]);
-    const lengths = inBatches(branches, 26).map((batch) => batch.map(({ ids }) => ids.length));
+    const lengths = sharingRoom(branches, 26, sizeOf).map((batch) => batch.map(({ ids }) => ids.length));
     expect(lengths).toEqual([[16], [17], [15], [16, 9], [10, 4, 5]]);
   });
 });
