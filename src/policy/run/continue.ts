@@ -8,24 +8,14 @@ import { sharingRoom } from './layout.js';
 import { nextKept } from './placed.js';
 import {
   type Choosing,
-  type RowKey,
   type RowStart,
   rowKey,
   type SamplingOptions,
+  type Start,
   TRUNK_MULTIPLE,
   type Written,
 } from './sampling.js';
 import { ModelSession } from './session.js';
-
-/** One continuation that is wanted. */
-export interface Start {
-  /** tokens of the trace in its state, 1 to all of them */
-  readonly exit: number;
-  /** the same key writes the same, whatever is written beside it */
-  readonly key: RowKey;
-  /** tokens at most; at least 1 */
-  readonly most: number;
-}
 
 /** A trace that is continued. */
 export interface Begun {
