@@ -193,14 +193,10 @@ function trunkOf({ promptIds, exits }: Ablated): number {
  */
 export type Loo = 'deleted' | 'masked';
 
-/** A trace whose segments are left out; K thought segments, N references. */
-export interface Ablated {
-  readonly promptIds: Int32Array;
-  readonly completionIds: Int32Array;
+/** A trace whose segments are left out; K thought segments. */
+export interface Ablated extends Pick<PassJob, 'promptIds' | 'completionIds' | 'continuations'> {
   /** (K+1) exit points, in tokens of the completion */
   readonly exits: Int32Array;
-  /** (N) */
-  readonly continuations: readonly Suffix[];
   /** which tokens of the completion the policy wrote; absent where it wrote all of them */
   readonly own?: OwnTokens | undefined;
 }
