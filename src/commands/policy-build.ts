@@ -4,7 +4,7 @@ import { assertHere } from '../io/files/elsewhere.js';
 import { isPrmCheckpoint } from '../policy/build/checkpoint.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder, buildPrmFolder } from '../policy/run/build.js';
-import { ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
+import { readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { askLines, prmLines, templateLines, writingLines } from './policy-info.js';
 
@@ -42,7 +42,7 @@ export async function policyBuild(
     return;
   }
   const { exitTemplate: file } = flags;
-  const given = file === undefined ? await ownExitTemplate(checkpoint) : await readExitTemplate(file);
+  const given = await readExitTemplate(checkpoint, file);
   const template = given ?? {};
   const policy = await buildPolicyFolder(checkpoint, flags.output, template, {
     log: print,

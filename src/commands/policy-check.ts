@@ -22,8 +22,9 @@ import {
   compareReference,
   compareRuns,
   LEAST_TOKENS,
+  readPrmReference,
+  readReference,
 } from '../policy/run/check.js';
-import { readPrmReference, readReference } from '../policy/run/reference.js';
 import { ModelSession } from '../policy/run/session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';

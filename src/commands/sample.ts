@@ -1,7 +1,6 @@
 // `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
 import { type ExitCode, TraceRejected } from '../errors.js';
-import { continued } from '../estimate/models/continued.js';
-import { type Episode, standingAt } from '../estimate/models/episodes.js';
+import { continued, type Episode, standingAt } from '../estimate/models/episodes.js';
 import { type Judge, judged, type Reward } from '../estimate/reward.js';
 import type { AskedEnvironment } from '../estimators/sampling-flags.js';
 import {
@@ -15,8 +14,7 @@ import { windowOf } from '../io/files/chunks.js';
 import { noteProof } from '../policy/run/canary.js';
 import { openWriting } from '../policy/run/continue.js';
 import { openPolicy } from '../policy/run/open-model.js';
-import type { SamplingOptions, Written } from '../policy/run/sampling.js';
-import { rowKey } from '../policy/run/sampling.js';
+import { rowKey, type SamplingOptions, type Written } from '../policy/run/sampling.js';
 import { graphFor } from '../policy/run/session.js';
 import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
 import { stopsOf } from '../policy/text/stops.js';

@@ -1,7 +1,7 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
 import { TraceRejected } from '../errors.js';
 import { inHalves } from '../policy/run/halves.js';
-import type { Branch } from '../policy/run/placed.js';
+import { type Branch, nextKept } from '../policy/run/placed.js';
 import type { PolicyRuns, TraceScores } from '../policy/run/session.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../segment/segment.js';
 import type { TokenFigures } from '../segment/split.js';
@@ -11,11 +11,6 @@ import { shareTails, tailScores } from './shared-tails.js';
 import type { TraceJob } from './strategy.js';
 import type { TraceResult } from './value.js';
 
-let lastKept = 0;
-/** A number under which a run may keep its traces' keys and values. */
-export function nextKept(): number {
-  return ++lastKept;
-}
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
 

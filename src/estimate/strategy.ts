@@ -1,6 +1,6 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 import type { Device } from '../policy/device.js';
-import { rowsPerGroup } from '../policy/run/layout.js';
+import { rowsPerGroup, sharingRoom } from '../policy/run/layout.js';
 import { candidateExits, isCutLate, type Pieces } from '../segment/segment.js';
 import type { Suffix } from './references.js';
 import { shareTails, type TailsAt } from './shared-tails.js';
@@ -197,19 +197,11 @@ export function shareOut(
   rowsBehind: (trace: number) => number,
   budget = BATCH_ROWS,
 ): number[][] {
-  const parts: { members: number[]; rows: number }[] = [];
-  for (const trace of traces) {
-    const rows = rowsBehind(trace);
-    const part = parts.at(-1);
-    if (part === undefined || part.rows + rows > budget) parts.push({ members: [trace], rows });
-    else {
-      part.members.push(trace);
-      part.rows += rows;
-    }
-  }
-  return parts.flatMap(({ members, rows }) =>
-    (members.length - 1) * promptLength >= LEAST_SAVED * rows ? [members] : members.map((trace) => [trace]),
-  );
+  return sharingRoom(traces, budget, rowsBehind).flatMap((members) => {
+    const rows = members.reduce((sum, trace) => sum + rowsBehind(trace), 0);
+    const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * rows;
+    return isSaving ? [members] : members.map((trace) => [trace]);
+  });
 }
 
 /** What an item costs, a trace or several behind one prompt: tokens, padded to the batch's longest item, and rows of branches. */

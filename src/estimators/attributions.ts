@@ -1,6 +1,5 @@
 // Estimators for which the policy reads a trace again: what a segment counts for in the answer, by what is lost without it (`loo`), attention or gradient.
-import type { AttributionOptions } from '../estimate/models/attributed.js';
-import type { Loo } from '../estimate/models/deletions.js';
+import type { AttributionOptions, Loo } from '../estimate/models/attributed.js';
 import { oneOf } from '../flag-values.js';
 import type { Asked, Config, Estimator } from './estimator.js';
 

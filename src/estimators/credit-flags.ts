@@ -83,22 +83,17 @@ export function creditFlags(): readonly CreditFlag[] {
 
 /** What shapes a rule's credit: a number, left out where it is the one that changes nothing. */
 const SHAPING = {
-  even: {
-    neutral: SHARE_EVEN,
-    read: (text: string) => finite('--even', text, 'a number from 0 to 1', '0.5', (x) => x >= 0 && x <= 1),
-  },
-  cap: {
-    neutral: Number.POSITIVE_INFINITY,
-    read: (text: string) => finite('--cap', text, 'a number from 1 on', '4', (x) => x >= 1),
-  },
-  tau: { neutral: 1, read: (text: string) => finite('--tau', text, 'a number above 0', '0.5', (x) => x > 0) },
-  gamma: {
-    neutral: DISCOUNT,
-    read: (text: string) =>
-      finite('--gamma', text, 'a number above 0 up to 1', '0.99', (x) => x > 0 && x <= 1),
-  },
-  smooth: { neutral: 0, read: (text: string) => positiveInteger('--smooth', text, 1, 0) },
+  even: shape(SHARE_EVEN, 'a number from 0 to 1', '0.5', (x) => x >= 0 && x <= 1),
+  cap: shape(Number.POSITIVE_INFINITY, 'a number from 1 on', '4', (x) => x >= 1),
+  tau: shape(1, 'a number above 0', '0.5', (x) => x > 0),
+  gamma: shape(DISCOUNT, 'a number above 0 up to 1', '0.99', (x) => x > 0 && x <= 1),
+  smooth: { neutral: 0, read: (flag: string, text: string) => positiveInteger(flag, text, 1, 0) },
 } as const;
+
+function shape(neutral: number, expected: string, example: string, fits: (x: number) => boolean) {
+  return { neutral, read: (flag: string, text: string) => finite(flag, text, expected, example, fits) };
+}
+
 const SHAPES = Object.keys(SHAPING) as readonly (keyof typeof SHAPING)[];
 
 /** Those that a rule reads, whatever else is asked for. */
@@ -221,7 +216,7 @@ function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[]) {
         `--${name} has no meaning with --sigma ${rules.join(',')}`,
         `leave it out, or take one of --sigma ${readers.join('|')}`,
       );
-    const value = SHAPING[name].read(text);
+    const value = SHAPING[name].read(`--${name}`, text);
     if (value !== SHAPING[name].neutral) shaping[name] = value;
   }
   return shaping;

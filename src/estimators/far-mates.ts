@@ -30,11 +30,8 @@ export interface Candidate<T = Related> {
   get(): Promise<T>;
 }
 
-/** Traces that can be mates, by group. */
-export interface FarMates {
-  /** All of a group that is kept, in input order; none of another. */
-  of(group: string): readonly Candidate[];
-}
+/** Traces that can be mates: all of each group that is kept, in input order. */
+export type FarMates = ReadonlyMap<string, readonly Candidate[]>;
 
 /** A trace as a candidate. @param get gives it, where it is asked for */
 export function candidateOf<T>(
@@ -111,45 +108,28 @@ export async function keepFarMates(
     if (group === undefined || !groups.has(group)) continue;
     const list = kept.get(group) ?? [];
     kept.set(group, list);
-    const number = await spill.add(textOf(item));
-    list.push(candidateOf(item, async () => relatedOf(await spill.get(number))));
+    const number = await spill.add(keptOf(item));
+    list.push(candidateOf(item, async () => (await spill.get(number)) as Related));
   }
-  return { of: (group) => kept.get(group) ?? [] };
+  return kept;
 }
 
 /** What is kept: enough to read the trace by the policy, to align its pieces, and to name it in an error. */
-function textOf({ trace, promptIds, completionIds, pieces, reward }: Related): string {
-  const { columns: _, raw: __, arrow: ___, ...source } = trace.source;
+function keptOf({ trace, promptIds, completionIds, pieces, reward: { reward } }: Related): Related {
+  const { columns: _, raw: __, arrow: ___, ...place } = trace.source;
   const { id, group, item } = trace;
-  return JSON.stringify({
-    trace: { id, group, item, source },
-    ids: [Array.from(promptIds), Array.from(completionIds)],
-    textEnd: pieces.tokens.textEnd,
-    own: pieces.tokens.own && Array.from(pieces.tokens.own),
-    thought: pieces.thought,
-    ends: Array.from(pieces.ends),
-    opts: pieces.opts,
-    reward: reward.reward,
-  });
-}
-
-function relatedOf(text: string): Related {
-  const { trace, ids, textEnd, own, thought, ends, opts, reward } = JSON.parse(text) as {
-    readonly trace: Pick<Trace, 'id' | 'group' | 'item' | 'source'>;
-    readonly ids: readonly [number[], number[]];
-    readonly textEnd: number;
-    readonly own?: number[];
-    readonly ends: number[];
-    readonly reward: number;
-  } & Pick<PassJob['pieces'], 'thought' | 'opts'>;
-  const [promptIds, completionIds] = [Int32Array.from(ids[0]), Int32Array.from(ids[1])];
-  const source = { ...trace.source, columns: {}, raw: '' };
-  const units = new Int32Array(completionIds.length + 1);
-  const tokens = { text: '', units, textEnd, ...(own && { own: Uint8Array.from(own) }) };
+  const source = { ...place, columns: {}, raw: '' };
+  const { textEnd, own } = pieces.tokens;
+  const { thought, opts, ends } = pieces;
+  const tokens = { text: '', units: new Int32Array(completionIds.length + 1), textEnd };
   return {
-    trace: { ...trace, source, prompt: '', completion: '', references: [], reward },
+    trace: {
+      ...{ id, source, prompt: '', completion: '', references: [], reward },
+      ...(group !== undefined && { group }),
+      ...(item !== undefined && { item }),
+    },
     ...{ promptIds, completionIds, continuations: [], reward: { reward } },
-    pieces: { tokens, thought, opts, ends: Int32Array.from(ends), segments: ends.length },
+    pieces: { tokens: own ? { ...tokens, own } : tokens, thought, opts, ends, segments: ends.length },
   };
 }
 

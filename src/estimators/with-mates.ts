@@ -156,7 +156,7 @@ function candidatesOf(near: readonly Related[], far: FarMates | undefined) {
   }
   for (const [group, candidates] of groups) {
     const own = new Set(candidates.map(placeOf));
-    for (const other of far?.of(group as string) ?? []) {
+    for (const other of far?.get(group as string) ?? []) {
       if (own.has(placeOf(other))) continue;
       let read: Promise<Member> | undefined;
       // once a window: it is one guest, whoever asks for it

@@ -16,7 +16,7 @@ import { CUDA_PRECISIONS } from './build/precision.js';
 import { readSafetensorsHeader, type StoredTensor } from './build/safetensors.js';
 import { ExitTemplateSchema } from './text/exit-template.js';
 
-export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
+export type { ExitTemplate } from './text/exit-template.js';
 
 export const FORMAT = 1;
 export const MANIFEST = 'policy.json';

@@ -63,15 +63,7 @@ function codePointBoundaries(text: string): Int32Array {
 
 const SURROGATE = /[\ud800-\udfff]/;
 
-const LONG_ROW = 2 ** 20;
-let numbers = new Int32Array(0);
-
-/** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
+/** 0, 1, 2, … */
 function counting(length: number): Int32Array {
-  if (numbers.length < length) {
-    // twice as many, so that growing costs little; not for a row of unusual size
-    numbers = new Int32Array(length > LONG_ROW ? length : 2 * length);
-    for (let i = 0; i < numbers.length; i++) numbers[i] = i;
-  }
-  return numbers.subarray(0, length);
+  return new Int32Array(length).map((_, i) => i);
 }

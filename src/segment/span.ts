@@ -143,25 +143,23 @@ function thoughtStart({ text, units }: TokenText, [open]: ThoughtTags): number {
 
 /** The boundary before the token that holds text position `unit`; T where the position is the text's end. */
 export function boundaryBefore(units: Int32Array, unit: number): number {
-  // tokens of one unit each, as where there is no policy, need no search
-  if (units[unit] === unit && !((units[unit + 1] as number) <= unit)) return unit;
-  let [low, high] = [0, units.length - 1];
-  while (low < high) {
-    // the largest t with units[t] ≤ unit: of tokens without text of their own, the last one
-    const middle = (low + high + 1) >> 1;
-    if ((units[middle] as number) <= unit) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+  // the largest t with units[t] ≤ unit: of tokens without text of their own, the last one
+  return firstFrom(units, unit + 1) - 1;
 }
 
 /** The first boundary at or behind text position `unit`. */
 export function boundaryAfter(units: Int32Array, unit: number): number {
-  if (units[unit] === unit && !((units[unit - 1] as number) >= unit)) return unit;
-  let [low, high] = [0, units.length - 1];
+  return Math.min(firstFrom(units, unit), units.length - 1);
+}
+
+/** The first of rising numbers that is `least` or more; how many they are where none is. */
+function firstFrom(units: Int32Array, least: number): number {
+  // tokens of one unit each, as where there is no policy, need no search
+  if (units[least] === least && !((units[least - 1] as number) >= least)) return least;
+  let [low, high] = [0, units.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((units[middle] as number) >= unit) high = middle;
+    if ((units[middle] as number) >= least) high = middle;
     else low = middle + 1;
   }
   return low;

@@ -397,7 +397,7 @@ class AutoModelForCausalLM:
         for (const list of [file.logprobs, file.entropies]) expect(list).toHaveLength(31);
         for (const logprob of file.logprobs as number[]) expect(logprob).toBeCloseTo(-Math.log(259), 9);
         for (const entropy of file.entropies as number[]) expect(entropy).toBeCloseTo(Math.log(259), 9);
-        const { readReference } = await import('../../dist/policy/run/reference.js');
+        const { readReference } = await import('../../dist/policy/run/check.js');
         expect((await readReference(path, 259)).ids).toHaveLength(32);
       }
     },
@@ -405,7 +405,7 @@ class AutoModelForCausalLM:
 
   test.skipIf(!python)('of a head that classifies: the probability of a label at every token', async () => {
     const { path } = made('prm', '--label', '2');
-    const { readPrmReference } = await import('../../dist/policy/run/reference.js');
+    const { readPrmReference } = await import('../../dist/policy/run/check.js');
     const { ids, correct } = await readPrmReference(path, 259);
     expect([ids.length, correct.length]).toEqual([32, 32]);
     for (const share of correct) expect(share).toBeCloseTo(0.5, 9);

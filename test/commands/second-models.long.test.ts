@@ -2,8 +2,8 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
+import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, PROVER, ROOT, readJsonl, type ScoredRow, writeFixtures } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
@@ -20,7 +20,7 @@ const done = async (line: string) => {
 
 beforeAll(async () => {
   folder = await temporaryFolder();
-  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(join(PROVER, 'exit_template.json')));
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(PROVER));
   await buildPrmFolder(join(ROOT, 'models/prm'), at('prm'));
   await writeFile(at('hint.json'), '{"text": "hint {answer}\\n"}');
   await writeFixtures(at('traces.jsonl'), 6);
@@ -45,7 +45,7 @@ describe('shards', () => {
 describe('models/hint', () => {
   it('reads the answer behind the prompt: its largest magnitude is at the first wrong line of most traces that have one', async () => {
     const model = join(ROOT, 'models/hint');
-    await buildPolicyFolder(model, at('hint'), await readExitTemplate(join(model, 'exit_template.json')));
+    await buildPolicyFolder(model, at('hint'), await readExitTemplate(model));
     const score = `score ${FIXTURES} --limit 96 --segmenter newline --estimator posterior`;
     await done(`${score} --hint-policy hint -o read.jsonl`);
     await done(`${score} --hint-template hint.json -o unread.jsonl`);

@@ -3,8 +3,8 @@ import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { align, pieceBags } from '../../dist/estimators/mates.js';
-import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
+import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
 import { askedValue } from '../oracle/ask.js';
 import { attentionMass, deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
@@ -78,7 +78,7 @@ let family: FamilyModel;
 let template: Awaited<ReturnType<typeof exitTemplate>>;
 
 beforeAll(async () => {
-  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(join(PROVER, 'exit_template.json')));
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(PROVER));
   // another policy of the same task, with a template beside its weights: `policy build` takes it along
   await cp(PROVER, at('told'), { recursive: true });
   await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');

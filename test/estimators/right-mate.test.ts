@@ -54,13 +54,14 @@ describe('withRightMate', () => {
     await fc.assert(
       fc.asyncProperty(shapes, fc.boolean(), async (all, isApart) => {
         const items = all.map((shape, row) => related(row, shape));
-        const of = () =>
-          items
-            .filter(({ reward }) => reward.reward !== null)
-            .map((item) => candidateOf<Related>(item, async () => item));
+        const candidates = items
+          .filter(({ reward }) => reward.reward !== null)
+          .map((item) => candidateOf<Related>(item, async () => item));
         const windows = windowsOf(streamOf(items), (row) => (isApart ? row : 0));
         const found = (
-          await collect(withRightMate(windows, isApart ? { of } : undefined, 'shortest', told))
+          await collect(
+            withRightMate(windows, isApart ? new Map([['g', candidates]]) : undefined, 'shortest', told),
+          )
         ).flatMap(({ items: some }) => some);
         const text = ({ completionIds }: Related, n: number) => completionIds.subarray(0, all[n]?.tokens);
         for (const n of items.keys()) {

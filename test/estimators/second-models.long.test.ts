@@ -2,8 +2,8 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
+import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { faultsOf } from '../support/faults.js';
@@ -23,7 +23,7 @@ const PRM = '--estimator prm --prm ends';
 let fixtures: FixtureRow[];
 
 beforeAll(async () => {
-  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(join(PROVER, 'exit_template.json')));
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(PROVER));
   const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
   writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
   await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));

@@ -191,7 +191,7 @@ describe('withMates', () => {
     // two traces, each twice, and a third one
     const items = [1, 2, 1, 2, 3].map((name, n) => related(n, 'g', { ...SHAPE, name }));
     const candidates = items.map((item) => candidateOf(item, async () => item));
-    for (const far of [undefined, { of: () => candidates }]) {
+    for (const far of [undefined, new Map([['g', candidates]])]) {
       const near = far === undefined ? items : items.slice(0, 2);
       const window = await windowIn(near, undefined, far === undefined ? {} : { far });
       const ids = window.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id).sort()));
@@ -293,7 +293,7 @@ describe('withMates', () => {
 
   it('finds far mates for a trace of unknown reward that no other of its group stands beside', async () => {
     const items = [0, 1, 2].map((n) => related(n, 'g', { ...SHAPE, name: n + 1 }, n === 0 ? null : 1));
-    const far: FarMates = { of: () => items.slice(1).map((item) => candidateOf(item, async () => item)) };
+    const far: FarMates = new Map([['g', items.slice(1).map((item) => candidateOf(item, async () => item))]]);
     const windows = await collect(
       withMates(
         windowsOf(streamOf(items), (row) => row),
@@ -309,15 +309,13 @@ describe('withMates', () => {
   it('reads no more of a far-flung group than a trace is compared with, each once a window', async () => {
     const items = Array.from({ length: 100 }, (_, n) => related(n, 'g', { ...SHAPE, name: n + 1 }));
     const read: string[] = [];
-    const far: FarMates = {
-      of: () =>
-        items.map((item) =>
-          candidateOf(item, async () => {
-            read.push(item.trace.id);
-            return item;
-          }),
-        ),
-    };
+    const candidates = items.map((item) =>
+      candidateOf(item, async () => {
+        read.push(item.trace.id);
+        return item;
+      }),
+    );
+    const far: FarMates = new Map([['g', candidates]]);
     const window = await windowIn(items.slice(90, 92), { mates: 3, mateTokens: 4 }, { far });
     // 90 is compared with 91 and fourteen more, 91 with these and one more; behind the last comes the first
     const expected = ['92', '93', '94', '95', '96', '97', '98', '99', '0', '1', '2', '3', '4', '5', '6'];

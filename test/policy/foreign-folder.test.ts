@@ -157,21 +157,6 @@ async function policyOf(): Promise<string> {
   return policy;
 }
 
-it("a snapshot of a Hugging Face cache is built: every file is a link to its repository's blobs", async () => {
-  const repository = join(fresh(), 'models--a--b');
-  const snapshot = join(repository, 'snapshots/1');
-  mkdirSync(join(repository, 'blobs'), { recursive: true });
-  cpSync(checkpointOf(), snapshot, { recursive: true });
-  for (const name of readdirSync(snapshot)) {
-    renameSync(join(snapshot, name), join(repository, 'blobs', `blob-of-${name}`));
-    symlinkSync(`../../blobs/blob-of-${name}`, join(snapshot, name));
-  }
-  const out = fresh();
-  await built(snapshot, out);
-  for (const name of readdirSync(await policyOf()))
-    expect(lstatSync(join(out, name)).isFile(), name).toBe(true);
-});
-
 describe('a graph whose hash fits', () => {
   const inside = SHARD(0, 2);
 

@@ -15,6 +15,7 @@ import { declarationOf, IN_ALL, SEGMENTERS, type Segmenter } from '../../dist/se
 import { boundaryAfter, boundaryBefore, findThought, type TokenText } from '../../dist/segment/span.js';
 import { splitFixed, splitGiven, splitHybrid, TRANSITIONS } from '../../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from '../oracle/segment.js';
+import { adaptiveMerge } from '../oracle/segmenters.js';
 import { seeded } from '../oracle/toy.js';
 import { letters, spell } from '../support/tokens.js';
 
@@ -50,17 +51,6 @@ function pieces(tokens: readonly string[], options: Options = {}): string[] {
   return Array.from(thoughtEnds, (end, k) => tokens.slice(thoughtEnds[k - 1] ?? 0, end).join(''));
 }
 
-/** METHOD 2's loop, as written there. */
-function naiveMerge(ends: readonly number[], weights: readonly number[], max: number): number[] {
-  const left = ends.map((end, j) => ({ end, E: weights[j] as number }));
-  while (left.length > max) {
-    const sums = left.slice(1).map((piece, j) => (left[j]?.E as number) + piece.E);
-    const j = sums.indexOf(Math.min(...sums)); // indexOf: the leftmost on ties
-    left.splice(j, 2, { end: left[j + 1]?.end as number, E: sums[j] as number });
-  }
-  return left.map(({ end }) => end);
-}
-
 describe('merge', () => {
   test('worked example: H = .2 .3 1.8 2.0 .4 .5 1.5 .1, K = 3 → {1–3}, {4}, {5–8}', () => {
     const weights = Float64Array.of(0.2, 0.3, 1.8, 2.0, 0.4, 0.5, 1.5, 0.1);
@@ -71,24 +61,30 @@ describe('merge', () => {
     );
   });
 
-  test('the heap merges as the naive loop does, on 1,000 inputs full of ties and zeros', () => {
-    const random = seeded(7);
-    for (let n = 0; n < 1000; n++) {
-      const P = 1 + Math.floor(random() * 60);
-      let end = 0;
-      const ends = Array.from({ length: P }, () => {
-        end += 1 + Math.floor(random() * 5);
-        return end;
-      });
-      // a third of the inputs: zeros and ones; a third: quarters (sums are exact); a third: any floats
-      const draw = [() => Math.round(random()), () => Math.floor(random() * 9) / 4, random][
-        n % 3
-      ] as () => number;
-      const weights = Array.from({ length: P }, draw);
-      const max = 1 + Math.floor(random() * (P + 2));
-      const merged = mergePieces(Int32Array.from(ends), Float64Array.from(weights), max);
-      expect([...merged], `weights ${weights}, max ${max}`).toEqual(naiveMerge(ends, weights, max));
-    }
+  test('is the naive loop, with a limit or without, on inputs full of ties and zeros', () => {
+    // zeros and ones; quarters, whose sums are exact; any floats
+    const kinds = fc.constantFrom(
+      (x: number) => Math.round(x),
+      (x: number) => Math.floor(9 * x) / 4,
+      (x: number) => x,
+    );
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 1, max: 5 })), {
+          ...{ minLength: 1, maxLength: 60 },
+        }),
+        fc.integer({ min: 1, max: 62 }),
+        fc.option(fc.integer({ min: 0, max: 30 }), { nil: Number.NEGATIVE_INFINITY }),
+        kinds,
+        (pieces, max, limit, draw) => {
+          const weights = pieces.map(([x]) => draw(x));
+          const ends = pieces.map((_, j) => pieces.slice(0, j + 1).reduce((sum, [, n]) => sum + n, 0));
+          const merged = mergePieces(Int32Array.from(ends), Float64Array.from(weights), max, limit);
+          expect([...merged]).toEqual(adaptiveMerge(ends, weights, max, limit));
+        },
+      ),
+      { numRuns: 1500 },
+    );
   });
 
   test('the weights given are left as they were, and few pieces are returned as they are', () => {
@@ -377,12 +373,6 @@ describe('the other segmenters', () => {
         answered: false,
       }),
     ]).toEqual([9, 20, 100, 120]);
-  });
-
-  test('max segments merges whichever segmenter is chosen', () => {
-    expect(segment(tokens, { segmenter: 'fixed', fixedLength: 1, maxSegments: 2 }).thoughtEnds).toHaveLength(
-      2,
-    );
   });
 });
 

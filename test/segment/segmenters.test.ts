@@ -1,18 +1,11 @@
 /** The segmenters beside hybrid: worked examples, naive oracles on random texts, and what may never happen to a cut. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { mergePieces } from '../../dist/segment/merge.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
 import { declarationOf, IN_ALL } from '../../dist/segment/segmenters.js';
 import { findThought } from '../../dist/segment/span.js';
 
-import {
-  adaptiveMerge,
-  cutpoints,
-  entropyShareCuts,
-  entropyThresholdCuts,
-  piecesBetween,
-} from '../oracle/segmenters.js';
+import { cutpoints, entropyShareCuts, entropyThresholdCuts, piecesBetween } from '../oracle/segmenters.js';
 import { seeded } from '../oracle/toy.js';
 import { spell } from '../support/tokens.js';
 
@@ -187,27 +180,6 @@ describe('adaptive', () => {
     expect(at(99)).toEqual(['a\nb\nc\nd\ne\n']);
     expect(at(0.4, 4)).toEqual(['a\nb\n', 'c\n', 'd\n', 'e\n']);
     expect(at(1, 4)).toEqual(at(1));
-  });
-
-  test('a sum that equals the limit is merged', () => {
-    expect([...mergePieces(Int32Array.of(1, 2), Float64Array.of(1, 1), 2, 2)]).toEqual([2]);
-    expect([...mergePieces(Int32Array.of(1, 2), Float64Array.of(1, 1), 2, 1.9)]).toEqual([1, 2]);
-  });
-
-  test('is the naive loop, on inputs full of ties and zeros', () => {
-    fc.assert(
-      fc.property(
-        fc.array(fc.integer({ min: 0, max: 8 }), { maxLength: 40 }),
-        fc.integer({ min: 1, max: 42 }),
-        fc.integer({ min: 0, max: 30 }),
-        (weights, max, limit) => {
-          const at = weights.map((_, j) => 2 * j + 1);
-          const merged = mergePieces(Int32Array.from(at), Float64Array.from(weights), max, limit);
-          expect([...merged]).toEqual(weights.length === 0 ? [] : adaptiveMerge(at, weights, max, limit));
-        },
-      ),
-      { numRuns: 500 },
-    );
   });
 });
 

@@ -1,5 +1,4 @@
 // Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
-import { rmSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../dist/policy/run/build.js';
 import type { Branch } from '../../dist/policy/run/placed.js';
@@ -10,7 +9,8 @@ import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoint
 import { temporaryFolder } from './temporary-folder.js';
 
 const NATS = 1e-4;
-const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
+/** of ids that the smallest vocabulary has */
+const TEMPLATE = { close: '\u0001', open: '', closer: '\u0002' };
 
 /** Each family with sizes of its own: shared and single key heads, heads of 10, 16 and 32, tied and untied. */
 export const FAMILIES: Record<string, Json> = {
@@ -92,91 +92,90 @@ interface Differences {
   changed?: number;
 }
 
+/** A random checkpoint, built and opened, beside the float64 model of it. */
+export async function openFamily(config: Json, opts: Parameters<typeof writeCheckpoint>[2] = {}) {
+  const at = await temporaryFolder();
+  writeCheckpoint(`${at}/checkpoint`, config, opts);
+  const folder = await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE);
+  const session = await ModelSession.open(folder);
+  const model = loadFamily(`${at}/checkpoint`);
+  return { folder, session, model, [Symbol.asyncDispose]: () => session.close() };
+}
+
 /** Builds and runs a checkpoint: 50 tokens, 7 branches. */
 export async function differences(
   config: Json,
   opts: Parameters<typeof writeCheckpoint>[2],
   ...changes: readonly (Json | undefined)[]
 ) {
-  const at = await temporaryFolder();
-  writeCheckpoint(`${at}/checkpoint`, config, opts);
-  const session = await ModelSession.open(
-    await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE),
+  await using opened = await openFamily(config, opts);
+  const { session, model } = opened;
+  const ids = randomIds(50);
+  const [{ logprobs, entropies }] = (await session.run([{ ids, promptLength: 1, branches: [] }], 0)) as [
+    TraceScores,
+  ];
+  const expected = familyScores(model, [...ids]);
+  const trunk = Math.max(
+    worst(logprobs, expected.logprobs.slice(1)),
+    worst(entropies, expected.entropies.slice(1)),
   );
-  try {
-    const model = loadFamily(`${at}/checkpoint`);
-    const ids = randomIds(50);
-    const [{ logprobs, entropies }] = (await session.run([{ ids, promptLength: 1, branches: [] }], 0)) as [
-      TraceScores,
-    ];
-    const expected = familyScores(model, [...ids]);
-    const trunk = Math.max(
-      worst(logprobs, expected.logprobs.slice(1)),
-      worst(entropies, expected.entropies.slice(1)),
-    );
-    const branches = [1, 1, 7, 23, 24, 49, 50].map(
-      (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13)), scoredFrom: 1 + (i % 2) }),
-    );
-    const [{ branches: scores }] = (await session.branches(0, [branches])) as [TraceScores];
-    const [together] = (await session.run([{ ids, promptLength: 1, branches }])) as [TraceScores];
-    for (const [i, score] of scores.entries())
-      expect(worst(together.branches[i] as Float32Array, score)).toBeLessThan(NATS);
-    let [branchesNaive, branchesOracle] = [0, 0];
-    for (const [i, branch] of branches.entries()) {
-      const whole = Int32Array.of(...ids.subarray(0, branch.exit), ...branch.ids);
-      const from = branch.exit + branch.scoredFrom;
-      const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [
-        TraceScores,
-      ];
-      branchesNaive = Math.max(branchesNaive, worst(scores[i] as Float32Array, naive.logprobs));
-      const oracle = familyScores(model, [...whole]).logprobs.slice(from);
-      branchesOracle = Math.max(branchesOracle, worst(scores[i] as Float32Array, oracle));
-    }
-    let shared = 0;
-    const promptLength = 23;
-    const traces = [ids, Int32Array.of(...ids.subarray(0, promptLength), ...randomIds(9))].map((own) => ({
-      ...{ ids: own, promptLength, shares: 0 },
-      branches: [promptLength - 1, promptLength, promptLength + 5, own.length].map(
-        (exit): Branch => ({ exit, ids: randomIds(6), scoredFrom: 1 }),
-      ),
-    }));
-    const once = await session.run(traces);
-    const twice = await session.run(
-      traces.map((trace) => ({ ...trace, branches: [] })),
-      1,
-    );
-    const after = await session.branches(
-      1,
-      traces.map((trace) => trace.branches),
-    );
-    for (const [n, { ids: own, branches: asked }] of traces.entries()) {
-      const { logprobs: whole, entropies: spread } = familyScores(model, [...own]);
-      for (const found of [once[n], twice[n]] as TraceScores[])
+  const branches = [1, 1, 7, 23, 24, 49, 50].map(
+    (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13)), scoredFrom: 1 + (i % 2) }),
+  );
+  const [{ branches: scores }] = (await session.branches(0, [branches])) as [TraceScores];
+  const [together] = (await session.run([{ ids, promptLength: 1, branches }])) as [TraceScores];
+  for (const [i, score] of scores.entries())
+    expect(worst(together.branches[i] as Float32Array, score)).toBeLessThan(NATS);
+  let [branchesNaive, branchesOracle] = [0, 0];
+  for (const [i, branch] of branches.entries()) {
+    const whole = Int32Array.of(...ids.subarray(0, branch.exit), ...branch.ids);
+    const from = branch.exit + branch.scoredFrom;
+    const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [TraceScores];
+    branchesNaive = Math.max(branchesNaive, worst(scores[i] as Float32Array, naive.logprobs));
+    const oracle = familyScores(model, [...whole]).logprobs.slice(from);
+    branchesOracle = Math.max(branchesOracle, worst(scores[i] as Float32Array, oracle));
+  }
+  let shared = 0;
+  const promptLength = 23;
+  const traces = [ids, Int32Array.of(...ids.subarray(0, promptLength), ...randomIds(9))].map((own) => ({
+    ...{ ids: own, promptLength, shares: 0 },
+    branches: [promptLength - 1, promptLength, promptLength + 5, own.length].map(
+      (exit): Branch => ({ exit, ids: randomIds(6), scoredFrom: 1 }),
+    ),
+  }));
+  const once = await session.run(traces);
+  const twice = await session.run(
+    traces.map((trace) => ({ ...trace, branches: [] })),
+    1,
+  );
+  const after = await session.branches(
+    1,
+    traces.map((trace) => trace.branches),
+  );
+  for (const [n, { ids: own, branches: asked }] of traces.entries()) {
+    const { logprobs: whole, entropies: spread } = familyScores(model, [...own]);
+    for (const found of [once[n], twice[n]] as TraceScores[])
+      shared = Math.max(
+        shared,
+        worst(found.logprobs, whole.slice(promptLength)),
+        worst(found.entropies, spread.slice(promptLength)),
+      );
+    for (const [i, { exit, ids: suffix, scoredFrom }] of asked.entries()) {
+      const sequence = familyScores(model, [...own.subarray(0, exit), ...suffix]).logprobs;
+      for (const found of [once[n], after[n]] as TraceScores[])
         shared = Math.max(
           shared,
-          worst(found.logprobs, whole.slice(promptLength)),
-          worst(found.entropies, spread.slice(promptLength)),
+          worst(found.branches[i] as Float32Array, sequence.slice(exit + scoredFrom)),
         );
-      for (const [i, { exit, ids: suffix, scoredFrom }] of asked.entries()) {
-        const sequence = familyScores(model, [...own.subarray(0, exit), ...suffix]).logprobs;
-        for (const found of [once[n], after[n]] as TraceScores[])
-          shared = Math.max(
-            shared,
-            worst(found.branches[i] as Float32Array, sequence.slice(exit + scoredFrom)),
-          );
-      }
     }
-    const result: Differences = { trunk, branchesNaive, branchesOracle, shared };
-    const others = changes.flatMap((change) => {
-      if (change === undefined) return [];
-      const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
-      return [worst(logprobs, other.logprobs.slice(1))];
-    });
-    return others.length === 0 ? result : { ...result, changed: Math.min(...others) };
-  } finally {
-    await session.close();
-    rmSync(at, { recursive: true });
   }
+  const result: Differences = { trunk, branchesNaive, branchesOracle, shared };
+  const others = changes.flatMap((change) => {
+    if (change === undefined) return [];
+    const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
+    return [worst(logprobs, other.logprobs.slice(1))];
+  });
+  return others.length === 0 ? result : { ...result, changed: Math.min(...others) };
 }
 
 export function expectSame(found: Differences): void {

@@ -2,8 +2,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../dist/policy/run/build.js';
+import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
 describe('package.json', () => {
@@ -18,7 +18,7 @@ describe('package.json', () => {
 describe('models/embedded', () => {
   it('holds the graphs and the manifest that its weights build, and no other graph', async () => {
     const folder = await temporaryFolder();
-    await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(join(EMBEDDED, 'exit_template.json')));
+    await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(EMBEDDED));
     const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
     const kinds = ['attention', 'cuda', 'decode.cuda', 'decode', 'gradient'];
     const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];

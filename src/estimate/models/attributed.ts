@@ -1,23 +1,19 @@
 // Values that sum up attributions for which the policy reads a trace again: what each segment counts for, and what that costs.
+
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { count, plural } from '../../plural.js';
-import { besideEachOther, type Sequence } from '../../policy/run/sequence.js';
-import type { ModelSession } from '../../policy/run/session.js';
+import { sharingRoom, sizeOf } from '../../policy/run/layout.js';
+import { type Branch, besideEachOther, nextKept, type Sequence } from '../../policy/run/placed.js';
+import type { ModelSession, TraceScores } from '../../policy/run/session.js';
 import { duration } from '../../report/progress.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
+import type { OwnTokens } from '../../turns.js';
 import { joinIds, type Suffix } from '../references.js';
-import { ImpossibleNumberError } from '../run-batch.js';
-import { scoredReferences, summedAttributions } from '../value.js';
+import { assertPossible, branchAt, ImpossibleNumberError } from '../run-batch.js';
+import { BATCH_ROWS } from '../strategy.js';
+import { logSumExp, scoredReferences, summedAttributions } from '../value.js';
 import { impossible, type PassJob, type Scored, type Valued } from '../windows.js';
-import {
-  type Ablated,
-  answerLogprob,
-  type KeepsTrunks,
-  type Loo,
-  leaveOneOut,
-  withoutSegment,
-} from './deletions.js';
 
 /** What reads a trace again. */
 export type Attributes = KeepsTrunks & Pick<ModelSession, 'attribute'> & Parameters<typeof impossible>[2];
@@ -186,4 +182,95 @@ function evenly({ promptIds, completionIds, pieces, continuations }: PassJob): A
 
 function trunkOf({ promptIds, exits }: Ablated): number {
   return promptIds.length + (exits[exits.length - 1] as number);
+}
+
+// ------ `loo`: a segment counts for what the answer's log-probability loses without it
+
+/**
+ * What a trace is without a segment:
+ * - `deleted`: what follows moves up, as if the segment had never been written
+ * - `masked`: it stays where it is and nothing after it sees the segment
+ */
+export type Loo = 'deleted' | 'masked';
+
+/** A trace whose segments are left out; K thought segments. */
+export interface Ablated extends Pick<PassJob, 'promptIds' | 'completionIds' | 'continuations'> {
+  /** (K+1) exit points, in tokens of the completion */
+  readonly exits: Int32Array;
+  /** which tokens of the completion the policy wrote; absent where it wrote all of them */
+  readonly own?: OwnTokens | undefined;
+}
+
+/** What reads branches on a trunk. */
+export type KeepsTrunks = Pick<ModelSession, 'keepTrunks' | 'branches' | 'release'> &
+  Partial<Pick<ModelSession, 'vocab'>>;
+
+/** φ = log Σ_n ζ_n p(y_n); −∞ where no reference earns anything. @param logprobs (N) token log-probabilities of each reference */
+export function answerLogprob(logprobs: readonly Float32Array[], continuations: readonly Suffix[]): number {
+  return logSumExp(
+    logprobs.map((own, n) => own.reduce((sum, lp) => sum + lp, Math.log(continuations[n]?.utility ?? 0))),
+  );
+}
+
+/**
+ * The thought after segment k, the exit template and each reference, as branches before segment k: a branch sees the trunk
+ * before its exit, and itself.
+ * @param k from 1
+ * @returns (N)
+ */
+export function withoutSegment(trace: Ablated, k: number, loo: Loo): Branch[] {
+  const { promptIds, completionIds, exits, continuations } = trace;
+  const [before, after] = [exits[k - 1] as number, exits[k] as number];
+  const rest = completionIds.subarray(after, exits[exits.length - 1]);
+  const ids = joinIds(promptIds, completionIds.subarray(0, before));
+  return continuations.map(({ ids: suffix, scoredFrom, utility }) => {
+    const whole = { ids: joinIds(rest, suffix), scoredFrom: rest.length + scoredFrom, utility };
+    const branch = branchAt(ids, ids.length, whole);
+    // a token that comes along from before the segment keeps its place
+    const first = ids.length - branch.exit;
+    return loo === 'masked' ? { ...branch, gap: { before: first, tokens: after - before } } : branch;
+  });
+}
+
+/**
+ * a_k = φ(all) − φ(without u_k), at the end of the thought.
+ * @param logprobs (N) of each reference's scored tokens after the whole thought
+ * @returns (K) nats; 0 for all where no reference earns anything
+ * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
+ */
+export async function leaveOneOut(
+  session: KeepsTrunks,
+  trace: Ablated,
+  logprobs: readonly Float32Array[],
+  loo: Loo,
+): Promise<Float64Array> {
+  const { promptIds, completionIds, exits, continuations } = trace;
+  const attributions = new Float64Array(exits.length - 1);
+  const all = answerLogprob(logprobs, continuations);
+  if (all === Number.NEGATIVE_INFINITY) return attributions;
+  // a segment of nothing but an end token: there is nothing to leave out
+  const segments = Array.from(attributions.keys(), (n) => n + 1).filter((k) => exits[k] !== exits[k - 1]);
+  const branches = segments.flatMap((k) => withoutSegment(trace, k, loo));
+  const trunk = joinIds(promptIds, completionIds.subarray(0, exits[exits.length - 1]));
+  const kept = nextKept();
+  const scored: Float32Array[] = [];
+  try {
+    await session.keepTrunks(kept, [trunk]);
+    for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
+      const found = await session.branches(kept, [batch]);
+      assertPossible(found, [trace], session);
+      scored.push(...(found[0] as TraceScores).branches);
+    }
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const longest = branches.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    const reason = `the machine has not enough memory to read its ${trunk.length} tokens again without a segment, ${longest} at once: --estimator pr does not, or run it where there is more`;
+    throw new TraceRejected('out_of_memory', reason);
+  } finally {
+    await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
+  }
+  const N = continuations.length;
+  for (const [n, k] of segments.entries())
+    attributions[k - 1] = all - answerLogprob(scored.slice(n * N, (n + 1) * N), continuations);
+  return attributions;
 }

@@ -1,9 +1,9 @@
 // Puts the reference answer into a trace's prompt by a hint template, and values traces by what the policy that reads it says of them.
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../../errors.js';
+import { givenOrOwn } from '../../policy/build/json.js';
 import { HINT_TEMPLATE } from '../../policy/folder.js';
 import type { ModelChoice, OpenModel } from '../../policy/run/open-model.js';
-import { givenOrOwn } from '../../policy/text/template-file.js';
 import type { BadRow } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';

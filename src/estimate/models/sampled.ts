@@ -1,8 +1,8 @@
 // Values the exits of traces by completions that are sampled there, and measures what that would take.
 import { TraceRejected } from '../../errors.js';
 import { count, plural } from '../../plural.js';
-import { continueTraces, type PolicyWrites, type Start } from '../../policy/run/continue.js';
-import { rowKey, type SamplingOptions, type Written } from '../../policy/run/sampling.js';
+import { continueTraces, type PolicyWrites } from '../../policy/run/continue.js';
+import { rowKey, type SamplingOptions, type Start, type Written } from '../../policy/run/sampling.js';
 import { spelledText } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
 import { duration } from '../../report/progress.js';
@@ -13,10 +13,10 @@ import { joinIds } from '../references.js';
 import { type AnswerMarks, judged } from '../reward.js';
 import { noReferences, type TraceResult } from '../value.js';
 import type { PassJob, Scored, Valued } from '../windows.js';
-import { continued } from './continued.js';
 import {
   assertOneConversation,
   type Continuable,
+  continued,
   type Episode,
   type Players,
   type Standing,

@@ -1,5 +1,6 @@
-// What does not fit into memory, in a file that has no name: rows of numbers in their order, and texts by number.
+// What does not fit into memory, in a file that has no name: rows of numbers in their order, and values by number.
 import { type FileHandle, open, rm } from 'node:fs/promises';
+import { deserialize, serialize } from 'node:v8';
 import { readWhole, writeWhole } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
 
@@ -69,27 +70,27 @@ function failed(path: string) {
   };
 }
 
-/** Texts by number. */
+/** Values by number. */
 export type Spill = Awaited<ReturnType<typeof openSpill>>;
 
 /** Opens it, as {@link openScratch}. */
 export async function openSpill(path: string) {
   const told = failed(path);
   const file = await nameless(path);
-  /** where each text ends */
+  /** where each value ends */
   const ends: number[] = [];
   return {
     /** @returns the number by which it is read again */
-    async add(text: string): Promise<number> {
-      const bytes = Buffer.from(text);
+    async add(value: unknown): Promise<number> {
+      const bytes = serialize(value);
       const from = ends.at(-1) ?? 0;
       await writeWhole(file, bytes, from).catch(told);
       return ends.push(from + bytes.length) - 1;
     },
-    async get(number: number): Promise<string> {
+    async get(number: number): Promise<unknown> {
       const from = ends[number - 1] ?? 0;
       const bytes = Buffer.alloc((ends[number] as number) - from);
-      return (await readWhole(file, bytes, from, path).catch(told)).toString();
+      return deserialize(await readWhole(file, bytes, from, path).catch(told));
     },
     close: () => file.close(),
   };

@@ -1,6 +1,9 @@
-// JSON that somebody else wrote: parsed, held against a schema, and looked through for keys that it gives twice.
+// JSON that somebody else wrote: parsed, held against a schema, taken of the file that a flag names or of a folder, and looked through for keys that it gives twice.
+import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { fileError } from '../../io/files/file-error.js';
+import { foreignText } from '../../io/files/foreign-files.js';
 
 /** @throws RredcotError (exit 2) naming the file */
 export function parseJson(text: string, path: string, hint?: string): unknown {
@@ -54,4 +57,28 @@ export function repeatedKey(json: string): string | undefined {
     }
   }
   return undefined;
+}
+
+/**
+ * A template that a flag names, or else the one of a model's folder.
+ * @param path that was given
+ * @param own its name in the folder
+ * @param expected for the error's hint
+ * @returns undefined where the folder has none
+ * @throws RredcotError (exit 2) naming the file that is none
+ */
+export async function givenOrOwn<T>(
+  schema: z.ZodType<T>,
+  path: string | undefined,
+  folder: string,
+  own: string,
+  expected: string,
+): Promise<T | undefined> {
+  const text =
+    path === undefined
+      ? await foreignText(folder, own)
+      : await readFile(path, 'utf8').catch((error: unknown) => {
+          throw fileError(error, path, 'read');
+        });
+  return text === undefined ? undefined : fromJson(schema, text, path ?? `${folder}/${own}`, expected);
 }

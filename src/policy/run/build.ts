@@ -1,15 +1,12 @@
 // Builds a model's folder from a Hugging Face checkpoint: its graphs, and the canary, for which the model runs once.
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { z } from 'zod';
 import { RredcotError, usageError } from '../../errors.js';
-import { foreignText } from '../../io/files/foreign-files.js';
 import { type Head, isScore } from '../build/architecture.js';
 import { buildAttentionGraph, buildGradientGraph } from '../build/attribution-graph.js';
 import { type Checkpoint, readCheckpoint } from '../build/checkpoint.js';
 import { buildDecodingGraph } from '../build/decode-graph.js';
 import { buildRewardGraph, buildScoringGraph } from '../build/graphs.js';
-import { fromJson } from '../build/json.js';
+import { givenOrOwn } from '../build/json.js';
 import { type CudaPrecision, cudaPrecisionOf } from '../build/precision.js';
 import {
   ATTENTION_GRAPH,
@@ -36,7 +33,7 @@ import { askedIds, readAskTemplate } from '../text/ask-template.js';
 import { checkExitTemplate, deriveExitTemplate, readChatTemplate } from '../text/exit-template.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { readStops } from '../text/stops.js';
-import { writeFolder } from '../write-folder.js';
+import { type FolderParts, writeFolder } from '../write-folder.js';
 import { CANARY } from './canary.js';
 import { CHECKED_TEXT, type CheckedIds, checkedIds, headOf, makeCanary } from './canary-passes.js';
 import { ModelSession } from './session.js';
@@ -93,7 +90,9 @@ export async function buildPolicyFolder(
   const cuda = { graph: CUDA_GRAPH, precision };
   const decoding = { graph: DECODING_GRAPH, cudaGraph: CUDA_DECODING_GRAPH, stops };
   const attribution = { attention: ATTENTION_GRAPH, gradient: GRADIENT_GRAPH };
-  await write(checkpoint, out, read, opts, {
+  const unproved = { path: out, architecture, exitTemplate, files: {} };
+  const parts: FolderParts = {
+    weightFiles: read.files,
     graphs: [
       [GRAPH, () => buildScoringGraph(architecture, weights, 'f32')],
       [CUDA_GRAPH, () => buildScoringGraph(architecture, weights, precision)],
@@ -102,13 +101,13 @@ export async function buildPolicyFolder(
       [ATTENTION_GRAPH, () => buildAttentionGraph(architecture, weights)],
       [GRADIENT_GRAPH, () => buildGradientGraph(architecture, weights)],
     ],
-    unproved: { path: out, architecture, exitTemplate, files: {} },
-    ids,
+    canary: [CANARY, () => canaryOf(unproved, ids)],
     manifest: (files, canary) => ({
       ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding, attribution },
       ...{ canary, promptStart, files },
     }),
-  });
+  };
+  await writeFolder(checkpoint, out, parts, opts.log);
   return openPolicyFolder(out, { verify: false });
 }
 
@@ -138,39 +137,23 @@ export async function buildPrmFolder(
   const withReference = await readTemplate(checkpoint, choice.template);
   const precision = precisionOf(read, choice);
   const cuda = { graph: CUDA_PRM_GRAPH, precision };
-  await write(checkpoint, out, read, choice, {
+  const unproved = { path: out, architecture, head, correct, withReference, cuda, files: {} };
+  const checked = { ids, other: new Int32Array(0) };
+  const parts: FolderParts = {
+    weightFiles: read.files,
     graphs: [
       [PRM_GRAPH, () => buildRewardGraph(architecture, head, correct, weights, 'f32')],
       [CUDA_PRM_GRAPH, () => buildRewardGraph(architecture, head, correct, weights, precision)],
     ],
-    unproved: { path: out, architecture, head, correct, withReference, cuda, files: {} },
-    ids: { ids, other: new Int32Array(0) },
+    canary: [CANARY, () => canaryOf(unproved, checked)],
     manifest: (files, canary) => ({
       ...{ format: FORMAT, kind: PRM_KIND, architecture, head, correct },
       ...(stepToken && { stepToken }),
       ...{ withReference, cuda, canary, files },
     }),
-  });
+  };
+  await writeFolder(checkpoint, out, parts, choice.log);
   return openPrmFolder(out, { verify: false });
-}
-
-/** What of a folder its kind decides. */
-interface Parts extends Pick<Parameters<typeof writeFolder>[2], 'graphs' | 'manifest'> {
-  /** what runs once its graphs are there */
-  readonly unproved: ModelFolder;
-  /** of which the canary is made */
-  readonly ids: CheckedIds;
-}
-
-function write(
-  checkpoint: string,
-  out: string,
-  { files: weightFiles }: Checkpoint,
-  { log }: BuildOptions,
-  { graphs, manifest, unproved, ids }: Parts,
-): Promise<void> {
-  const canary = [CANARY, () => canaryOf(unproved, ids)] as const;
-  return writeFolder(checkpoint, out, { weightFiles, graphs, canary, manifest }, log);
 }
 
 function precisionOf({ weights }: Checkpoint, { cudaPrecision }: BuildOptions): CudaPrecision {
@@ -179,18 +162,14 @@ function precisionOf({ weights }: Checkpoint, { cudaPrecision }: BuildOptions): 
 
 /** A new folder's canary: its float32 graph reads a few tokens on the CPU. */
 async function canaryOf(folder: ModelFolder, ids: CheckedIds): Promise<object> {
-  const session = await ModelSession.openUnproved(folder);
-  try {
-    return await makeCanary(headOf(folder), session, ids, folder.architecture);
-  } catch (cause) {
+  await using session = await ModelSession.openUnproved(folder);
+  return await makeCanary(headOf(folder), session, ids, folder.architecture).catch((cause: Error) => {
     if (cause instanceof RredcotError) throw cause;
     throw usageError(
-      `${folder.path}: the canary cannot be made, the model ${(cause as Error).message}`,
+      `${folder.path}: the canary cannot be made, the model ${cause.message}`,
       'look at the checkpoint: its weights must be finite; and the machine must have the memory to run it once in float32',
     );
-  } finally {
-    await session.close();
-  }
+  });
 }
 
 /** Refuses a tokenizer that would fail at the first trace. */
@@ -236,14 +215,7 @@ const DEFAULT_TEMPLATE = '{prompt}\n\nReference answer: {reference}';
 
 /** The template of a file, else of the checkpoint's own, else a plain one. */
 async function readTemplate(checkpoint: string, file: string | undefined): Promise<string> {
-  const path = file ?? join(checkpoint, TEMPLATE_FILE);
-  const text =
-    file === undefined
-      ? await foreignText(checkpoint, TEMPLATE_FILE)
-      : await readFile(file, 'utf8').catch((cause: Error) => {
-          throw usageError(`${file}: cannot be read (${cause.message})`, '--prm-template <a JSON file>');
-        });
-  if (text === undefined) return DEFAULT_TEMPLATE;
-  const form = `expected a file with {"with_reference": ${JSON.stringify(DEFAULT_TEMPLATE)}}`;
-  return fromJson(Template, text, path, form).with_reference;
+  const form = `expected a file with {"with_reference": ${JSON.stringify(DEFAULT_TEMPLATE)}}, with --prm-template`;
+  const found = await givenOrOwn(Template, file, checkpoint, TEMPLATE_FILE, form);
+  return found?.with_reference ?? DEFAULT_TEMPLATE;
 }

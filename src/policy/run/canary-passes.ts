@@ -4,8 +4,7 @@ import type { ModelFolder } from '../folder.js';
 import type { ExitTemplate } from '../text/exit-template.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import { type Bound, type Canary, Farthest, type Finding, NATS, type Proof, SHARES } from './canary.js';
-import type { Branch, PackedTrace, TraceScores } from './placed.js';
-import type { ReadSteps } from './sequence.js';
+import type { Branch, PackedTrace, ReadSteps, TraceScores } from './placed.js';
 
 /** The text that `policy check` reads where none is given, and that a folder's canary is made of. */
 export const CHECKED_TEXT = `Let me work through this. A train leaves at 9:40 and travels 126 km at 84 km/h, so it needs 126 / 84 = 1.5 hours.

@@ -4,26 +4,18 @@ import type { Device } from '../device.js';
 import type { PolicyFolder } from '../folder.js';
 import { beyond, disproved, Farthest, type Finding, NATS, readCanary, unproved } from './canary.js';
 import { inHalves } from './halves.js';
+import { sharingRoom } from './layout.js';
+import { nextKept } from './placed.js';
 import {
   type Choosing,
-  type RowKey,
   type RowStart,
   rowKey,
   type SamplingOptions,
+  type Start,
   TRUNK_MULTIPLE,
   type Written,
 } from './sampling.js';
 import { ModelSession } from './session.js';
-
-/** One continuation that is wanted. */
-export interface Start {
-  /** tokens of the trace in its state, 1 to all of them */
-  readonly exit: number;
-  /** the same key writes the same, whatever is written beside it */
-  readonly key: RowKey;
-  /** tokens at most; at least 1 */
-  readonly most: number;
-}
 
 /** A trace that is continued. */
 export interface Begun {
@@ -44,8 +36,6 @@ export interface ContinueOptions extends Choosing, Pick<SamplingOptions, 'batch'
   readonly onTokens?: ((count: number) => void) | undefined;
 }
 
-let lastNumber = 0;
-
 /**
  * Continues traces. Each is read once, whatever many continuations it has.
  * @returns what was written, a list a trace in the order of its starts
@@ -57,8 +47,11 @@ export async function continueTraces(
   opts: ContinueOptions,
 ): Promise<Written[][]> {
   const written = traces.map((): Written[] => []);
-  for (const together of inTurn(traces, opts.batch)) {
-    const kept = ++lastNumber;
+  // neighbours share a batch, as long as all their rows fit into it
+  const rowsOf = (b: number) => (traces[b] as Begun).starts.length;
+  const asked = Array.from(traces.keys()).filter((b) => rowsOf(b) > 0);
+  for (const together of sharingRoom(asked, opts.batch, rowsOf)) {
+    const kept = nextKept();
     try {
       await session.keepTrunks(
         kept,
@@ -87,22 +80,6 @@ export async function continueTraces(
   return written;
 }
 
-/** Traces whose rows share a batch: neighbours, as long as all their rows fit into it. */
-function inTurn(traces: readonly Begun[], batch: number): number[][] {
-  const turns: number[][] = [];
-  let free = 0;
-  for (const [b, { starts }] of traces.entries()) {
-    if (starts.length === 0) continue;
-    if (starts.length > free) {
-      turns.push([]);
-      free = Math.max(batch, starts.length);
-    }
-    (turns.at(-1) as number[]).push(b);
-    free -= starts.length;
-  }
-  return turns;
-}
-
 /** The ids that states may see, padded: a row reads the last token of its state itself. */
 function trunkOf({ ids, starts }: Begun): Int32Array {
   const longest = starts.reduce((most, { exit }) => Math.max(most, exit - 1), 1);
@@ -124,7 +101,7 @@ async function writeRows(
   opts: ContinueOptions,
 ): Promise<readonly Written[]> {
   const { temperature, topP, stops, signal, onTokens } = opts;
-  const id = ++lastNumber;
+  const id = nextKept();
   const written: Written[] = [];
   try {
     await session.beginRows(id, { kept, rows, temperature, topP, stops });

@@ -68,7 +68,8 @@ export function layOut(
   /** parts of up to `room` rows, of as many traces abreast as leave least padding */
   const of = (room: number): Layout => {
     const pieces = places.map(({ limb }, b) => piecesOf(limbs[b] as Int32Array, limb?.from ?? 0, room));
-    const parts = sorted.map((own, b) => partsOf([...(pieces[b] as Row[]), ...own], room));
+    // each is filled before the next
+    const parts = sorted.map((own, b) => sharingRoom<Row>([...(pieces[b] as Row[]), ...own], room, sizeOf));
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
     const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].abreast / rowsPerGroup);
@@ -99,17 +100,18 @@ function byExit(one: Branch, other: Branch): number {
   return t < 0 ? 0 : (one.ids[t] as number) - (other.ids[t] as number);
 }
 
-/** A trace's rows group by group: each is filled before the next. */
-function partsOf(rows: readonly Row[], R: number): Row[][] {
-  const parts: Row[][] = [];
+/** Consecutive items, as many together as have room; one that is larger is alone. @param size of an item */
+export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T) => number): T[][] {
+  const parts: T[][] = [];
   let free = 0;
-  for (const row of rows) {
-    if (row.ids.length > free) {
+  for (const item of items) {
+    const own = size(item);
+    if (parts.length === 0 || own > free) {
       parts.push([]);
-      free = R;
+      free = room;
     }
-    parts.at(-1)?.push(row);
-    free -= row.ids.length;
+    parts.at(-1)?.push(item);
+    free -= own;
   }
   return parts;
 }
@@ -143,5 +145,10 @@ function piecesOf(limb: Int32Array, from: number, R: number): Row[] {
 }
 
 function rowsOf(branches: readonly Row[]): number {
-  return branches.reduce((sum, b) => sum + b.ids.length, 0);
+  return branches.reduce((sum, branch) => sum + sizeOf(branch), 0);
+}
+
+/** Rows of a branch, or a piece. */
+export function sizeOf({ ids }: Pick<Row, 'ids'>): number {
+  return ids.length;
 }

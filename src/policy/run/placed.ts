@@ -1,4 +1,11 @@
 // What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
+
+let lastKept = 0;
+/** A number under which a session may keep keys and values, or rows that write: whoever asks, no other has it. */
+export function nextKept(): number {
+  return ++lastKept;
+}
+
 /** A continuation of a trace from one exit point, of which a span is scored. */
 export interface Branch {
   /** tokens of the trace in sight: the branch stands at position `exit` */
@@ -83,4 +90,69 @@ export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): P
     return { trunk, limb: { number: limbs.push(ids.subarray(promptLength)) - 1, from: promptLength } };
   });
   return { trunks, limbs, places };
+}
+
+// ------ sequences that a model which judges or attributes reads
+
+/** A sequence, and the rows of it that are read out. */
+export interface ReadSteps {
+  /** (T) */
+  readonly ids: Int32Array;
+  readonly rows: Int32Array;
+}
+
+/** A trace, and behind it references that each see the trace and themselves: S tokens, n of which are scored. */
+export interface Sequence {
+  /** (S) */
+  readonly ids: Int32Array;
+  /** (S) positions */
+  readonly pos: Int32Array;
+  /** (S) −1: the trace's; else its reference's number */
+  readonly number: Int32Array;
+  /** (n) rows that predict a scored token, and these tokens */
+  readonly rows: Int32Array;
+  readonly targets: Int32Array;
+  /** (n) what each counts for */
+  readonly weights: Float32Array;
+}
+
+/** A reference as it stands in a {@link Sequence}. */
+export interface Beside {
+  readonly ids: Int32Array;
+  /** tokens scoredFrom.. are scored */
+  readonly scoredFrom: number;
+  /** what each of them counts for */
+  readonly weight: number;
+}
+
+/**
+ * A trace and its references, each as if it came next. The last token of a reference predicts nothing that is scored: it is left
+ * out.
+ */
+export function besideEachOther(trace: Int32Array, references: readonly Beside[]): Sequence {
+  const T = trace.length;
+  const [all, pos, number] = [Array.from(trace), Array.from(trace.keys()), Array.from(trace, () => -1)];
+  const [rows, targets, weights]: [number[], number[], number[]] = [[], [], []];
+  for (const [n, { ids, scoredFrom, weight }] of references.entries()) {
+    const first = all.length;
+    for (const [j, id] of ids.entries()) {
+      if (j >= scoredFrom) {
+        rows.push(j === 0 ? T - 1 : first + j - 1);
+        targets.push(id);
+        weights.push(weight);
+      }
+      if (j === ids.length - 1) continue;
+      all.push(id);
+      pos.push(T + j);
+      number.push(n);
+    }
+  }
+  return {
+    ids: Int32Array.from(all),
+    pos: Int32Array.from(pos),
+    number: Int32Array.from(number),
+    rows: Int32Array.from(rows),
+    targets: Int32Array.from(targets),
+    weights: Float32Array.from(weights),
+  };
 }

@@ -27,18 +27,22 @@ export interface SamplingOptions extends Omit<Choosing, 'stops'> {
   readonly batch: number;
 }
 
-/** A row before its first token. */
-export interface RowStart {
-  /** which trunk it continues, of those that were read together */
-  readonly trace: number;
-  /** tokens of the trace in its state; at least 1 */
+/** One continuation that is wanted. */
+export interface Start {
+  /** tokens of the trace in its state, 1 to all of them */
   readonly exit: number;
-  /** the last of them */
-  readonly token: number;
-  /** what its random numbers come from */
+  /** what its random numbers come from: the same key writes the same, whatever is written beside it */
   readonly key: RowKey;
   /** tokens that it may write; at least 1 */
   readonly most: number;
+}
+
+/** A row before its first token. */
+export interface RowStart extends Start {
+  /** which trunk it continues, of those that were read together */
+  readonly trace: number;
+  /** the last token of its state */
+  readonly token: number;
 }
 
 /** Rows that write together, on trunks that a run has kept. */

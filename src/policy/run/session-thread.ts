@@ -21,9 +21,15 @@ import {
   runJudging,
 } from './onnx-session.js';
 import { blockRows, limbTable, packBranches } from './pack.js';
-import { branchEnd, type PackedTrace, type Place, placeTraces } from './placed.js';
+import {
+  branchEnd,
+  type PackedTrace,
+  type Place,
+  placeTraces,
+  type ReadSteps,
+  type Sequence,
+} from './placed.js';
 import type { Advance, DecodeJob } from './sampling.js';
-import type { ReadSteps, Sequence } from './sequence.js';
 
 export interface WorkerInit {
   /** whose session it is, e.g. `the policy` */

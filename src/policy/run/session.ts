@@ -7,9 +7,15 @@ import { type Device, deviceName, noCudaGraph, sessionHint } from '../device.js'
 import { type AttributionGraphs, GRAPH, type ModelFolder, noGraph, PRM_GRAPH, whatOf } from '../folder.js';
 import { beyond, disproved, MOST_MS, noCanary, type Proof, readCanary, unproved } from './canary.js';
 import { headOf, prove } from './canary-passes.js';
-import { type Branch, type PackedTrace, scoresOf, type TraceScores } from './placed.js';
+import {
+  type Branch,
+  type PackedTrace,
+  type ReadSteps,
+  type Sequence,
+  scoresOf,
+  type TraceScores,
+} from './placed.js';
 import type { Advance, DecodeJob } from './sampling.js';
-import type { ReadSteps, Sequence } from './sequence.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
 
 export type { TraceScores } from './placed.js';
@@ -23,7 +29,7 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   Partial<Pick<ModelSession, 'device' | 'vocab'>>;
 
 /** A running model. */
-export class ModelSession {
+export class ModelSession implements AsyncDisposable {
   /** what the folder's canary has shown; undefined until then */
   proof: Proof | undefined;
   /** tokens of the vocabulary */

@@ -1,8 +1,8 @@
 // The question that is put to a policy at an exit point, and its two answers (METHOD §3, `ask`): a file of the policy's folder, or one that is given.
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
+import { givenOrOwn } from '../build/json.js';
 import { checkSpelling } from './exit-template.js';
-import { givenOrOwn } from './template-file.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** The file of a policy's folder. */

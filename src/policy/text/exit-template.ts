@@ -1,11 +1,9 @@
 // The exit template of a policy: what is put between a state and a reference answer (METHOD §3), given or derived.
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
-import { fromJson } from '../build/json.js';
+import { givenOrOwn } from '../build/json.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
@@ -25,18 +23,12 @@ const Parts = z.strictObject({
   closer: z.string().exactOptional(),
 });
 
-/** Reads the parts of an exit template that a flag gives, as a JSON file {close, open, closer}. @throws RredcotError (exit 2) */
-export async function readExitTemplate(path: string): Promise<Partial<ExitTemplate>> {
-  const text = await readFile(path, 'utf8').catch((cause) => {
-    throw usageError(`${path}: exit template cannot be read`, FORM, cause);
-  });
-  return fromJson(Parts, text, path, FORM);
-}
-
-/** The exit template that a checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
-export async function ownExitTemplate(checkpoint: string): Promise<Partial<ExitTemplate> | undefined> {
-  const text = await foreignText(checkpoint, OWN_FILE);
-  return text === undefined ? undefined : fromJson(Parts, text, join(checkpoint, OWN_FILE), FORM);
+/** The parts of a file that a flag names, else those that the checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
+export function readExitTemplate(
+  checkpoint: string,
+  file?: string,
+): Promise<Partial<ExitTemplate> | undefined> {
+  return givenOrOwn(Parts, file, checkpoint, OWN_FILE, FORM);
 }
 
 /**

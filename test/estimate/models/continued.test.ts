@@ -1,9 +1,8 @@
 // Which traces share a run of the policy that continues them: neighbours of one window, up to a batch of rows.
 import { expect, it } from 'vitest';
-import { continued } from '../../../dist/estimate/models/continued.js';
+import { continued } from '../../../dist/estimate/models/episodes.js';
 import type { PolicyWrites } from '../../../dist/policy/run/continue.js';
-import type { RowStart, Written } from '../../../dist/policy/run/sampling.js';
-import { rowKey } from '../../../dist/policy/run/sampling.js';
+import { type RowStart, rowKey, type Written } from '../../../dist/policy/run/sampling.js';
 import { isBad, rejectTrace } from '../../../dist/rows.js';
 import { traceOf } from '../../support/io-helpers.js';
 

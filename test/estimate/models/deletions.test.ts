@@ -1,27 +1,18 @@
 /** Leave one out against whole float64 passes without the segment, over policies of random weights. */
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { OutOfMemoryError } from '../../../dist/errors.js';
 import {
   type Ablated,
   answerLogprob,
-  inBatches,
   type KeepsTrunks,
   leaveOneOut,
   withoutSegment,
-} from '../../../dist/estimate/models/deletions.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
-import { ModelSession } from '../../../dist/policy/run/session.js';
+} from '../../../dist/estimate/models/attributed.js';
+import { sharingRoom, sizeOf } from '../../../dist/policy/run/layout.js';
+import type { ModelSession } from '../../../dist/policy/run/session.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../../oracle/attribution.js';
-import { loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
-import { writeCheckpoint } from '../../support/checkpoints.js';
-import { FAMILIES } from '../../support/family-checks.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-
-const scratch = await temporaryFolder();
-afterAll(() => rmSync(scratch, { recursive: true }));
+import { FAMILIES, openFamily } from '../../support/family-checks.js';
 
 const random = seeded(11);
 const randomIds = (length: number) => Int32Array.from({ length }, () => Math.floor(random() * 131));
@@ -76,33 +67,24 @@ describe('leave one out', () => {
   ] as const)(
     '%s %j, scored from %i: what whole passes say, deleted and masked',
     async (family, more, from) => {
-      const at = join(scratch, `${family}${from}`);
-      writeCheckpoint(`${at}/checkpoint`, { ...FAMILIES[family], ...more });
-      const folder = await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, {
-        ...{ close: '\n', open: 'a', closer: '.' },
-      });
-      const session = await ModelSession.open(folder);
-      try {
-        const model = loadFamily(`${at}/checkpoint`);
-        const { ablated, oracle } = madeTrace(from);
-        const logprobs = await logprobsOf(session, ablated);
-        const expected = { deleted: deletedLoo(model, oracle), masked: maskedLoo(model, oracle) };
-        for (const loo of ['deleted', 'masked'] as const) {
-          const found = await leaveOneOut(session, ablated, logprobs, loo);
-          // a first token that is scored follows on the hidden segment's last one in a whole pass, on what is before it in ours
-          const told = expected[loo].slice(0, from === 0 && loo === 'masked' ? -1 : undefined);
-          for (const [k, a] of told.entries()) expect(found[k]).toBeCloseTo(a, 4);
-          // the bank is a set: its order changes nothing
-          const turned = { ...ablated, continuations: [...ablated.continuations].reverse() };
-          const again = await leaveOneOut(session, turned, [...logprobs].reverse(), loo);
-          for (const [k, a] of found.entries()) expect(again[k]).toBeCloseTo(a, 5);
-        }
-        expect(Math.abs((expected.deleted[0] as number) - (expected.masked[0] as number))).toBeGreaterThan(
-          0.01,
-        );
-      } finally {
-        await session.close();
+      await using opened = await openFamily({ ...FAMILIES[family], ...more });
+      const { session, model } = opened;
+      const { ablated, oracle } = madeTrace(from);
+      const logprobs = await logprobsOf(session, ablated);
+      const expected = { deleted: deletedLoo(model, oracle), masked: maskedLoo(model, oracle) };
+      for (const loo of ['deleted', 'masked'] as const) {
+        const found = await leaveOneOut(session, ablated, logprobs, loo);
+        // a first token that is scored follows on the hidden segment's last one in a whole pass, on what is before it in ours
+        const told = expected[loo].slice(0, from === 0 && loo === 'masked' ? -1 : undefined);
+        for (const [k, a] of told.entries()) expect(found[k]).toBeCloseTo(a, 4);
+        // the bank is a set: its order changes nothing
+        const turned = { ...ablated, continuations: [...ablated.continuations].reverse() };
+        const again = await leaveOneOut(session, turned, [...logprobs].reverse(), loo);
+        for (const [k, a] of found.entries()) expect(again[k]).toBeCloseTo(a, 5);
       }
+      expect(Math.abs((expected.deleted[0] as number) - (expected.masked[0] as number))).toBeGreaterThan(
+        0.01,
+      );
     },
   );
 
@@ -161,7 +143,7 @@ describe('leave one out', () => {
     const { ablated } = madeTrace();
     const branches = [1, 2, 3, 4].flatMap((k) => withoutSegment(ablated, k, 'deleted'));
     expect(branches.map(({ ids }) => ids.length)).toEqual([16, 17, 15, 16, 9, 10, 4, 5]);
-    const lengths = inBatches(branches, 26).map((batch) => batch.map(({ ids }) => ids.length));
+    const lengths = sharingRoom(branches, 26, sizeOf).map((batch) => batch.map(({ ids }) => ids.length));
     expect(lengths).toEqual([[16], [17], [15], [16, 9], [10, 4, 5]]);
   });
 });

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { OutOfMemoryError } from '../../../dist/errors.js';
 import { type JudgedBy, prmValues } from '../../../dist/estimate/models/prm.js';
-import type { ReadSteps } from '../../../dist/policy/run/sequence.js';
+import type { ReadSteps } from '../../../dist/policy/run/placed.js';
 import { isBad, rejectTrace } from '../../../dist/rows.js';
 import { named } from '../../support/estimators.js';
 import { streamOf, traceAt } from '../../support/streams.js';

@@ -3,15 +3,14 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { monteCarloValues } from '../../../dist/estimate/models/monte-carlo.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { continueTraces } from '../../../dist/policy/run/continue.js';
 import type { Written } from '../../../dist/policy/run/sampling.js';
 import { rowKey } from '../../../dist/policy/run/sampling.js';
-import { ModelSession } from '../../../dist/policy/run/session.js';
-import { familyScores, loadFamily } from '../../oracle/families.js';
+import { familyScores } from '../../oracle/families.js';
 import { enumerate } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
-import { LLAMA, writeCheckpoint } from '../../support/checkpoints.js';
+import { LLAMA } from '../../support/checkpoints.js';
+import { openFamily } from '../../support/family-checks.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { FIXTURES, readJsonl, type ScoredRow, temporaryFolder } from '../../support/program.js';
 
@@ -23,41 +22,32 @@ describe('a policy small enough to sum over every continuation', () => {
     { temperature: 0.7, topP: 0.9 },
   ])('values and what is lost are within 4 standard errors, %o', async (how) => {
     const vocab = 41;
-    const at = join(cwd, `toy-${how.topP}`);
-    writeCheckpoint(`${at}/checkpoint`, { ...LLAMA, vocab_size: vocab }, { seed: 3 });
-    const template = { close: '\u0001', open: '', closer: '\u0002' };
-    const session = await ModelSession.open(
-      await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, template),
+    await using opened = await openFamily({ ...LLAMA, vocab_size: vocab }, { seed: 3 });
+    const { session, model } = opened;
+    await session.openDecoder();
+    const next = (ids: readonly number[]) => familyScores(model, ids).next;
+    const random = seeded(9);
+    const ids = Int32Array.from({ length: 9 }, () => Math.floor(random() * vocab));
+    const stops = Array.from({ length: 9 }, (_, n) => 4 * n);
+    const zeta = (written: readonly number[]) => (written.reduce((a, b) => a + b, 0) % 3) / 2;
+    const [exits, M, limit] = [[2, 5, 9], 4000, 2];
+    const starts = exits.flatMap((exit) =>
+      Array.from({ length: M }, (_, m) => ({ exit, key: rowKey('toy', exit, m), most: limit })),
     );
-    try {
-      await session.openDecoder();
-      const model = loadFamily(`${at}/checkpoint`);
-      const next = (ids: readonly number[]) => familyScores(model, ids).next;
-      const random = seeded(9);
-      const ids = Int32Array.from({ length: 9 }, () => Math.floor(random() * vocab));
-      const stops = Array.from({ length: 9 }, (_, n) => 4 * n);
-      const zeta = (written: readonly number[]) => (written.reduce((a, b) => a + b, 0) % 3) / 2;
-      const [exits, M, limit] = [[2, 5, 9], 4000, 2];
-      const starts = exits.flatMap((exit) =>
-        Array.from({ length: M }, (_, m) => ({ exit, key: rowKey('toy', exit, m), most: limit })),
-      );
-      const [written] = await continueTraces(session, [{ ids, starts }], { ...how, stops, batch: 1024 });
-      const utilities = exits.map((_, k) =>
-        (written as Written[])
-          .slice(k * M, (k + 1) * M)
-          .map((own) => (own.finish === 'length' ? null : zeta([...own.ids]))),
-      );
-      const { values, columns } = monteCarloValues(utilities, 'zero');
-      for (const [k, exit] of exits.entries()) {
-        const exact = enumerate(next, [...ids.subarray(0, exit)], limit, new Set(stops), zeta, how);
-        const error = (columns.value_sd as Float32Array)[k] as number;
-        expect(error).toBeGreaterThan(0);
-        expect(Math.abs((values[k] as number) - exact.value)).toBeLessThan(4 * error);
-        const lost = (columns.lost_fraction as Float32Array)[k] as number;
-        expect(Math.abs(lost - exact.lost)).toBeLessThan(4 * Math.sqrt((exact.lost * (1 - exact.lost)) / M));
-      }
-    } finally {
-      await session.close();
+    const [written] = await continueTraces(session, [{ ids, starts }], { ...how, stops, batch: 1024 });
+    const utilities = exits.map((_, k) =>
+      (written as Written[])
+        .slice(k * M, (k + 1) * M)
+        .map((own) => (own.finish === 'length' ? null : zeta([...own.ids]))),
+    );
+    const { values, columns } = monteCarloValues(utilities, 'zero');
+    for (const [k, exit] of exits.entries()) {
+      const exact = enumerate(next, [...ids.subarray(0, exit)], limit, new Set(stops), zeta, how);
+      const error = (columns.value_sd as Float32Array)[k] as number;
+      expect(error).toBeGreaterThan(0);
+      expect(Math.abs((values[k] as number) - exact.value)).toBeLessThan(4 * error);
+      const lost = (columns.lost_fraction as Float32Array)[k] as number;
+      expect(Math.abs(lost - exact.lost)).toBeLessThan(4 * Math.sqrt((exact.lost * (1 - exact.lost)) / M));
     }
   });
 });

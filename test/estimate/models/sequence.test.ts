@@ -2,13 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import { OutOfMemoryError } from '../../../dist/errors.js';
 import {
+  type Ablated,
   type Attributes,
   attributionsOf,
   overSegments,
   posteriors,
   sequenceOf,
 } from '../../../dist/estimate/models/attributed.js';
-import type { Ablated } from '../../../dist/estimate/models/deletions.js';
 
 const TRACE: Ablated = {
   promptIds: Int32Array.of(1, 2),

@@ -1,8 +1,7 @@
 // What a process reward model reads of a trace: prompt, lead and steps, encoded apart, and the rows where labels stand.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { askedWith } from '../../../dist/estimate/models/prm.js';
-import { stepSequence, stepsOf } from '../../../dist/estimate/models/steps.js';
+import { askedWith, stepSequence, stepsOf } from '../../../dist/estimate/models/prm.js';
 import { ArchitectureSchema } from '../../../dist/policy/build/architecture.js';
 
 const ARCHITECTURE = ArchitectureSchema.parse({

@@ -1,34 +1,25 @@
 // What a policy writes: its log-probabilities, the tokens that it chooses, and that neither depends on what is written beside.
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { type Begun, type ContinueOptions, continueTraces } from '../../../dist/policy/run/continue.js';
 import type { Written } from '../../../dist/policy/run/sampling.js';
 import { rowKey } from '../../../dist/policy/run/sampling.js';
-import { ModelSession } from '../../../dist/policy/run/session.js';
-import { type FamilyModel, familyScores, loadFamily } from '../../oracle/families.js';
+import type { ModelSession } from '../../../dist/policy/run/session.js';
+import { type FamilyModel, familyScores } from '../../oracle/families.js';
 import { choosing } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
-import { type Json, LLAMA, writeCheckpoint } from '../../support/checkpoints.js';
-import { FAMILIES, ROPES } from '../../support/family-checks.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
+import { type Json, LLAMA } from '../../support/checkpoints.js';
+import { FAMILIES, openFamily, ROPES } from '../../support/family-checks.js';
 
-const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
 const NATS = 1e-4;
-const scratch = await temporaryFolder();
 const random = seeded(5);
 const randomIds = (length: number, vocab = 131) =>
   Int32Array.from({ length }, () => Math.floor(random() * vocab));
 
 let built = 0;
-async function openPolicy(config: Json): Promise<{ session: ModelSession; model: FamilyModel }> {
-  const at = join(scratch, String(built++));
-  writeCheckpoint(`${at}/checkpoint`, config, { seed: built });
-  const session = await ModelSession.open(
-    await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE),
-  );
-  await session.openDecoder();
-  return { session, model: loadFamily(`${at}/checkpoint`) };
+async function openPolicy(config: Json) {
+  const opened = await openFamily(config, { seed: ++built });
+  await opened.session.openDecoder();
+  return opened;
 }
 
 const PLAIN: ContinueOptions = { temperature: 1, topP: 1, stops: [], batch: 64 };
@@ -168,27 +159,24 @@ describe.each([
 });
 
 test('a row ends with the first stop token, which it keeps, and others go on', async () => {
-  const { session } = await openPolicy(LLAMA);
-  try {
-    const ids = randomIds(4);
-    const starts = Array.from({ length: 16 }, (_, m) => ({ exit: 4, key: rowKey('stop', m), most: 50 }));
-    const [free] = await continueTraces(session, [{ ids, starts }], PLAIN);
-    const stops = [3, 17, 60];
-    let written = 0;
-    const onTokens = (count: number): void => {
-      written += count;
-    };
-    const [rows] = await continueTraces(session, [{ ids, starts }], { ...PLAIN, stops, onTokens });
-    for (const [n, { ids: own, finish }] of (rows as Written[]).entries()) {
-      const whole = [...((free as Written[])[n] as Written).ids];
-      const at = whole.findIndex((id) => stops.includes(id));
-      expect([...own]).toEqual(at < 0 ? whole : whole.slice(0, at + 1));
-      expect(finish).toBe(at < 0 ? 'length' : 'stop');
-    }
-    const finishes = (rows as Written[]).map(({ finish }) => finish);
-    expect(new Set(finishes).size).toBe(2);
-    expect(written).toBe((rows as Written[]).reduce((sum, row) => sum + row.ids.length, 0));
-  } finally {
-    await session.close();
+  await using opened = await openPolicy(LLAMA);
+  const { session } = opened;
+  const ids = randomIds(4);
+  const starts = Array.from({ length: 16 }, (_, m) => ({ exit: 4, key: rowKey('stop', m), most: 50 }));
+  const [free] = await continueTraces(session, [{ ids, starts }], PLAIN);
+  const stops = [3, 17, 60];
+  let written = 0;
+  const onTokens = (count: number): void => {
+    written += count;
+  };
+  const [rows] = await continueTraces(session, [{ ids, starts }], { ...PLAIN, stops, onTokens });
+  for (const [n, { ids: own, finish }] of (rows as Written[]).entries()) {
+    const whole = [...((free as Written[])[n] as Written).ids];
+    const at = whole.findIndex((id) => stops.includes(id));
+    expect([...own]).toEqual(at < 0 ? whole : whole.slice(0, at + 1));
+    expect(finish).toBe(at < 0 ? 'length' : 'stop');
   }
+  const finishes = (rows as Written[]).map(({ finish }) => finish);
+  expect(new Set(finishes).size).toBe(2);
+  expect(written).toBe((rows as Written[]).reduce((sum, row) => sum + row.ids.length, 0));
 });

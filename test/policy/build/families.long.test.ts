@@ -2,13 +2,18 @@
 import { describe, expect, test } from 'vitest';
 import { parseArchitecture } from '../../../dist/policy/build/architecture.js';
 import { layerWindow } from '../../../dist/policy/build/families.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
-import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
-import { familyScores, loadFamily } from '../../oracle/families.js';
+import type { TraceScores } from '../../../dist/policy/run/session.js';
+import { familyScores } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
-import { type Json, LLAMA, randomTensors, writeCheckpoint } from '../../support/checkpoints.js';
-import { describeFamilies, differences, expectSame, FAMILIES, ROPES } from '../../support/family-checks.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
+import { type Json, LLAMA, randomTensors } from '../../support/checkpoints.js';
+import {
+  describeFamilies,
+  differences,
+  expectSame,
+  FAMILIES,
+  openFamily,
+  ROPES,
+} from '../../support/family-checks.js';
 
 describeFamilies();
 
@@ -56,14 +61,8 @@ describe('what one family or scaling has for itself', () => {
     ],
     ['a window longer than one', { ...LLAMA, architectures: ['MistralForCausalLM'], sliding_window: 170 }],
   ])('a trace that attention takes in three blocks, alone and beside another, %s', async (_, config) => {
-    const at = await temporaryFolder();
-    writeCheckpoint(`${at}/checkpoint`, { ...config, max_position_embeddings: 400 }, {});
-    const folder = await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, {
-      close: '.',
-      open: '',
-      closer: '.',
-    });
-    const session = await ModelSession.open(folder);
+    await using opened = await openFamily({ ...config, max_position_embeddings: 400 });
+    const { session, model } = opened;
     const random = seeded(3);
     const traces = [300, 290].map((length) => ({
       ids: Int32Array.from({ length }, () => Math.floor(random() * 131)),
@@ -72,12 +71,11 @@ describe('what one family or scaling has for itself', () => {
     }));
     const both = await session.run(traces);
     for (const [n, trace] of traces.entries()) {
-      const expected = familyScores(loadFamily(`${at}/checkpoint`), [...trace.ids]).logprobs.slice(1);
+      const expected = familyScores(model, [...trace.ids]).logprobs.slice(1);
       for (const { logprobs } of [...(await session.run([trace])), both[n] as TraceScores])
         for (const [t, logprob] of logprobs.entries())
           expect(Math.abs(logprob - (expected[t] as number)), `token ${t}`).toBeLessThan(1e-4);
     }
-    await session.close();
   });
 
   test('heads of 32 and of 64, one layer, tied, as small models have them', async () => {

@@ -71,29 +71,9 @@ describe('protobuf writer, decoded by onnx-buf', () => {
 });
 
 describe('ONNX writer, decoded by onnx-buf', () => {
+  // what graphs have of it beside is held by their bytes, too
   const decode = (graph: Graph): ModelProto => fromBinary(ModelProtoSchema, serialiseModel(graph));
   const graphOf = (graph: Graph): GraphProto => decode(graph).graph as GraphProto;
-
-  test('inputs and outputs with fixed and named dimensions and their dtypes', () => {
-    const g = new Graph('g');
-    g.output('y', g.input('x', 'i64', ['B', 3]), 'f32', []);
-    g.input('z', 'bf16', [0, 2 ** 40]);
-    const { input, output, name, node } = graphOf(g);
-    expect(name).toBe('g');
-    const shapes = [...input, ...output].map((info) => {
-      const type = info.type?.value;
-      if (type?.case !== 'tensorType') throw new Error(`${info.name} is no tensor`);
-      return [info.name, type.value.elemType, type.value.shape?.dim.map((dim) => dim.value.value)];
-    });
-    expect(shapes).toEqual([
-      ['x', TensorProto_DataType.INT64, ['B', 3n]],
-      ['z', TensorProto_DataType.BFLOAT16, [0n, 2n ** 40n]],
-      ['y', TensorProto_DataType.FLOAT, []],
-    ]);
-    expect(node.map(({ opType, input: from, output: to }) => [opType, from, to])).toEqual([
-      ['Identity', ['x'], ['y']],
-    ]);
-  });
 
   test('weights are external: file, offset beyond 4 GiB, length; nothing inside', () => {
     const g = new Graph('g');
@@ -107,28 +87,6 @@ describe('ONNX writer, decoded by onnx-buf', () => {
       length: '30',
     });
     expect(tensor?.rawData).toHaveLength(0);
-  });
-
-  test('constants: equal ones once, other shapes or values apart', () => {
-    const g = new Graph('g');
-    const names = [
-      g.ints([1, -2]),
-      g.ints([1, -2]),
-      g.ints([12]),
-      g.ints([12], []),
-      g.float(0.5),
-      g.float(0.5),
-    ];
-    expect(new Set(names).size).toBe(4);
-    const { initializer } = graphOf(g);
-    expect(initializer).toHaveLength(4);
-    const pair = initializer.find(({ name }) => name === names[0]);
-    expect(pair?.dims).toEqual([2n]);
-    const raw = Buffer.from(pair?.rawData ?? []);
-    expect([raw.readBigInt64LE(0), raw.readBigInt64LE(8)]).toEqual([1n, -2n]);
-    expect(initializer.find(({ name }) => name === names[3])?.dims).toEqual([]);
-    const half = initializer.find(({ name }) => name === names[4]);
-    expect(Buffer.from(half?.rawData ?? []).readFloatLE()).toBe(0.5);
   });
 });
 
@@ -325,19 +283,10 @@ describe('alignTokens', () => {
 });
 
 describe('tokenizer', () => {
-  test('embedded: one id a byte, tags are one token each, only the end token is special', async () => {
+  test('embedded: tags are one token each, only the end token is special', async () => {
     const tokenizer = await loadTokenizer(embedded);
-    for (let byte = 0; byte < 256; byte++) expect([...tokenizer.bytes(byte)]).toHaveLength(1);
-    expect(new Set(Array.from({ length: 256 }, (_, id) => tokenizer.bytes(id)[0])).size).toBe(256);
     expect([...tokenizer.encode('<think>é</think>')]).toHaveLength(4);
-    expect([256, 257, 258].map((id) => Buffer.from(tokenizer.bytes(id)).toString())).toEqual([
-      '<think>',
-      '</think>',
-      '<|end|>',
-    ]);
     expect([0, 256, 257, 258].map((id) => tokenizer.isSpecial(id))).toEqual([false, false, false, true]);
-    expect(tokenizer.encode('')).toHaveLength(0);
-    expect(tokenizer.bytes(99_999)).toHaveLength(0);
   });
 
   const copyWith = (name: string, change: (spec: Record<string, unknown>) => void): string => {

@@ -1,23 +1,20 @@
 /** The graphs of attention and gradient against a float64 pass: its attention weights, and finite differences of it. */
-import { rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
-import { overSegments, posteriors, sequenceOf } from '../../../dist/estimate/models/attributed.js';
-import type { Ablated } from '../../../dist/estimate/models/deletions.js';
+import { describe, expect, it } from 'vitest';
+import {
+  type Ablated,
+  overSegments,
+  posteriors,
+  sequenceOf,
+} from '../../../dist/estimate/models/attributed.js';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { ModelSession } from '../../../dist/policy/run/session.js';
 import { attentionMass, gradientNorms, type OracleTrace } from '../../oracle/attribution.js';
-import { familyScores, loadFamily } from '../../oracle/families.js';
+import { familyScores, type loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
-import { type Json, LLAMA, type TensorType, writeCheckpoint } from '../../support/checkpoints.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
+import { type Json, LLAMA, type TensorType } from '../../support/checkpoints.js';
+import { openFamily } from '../../support/family-checks.js';
 
-const scratch = await temporaryFolder();
-afterAll(() => rmSync(scratch, { recursive: true }));
-
-const TEMPLATE = { close: '\n', open: '2', closer: '.' };
 const SMALL: Json = { ...LLAMA, hidden_size: 8, intermediate_size: 9, vocab_size: 61 };
 const HEADS: Json = { num_attention_heads: 4, num_key_value_heads: 2, head_dim: 6 };
 const random = seeded(17);
@@ -48,24 +45,6 @@ function madeTrace(model: ReturnType<typeof loadFamily>, scoredFrom: number) {
   return { trace, oracle, logprobs };
 }
 
-let built = 0;
-async function withPolicy(
-  config: Json,
-  dtype: TensorType,
-  fn: (session: ModelSession, model: ReturnType<typeof loadFamily>) => Promise<void>,
-): Promise<void> {
-  const at = join(scratch, String(built++));
-  writeCheckpoint(`${at}/checkpoint`, config, { dtype });
-  const session = await ModelSession.open(
-    await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE),
-  );
-  try {
-    await fn(session, loadFamily(`${at}/checkpoint`));
-  } finally {
-    await session.close();
-  }
-}
-
 const CASES: readonly (readonly [string, TensorType, Json])[] = [
   ['key heads that several queries share, a head of its own', 'F32', HEADS],
   [
@@ -87,43 +66,43 @@ const CASES: readonly (readonly [string, TensorType, Json])[] = [
 
 describe('attention and gradient', () => {
   it.each(CASES)('%s', async (_, dtype, more) => {
-    await withPolicy({ ...SMALL, ...more }, dtype, async (session, model) => {
-      for (const scoredFrom of more === HEADS ? [1, 0] : [1]) {
-        const { trace, oracle, logprobs } = madeTrace(model, scoredFrom);
-        const found = async (
-          kind: 'attention' | 'gradient',
-          { continuations, ...rest } = trace,
-          lp = logprobs,
-        ) => {
-          await session.openAttribution(kind);
-          const own = { ...rest, continuations };
-          const weights = posteriors(lp, continuations);
-          return session.attribute(sequenceOf(own, weights, kind === 'attention'));
-        };
-        const mass = await found('attention');
-        const expected = attentionMass(model, oracle);
-        for (const [k, a] of overSegments(mass, trace).entries())
-          expect(a).toBeCloseTo(expected[k] as number, 6);
-        // all keys, the prompt's and the references' own among them
-        expect(mass.reduce((sum, m) => sum + m, 0)).toBeCloseTo(1, 5);
+    await using opened = await openFamily({ ...SMALL, ...more }, { dtype });
+    const { session, model } = opened;
+    for (const scoredFrom of more === HEADS ? [1, 0] : [1]) {
+      const { trace, oracle, logprobs } = madeTrace(model, scoredFrom);
+      const found = async (
+        kind: 'attention' | 'gradient',
+        { continuations, ...rest } = trace,
+        lp = logprobs,
+      ) => {
+        await session.openAttribution(kind);
+        const own = { ...rest, continuations };
+        const weights = posteriors(lp, continuations);
+        return session.attribute(sequenceOf(own, weights, kind === 'attention'));
+      };
+      const mass = await found('attention');
+      const expected = attentionMass(model, oracle);
+      for (const [k, a] of overSegments(mass, trace).entries())
+        expect(a).toBeCloseTo(expected[k] as number, 6);
+      // all keys, the prompt's and the references' own among them
+      expect(mass.reduce((sum, m) => sum + m, 0)).toBeCloseTo(1, 5);
 
-        const squares = await found('gradient');
-        const norms = gradientNorms(model, oracle);
-        for (const [k, sum] of overSegments(squares, trace).entries())
-          expect(Math.abs(Math.sqrt(sum) / (norms[k] as number) - 1)).toBeLessThan(1e-4);
+      const squares = await found('gradient');
+      const norms = gradientNorms(model, oracle);
+      for (const [k, sum] of overSegments(squares, trace).entries())
+        expect(Math.abs(Math.sqrt(sum) / (norms[k] as number) - 1)).toBeLessThan(1e-4);
 
-        // the bank is a set: its order changes nothing
-        const turned = { ...trace, continuations: [...trace.continuations].reverse() };
-        for (const [kind, tokens] of [
-          ['attention', mass],
-          ['gradient', squares],
-        ] as const) {
-          const again = overSegments(await found(kind, turned, [...logprobs].reverse()), trace);
-          for (const [k, a] of overSegments(tokens, trace).entries())
-            expect(Math.abs((again[k] as number) - a)).toBeLessThan(1e-5 * Math.max(1e-3, a));
-        }
+      // the bank is a set: its order changes nothing
+      const turned = { ...trace, continuations: [...trace.continuations].reverse() };
+      for (const [kind, tokens] of [
+        ['attention', mass],
+        ['gradient', squares],
+      ] as const) {
+        const again = overSegments(await found(kind, turned, [...logprobs].reverse()), trace);
+        for (const [k, a] of overSegments(tokens, trace).entries())
+          expect(Math.abs((again[k] as number) - a)).toBeLessThan(1e-5 * Math.max(1e-3, a));
       }
-    });
+    }
   });
 
   it('a segment that nobody sees counts for nothing', async () => {
@@ -133,32 +112,27 @@ describe('attention and gradient', () => {
       sliding_window: 2,
       num_hidden_layers: 1,
     };
-    await withPolicy({ ...SMALL, ...alone }, 'F32', async (session, model) => {
-      const { trace, logprobs } = madeTrace(model, 2);
-      const weights = posteriors(logprobs, trace.continuations);
-      for (const kind of ['attention', 'gradient'] as const) {
-        await session.openAttribution(kind);
-        const tokens = await session.attribute(sequenceOf(trace, weights, kind === 'attention'));
-        const segments = overSegments(tokens, trace);
-        // one layer, two keys: the answer's rows see its template alone
-        expect([...segments]).toEqual([0, 0, 0]);
-        expect(Math.max(...tokens)).toBeGreaterThan(0);
-      }
-    });
+    await using opened = await openFamily({ ...SMALL, ...alone });
+    const { session, model } = opened;
+    const { trace, logprobs } = madeTrace(model, 2);
+    const weights = posteriors(logprobs, trace.continuations);
+    for (const kind of ['attention', 'gradient'] as const) {
+      await session.openAttribution(kind);
+      const tokens = await session.attribute(sequenceOf(trace, weights, kind === 'attention'));
+      const segments = overSegments(tokens, trace);
+      // one layer, two keys: the answer's rows see its template alone
+      expect([...segments]).toEqual([0, 0, 0]);
+      expect(Math.max(...tokens)).toBeGreaterThan(0);
+    }
   });
 });
 
 it('a folder of an earlier version says how to get the graphs', async () => {
-  const at = join(scratch, 'old');
-  writeCheckpoint(`${at}/checkpoint`, { ...SMALL, ...HEADS });
-  await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE);
-  const manifest = JSON.parse(await readFile(`${at}/policy/policy.json`, 'utf8'));
-  delete manifest.attribution;
-  await writeFile(`${at}/policy/policy.json`, JSON.stringify(manifest));
-  const session = await ModelSession.open(await openPolicyFolder(`${at}/policy`));
-  try {
-    await expect(session.openAttribution('gradient')).rejects.toThrow(/has no graph that attributes/);
-  } finally {
-    await session.close();
-  }
+  await using built = await openFamily({ ...SMALL, ...HEADS });
+  const path = `${built.folder.path}/policy.json`;
+  const { attribution: _, ...older } = JSON.parse(await readFile(path, 'utf8'));
+  await writeFile(path, JSON.stringify(older));
+  const session = await ModelSession.open(await openPolicyFolder(built.folder.path));
+  const asked = session.openAttribution('gradient').finally(() => session.close());
+  await expect(asked).rejects.toThrow(/has no graph that attributes/);
 });

@@ -55,46 +55,40 @@ async function differencesOf(
   vocab: number,
   change: Json,
 ) {
-  const session = await ModelSession.openUnproved(folder);
-  try {
-    const model = loadFamily(checkpoint);
-    const ids = randomIds(50, vocab);
-    const branches = [1, 1, 7, 23, 24, 49, 50].map(
-      (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13), vocab), scoredFrom: 1 + (i % 2) }),
-    );
-    const [packed] = (await session.run([{ ids, promptLength: 1, branches }], 0)) as [TraceScores];
-    const [apart] = (await session.branches(0, [branches])) as [TraceScores];
-    const expected = familyScores(model, [...ids]);
-    const found = {
-      naive: [] as number[],
-      oracle: [] as number[],
-      packed: [] as number[],
-      apart: [] as number[],
-    };
-    for (const [i, { exit, ids: suffix, scoredFrom }] of branches.entries()) {
-      const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
-      const from = exit + scoredFrom;
-      const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [
-        TraceScores,
-      ];
-      found.naive.push(...naive.logprobs);
-      found.oracle.push(...familyScores(model, [...whole]).logprobs.slice(from));
-      found.packed.push(...(packed.branches[i] as Float32Array));
-      found.apart.push(...(apart.branches[i] as Float32Array));
-    }
-    const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
-    return {
-      entropies: differences(packed.entropies, expected.entropies.slice(1)),
-      logprobs: differences(packed.logprobs, expected.logprobs.slice(1)),
-      branchesNaive: differences(found.packed, found.naive),
-      branchesOracle: differences(found.packed, found.oracle),
-      twoRuns: differences(found.apart, found.packed),
-      /** from an oracle whose config is changed */
-      changed: differences(packed.logprobs, other.logprobs.slice(1)),
-    };
-  } finally {
-    await session.close();
+  await using session = await ModelSession.openUnproved(folder);
+  const model = loadFamily(checkpoint);
+  const ids = randomIds(50, vocab);
+  const branches = [1, 1, 7, 23, 24, 49, 50].map(
+    (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13), vocab), scoredFrom: 1 + (i % 2) }),
+  );
+  const [packed] = (await session.run([{ ids, promptLength: 1, branches }], 0)) as [TraceScores];
+  const [apart] = (await session.branches(0, [branches])) as [TraceScores];
+  const expected = familyScores(model, [...ids]);
+  const found = {
+    naive: [] as number[],
+    oracle: [] as number[],
+    packed: [] as number[],
+    apart: [] as number[],
+  };
+  for (const [i, { exit, ids: suffix, scoredFrom }] of branches.entries()) {
+    const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
+    const from = exit + scoredFrom;
+    const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [TraceScores];
+    found.naive.push(...naive.logprobs);
+    found.oracle.push(...familyScores(model, [...whole]).logprobs.slice(from));
+    found.packed.push(...(packed.branches[i] as Float32Array));
+    found.apart.push(...(apart.branches[i] as Float32Array));
   }
+  const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
+  return {
+    entropies: differences(packed.entropies, expected.entropies.slice(1)),
+    logprobs: differences(packed.logprobs, expected.logprobs.slice(1)),
+    branchesNaive: differences(found.packed, found.naive),
+    branchesOracle: differences(found.packed, found.oracle),
+    twoRuns: differences(found.apart, found.packed),
+    /** from an oracle whose config is changed */
+    changed: differences(packed.logprobs, other.logprobs.slice(1)),
+  };
 }
 
 /** Puts a graph in the place of the one that a CPU session opens. */

@@ -59,29 +59,25 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
       const ids = randomIds(length);
       return { ids, rows: Int32Array.from(ids.keys()) };
     });
-    const session = await ModelSession.open(prm);
-    try {
-      const found = await session.judge(sequences);
-      let changed = 0;
-      for (const [i, { ids }] of sequences.entries()) {
-        const expected = rewardShares(model, [...ids], prm.correct);
-        // another label, or the same score read as something else
-        const other = isScore
-          ? expected.map((share) => Math.log(share / (1 - share)))
-          : rewardShares(model, [...ids], prm.correct === 0 ? 1 : 0);
-        for (const [t, share] of (found[i] as Float32Array).entries()) {
-          expect(Math.abs(share - (expected[t] as number))).toBeLessThan(1e-5);
-          changed = Math.max(changed, Math.abs(share - (other[t] as number)));
-        }
+    await using session = await ModelSession.open(prm);
+    const found = await session.judge(sequences);
+    let changed = 0;
+    for (const [i, { ids }] of sequences.entries()) {
+      const expected = rewardShares(model, [...ids], prm.correct);
+      // another label, or the same score read as something else
+      const other = isScore
+        ? expected.map((share) => Math.log(share / (1 - share)))
+        : rewardShares(model, [...ids], prm.correct === 0 ? 1 : 0);
+      for (const [t, share] of (found[i] as Float32Array).entries()) {
+        expect(Math.abs(share - (expected[t] as number))).toBeLessThan(1e-5);
+        changed = Math.max(changed, Math.abs(share - (other[t] as number)));
       }
-      // a label, and so a head, that is another one shows
-      expect(changed).toBeGreaterThan(0.05);
-      for (const { off, count } of await compareReadings(session, randomIds(40))) {
-        expect(count).toBe(8);
-        expect(off).toBeLessThan(1e-5);
-      }
-    } finally {
-      await session.close();
+    }
+    // a label, and so a head, that is another one shows
+    expect(changed).toBeGreaterThan(0.05);
+    for (const { off, count } of await compareReadings(session, randomIds(40))) {
+      expect(count).toBe(8);
+      expect(off).toBeLessThan(1e-5);
     }
   });
 
@@ -91,10 +87,9 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
     tensors.delete('score.bias');
     const path = checkpointOf(config, { tensors });
     const prm = await buildPrmFolder(path, folder());
-    const session = await ModelSession.open(prm);
+    await using session = await ModelSession.open(prm);
     const ids = randomIds(12);
     const [found] = await session.judge([{ ids, rows: Int32Array.of(11) }]);
-    await session.close();
     expect(found?.[0]).toBeCloseTo(rewardShares(loadFamily(path), [...ids], 1)[11] as number, 5);
   });
 });

@@ -40,8 +40,7 @@ async function changed(
 /** What comes of opening a session in a folder: how far it is off, or the error. */
 async function opened(path: string, open = ModelSession.open): Promise<ModelSession['proof'] | Error> {
   try {
-    const session = await open(await openPolicyFolder(path), { name: 'cpu' });
-    await session.close();
+    await using session = await open(await openPolicyFolder(path), { name: 'cpu' });
     return session.proof;
   } catch (error) {
     return error as Error;
@@ -164,18 +163,16 @@ describe('a session on the CPU', () => {
 
   test('that is asked for a look is not refused', async () => {
     const path = await changed(sound.path, 'canary.json', entropyBy(2));
-    const session = await ModelSession.openUnproved(await openPolicyFolder(path));
+    await using session = await ModelSession.openUnproved(await openPolicyFolder(path));
     expect(session.proof).toBeUndefined();
     expect(beyond((await session.prove()).findings).map(({ what }) => what)).toEqual(['entropy']);
-    await session.close();
   });
 });
 
 test('a process reward model proves itself too', async () => {
   const { path } = await buildPrmFolder(join(ROOT, 'models/prm'), join(scratch, 'prm'));
-  const session = await ModelSession.open(await openPrmFolder(path));
+  await using session = await ModelSession.open(await openPrmFolder(path));
   expect(session).toMatchObject({ device: { name: 'cpu' }, precision: 'f32', proof: { leftOut: 0 } });
-  await session.close();
   const broken = await changed(path, 'model.safetensors', oneWeight(50, 1));
   await expect(ModelSession.open(await openPrmFolder(broken))).rejects.toMatchObject({
     exitCode: 69,

@@ -196,20 +196,6 @@ describe('branches', () => {
     await session.release(0);
   });
 
-  test("a branch longer than a group's usual rows is scored whole", async () => {
-    const random = seeded(8);
-    const ids = randomIds(random, 30);
-    const branches: Branch[] = [
-      { exit: 10, ids: randomIds(random, 150), scoredFrom: 1 },
-      { exit: 20, ids: randomIds(random, 3), scoredFrom: 2 },
-    ];
-    await trunk(0, ids, 1);
-    const scores = await branchScores(0, branches);
-    for (const [i, branch] of branches.entries())
-      expectClose(scores[i] as Float32Array, await reencoded(ids, branch));
-    await session.release(0);
-  });
-
   test('no branches give no scores', async () => {
     await trunk(0, Int32Array.of(1, 2, 3), 1);
     expect(await branchScores(0, [])).toEqual([]);

@@ -5,8 +5,11 @@ import fc from 'fast-check';
 import { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { beforeAll, describe, expect, it, test } from 'vitest';
 import { encodeTrace, spelledText } from '../../../dist/policy/text/encode.js';
-import { withoutPrefixSpace } from '../../../dist/policy/text/sentencepiece.js';
-import { type LoadedTokenizer, loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
+import {
+  type LoadedTokenizer,
+  loadTokenizer,
+  withoutPrefixSpace,
+} from '../../../dist/policy/text/tokenizer.js';
 import type { Trace } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
 import { ROOT, SHARED_DATA } from '../../support/program.js';

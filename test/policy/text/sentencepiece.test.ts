@@ -6,8 +6,12 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { alignTokens } from '../../../dist/policy/text/align.js';
 import { encodeTrace } from '../../../dist/policy/text/encode.js';
-import { isSentencePiece, pieceBytes, withoutPrefixSpace } from '../../../dist/policy/text/sentencepiece.js';
-import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
+import {
+  isSentencePiece,
+  loadTokenizer,
+  pieceBytes,
+  withoutPrefixSpace,
+} from '../../../dist/policy/text/tokenizer.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { readScored, temporaryFolder } from '../../support/program.js';
 
