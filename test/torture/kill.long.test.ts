@@ -5,6 +5,7 @@ import { spawn } from 'node:child_process';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { seeded } from '../oracle/toy.js';
 import { BROKEN, hiddenRun, ROOT, temporaryFolder, writeFixtures } from '../support/program.js';
 import type { FsPlan } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
@@ -75,17 +76,6 @@ beforeAll(async () => {
   input = join(work, 'in.jsonl');
   await writeFixtures(input, 11, { 5: BROKEN });
 });
-
-/** Numbers from 0 to 1 that the seed decides (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 interface End {
   readonly code: number | null;
@@ -163,7 +153,7 @@ describe('killed and started again', () => {
       const met = new Set<string>();
       let deaths = 0;
       async function round(n: number): Promise<void> {
-        const random = randomOf(SEED + n);
+        const random = seeded(SEED + n);
         const [name, moment, has] = MOMENTS[n] ?? [];
         const jobs = has === undefined ? JOBS : JOBS.filter((job) => job.shards === 1 && has(job));
         const job = jobs[n % jobs.length] as Job;
