@@ -162,64 +162,6 @@ describe('messages', () => {
   });
 });
 
-describe('dumps of trainers', () => {
-  /** A trace as each of them has it, whose mask ends with the last token of the policy's. */
-  const forms: Readonly<Record<string, (row: Given) => object>> = {
-    'verl-agent': ({ prompt_ids, completion_ids: ids, completion_mask: mask, reward, answer }: Given) => ({
-      ...{ prompt_ids, response_ids: ids, response_mask: mask, reward_score: reward, ground_truth: answer },
-    }),
-    'prime-rl': ({
-      prompt_ids: prompt,
-      completion_ids: ids,
-      completion_mask: mask,
-      reward,
-      answer,
-    }: Given) => {
-      const node = (list: readonly number[], bits: readonly number[], parent: number) => ({
-        ...(parent < 0 ? {} : { parent }),
-        ...{ token_ids: list, mask: bits.map((bit) => bit === 1) },
-      });
-      const at = mask.indexOf(0);
-      const nodes = [
-        node(
-          prompt,
-          prompt.map(() => 0),
-          -1,
-        ),
-        node(ids.slice(0, at), mask.slice(0, at), 0),
-        node(ids.slice(at), mask.slice(at), 1),
-      ];
-      const rewards = { correct: { score: reward, weight: 1 } };
-      return { task: { data: { answer } }, traces: [{ id: 't', nodes, rewards }], group: { id: 'g' } };
-    },
-    skyrl: ({ prompt_ids, completion_ids: ids, completion_mask: mask, reward, answer }: Given) => ({
-      ...{
-        prompt_token_ids: [prompt_ids],
-        response_ids: [ids],
-        loss_masks: [mask],
-        rewards: [reward],
-        answer,
-      },
-    }),
-    tokens: ({ prompt_ids, completion_ids, completion_mask: env_mask, reward, answer }: Given) => ({
-      ...{ prompt_ids, completion_ids, env_mask, reward, answer },
-    }),
-  };
-
-  it('have their masks in the output, to the token, without a flag: verl, prime-rl and verifiers, SkyRL, TRL', async () => {
-    const some = given.filter((_, n) => n % 2 === 0).slice(0, 2);
-    for (const [name, form] of Object.entries(forms)) {
-      await write(`${name}.jsonl`, some.map(form));
-      const { said } = await done(`score ${name}.jsonl -o ${name}.out.jsonl`);
-      expect(said).toContain(`preset ${name} `);
-      const scored = await rows<TurnRow>(`${name}.out.jsonl`);
-      expect(scored.map((row) => [row.completion_ids, row.completion_mask])).toEqual(
-        some.map((row) => [row.completion_ids, row.completion_mask]),
-      );
-    }
-  });
-});
-
 describe('what is shown of turns, and handed on', () => {
   it('inspect marks what the policy was shown, in the trace and in the row; a page packs it', async () => {
     const { stdout } = await done('inspect turns.out.jsonl --row 0');

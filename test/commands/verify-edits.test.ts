@@ -3,10 +3,10 @@ import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { writeSurveyFile } from '../../dist/io/run/summary-file.js';
+import { seeded } from '../oracle/toy.js';
 import { editJson, editRows, SHARD } from '../support/edited-run.js';
 import { writeFixtures } from '../support/program.js';
 import { openScene } from '../support/scene.js';
-import { randomOf } from '../torture/mutate.js';
 
 type Row = Record<string, unknown>;
 type Segment = Record<string, unknown>;
@@ -224,7 +224,7 @@ describe.each(FILES)('%s', (name) => {
   it('with any bit flipped is found out, and so is one that was cut', async () => {
     const bytes = await readFile(at(name));
     if (name.includes('jsonl')) await write(`damaged-${name}.sha256`, await text(`${name}.sha256`));
-    const random = randomOf(7);
+    const random = seeded(7);
     const damaged = Array.from({ length: FLIPS }, () => {
       const flipped = Buffer.from(bytes);
       const bit = Math.floor(random() * bytes.length * 8);

@@ -42,16 +42,4 @@ describe('tails of several exits', () => {
     );
     expect(shared).toBeLessThan(0.8 * alone);
   });
-
-  it('of a mate that differs from one token on are one branch there, however many exits lie before it', () => {
-    const own = Int32Array.of(1, 2, 3, 4, 5, 6);
-    const mate = Int32Array.of(1, 2, 3, 9, 5, 6);
-    const { branches, places } = shareTails(own, [0, 1, 2], (exit) => [mate.subarray(exit, exit + 5)]);
-    expect(branches.map(({ exit, suffix }) => [exit, ...suffix.ids])).toEqual([[3, 9, 5, 6]]);
-    expect(places.flat()).toEqual([
-      { along: 3, length: 5, branch: 0 },
-      { along: 2, length: 5, branch: 0 },
-      { along: 1, length: 4, branch: 0 },
-    ]);
-  });
 });

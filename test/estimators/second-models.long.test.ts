@@ -1,4 +1,5 @@
-// What is of one estimator alone: rewards of steps, a prover's hierarchical credit, models that were exchanged, traces without what is needed.
+// What is of one estimator alone: rewards of steps, a prover's hierarchical credit, models that were exchanged, traces without what is needed; and
+// the same chunks in shards, the same bytes by workers, where a second model is asked, or the policy once more.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -7,8 +8,9 @@ import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { faultsOf } from '../support/faults.js';
-import { type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues } from '../support/program.js';
+import { FIXTURES, type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
+import { expectShards, hashes } from '../support/sharded-runs.js';
 
 // JavaScript without types: bench is run as it is
 const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
@@ -31,6 +33,8 @@ beforeAll(async () => {
   // of one group, right ones and wrong ones
   fixtures = await fixtureRows(8, 12);
   await write('traces.jsonl', fixtures);
+  await write('six.jsonl', await fixtureRows(0, 6));
+  await write('hint.json', '{"text": "hint {answer}\\n"}');
   await done(`score traces.jsonl ${PROGRESS} -o progress.jsonl`);
 });
 
@@ -87,18 +91,60 @@ describe('prm', () => {
 
   it('models/prm finds the first wrong line of most traces that have one', async () => {
     await buildPrmFolder(join(ROOT, 'models/prm'), at('lines'));
-    const all = await fixtureRows(0, 64);
-    await write('chains.jsonl', all);
-    await done('score chains.jsonl --segmenter newline --estimator prm --prm lines -o lines.jsonl');
-    const hits = (await rows('lines.jsonl')).flatMap(({ segments }, n) => {
-      const wrong = firstMistake(all[n]?.prompt, all[n]?.completion) as number | null;
-      const deltas = segments.filter(({ kind }) => kind === 'thought').map(({ delta }) => delta);
-      return wrong === null ? [] : [deltas.indexOf(Math.min(...deltas)) === wrong];
-    });
-    expect(hits.length).toBeGreaterThan(15);
+    await done(`score ${FIXTURES} --limit 64 --segmenter newline --estimator prm --prm lines -o lines.jsonl`);
     // .77 of all such traces, by chance .16
-    expect(hits.filter(Boolean).length / hits.length).toBeGreaterThan(0.55);
+    expect(hits(await rows('lines.jsonl'), (delta) => -delta)).toBeGreaterThan(0.55);
   });
+});
+
+/** Of traces with a wrong line, the share in which it is the segment of the largest `size`. */
+function hits(all: readonly ScoredRow[], size: (delta: number) => number): number {
+  const found = all.flatMap(({ prompt, completion, segments }) => {
+    const wrong = firstMistake(prompt, completion) as number | null;
+    const sizes = segments.filter(({ kind }) => kind === 'thought').map(({ delta }) => size(delta));
+    return wrong === null ? [] : [sizes.indexOf(Math.max(...sizes)) === wrong];
+  });
+  expect(found.length).toBeGreaterThan(15);
+  return found.filter(Boolean).length / found.length;
+}
+
+it('models/hint reads the answer behind the prompt: its largest magnitude is at the first wrong line of most wrong traces', async () => {
+  const model = join(ROOT, 'models/hint');
+  await buildPolicyFolder(model, at('hint'), await readExitTemplate(join(model, 'exit_template.json')));
+  const score = `score ${FIXTURES} --limit 96 --segmenter newline --estimator posterior`;
+  await done(`${score} --hint-policy hint -o read.jsonl`);
+  await done(`${score} --hint-template hint.json -o unread.jsonl`);
+  const [read = 0, unread = 0] = await Promise.all(
+    ['read.jsonl', 'unread.jsonl'].map(async (name) =>
+      hits(
+        (await rows(name)).filter(({ reward }) => reward === 0),
+        Math.abs,
+      ),
+    ),
+  );
+  expect(read).toBeGreaterThan(unread + 0.1);
+});
+
+it.each([
+  PROGRESS,
+  PRM,
+  '--estimator posterior --hint-template hint.json',
+  '--estimator loo --loo masked',
+  '--estimator gradient --baseline group',
+])('in shards: %s', async (flags) => {
+  const score = `score six.jsonl ${flags} --rows-per-chunk 2`;
+  const name = flags.replaceAll(/\W+/g, '-');
+  await done(`${score} -o whole${name}/`);
+  for (const i of [0, 1]) await done(`${score} --shard ${i}/2 -o shards${name}/`);
+  await expectShards(at(`shards${name}`), await hashes(at(`whole${name}`)), 2);
+});
+
+it.each([PROGRESS, `${PRM} --prm-reference`])('by workers: %s', async (flags) => {
+  const score = `score six.jsonl ${flags} --rows-per-chunk 2 --overwrite`;
+  await done(`${score} -o one.jsonl`);
+  await done(`${score} -o two.jsonl --workers 2`);
+  await expectSame('two.jsonl', 'one.jsonl');
+  expect(await rows('two.jsonl')).toHaveLength(6);
 });
 
 describe('progress', () => {

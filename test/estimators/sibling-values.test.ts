@@ -64,13 +64,18 @@ function oracleTimes(
   return all.map(({ draws }, n) => (isRare[n] ? 1 : Math.max(1, draws / each)));
 }
 
-const nats = fc.float({ min: -4, max: 0, noNaN: true });
+// with some that make a completion one that nobody draws twice
+const nats = fc.oneof(
+  { weight: 5, arbitrary: fc.float({ min: -4, max: 0, noNaN: true }) },
+  { weight: 1, arbitrary: fc.float({ min: -12, max: -6, noNaN: true }) },
+);
 const draws = fc.integer({ min: 1, max: 5 });
 const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
   fc.record({
     K: fc.constant(K),
     prior: fc.array(fc.float({ min: 0, max: 1, noNaN: true }), { minLength: K + 1, maxLength: K + 1 }),
-    reward: fc.constantFrom(0, 0.5, 1),
+    reward: fc.constantFrom(null, 0, 0.5, 1),
+    hasPrior: fc.boolean(),
     draws,
     logprobs: fc.array(nats, { minLength: K, maxLength: K }),
     begunAlike: fc.array(
@@ -85,6 +90,7 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
           at: fc.array(fc.integer({ min: 0, max: T }), { minLength: K + 1, maxLength: K + 1 }),
           reward: fc.constantFrom(0, 1),
           draws,
+          isUnread: fc.boolean(),
           here: fc.array(fc.array(nats, { minLength: 4, maxLength: 4 }), {
             minLength: K + 1,
             maxLength: K + 1,
@@ -99,9 +105,12 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
 describe('siblings', () => {
   it('is ¾ (n R + Σ n w r + ½ Σ r_b + ½ V) / (n + Σ n w + ½ B + ½) + ¼ V, and the prior where no mate fits', () => {
     fc.assert(
-      fc.property(scene, ({ K, prior, reward, draws, logprobs: ownLogprobs, L, mates, begunAlike }) => {
-        const [times = 1, ...mateTimes] = oracleTimes([{ draws, logprobs: ownLogprobs }, ...mates]);
-        const { pieces, segmentation, values } = traceOf(K, prior);
+      fc.property(scene, (drawn) => {
+        const { K, prior, reward, hasPrior, draws, logprobs: ownLogprobs, L, mates, begunAlike } = drawn;
+        const known = mates.map(({ isUnread, ...mate }) => (isUnread ? { ...mate, logprobs: [] } : mate));
+        const [times = 1, ...mateTimes] = oracleTimes([{ draws, logprobs: ownLogprobs }, ...known]);
+        const { pieces, segmentation, values: made } = traceOf(K, prior);
+        const values = { ...made, referenceTokens: Int32Array.from(hasPrior ? [1] : []) };
         const lengthAt = ({ logprobs, at }: (typeof mates)[number], k: number) =>
           Math.min(L, logprobs.length - (at[k] as number));
         const tails = Array.from({ length: K + 1 }, (_, k) =>
@@ -110,12 +119,12 @@ describe('siblings', () => {
             return n === 0 ? [] : [Float32Array.from((mate.here[k] as number[]).slice(0, n))];
           }),
         );
-        const scored: ScoredMate[] = mates.map(({ logprobs, at, draws, reward: outcome }) => ({
+        const scored: ScoredMate[] = mates.map(({ logprobs, at, draws, reward: outcome, isUnread }) => ({
           draws,
           mate: { completionIds: new Int32Array(logprobs.length) },
           at: Int32Array.from(at),
           reward: outcome,
-          logprobs: Float32Array.from(logprobs),
+          logprobs: isUnread ? undefined : Float32Array.from(logprobs),
         }));
         const own = { pieces, reward, draws, begunAlike };
         const result = { segmentation, tails, logprobs: Float32Array.from(ownLogprobs) };
@@ -125,7 +134,7 @@ describe('siblings', () => {
           mates.flatMap((mate, j) => {
             const n = lengthAt(mate, k);
             const from = mate.at[k] as number;
-            if (n === 0) return [];
+            if (n === 0 || mate.isUnread) return [];
             const own = sum(mate.logprobs.slice(from, from + n));
             return [
               {
@@ -155,17 +164,23 @@ describe('siblings', () => {
         for (const [k, all] of pairs.entries())
           expect(found.values[k]).toBeCloseTo(
             fits
-              ? oracleSibling(reward, Math.fround(prior[k] as number), all, passed(k), times)
+              ? oracleSibling(reward, Math.fround(prior[k] as number), all, passed(k), times, hasPrior)
               : Math.fround(prior[k] as number),
             6,
           );
         expect(found.status).toEqual(fits ? [] : [mates.length === 0 ? NO_MATE : NO_FIT]);
         expect(found.start).toBe(values.values[0]);
         expect(found.columns.value_prior).toEqual(values.values);
-        for (const ess of found.columns.value_ess as Float32Array) {
-          expect(ess).toBeGreaterThanOrEqual(0);
-          const most = [times, ...mateTimes].reduce((sum, each) => sum + each, 0);
-          expect(ess).toBeLessThanOrEqual(most + begunAlike.length + 1e-4);
+        for (const [k, all] of pairs.entries()) {
+          // outcomes and their weights: its own, those that began alike, those of mates
+          const weighted = [
+            { n: reward === null ? 0 : times, w: 1 },
+            { n: passed(k).length, w: 0.5 },
+            ...all.map(({ here, own, draws: n }) => ({ n, w: Math.exp(Math.min(3, here - own)) })),
+          ];
+          const [w, ww] = [1, 2].map((power) => weighted.reduce((s, { n, w }) => s + n * w ** power, 0));
+          const ess = (found.columns.value_ess as Float32Array)[k] as number;
+          expect(ess).toBeCloseTo(fits && ww !== 0 ? (w as number) ** 2 / (ww as number) : 0, 4);
         }
       }),
       { numRuns: 300 },
@@ -232,59 +247,5 @@ describe('siblings', () => {
     };
     expect([fits(0.01, 0.01, 0.11), fits(0.01, 0.11, 0.01)]).toEqual([true, true]);
     expect(fits(1, 0.09, 0.09)).toBe(false);
-  });
-
-  it('has no prior where no reference was scored', () => {
-    const { pieces, segmentation, values } = traceOf(1, [0, 0]);
-    const tails = [[Float32Array.of(-1)], [Float32Array.of(-1)]];
-    const mate = { mate: { completionIds: new Int32Array(1) }, at: Int32Array.of(0, 0), reward: 0 };
-    const found = siblingValues(
-      { ...values, referenceTokens: new Int32Array(0) },
-      { segmentation, tails },
-      { pieces, reward: 1 },
-      [{ ...mate, logprobs: Float32Array.of(-1) }],
-      { mates: 1, mateTokens: 1 },
-    );
-    expect([...found.values]).toEqual([0.5, 0.5]);
-  });
-
-  it('counts a completion that nobody draws twice once, and is the same where all are there twice', () => {
-    const { pieces, segmentation, values } = traceOf(1, [0.5, 0.25]);
-    const tails = [
-      [Float32Array.of(-1), Float32Array.of(-1)],
-      [Float32Array.of(-1), Float32Array.of(-1)],
-    ];
-    const valuesAt = (own: number, likely: number, rare: number) => {
-      const mate = (draws: number, reward: number, ...logprobs: number[]) => ({
-        mate: { completionIds: new Int32Array(1) },
-        ...{ at: Int32Array.of(0, 0), reward, draws, logprobs: Float32Array.of(...logprobs) },
-      });
-      const mates = [mate(likely, 1, -1, -1), mate(rare, 0, -1, -20)];
-      const result = { segmentation, tails, logprobs: Float32Array.of(-20) };
-      const trace = { pieces, reward: 1, draws: own };
-      return [...siblingValues(values, result, trace, mates, { mates: 2, mateTokens: 1 }).values];
-    };
-    expect(valuesAt(2, 1, 1)).toEqual(valuesAt(1, 1, 1));
-    expect(valuesAt(1, 1, 2)).toEqual(valuesAt(1, 1, 1));
-    expect(valuesAt(2, 8, 2)).toEqual(valuesAt(1, 4, 1));
-    expect(valuesAt(1, 4, 1)).toEqual(
-      [0.5, 0.25].map((v) => Math.fround((0.75 * (5 + v / 2)) / 6.5 + v / 4)),
-    );
-  });
-
-  it('leaves out what is not known: the own outcome, and a mate that the policy could not read', () => {
-    const { pieces, segmentation, values } = traceOf(1, [0.5, 0.25]);
-    const tails = [[Float32Array.of(-1)], [Float32Array.of(-1)]];
-    const mate = { mate: { completionIds: new Int32Array(1) }, at: Int32Array.of(0, 0), reward: 1 };
-    const opts = { mates: 1, mateTokens: 1 };
-    const unknown = { pieces, reward: null };
-    const read = { ...mate, logprobs: Float32Array.of(-1) };
-    const found = siblingValues(values, { segmentation, tails }, unknown, [read], opts);
-    expect([...found.values]).toEqual([0.75 * (1.25 / 1.5) + 0.125, 0.75 * 0.75 + 0.0625].map(Math.fround));
-    expect([...(found.columns.value_ess as Float32Array)]).toEqual([1, 1]);
-    const unread = { ...mate, logprobs: undefined };
-    const none = siblingValues(values, { segmentation, tails }, { pieces, reward: 1 }, [unread], opts);
-    expect([...none.values]).toEqual([0.5, 0.25]);
-    expect(none.status).toEqual([NO_FIT]);
   });
 });

@@ -3,7 +3,7 @@ import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CalibrationFile } from '../../dist/estimators/calibration.js';
-import { FEATURES_OF, stateFeatures } from '../../dist/estimators/states.js';
+import { FEATURES_OF } from '../../dist/estimators/states.js';
 import { oracleFeatures } from '../oracle/calibration.js';
 import { faultsOf } from '../support/faults.js';
 import { PROVER, type ScoredRow, storedValues } from '../support/program.js';
@@ -205,16 +205,4 @@ describe('siblings without a reference', () => {
       expect(storedValues(row).every((value) => value === 0)).toBe(true);
     }
   });
-});
-
-it('has features of no reference only where there is none', () => {
-  const states = {
-    ...{ values: Float32Array.of(0.5, 0.25), geoValues: Float32Array.of(0.5, 0.75) },
-    ...{ ends: Int32Array.of(2), logprobs: Float32Array.of(-1, -3, -9) },
-    entropies: Float32Array.of(0.5, 1.5, 7),
-  };
-  const ofThought = [2, -3, -4, 1, -4, 2];
-  expect(Array.from(stateFeatures(states, [], 'none')).slice(6)).toEqual(ofThought);
-  const asked = Array.from(stateFeatures(states, [], 'ask')).slice(FEATURES_OF.ask.length);
-  expect(asked.map((x) => Number(x.toFixed(6)))).toEqual([-1.098612, 0.25, ...ofThought, 0.25, 0]);
 });

@@ -37,18 +37,21 @@ export interface OracleMate {
 }
 
 /**
- * ¾ (n R + Σ n w r + ½ Σ_b r_b + c·V) / (n + Σ n w + ½ B + c) + ¼ V with c = ½.
+ * ¾ (n R + Σ n w r + ½ Σ_b r_b + c·V) / (n + Σ n w + ½ B + c) + ¼ V with c = ½; the mean of the outcomes where no V is made of anything.
+ * @param reward R; null: unknown, and left out
  * @param begunAlike (B) r_b of those that are no mates and came through the same state
  * @param draws n
  */
 export function oracleSibling(
-  reward: number,
+  reward: number | null,
   prior: number,
   mates: readonly OracleMate[],
   begunAlike: readonly number[] = [],
   draws = 1,
+  hasPrior = true,
 ): number {
-  let [above, below] = [draws * reward + prior / 2, draws + 0.5];
+  let [above, below] = hasPrior ? [prior / 2, 0.5] : [0, 0];
+  if (reward !== null) [above, below] = [above + draws * reward, below + draws];
   for (const outcome of begunAlike) {
     above += outcome / 2;
     below += 0.5;
@@ -58,5 +61,6 @@ export function oracleSibling(
     above += w * outcome;
     below += w;
   }
-  return (0.75 * above) / below + 0.25 * prior;
+  if (below === 0) return prior;
+  return hasPrior ? (0.75 * above) / below + 0.25 * prior : above / below;
 }

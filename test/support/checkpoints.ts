@@ -78,14 +78,18 @@ function shapesOf(config: Json): [string, number[]][] {
 }
 
 /** Random tensors of a config: matrices that keep a row's size, norms around one, biases that matter. */
-export function randomTensors(config: Json, dtype: TensorType, seed = 1): Map<string, TestTensor> {
+export function randomTensors(
+  config: Json,
+  dtype: TensorType,
+  { seed = 1, size = 1.4 }: Pick<CheckpointOptions, 'seed' | 'size'> = {},
+): Map<string, TestTensor> {
   const random = seeded(seed);
   const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
   const tensors = new Map<string, TestTensor>();
   for (const [name, shape] of shapesOf(config)) {
     const count = shape.reduce((product, n) => product * n, 1);
     const isNorm = name.includes('norm');
-    const scale = isNorm ? 0.3 : shape.length === 1 ? 0.5 : 1.4 / Math.sqrt(shape[1] as number);
+    const scale = isNorm ? 0.3 : shape.length === 1 ? 0.5 : size / Math.sqrt(shape[1] as number);
     const values = Float32Array.from({ length: count }, () => (isNorm ? 1 : 0) + scale * normal());
     tensors.set(name, { dtype, shape, bytes: encoded(values, dtype) });
   }
@@ -137,6 +141,8 @@ export interface CheckpointOptions {
   /** number of files; above 1 there is an index */
   readonly shards?: number;
   readonly seed?: number;
+  /** how much larger a row gets in a matrix (default: 1.4) */
+  readonly size?: number;
   readonly tensors?: Map<string, TestTensor>;
 }
 
@@ -145,7 +151,7 @@ export const SHARD = (i: number, of: number) =>
 
 /** Writes a checkpoint with the embedded policy's byte-level tokenizer. */
 export function writeCheckpoint(folder: string, config: Json, opts: CheckpointOptions = {}): string {
-  const tensors = opts.tensors ?? randomTensors(config, opts.dtype ?? 'F32', opts.seed);
+  const tensors = opts.tensors ?? randomTensors(config, opts.dtype ?? 'F32', opts);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
   for (const name of ['tokenizer.json', 'tokenizer_config.json'])

@@ -1,24 +1,14 @@
 // A process of ours that waits for its input for ever, and SIGUSR1 sent to it: the signal has to end it, whenever it comes.
-import { spawn } from 'node:child_process';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { ROOT } from './program.js';
+import { type End, start } from './program.js';
 
 /** So long a machine may be busy with other things. */
 const PATIENCE_MS = 120_000;
 
 /** What became of a process that got the signal `ms` after its start. */
-async function endAfter(ms: number): Promise<{ code: number | null; signal: string | null; stderr: string }> {
-  const args = [join(ROOT, 'bin/rredcot.js'), 'segment', '--no-policy', '--quiet'];
-  const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'] });
-  let stderr = '';
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk;
-  });
-  const end = new Promise<{ code: number | null; signal: string | null; stderr: string }>((resolve) => {
-    child.on('close', (code, signal) => resolve({ code, signal, stderr }));
-  });
+async function endAfter(ms: number): Promise<End> {
+  const { child, end } = start(['segment', '--no-policy', '--quiet']);
   await sleep(ms);
   child.kill('SIGUSR1');
   const deaf = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS);

@@ -23,24 +23,40 @@ export interface Run {
   readonly stderr: string;
 }
 
-/** Runs `rredcot` as a user would. */
-export function rredcot(
-  args: readonly string[],
-  opts: { cwd?: string; stdin?: string | Buffer } = {},
-): Promise<Run> {
-  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...args], { cwd: opts.cwd ?? ROOT });
+export interface End extends Run {
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** A process of `rredcot`, and what is told when it has ended. @param opts.plan what test/torture/fs-hook.mjs does in it */
+export function start(args: readonly string[], opts: { cwd?: string; plan?: object | undefined } = {}) {
+  const hook = opts.plan ? ['--import', join(ROOT, 'test/torture/fs-hook.mjs')] : [];
+  const child = spawn(process.execPath, [...hook, join(ROOT, 'bin/rredcot.js'), ...args], {
+    cwd: opts.cwd ?? ROOT,
+    env: { ...process.env, ...(opts.plan && { RREDCOT_FS_PLAN: JSON.stringify(opts.plan) }) },
+  });
   const out: Buffer[] = [];
   const err: Buffer[] = [];
   child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
   child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
   child.stdin.on('error', () => {}); // a command that ends without reading its input
-  child.stdin.end(opts.stdin ?? '');
-  return new Promise((resolve, reject) => {
+  const end = new Promise<End>((resolve, reject) => {
     child.on('error', reject);
-    child.on('close', (code) => {
-      resolve({ code, stdout: Buffer.concat(out).toString(), stderr: Buffer.concat(err).toString() });
+    child.on('close', (code, signal) => {
+      const [stdout, stderr] = [out, err].map((all) => Buffer.concat(all).toString()) as [string, string];
+      resolve({ code, signal, stdout, stderr });
     });
   });
+  return { child, end };
+}
+
+/** Runs `rredcot` as a user would. */
+export function rredcot(
+  args: readonly string[],
+  { stdin = '', ...opts }: { cwd?: string; stdin?: string | Buffer } = {},
+): Promise<End> {
+  const { child, end } = start(args, opts);
+  child.stdin.end(stdin);
+  return end;
 }
 
 export interface FixtureRow {

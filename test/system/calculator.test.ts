@@ -72,17 +72,20 @@ function partsOf(row: Played) {
   });
 }
 
-const ones = (ids: readonly number[], bit: number) => ids.map(() => bit);
+/** The tokens of all of them in a row, and their mask: 1 for those of the model, 0 for those of a tool's response. */
+function tokensOf(row: Played) {
+  const parts = partsOf(row);
+  return {
+    ids: parts.flatMap(({ ids }) => ids),
+    mask: parts.flatMap(({ isOwn, ids }) => ids.map(() => Number(isOwn))),
+  };
+}
 
 /** A rollout as each trainer's own loop makes it. */
 const FORMS: Readonly<Record<string, (row: Played, n: number) => object>> = {
-  // AgentLoopOutput: response_mask is 1 for tokens of the model, 0 for those of a tool's response
+  // AgentLoopOutput
   'verl-agent': (row) => {
-    const [response_ids, response_mask]: [number[], number[]] = [[], []];
-    for (const { isOwn, ids } of partsOf(row)) {
-      response_ids.push(...ids);
-      response_mask.push(...ones(ids, isOwn ? 1 : 0));
-    }
+    const { ids: response_ids, mask: response_mask } = tokensOf(row);
     const { prompt_ids, reward, answer } = row;
     return { prompt_ids, response_ids, response_mask, reward_score: reward, ground_truth: answer };
   },
@@ -96,31 +99,41 @@ const FORMS: Readonly<Record<string, (row: Played, n: number) => object>> = {
     const task = { data: { answer: row.answer } };
     return { task, traces: [{ id: `t${n}`, nodes, rewards }], group: { id: row.group } };
   },
-  // rollout_func: completion_ids with env_mask, 1 for the model's tokens
+  // a list of traces a row
+  skyrl: (row) => {
+    const { ids, mask } = tokensOf(row);
+    const lists = { response_ids: [ids], loss_masks: [mask], rewards: [row.reward] };
+    return { prompt_token_ids: [row.prompt_ids], ...lists, answer: row.answer };
+  },
+  // rollout_func: completion_ids with env_mask
   tokens: (row) => {
-    const parts = partsOf(row);
-    return {
-      ...{ prompt_ids: row.prompt_ids, completion_ids: parts.flatMap(({ ids }) => ids) },
-      env_mask: parts.flatMap(({ isOwn, ids }) => ones(ids, Number(isOwn))),
-      ...{ reward: row.reward, answer: row.answer, group: row.group },
-    };
+    const { ids: completion_ids, mask: env_mask } = tokensOf(row);
+    const { prompt_ids, reward, answer, group } = row;
+    return { prompt_ids, completion_ids, env_mask, reward, answer, group };
   },
 };
 
-it.each(Object.entries(FORMS))(
-  'masks of sampled traces are those of a %s dump to the token, and both have the same credit',
-  async (name, form) => {
-    const some = played.filter(({ status }) => status === 'reward:compared').slice(0, 16);
-    await write(`${name}.jsonl`, some.map(form));
-    const { said } = await done(`score ${name}.jsonl --policy policy --baseline value -o ${name}.out.jsonl`);
-    expect(said).toContain(`preset ${name} `);
+describe('sampled traces as a dump', () => {
+  const score = (name: string) =>
+    done(`score ${name}.jsonl --policy policy --baseline value -o ${name}.out.jsonl`);
+  const numbers = (row: Played) => [row.completion_ids, row.completion_mask, row.sigma, row.value_start];
+  let some: Played[];
+  beforeAll(async () => {
+    some = played.filter(({ status }) => status === 'reward:compared').slice(0, 8);
     await write('some.jsonl', some);
-    await done('score some.jsonl --policy policy --baseline value --overwrite --quiet -o some.out.jsonl');
-    const numbers = (row: Played) => [row.completion_ids, row.completion_mask, row.sigma, row.value_start];
-    const scored = await rows<Played>(`${name}.out.jsonl`);
-    expect(scored.map((row) => [row.completion_ids, row.completion_mask])).toEqual(
-      some.map((row) => [row.completion_ids, row.completion_mask]),
-    );
-    expect(scored.map(numbers)).toEqual((await rows<Played>('some.out.jsonl')).map(numbers));
-  },
-);
+    await score('some');
+  });
+
+  it.each(Object.entries(FORMS))(
+    'of %s have their masks to the token, and the same credit',
+    async (name, form) => {
+      await write(`${name}.jsonl`, some.map(form));
+      expect((await score(name)).said).toContain(`preset ${name} `);
+      const scored = await rows<Played>(`${name}.out.jsonl`);
+      expect(scored.map((row) => [row.completion_ids, row.completion_mask])).toEqual(
+        some.map((row) => [row.completion_ids, row.completion_mask]),
+      );
+      expect(scored.map(numbers)).toEqual((await rows<Played>('some.out.jsonl')).map(numbers));
+    },
+  );
+});

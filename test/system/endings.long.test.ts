@@ -1,6 +1,6 @@
 // How a run may end: signals, the time limit, each exit code; a reader that leaves, a disk that is full, an input that
 // changes, an output that cannot be; two runs at one output.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import {
   appendFile,
   mkdir,
@@ -25,6 +25,7 @@ import {
   ROOT,
   readJsonl,
   rredcot,
+  start as startHere,
   temporaryFolder,
   writeFixtures,
 } from '../support/program.js';
@@ -40,25 +41,7 @@ beforeAll(async () => {
   await writeFixtures(input, 64);
 });
 
-interface End {
-  readonly code: number | null;
-  readonly signal: string | null;
-  readonly stderr: string;
-}
-
-/** A process, and what is told when it has ended. */
-function start(args: readonly string[]) {
-  const child = spawn(process.execPath, [BIN, ...args], { cwd, stdio: ['pipe', 'ignore', 'pipe'] });
-  let stderr = '';
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk;
-  });
-  child.stdin.on('error', () => {});
-  const end = new Promise<End>((resolve) => {
-    child.on('close', (code, signal) => resolve({ code, signal, stderr }));
-  });
-  return { child, end };
-}
+const start = (args: readonly string[]) => startHere(args, { cwd });
 
 async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 10));

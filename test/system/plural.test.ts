@@ -1,10 +1,7 @@
 // Counts in messages: the noun and the verb fit the number.
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { are, plural } from '../../dist/plural.js';
-import { rredcotHere } from '../support/in-process.js';
-import { temporaryFolder } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
 it.each([
   [0, '0 traces', 'are'],
@@ -20,14 +17,12 @@ it('a noun of its own form', () => {
 });
 
 it('a run of one trace and one reject, and what is told of it later', async () => {
-  const cwd = await temporaryFolder();
-  await writeFile(join(cwd, 'in.jsonl'), '{"completion": "a b"}\n{\n');
-  const segment = ['segment', 'in.jsonl', '--no-policy', '-o', 'out/'];
-  const first = await rredcotHere(segment, { cwd });
-  const again = await rredcotHere(segment, { cwd });
-  const verified = await rredcotHere(['verify', 'out/'], { cwd });
-  const merged = await rredcotHere(['merge', 'out/', '-o', 'all.parquet'], { cwd });
-  const texts = [first, again, verified, merged].map(({ stderr }) => stderr);
+  const { done, write } = await openScene();
+  await write('in.jsonl', '{"completion": "a b"}\n{\n');
+  const segment = 'segment in.jsonl --no-policy -o out/';
+  const texts: string[] = [];
+  for (const line of [segment, segment, 'verify out/', 'merge out/ -o all.parquet'])
+    texts.push((await done(line)).stderr);
   expect(texts).toEqual([
     expect.stringMatching(/^1 trace in /m),
     expect.stringContaining('already done: 1 trace, 1 reject\n'),

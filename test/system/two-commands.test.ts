@@ -1,10 +1,9 @@
 // A few rounds; two-commands.long.test.ts does more. And one attempt that is stopped while another one overtakes it.
-import { spawn } from 'node:child_process';
 import { access, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { hiddenRun, ROOT, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import { hiddenRun, rredcot, start, temporaryFolder, writeFixtures } from '../support/program.js';
 import { twoCommands } from './two-commands.js';
 
 twoCommands(1);
@@ -13,8 +12,7 @@ it('an attempt that was stopped and overtaken says so, and leaves the output as 
   const cwd = await temporaryFolder();
   await writeFixtures(join(cwd, 'in.jsonl'), 200);
   const command = ['segment', '--no-policy', 'in.jsonl', '--rows-per-chunk', '4', '--quiet', '-o', 'x.jsonl'];
-  const frozen = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...command], { cwd });
-  const ended = new Promise<number | null>((resolve) => frozen.on('close', resolve));
+  const { child: frozen, end } = start(command, { cwd });
   while (
     frozen.exitCode === null &&
     !(await access(join((await hiddenRun(cwd, 'x.jsonl')) ?? cwd, 'done/00000-of-00001/000000.json')).then(
@@ -28,7 +26,7 @@ it('an attempt that was stopped and overtaken says so, and leaves the output as 
   const again = await rredcot(command, { cwd });
   const whole = await readFile(join(cwd, 'x.jsonl'));
   frozen.kill('SIGCONT');
-  const code = await ended;
+  const { code } = await end;
   expect([again.code, again.stderr]).toEqual([0, '']);
   expect([0, 75]).toContain(code);
   // a stopped process lives, and has chunks

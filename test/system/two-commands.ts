@@ -3,8 +3,8 @@ import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { seeded } from '../oracle/toy.js';
 import { type Run, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
-import { randomOf } from '../torture/mutate.js';
 
 const SEED = 12;
 /** so far apart that one may have ended before the other begins */
@@ -52,7 +52,7 @@ export function twoCommands(rounds: number): void {
     ['a folder, --overwrite', '/', [...FOLDER, '--overwrite']],
   ])('%s', (name, ending, flags) => {
     it(`holds the rows of one of them, ${rounds} times`, async () => {
-      const random = randomOf(SEED + name.length);
+      const random = seeded(SEED + name.length);
       for (let round = 0; round < rounds; round++) {
         const output = `${name.replaceAll(/\W/g, '')}-${round}${ending === '/' ? '/' : `.${ending}`}`;
         const distance = random() * LONGEST_MS;

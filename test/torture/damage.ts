@@ -13,9 +13,10 @@ import { encodeTrace } from '../../dist/policy/text/encode.js';
 import { loadTokenizer } from '../../dist/policy/text/tokenizer.js';
 import { allEnds, cutTrace, mergeSegments } from '../../dist/segment/segment.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
+import { seeded } from '../oracle/toy.js';
 import { rredcotHere } from '../support/in-process.js';
 import { EMBEDDED, FIXTURES, readJsonl, temporaryFolder } from '../support/program.js';
-import { mutateBytes, mutateRow, randomOf } from './mutate.js';
+import { mutateBytes, mutateRow } from './mutate.js';
 
 const SEED = Number(process.env.RREDCOT_TORTURE_SEED ?? 1);
 let work: string;
@@ -38,7 +39,7 @@ beforeAll(async () => {
 
 /** Lines without line ends: half of them damaged as bytes, half as values. */
 function mutatedLines(count: number, seed: number): Buffer[] {
-  const random = randomOf(seed);
+  const random = seeded(seed);
   return Array.from({ length: count }, (_, n) => {
     const line = lines[n % lines.length] as string;
     const bytes =
@@ -111,7 +112,7 @@ function describeRows(count: number): void {
     it('are encoded and cut by every segmenter, or turned down with a code', async () => {
       const { architecture, path } = await openPolicyFolder(EMBEDDED);
       const tokenizer = await loadTokenizer(path);
-      const random = randomOf(SEED + 1);
+      const random = seeded(SEED + 1);
       const maps = [parseFieldMap(undefined), parseFieldMap('completion=g[].text,prompt=question[]')];
       const input = join(work, 'encoded.jsonl');
       const lineEnd = Buffer.from('\n');
@@ -168,7 +169,7 @@ async function damageFiles(extension: string, files: number): Promise<void> {
   const bytes = await readFile(sound);
   const ends = new Map<number, number>();
   for (let n = 0; n < files; n++) {
-    const random = randomOf(SEED + n);
+    const random = seeded(SEED + n);
     const damaged = join(folder, `damaged-${n}.${extension}`);
     await writeFile(damaged, mutateBytes(bytes, random));
     await rm(output, { force: true });

@@ -1,11 +1,10 @@
 // A downloaded policy cannot make the program deaf: a signal and the time limit end it whatever its tokenizer and template do.
-import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { EMBEDDED, goodLine, ROOT, temporaryFolder } from '../support/program.js';
+import { EMBEDDED, goodLine, start, temporaryFolder } from '../support/program.js';
 
 let cwd: string;
 beforeAll(async () => {
@@ -28,25 +27,17 @@ function policyWith(name: string, file: string, change: (text: string) => string
 }
 
 /** Runs a command and sends it a signal when it says that it has begun its work. */
-function endOf(args: readonly string[], signal?: NodeJS.Signals) {
-  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...args], { cwd });
-  let text = '';
+async function endOf(args: readonly string[], signal?: NodeJS.Signals) {
   const begun = performance.now();
-  child.stdout.on('data', (chunk) => {
-    text += chunk;
-  });
-  child.stderr.on('data', (chunk) => {
-    text += chunk;
+  const { child, end } = start(args, { cwd });
+  child.stderr.on('data', (chunk: Buffer) => {
     // the mapping is told of just before the first trace is read
-    if (signal !== undefined && text.includes('INFO: preset')) setTimeout(() => child.kill(signal), 700);
+    if (signal !== undefined && chunk.includes('INFO: preset')) setTimeout(() => child.kill(signal), 700);
   });
   const deaf = setTimeout(() => child.kill('SIGKILL'), 100_000);
-  return new Promise<{ code: number | null; text: string; seconds: number }>((resolve) => {
-    child.on('close', (code) => {
-      clearTimeout(deaf);
-      resolve({ code, text, seconds: (performance.now() - begun) / 1000 });
-    });
-  });
+  const { code, stdout, stderr } = await end;
+  clearTimeout(deaf);
+  return { code, text: `${stdout}${stderr}`, seconds: (performance.now() - begun) / 1000 };
 }
 
 /** What does not end, with the input that meets it. */
@@ -111,9 +102,7 @@ describe('a template that would take all memory', () => {
 
 it('a process that is killed leaves no other one at work', async () => {
   POLICIES.template.make();
-  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), 'policy', 'info', 'template'], {
-    cwd,
-  });
+  const { child } = start(['policy', 'info', 'template'], { cwd });
   const others = () => childrenOf(child.pid as number);
   while (others().length < 2) await sleep(50); // the tokenizer's, and the template's
   const found = others();

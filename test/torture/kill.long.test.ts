@@ -1,11 +1,11 @@
 // SIGKILL at named and at random moments, then the same command until it ends: the bytes are those of an unbroken run.
 // 18 rounds, which reach each of MOMENTS; `npm run torture` does 200; RREDCOT_TORTURE_SEED=<n> does the rounds from a printed
 // seed again.
-import { spawn } from 'node:child_process';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { BROKEN, hiddenRun, ROOT, temporaryFolder, writeFixtures } from '../support/program.js';
+import { seeded } from '../oracle/toy.js';
+import { BROKEN, hiddenRun, start, temporaryFolder, writeFixtures } from '../support/program.js';
 import type { FsPlan } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
 
@@ -76,47 +76,22 @@ beforeAll(async () => {
   await writeFixtures(input, 11, { 5: BROKEN });
 });
 
-/** Numbers from 0 to 1 that the seed decides (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-interface End {
-  readonly code: number | null;
-  readonly signal: string | null;
-  readonly stderr: string;
-  readonly ms: number;
-}
-
 /** One attempt. @param death a call of the file system at which it dies, or milliseconds after which it is killed */
-function attempt({ command, format }: Job, output: string, shard: string[], death: Moment | number | null) {
+async function attempt(
+  { command, format }: Job,
+  output: string,
+  shard: string[],
+  death: Moment | number | null,
+) {
   const args = [...command, input, '-o', output, '--format', format, '--rows-per-chunk', '3', ...shard];
   args.push('--max-segments', '4', '--quiet');
-  const hook = ['--import', join(ROOT, 'test/torture/fs-hook.mjs')];
-  const plan = typeof death === 'object' && death !== null ? { under: work, ...death } : null;
+  const plan = typeof death === 'object' && death !== null ? { under: work, ...death } : undefined;
   const started = performance.now();
-  const child = spawn(process.execPath, [...(plan ? hook : []), join(ROOT, 'bin/rredcot.js'), ...args], {
-    env: { ...process.env, ...(plan ? { RREDCOT_FS_PLAN: JSON.stringify(plan) } : {}) },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  let stderr = '';
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk;
-  });
+  const { child, end } = start(args, { plan });
   const timer = typeof death === 'number' ? setTimeout(() => child.kill('SIGKILL'), death) : undefined;
-  return new Promise<End>((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', (code, signal) => {
-      clearTimeout(timer);
-      resolve({ code, signal, stderr, ms: performance.now() - started });
-    });
-  });
+  const ended = await end;
+  clearTimeout(timer);
+  return { ...ended, ms: performance.now() - started };
 }
 
 /** The state in which a death has left a run, for the report. */
@@ -163,7 +138,7 @@ describe('killed and started again', () => {
       const met = new Set<string>();
       let deaths = 0;
       async function round(n: number): Promise<void> {
-        const random = randomOf(SEED + n);
+        const random = seeded(SEED + n);
         const [name, moment, has] = MOMENTS[n] ?? [];
         const jobs = has === undefined ? JOBS : JOBS.filter((job) => job.shards === 1 && has(job));
         const job = jobs[n % jobs.length] as Job;

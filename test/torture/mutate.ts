@@ -1,16 +1,5 @@
 // Seeded damage: to the bytes of a file, and to the values of a JSON row.
 
-/** Numbers from 0 to 1 that the seed decides (mulberry32). */
-export function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 type Random = () => number;
 const below = (random: Random, n: number) => Math.floor(random() * n);
 const pick = <T>(random: Random, items: readonly T[]) => items[below(random, items.length)] as T;

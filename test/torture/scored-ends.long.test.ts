@@ -1,11 +1,10 @@
 // What `redistribute` and `filter` leave where they are killed, or a call of the file system fails: nothing but a whole file, for good.
-import { spawn } from 'node:child_process';
 import { appendFile, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../../dist/cli/program.js';
 import { rredcotHere } from '../support/in-process.js';
-import { BROKEN, ROOT, temporaryFolder, writeFixtures } from '../support/program.js';
+import { BROKEN, start, temporaryFolder, writeFixtures } from '../support/program.js';
 import { type FsPlan, fsReport, installFsHook, planFs } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
 
@@ -44,14 +43,6 @@ const MOMENTS: readonly (readonly [string, Omit<FsPlan, 'under'>])[] = [
   ['in the hash beside it', { op: 'rename', path: 'out\\.jsonl\\.sha256$', nth: 0, when: 'before' }],
 ];
 
-/** @returns how it was ended */
-function killedAt(plan: Omit<FsPlan, 'under'>, args: readonly string[]): Promise<NodeJS.Signals | null> {
-  const hook = ['--import', join(ROOT, 'test/torture/fs-hook.mjs'), join(ROOT, 'bin/rredcot.js')];
-  const env = { ...process.env, RREDCOT_FS_PLAN: JSON.stringify({ under: work, ...plan }) };
-  const child = spawn(process.execPath, [...hook, ...args], { env, stdio: 'ignore' });
-  return new Promise((resolve) => child.on('close', (_, signal) => resolve(signal)));
-}
-
 describe.each(JOBS)('%s', (name, format, job) => {
   const place = () => at(name.replaceAll(' ', '-'));
   const args = () => argsOf(job, join(place(), `out.${format}`));
@@ -70,7 +61,7 @@ describe.each(JOBS)('%s', (name, format, job) => {
   const moments = MOMENTS.filter(([moment]) => format === 'jsonl' || !moment.includes('hash'));
   it.each(moments)('killed %s: the same command sweeps what is left', async (_, plan) => {
     await anew();
-    expect(await killedAt(plan, args())).toBe('SIGKILL');
+    expect((await start(args(), { plan: { under: work, ...plan } }).end).signal).toBe('SIGKILL');
     const left = await snapshot(place());
     for (const each of Object.keys(left).filter((path) => !/(^|\/)\./.test(path)))
       expect(left[each], each).toBe(whole[each]);

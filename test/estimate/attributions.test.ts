@@ -1,11 +1,9 @@
-/** What attributions are stored as, and where σ is none of them; surprise against its formula on a toy language model. */
+/** What attributions are stored as, and where σ is none of them. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/estimate/sigma.js';
 import { summedAttributions } from '../../dist/estimate/value.js';
-import { surpriseValues } from '../../dist/estimators/one-pass.js';
 import { ESTIMATORS } from '../../dist/estimators/registry.js';
-import { randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 import { named } from '../support/estimators.js';
 
 const SHARE: SigmaOptions = { rule: 'share', residual: 'uniform', within: 'uniform' };
@@ -37,31 +35,7 @@ describe('sums of attributions', () => {
   });
 });
 
-describe('surprise', () => {
-  it('is −log p of the least likely token of each segment, on a toy language model', () => {
-    const random = seeded(5);
-    for (let n = 0; n < 50; n++) {
-      const text = 'abcb|1';
-      const logprobs = toyLogprobs(randomToy(random), '', text);
-      const ends = Int32Array.of(1, 4, 6);
-      const expected = [[0], [1, 2, 3], [4, 5]].map((own) =>
-        Math.max(...own.map((t) => -(logprobs[t] as number))),
-      );
-      const values = surpriseValues(Float32Array.from(logprobs), ends);
-      for (const [k, a] of expected.entries())
-        expect((values[k + 1] as number) - (values[k] as number)).toBeCloseTo(a, 5);
-    }
-  });
-});
-
 describe('σ of attributions', () => {
-  it('needs a direction: it is uniform where the baseline is unknown, or is the reward', () => {
-    for (const baseline of [undefined, 0])
-      expect(redistribute({ ...TRACE, baseline }, SHARE).fallback).toBe(
-        baseline === undefined ? 'uniform:no-baseline' : 'uniform:small-return',
-      );
-  });
-
   it('is uniform where nothing counts: below .001 nats, or of what has no unit below rounding', () => {
     for (const estimator of ATTRIBUTIONS) {
       const largest = named(estimator).isUnitless ? 9e-7 : 9e-4;
