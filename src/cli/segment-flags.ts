@@ -24,7 +24,7 @@ export interface SegmentFlags {
 
 /** The flags that say where a thought is cut. */
 export function segmented(command: Command): Command {
-  const words = SEGMENTERS.map((name) => `${name} (${declarationOf(name).words})`);
+  const words = SEGMENTERS.map((name) => `${name}: ${declarationOf(name).words}`);
   const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
   const merged = SEGMENTERS.flatMap((name) => {
     const { maxSegments } = declarationOf(name);
@@ -32,7 +32,11 @@ export function segmented(command: Command): Command {
   });
   command
     .optionsGroup('Segments:')
-    .option('--segmenter <name>', `where a thought is cut: ${words.join('|')}`, SEGMENTERS[0])
+    .option(
+      '--segmenter <name>',
+      `where a thought is cut: ${SEGMENTERS.join('|')} (${words.join('; ')})`,
+      SEGMENTERS[0],
+    )
     .option(
       '--max-segments <n>',
       `thought segments a trace at most (default: ${merged.join(', ')}, as many as there are for the others)`,

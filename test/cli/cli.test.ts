@@ -4,6 +4,9 @@ import { chmod, cp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { SIGMA_RULES } from '../../dist/credit/rules.js';
+import { ESTIMATORS } from '../../dist/estimators/registry.js';
+import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import {
   CHAIN,
   EMBEDDED,
@@ -413,6 +416,12 @@ describe('-h', () => {
       expect(long).not.toContain('shows every flag');
     },
   );
+
+  it('says every segmenter, estimator and rule that there is', async () => {
+    const { stdout } = await done('score -h');
+    const estimators = ESTIMATORS.map(({ name }) => name);
+    for (const names of [SEGMENTERS, estimators, SIGMA_RULES]) expect(stdout).toContain(names.join('|'));
+  });
 
   it('--help has the flags of an estimator under its name', async () => {
     const { stdout } = await done('score --help');

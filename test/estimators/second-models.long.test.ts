@@ -110,7 +110,7 @@ function hits(all: readonly ScoredRow[], size: (delta: number) => number): numbe
 
 it('models/hint reads the answer behind the prompt: its largest magnitude is at the first wrong line of most wrong traces', async () => {
   const model = join(ROOT, 'models/hint');
-  await buildPolicyFolder(model, at('hint'), await readExitTemplate(join(model, 'exit_template.json')));
+  await buildPolicyFolder(model, at('hint'), await readExitTemplate(model));
   const score = `score ${FIXTURES} --limit 96 --segmenter newline --estimator posterior`;
   await done(`${score} --hint-policy hint -o read.jsonl`);
   await done(`${score} --hint-template hint.json -o unread.jsonl`);
