@@ -6,7 +6,7 @@ import type { ExitCode } from '../errors.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { EMBEDDED_POLICY } from '../package-files.js';
 import { type LogFlags, lazily, logged, logOf, print, repeated } from './declare.js';
 import { appended, OVERWRITE_FLAG } from './job-flags.js';
 

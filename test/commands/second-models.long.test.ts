@@ -3,7 +3,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
-import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
+import { readExitTemplate } from '../../dist/policy/text/templates.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, PROVER, ROOT, readJsonl, type ScoredRow, writeFixtures } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
