@@ -10,6 +10,9 @@ export function packageFile(name: string): string {
   return join(ROOT, name);
 }
 
+/** Folder of the policy that ships with the program. */
+export const EMBEDDED_POLICY = packageFile('models/embedded');
+
 export const VERSION: string = (
   JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
 ).version;

@@ -5,7 +5,7 @@ import { parseColumnChoice, parseColumns } from '../commands/job/written-columns
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { EMBEDDED_POLICY } from '../package-files.js';
 import { type Done, type LogFlags, lazily, logged, logOf, print, repeated, write } from './declare.js';
 import { appended, OVERWRITE_FLAG } from './job-flags.js';
 

@@ -4,8 +4,8 @@ import { assertHere } from '../io/files/elsewhere.js';
 import { isPrmCheckpoint } from '../policy/build/checkpoint.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder, buildPrmFolder } from '../policy/run/build.js';
-import { readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
+import { readExitTemplate } from '../policy/text/templates.js';
 import { askLines, prmLines, templateLines, writingLines } from './policy-info.js';
 
 export interface BuildFlags {

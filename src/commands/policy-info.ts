@@ -14,11 +14,10 @@ import {
   type PolicyFolder,
   type PrmFolder,
 } from '../policy/folder.js';
-import { ASK_TEMPLATE, askedIds, readAskTemplate } from '../policy/text/ask-template.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
-import type { ExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { NO_STOP } from '../policy/text/stops.js';
+import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../policy/text/templates.js';
 import type { PolicyTokenizer } from '../policy/text/tokenizer.js';
 
 /**

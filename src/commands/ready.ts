@@ -12,7 +12,7 @@ import type { OurColumn } from '../io/arrow/output-columns.js';
 import { locate } from '../io/map/map.js';
 import { completionText } from '../io/map/messages.js';
 import type { Field } from '../io/map/sources.js';
-import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { EMBEDDED_POLICY } from '../package-files.js';
 import type { OpenPolicy } from '../policy/run/open-model.js';
 import {
   type EncodedTrace,

@@ -2,7 +2,7 @@
 import { type ExitCode, TraceRejected } from '../errors.js';
 import { continued, type Episode, standingAt } from '../estimate/models/episodes.js';
 import { type Judge, judged, type Reward } from '../estimate/reward.js';
-import type { AskedEnvironment } from '../estimators/sampling-flags.js';
+import type { AskedEnvironment } from '../estimators/mc.js';
 import {
   columnName,
   INT32_LIST,

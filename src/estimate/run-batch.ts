@@ -1,6 +1,6 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
 import { TraceRejected } from '../errors.js';
-import { inHalves } from '../policy/run/halves.js';
+import { inHalves } from '../policy/run/layout.js';
 import { type Branch, nextKept } from '../policy/run/placed.js';
 import type { PolicyRuns, TraceScores } from '../policy/run/session.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../segment/segment.js';

@@ -57,16 +57,18 @@ export async function fitCalibration(
 ): Promise<Fit> {
   const { moments, rewards, groupRewards, ...seen } = await survey(pass(), F);
   const meanReward = rewards.mean();
+  const folds = Array.from({ length: FOLDS }, (_, fold) => fold);
   const found = { ...seen, meanReward, scale: moments.standardisation };
   const none = { ...found, weights: null, quality: null };
   if (seen.groups.size < MIN_GROUPS) return { ...none, standsBack: 'too-few-groups' };
-  if (rewards.isOne) return { ...none, standsBack: 'one-reward' };
-  if (!rewards.canLeaveOut()) return { ...none, standsBack: 'too-few-groups' };
+  if (!rewards.differ()) return { ...none, standsBack: 'one-reward' };
+  // in what remains without any one fold
+  if (!folds.every((fold) => rewards.differ(fold))) return { ...none, standsBack: 'too-few-groups' };
 
   const whole = await fitFolds(pass, found.scale, true);
   const values = hasValue ? await fitFolds(pass, found.scale, false, VALUE_FEATURES) : null;
   const weights = { whole: whole.pop() as Float64Array, folds: whole };
-  const constants = Array.from({ length: FOLDS }, (_, fold) => rewards.mean(fold));
+  const constants = folds.map((fold) => rewards.mean(fold));
   const assessment = new Assessment(weights.folds, values, constants, groupRewards);
   const z = new Float64Array(F);
   for await (const { features, reward, place } of pass()) {
@@ -106,35 +108,30 @@ async function survey(traces: AsyncIterable<FitTrace>, F: number) {
 
 /** Rewards by fold. */
 class FoldRewards {
-  readonly #sums = new Float64Array(FOLDS);
-  readonly #counts = new Float64Array(FOLDS);
-  readonly #lowest = new Float64Array(FOLDS).fill(Number.POSITIVE_INFINITY);
-  readonly #highest = new Float64Array(FOLDS).fill(Number.NEGATIVE_INFINITY);
+  readonly #folds = Array.from({ length: FOLDS }, () => {
+    return { sum: 0, count: 0, lowest: Number.POSITIVE_INFINITY, highest: Number.NEGATIVE_INFINITY };
+  });
 
   add(reward: number, fold: number): void {
-    this.#sums[fold] = (this.#sums[fold] as number) + reward;
-    this.#counts[fold] = (this.#counts[fold] as number) + 1;
-    this.#lowest[fold] = Math.min(this.#lowest[fold] as number, reward);
-    this.#highest[fold] = Math.max(this.#highest[fold] as number, reward);
-  }
-
-  /** Whether all are the same. */
-  get isOne(): boolean {
-    return Math.min(...this.#lowest) === Math.max(...this.#highest);
+    const own = this.#folds[fold];
+    if (own === undefined) return;
+    own.sum += reward;
+    own.count++;
+    own.lowest = Math.min(own.lowest, reward);
+    own.highest = Math.max(own.highest, reward);
   }
 
   /** The mean of all, or of all but one fold. */
   mean(but?: number): number {
-    const others = (of: Float64Array) => of.reduce((sum, x, fold) => sum + (fold === but ? 0 : x), 0);
-    return others(this.#sums) / others(this.#counts);
+    const others = this.#folds.filter((_, fold) => fold !== but);
+    return others.reduce((all, { sum }) => all + sum, 0) / others.reduce((all, { count }) => all + count, 0);
   }
 
-  /** Whether rewards differ in what remains without any one fold. */
-  canLeaveOut(): boolean {
-    return this.#lowest.every((_, but) => {
-      const others = (of: Float64Array) => of.filter((_, fold) => fold !== but);
-      return Math.min(...others(this.#lowest)) < Math.max(...others(this.#highest));
-    });
+  /** Whether they differ; of all, or of all but one fold. */
+  differ(but?: number): boolean {
+    const others = this.#folds.filter((_, fold) => fold !== but);
+    const least = Math.min(...others.map(({ lowest }) => lowest));
+    return least < Math.max(...others.map(({ highest }) => highest));
   }
 }
 

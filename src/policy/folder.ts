@@ -3,20 +3,22 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { access, constants, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../errors.js';
 import { assertModelFolder } from '../io/files/elsewhere.js';
 import { foreignFile, foreignText } from '../io/files/foreign-files.js';
+import { EMBEDDED_POLICY } from '../package-files.js';
 import { shellWord } from '../printable.js';
+import type { PolicyFacts } from '../report/run-figures.js';
 import { ArchitectureSchema, HeadSchema } from './build/architecture.js';
 import { chooseWeights, type Model } from './build/checkpoint.js';
 import { ofSchema, parseJson } from './build/json.js';
 import { CUDA_PRECISIONS } from './build/precision.js';
 import { readSafetensorsHeader, type StoredTensor } from './build/safetensors.js';
-import { ExitTemplateSchema } from './text/exit-template.js';
+import { ExitTemplateSchema } from './text/templates.js';
 
-export type { ExitTemplate } from './text/exit-template.js';
+export type { ExitTemplate } from './text/templates.js';
 
 export const FORMAT = 1;
 export const MANIFEST = 'policy.json';
@@ -104,6 +106,13 @@ export type ModelFolder = PolicyFolder | PrmFolder;
 export type CanaryFile = Readonly<z.infer<typeof Canary>>;
 export type AttributionGraphs = Readonly<z.infer<typeof Attribution>>;
 export type StepToken = Readonly<z.infer<typeof Step>>;
+
+/** What the words at a run's end have to know of a policy. */
+export function policyFacts({ path, architecture, exitTemplate }: PolicyFolder): PolicyFacts {
+  const { close, open } = exitTemplate;
+  const isEmbedded = resolve(path) === EMBEDDED_POLICY;
+  return { path, isEmbedded, vocab: architecture.vocab, exit: `${close}${open}` };
+}
 
 /** What its model is called in words. */
 export function whatOf(folder: ModelFolder): string {

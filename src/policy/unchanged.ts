@@ -1,6 +1,7 @@
 // A policy's files, which have to be those that policy.json was built with from the first shard of a run to the end of its last.
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { dataError } from '../errors.js';
 import type { FileStamp } from '../io/run/description.js';
 import { HASHED_BYTES, hashesOf, MANIFEST, type ModelFolder, notAsBuilt, sha256 } from './folder.js';
@@ -33,7 +34,9 @@ export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>) {
       for (const [name, stamp] of Object.entries(stamps)) {
         if (stamp.bytes <= HASHED_BYTES) continue;
         const isKnown =
-          known === null ? (await stat(join(path, name))).ctimeMs <= builtMs : isSame(known[name], stamp);
+          known === null
+            ? (await stat(join(path, name))).ctimeMs <= builtMs
+            : isDeepStrictEqual(known[name], stamp);
         if (isKnown || (await isAsBuilt(name))) continue;
         throw notAsBuilt(join(path, name));
       }
@@ -41,7 +44,7 @@ export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>) {
     /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
     async assertUnchanged(): Promise<void> {
       for (const [name, now] of Object.entries(await stampsNow())) {
-        if (isSame(stamps[name], now) || (await isAsBuilt(name))) continue;
+        if (isDeepStrictEqual(stamps[name], now) || (await isAsBuilt(name))) continue;
         throw dataError(
           `${join(path, name)}: changed while the run was at work with it; nothing is published, and its chunks are of no known policy`,
           'build the policy again, then the same command with --overwrite',
@@ -69,8 +72,4 @@ export async function checkFiles({
 async function stampOf(path: string): Promise<FileStamp> {
   const { size, mtimeMs, ino } = await stat(path);
   return { bytes: size, mtime_ms: mtimeMs, inode: ino };
-}
-
-function isSame(a: FileStamp | undefined, b: FileStamp): boolean {
-  return a?.bytes === b.bytes && a.mtime_ms === b.mtime_ms && a.inode === b.inode;
 }

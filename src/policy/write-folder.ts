@@ -16,7 +16,7 @@ import {
   sha256,
   TOKENIZER_FILES,
 } from './folder.js';
-import { ASK_TEMPLATE } from './text/ask-template.js';
+import { ASK_TEMPLATE } from './text/templates.js';
 
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';

@@ -79,8 +79,7 @@ function matchCuts({ text, units }: TokenText, pattern: RegExp, from: number, to
 /** Sorts cuts, keeps those inside the thought, and closes with its end. A leading tag joins the first piece. */
 function pieceEnds(cuts: readonly number[], { start, end }: ThoughtSpan): Int32Array {
   if (end === 0) return new Int32Array(0);
-  const sorted = new Int32Array(cuts);
-  if (!isRising(sorted)) sorted.sort();
+  const sorted = new Int32Array(cuts).sort();
   const ends = new Int32Array(sorted.length + 1);
   let count = 0;
   let last = start;
@@ -113,11 +112,6 @@ function withoutBlanks(ends: Int32Array, tokens: TokenText, { start }: ThoughtSp
 /** Whether there is nothing but white space between two token boundaries. */
 function isBlank({ text, units }: TokenText, from: number, to: number): boolean {
   return BLANK.test(text.slice(units[from], units[to]));
-}
-
-function isRising(values: Int32Array): boolean {
-  for (let i = 1; i < values.length; i++) if ((values[i] as number) < (values[i - 1] as number)) return false;
-  return true;
 }
 
 /** What the policy said of a completion's tokens. */

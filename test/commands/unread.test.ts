@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { type PolicyNeed, policyNeed } from '../../dist/commands/ready.js';
 import { resolveCreditOptions } from '../../dist/estimators/credit-flags.js';
 import { parseFieldMap } from '../../dist/io/map/field-map.js';
-import { EMBEDDED_POLICY } from '../../dist/policy/embedded.js';
+import { EMBEDDED_POLICY } from '../../dist/package-files.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow } from '../support/program.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 

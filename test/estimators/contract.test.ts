@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { align, pieceBags } from '../../dist/estimators/mates.js';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
-import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
+import { readExitTemplate } from '../../dist/policy/text/templates.js';
 import { askedValue } from '../oracle/ask.js';
 import { attentionMass, deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';

@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
-import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
+import { readExitTemplate } from '../../dist/policy/text/templates.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { faultsOf } from '../support/faults.js';

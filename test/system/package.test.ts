@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildPolicyFolder } from '../../dist/policy/run/build.js';
-import { readExitTemplate } from '../../dist/policy/text/exit-template.js';
+import { readExitTemplate } from '../../dist/policy/text/templates.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
 describe('package.json', () => {

@@ -8,7 +8,7 @@ import {
   continueTraces,
   type PolicyWrites,
 } from '../../policy/run/continue.js';
-import { inHalves } from '../../policy/run/halves.js';
+import { inHalves } from '../../policy/run/layout.js';
 import { type RowKey, rowKey, type Written } from '../../policy/run/sampling.js';
 import { spelledText } from '../../policy/text/encode.js';
 import type { Prompts } from '../../policy/text/prompts.js';

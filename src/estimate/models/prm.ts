@@ -4,7 +4,7 @@
 import { TraceRejected } from '../../errors.js';
 import { isScore } from '../../policy/build/architecture.js';
 import { openPrmFolder, type PrmFolder } from '../../policy/folder.js';
-import { inHalves } from '../../policy/run/halves.js';
+import { inHalves } from '../../policy/run/layout.js';
 import { type ModelChoice, type OpenModel, openReader } from '../../policy/run/open-model.js';
 import type { ReadSteps } from '../../policy/run/placed.js';
 import { graphFor, type ModelSession } from '../../policy/run/session.js';

@@ -29,10 +29,15 @@ import {
   type StepToken,
   WithReference,
 } from '../folder.js';
-import { askedIds, readAskTemplate } from '../text/ask-template.js';
-import { checkExitTemplate, deriveExitTemplate, readChatTemplate } from '../text/exit-template.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { readStops } from '../text/stops.js';
+import {
+  askedIds,
+  checkExitTemplate,
+  deriveExitTemplate,
+  readAskTemplate,
+  readChatTemplate,
+} from '../text/templates.js';
 import { type FolderParts, writeFolder } from '../write-folder.js';
 import { CANARY } from './canary.js';
 import { CHECKED_TEXT, type CheckedIds, checkedIds, headOf, makeCanary } from './canary-passes.js';

@@ -1,8 +1,8 @@
 // What a canary asks of a model, by the head that it has: made when a folder is built, and held against every session.
 import type { Precision } from '../build/precision.js';
 import type { ModelFolder } from '../folder.js';
-import type { ExitTemplate } from '../text/exit-template.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
+import type { ExitTemplate } from '../text/templates.js';
 import { type Bound, type Canary, Farthest, type Finding, NATS, type Proof, SHARES } from './canary.js';
 import type { Branch, PackedTrace, ReadSteps, TraceScores } from './placed.js';
 

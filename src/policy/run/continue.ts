@@ -3,8 +3,7 @@ import { throwIfInterrupted } from '../../errors.js';
 import type { Device } from '../device.js';
 import type { PolicyFolder } from '../folder.js';
 import { beyond, disproved, Farthest, type Finding, NATS, readCanary, unproved } from './canary.js';
-import { inHalves } from './halves.js';
-import { sharingRoom } from './layout.js';
+import { inHalves, sharingRoom } from './layout.js';
 import { nextKept } from './placed.js';
 import {
   type Choosing,

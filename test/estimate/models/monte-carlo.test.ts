@@ -1,6 +1,7 @@
-// Means of samples: what is lost, what it counts, and the deviation of a mean as the bootstrap has it.
+// Means of samples: what is lost, what it counts, and the deviation of a mean as the bootstrap has it; samples judged letter by letter.
 import { expect, test } from 'vitest';
 import { monteCarloValues } from '../../../dist/estimate/models/monte-carlo.js';
+import { judged } from '../../../dist/estimate/reward.js';
 import { seeded } from '../../oracle/toy.js';
 
 const columnsOf = (utilities: (number | null)[][], unfinished: 'zero' | 'drop') => {
@@ -44,4 +45,20 @@ test('the deviation is that of means of samples drawn again', () => {
   const middle = means.reduce((a, b) => a + b) / means.length;
   const sd = Math.sqrt(means.reduce((sum, x) => sum + (x - middle) ** 2, 0) / means.length);
   expect(Math.abs((columnsOf([utilities], 'zero').sd[0] as number) - sd) / sd).toBeLessThan(0.02);
+});
+
+const MARKS = { close: '', open: '', closer: '' };
+const exact = (text: string, ...answers: [answer: string, utility: number][]) =>
+  judged(
+    text,
+    answers.map(([answer, utility]) => ({ answer, utility })),
+    MARKS,
+    'exact',
+  ).reward;
+
+test('exact takes what equals a reference but for spaces around it, for the most that this earns; all else is wrong', () => {
+  expect(exact('so \\boxed{ 1/2 }.', ['1/2', 1])).toBe(1);
+  expect(exact('Answer: 1/2 ', [' 1/2\n', 0.5], ['1/2', 0.25], ['.5', 1])).toBe(0.5);
+  expect(exact('Answer: 0.5', ['1/2', 1])).toBe(0);
+  expect(exact('nothing at all', ['1/2', 1])).toBe(0);
 });

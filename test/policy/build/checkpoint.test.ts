@@ -24,7 +24,7 @@ import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
-import { deriveExitTemplate, readChatTemplate } from '../../../dist/policy/text/exit-template.js';
+import { deriveExitTemplate, readChatTemplate } from '../../../dist/policy/text/templates.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
 import {

@@ -99,19 +99,6 @@ describe('the tokens of a canary', () => {
       }
   });
 
-  test('two completions behind one prompt, which is read once: in one run, and in two', () => {
-    const shared = canary.passes.filter(({ traces }) => traces.some(({ shares }) => shares !== undefined));
-    expect(shared.map(({ split }) => split)).toEqual([false, true]);
-    for (const { traces } of shared) {
-      expect(traces).toHaveLength(2);
-      const [one, other] = traces.map(({ ids, promptLength }) => Array.from(ids).slice(0, promptLength));
-      expect(one).toEqual(other);
-      expect(new Set(traces.map(({ shares }) => shares)).size).toBe(1);
-      for (const { ids, promptLength, branches } of traces)
-        expect(branches.some(({ exit }) => exit > promptLength && exit <= ids.length)).toBe(true);
-    }
-  });
-
   test('fit into a context of a few tokens, and come of the vocabulary where the text has none of it', async () => {
     const small = await makeCanary(SCORING, new FakePolicy(), TEXTS, { vocab: 40, maxTokens: 5 });
     for (const { traces } of small.passes)

@@ -5,7 +5,7 @@ import { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { suffixMaker } from '../../../dist/estimate/references.js';
 import { branchAt } from '../../../dist/estimate/run-batch.js';
-import { deriveExitTemplate, type ExitTemplate } from '../../../dist/policy/text/exit-template.js';
+import { deriveExitTemplate, type ExitTemplate } from '../../../dist/policy/text/templates.js';
 import { type LoadedTokenizer, loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import { named } from '../../support/estimators.js';
 import { ROOT, SHARED_DATA } from '../../support/program.js';
