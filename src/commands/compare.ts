@@ -85,17 +85,13 @@ export async function compare(
     };
     found.push(facts);
     const names = new Map<string, string>();
-    const rows = told(
-      readRows(inputs, { maxLineBytes: opts.maxLineBytes, columns: isRead(opts) }),
-      path,
-      log,
-    );
+    const read = readRows(inputs, { maxLineBytes: opts.maxLineBytes, columns: isRead(opts) });
     const nameOf = (own: string): string => {
       const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
       names.set(own, name);
       return name;
     };
-    await collector.add(path, rows, nameOf, {
+    await collector.add(path, told(read, path, log), nameOf, {
       isMagnitude: facts.nature?.isMagnitude === true,
       ...bounded(opts.steps, facts),
     });
