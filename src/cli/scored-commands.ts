@@ -68,15 +68,13 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: Done
       'Joins the chunks of a run in the order of the inputs, and the rejects beside them (<output>.rejects.jsonl). Exit 75 where the run is not finished, 65 where a chunk is damaged; a folder that holds the run already is left as it is.',
     )
     .addHelpText('after', '\nExample:\n  rredcot merge out/ -o all.parquet\n')
-    .action(
-      async (out: string, flags: ScoredFlags & { output: string; fileSize?: string; partial: boolean }) => {
-        const { merge, parseFileSize } = await import('../commands/merge.js');
-        const { output, partial, overwrite } = flags;
-        const fileSize = parseFileSize(flags.fileSize);
-        const opts = { output, format: formatOf(flags), fileSize, partial, overwrite, signal };
-        done(await merge(out, opts, await logOf(flags)));
-      },
-    );
+    .action(async (out: string, flags: MergeFlags) => {
+      const { merge, parseFileSize } = await import('../commands/merge.js');
+      const { output, partial, overwrite } = flags;
+      const fileSize = parseFileSize(flags.fileSize);
+      const opts = { output, format: formatOf(flags), fileSize, partial, overwrite, signal };
+      done(await merge(out, opts, await logOf(flags)));
+    });
 }
 
 /** Flags of the commands that write rows. */
@@ -85,6 +83,11 @@ interface ScoredFlags extends LogFlags {
   readonly format?: string;
   readonly overwrite: boolean;
 }
+
+type MergeFlags = ScoredFlags & { output: string; fileSize?: string; partial: boolean };
+
+type RedistributeFlags = ScoredFlags &
+  CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string };
 
 /** Adds the commands; each reports its exit code, and throws what goes wrong. */
 export function addScoredCommands(program: Command, signal: AbortSignal, done: Done): void {
@@ -108,24 +111,18 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
       'after',
       '\nExample:\n  rredcot redistribute scored.parquet --sigma rudder --baseline value -o rudder.parquet\n',
     )
-    .action(
-      async (
-        path: string,
-        flags: ScoredFlags &
-          CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string },
-      ) => {
-        const { redistribute } = await import('../commands/redistribute.js');
-        const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
-          flags;
-        const opts = {
-          ...{ flags: credit, calibration, output, overwrite, signal },
-          format: formatOf({ format }),
-          columns: parseColumns(columns),
-          choice: parseColumnChoice(keep, drop),
-        };
-        done(await redistribute(path, opts, await logOf({ quiet, logJson })));
-      },
-    );
+    .action(async (path: string, flags: RedistributeFlags) => {
+      const { redistribute } = await import('../commands/redistribute.js');
+      const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
+        flags;
+      const opts = {
+        ...{ flags: credit, calibration, output, overwrite, signal },
+        format: formatOf({ format }),
+        columns: parseColumns(columns),
+        choice: parseColumnChoice(keep, drop),
+      };
+      done(await redistribute(path, opts, await logOf({ quiet, logJson })));
+    });
   scored(program.command('filter'), './<input>.filtered.<format of the input>')
     .option(
       '--where <condition>',
@@ -200,18 +197,15 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
       repeated,
     )
     .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
-    .action(
-      async (
-        path: string,
-        flags: LogFlags & { output?: string; traces: string; where?: readonly string[] },
-      ) => {
-        const { report, defaultPage } = await import('../commands/scored/report.js');
-        const { output = defaultPage(path), where = [] } = flags;
-        const traces = positiveInteger('--traces', flags.traces, 50, 0);
-        done(await report(path, { output, traces, where, signal }, await logOf(flags)));
-      },
-    );
+    .action(async (path: string, flags: ReportFlags) => {
+      const { report, defaultPage } = await import('../commands/scored/report.js');
+      const { output = defaultPage(path), where = [] } = flags;
+      const traces = positiveInteger('--traces', flags.traces, 50, 0);
+      done(await report(path, { output, traces, where, signal }, await logOf(flags)));
+    });
 }
+
+type ReportFlags = LogFlags & { output?: string; traces: string; where?: readonly string[] };
 
 /** The file that a command takes. */
 function scoredFile(command: Command): Command {
@@ -233,15 +227,15 @@ export function addCalibrateCommand(program: Command, signal: AbortSignal, done:
       "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",
     )
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
-  logged(command).action(
-    async (scored: string[], flags: LogFlags & { output: string; features?: string }) => {
-      const { calibrate } = await import('../commands/calibrate.js');
-      const { parseFeatures } = await import('../estimators/states.js');
-      const further = flags.features === undefined ? [] : parseFeatures(flags.features);
-      done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
-    },
-  );
+  logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
+    const { calibrate } = await import('../commands/calibrate.js');
+    const { parseFeatures } = await import('../estimators/states.js');
+    const further = flags.features === undefined ? [] : parseFeatures(flags.features);
+    done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
+  });
 }
+
+type CalibrateFlags = LogFlags & { output: string; features?: string };
 
 interface InspectFlags extends MappingFlags {
   readonly row?: string;
