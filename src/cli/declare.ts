@@ -157,10 +157,10 @@ export function logged(command: Command): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
-/** The log that they ask for. */
-export async function logOf({ quiet, logJson }: LogFlags): Promise<Log> {
+/** The log that they ask for. @param shard that its records name */
+export async function logOf({ quiet, logJson }: LogFlags, shard?: string): Promise<Log> {
   const { openLog } = await import('../report/log.js');
-  return openLog({ quiet, json: logJson });
+  return openLog({ quiet, json: logJson, shard });
 }
 
 /** Parses a flag that may be given several times. */

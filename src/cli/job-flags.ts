@@ -153,12 +153,8 @@ export const MAX_LINE_BYTES_FLAG: [string, string] = [
   `longest input line, in bytes (default: ${MAX_LINE_BYTES}, 256 MiB)`,
 ];
 
-export function maxLineBytesOf({
-  maxLineBytes = `${MAX_LINE_BYTES}`,
-}: {
-  readonly maxLineBytes?: string;
-}): number {
-  return positiveInteger('--max-line-bytes', maxLineBytes, MAX_LINE_BYTES);
+export function maxLineBytesOf({ maxLineBytes: text }: { readonly maxLineBytes?: string }): number {
+  return positiveInteger('--max-line-bytes', text ?? `${MAX_LINE_BYTES}`, MAX_LINE_BYTES);
 }
 
 /** A list that may be given in several flags. */

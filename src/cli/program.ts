@@ -10,11 +10,11 @@ import { noteError } from '../report/worker-log.js';
 import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
 import { declared, endHelp, readableHelp } from './declare.js';
-import { addInspectCommand } from './inspect-command.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addSample, addScoreCommand, addSegmentCommand } from './score-command.js';
 import {
   addCalibrateCommand,
+  addInspectCommand,
   addPageCommands,
   addRunCommands,
   addScoredCommands,

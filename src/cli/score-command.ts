@@ -131,21 +131,17 @@ export function addSample(program: Command, interruption: Interruption, done: Do
     .option('--max-tokens <n>', "tokens a completion at most; the policy's context ends it too", '4096')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
-    .action(
-      async (
-        inputs: string[],
-        flags: RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string },
-        command: Command,
-      ) => {
-        const log = await jobLog(flags);
-        const { sample } = await import('../commands/sample.js');
-        const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
-        const samples = positiveInteger('--samples', flags.samples, 8);
-        const { signal } = interruption;
-        const environment = await askedEnvironment(flags);
-        const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
-        interruption.limitTime(flags.timeLimit);
-        done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
-      },
-    );
+    .action(async (inputs: string[], flags: SampleFlags, command: Command) => {
+      const log = await jobLog(flags);
+      const { sample } = await import('../commands/sample.js');
+      const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
+      const samples = positiveInteger('--samples', flags.samples, 8);
+      const { signal } = interruption;
+      const environment = await askedEnvironment(flags);
+      const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
+      interruption.limitTime(flags.timeLimit);
+      done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
+    });
 }
+
+type SampleFlags = RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string };

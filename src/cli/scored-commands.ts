@@ -1,13 +1,24 @@
-// The flags and help of the commands that take what a run has written: `status`, `verify` and `merge`, `redistribute` and `filter`, `summary` and `report`, `calibrate`.
+// The flags and help of the commands that take what a run has written: `status`, `verify` and `merge`, `redistribute` and `filter`, `summary` and `report`, `calibrate`,
+// and `inspect`, which takes any file of traces.
 import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
 import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
+import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
+import { depthOf } from '../report/terminal.js';
+
 import { type Done, type LogFlags, lazily, logged, logOf, print, repeated, write } from './declare.js';
-import { appended, OVERWRITE_FLAG } from './job-flags.js';
+import {
+  appended,
+  MAX_LINE_BYTES_FLAG,
+  type MappingFlags,
+  mapped,
+  mappingOptions,
+  OVERWRITE_FLAG,
+} from './job-flags.js';
 
 /** Adds the commands; each reports its exit code, and throws what goes wrong. */
 export function addRunCommands(program: Command, signal: AbortSignal, done: Done): void {
@@ -58,15 +69,13 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: Done
       'Joins the chunks of a run in the order of the inputs, and the rejects beside them (<output>.rejects.jsonl). Exit 75 where the run is not finished, 65 where a chunk is damaged; a folder that holds the run already is left as it is.',
     )
     .addHelpText('after', '\nExample:\n  rredcot merge out/ -o all.parquet\n')
-    .action(
-      async (out: string, flags: ScoredFlags & { output: string; fileSize?: string; partial: boolean }) => {
-        const { merge, parseFileSize } = await import('../commands/merge.js');
-        const { output, partial, overwrite } = flags;
-        const fileSize = parseFileSize(flags.fileSize);
-        const opts = { output, format: formatOf(flags), fileSize, partial, overwrite, signal };
-        done(await merge(out, opts, await logOf(flags)));
-      },
-    );
+    .action(async (out: string, flags: MergeFlags) => {
+      const { merge, parseFileSize } = await import('../commands/merge.js');
+      const { output, partial, overwrite } = flags;
+      const fileSize = parseFileSize(flags.fileSize);
+      const opts = { output, format: formatOf(flags), fileSize, partial, overwrite, signal };
+      done(await merge(out, opts, await logOf(flags)));
+    });
 }
 
 /** Flags of the commands that write rows. */
@@ -75,6 +84,11 @@ interface ScoredFlags extends LogFlags {
   readonly format?: string;
   readonly overwrite: boolean;
 }
+
+type MergeFlags = ScoredFlags & { output: string; fileSize?: string; partial: boolean };
+
+type RedistributeFlags = ScoredFlags &
+  CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string };
 
 /** Adds the commands; each reports its exit code, and throws what goes wrong. */
 export function addScoredCommands(program: Command, signal: AbortSignal, done: Done): void {
@@ -98,24 +112,18 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
       'after',
       '\nExample:\n  rredcot redistribute scored.parquet --sigma rudder --baseline value -o rudder.parquet\n',
     )
-    .action(
-      async (
-        path: string,
-        flags: ScoredFlags &
-          CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string },
-      ) => {
-        const { redistribute } = await import('../commands/redistribute.js');
-        const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
-          flags;
-        const opts = {
-          ...{ flags: credit, calibration, output, overwrite, signal },
-          format: formatOf({ format }),
-          columns: parseColumns(columns),
-          choice: parseColumnChoice(keep, drop),
-        };
-        done(await redistribute(path, opts, await logOf({ quiet, logJson })));
-      },
-    );
+    .action(async (path: string, flags: RedistributeFlags) => {
+      const { redistribute } = await import('../commands/redistribute.js');
+      const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
+        flags;
+      const opts = {
+        ...{ flags: credit, calibration, output, overwrite, signal },
+        format: formatOf({ format }),
+        columns: parseColumns(columns),
+        choice: parseColumnChoice(keep, drop),
+      };
+      done(await redistribute(path, opts, await logOf({ quiet, logJson })));
+    });
   scored(program.command('filter'), './<input>.filtered.<format of the input>')
     .option(
       '--where <condition>',
@@ -167,7 +175,7 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
     .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
     .action(async (path: string, flags: LogFlags & { json: boolean; byStep: boolean }) => {
       const { summary } = await import('../commands/scored/summary.js');
-      const { commandOf } = await import('./command-of.js');
+      const { commandOf } = await import('./credit-flags.js');
       const { openPolicyFolder } = await import('../policy/folder.js');
       const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
       const opts = {
@@ -190,18 +198,15 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
       repeated,
     )
     .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
-    .action(
-      async (
-        path: string,
-        flags: LogFlags & { output?: string; traces: string; where?: readonly string[] },
-      ) => {
-        const { report, defaultPage } = await import('../commands/scored/report.js');
-        const { output = defaultPage(path), where = [] } = flags;
-        const traces = positiveInteger('--traces', flags.traces, 50, 0);
-        done(await report(path, { output, traces, where, signal }, await logOf(flags)));
-      },
-    );
+    .action(async (path: string, flags: ReportFlags) => {
+      const { report, defaultPage } = await import('../commands/scored/report.js');
+      const { output = defaultPage(path), where = [] } = flags;
+      const traces = positiveInteger('--traces', flags.traces, 50, 0);
+      done(await report(path, { output, traces, where, signal }, await logOf(flags)));
+    });
 }
+
+type ReportFlags = LogFlags & { output?: string; traces: string; where?: readonly string[] };
 
 /** The file that a command takes. */
 function scoredFile(command: Command): Command {
@@ -223,12 +228,69 @@ export function addCalibrateCommand(program: Command, signal: AbortSignal, done:
       "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",
     )
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
-  logged(command).action(
-    async (scored: string[], flags: LogFlags & { output: string; features?: string }) => {
-      const { calibrate } = await import('../commands/calibrate.js');
-      const { parseFeatures } = await import('../estimators/states.js');
-      const further = flags.features === undefined ? [] : parseFeatures(flags.features);
-      done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
-    },
-  );
+  logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
+    const { calibrate } = await import('../commands/calibrate.js');
+    const { parseFeatures } = await import('../estimators/states.js');
+    const further = flags.features === undefined ? [] : parseFeatures(flags.features);
+    done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
+  });
+}
+
+type CalibrateFlags = LogFlags & { output: string; features?: string };
+
+interface InspectFlags extends MappingFlags {
+  readonly row?: string;
+  readonly worst: boolean;
+  readonly best: boolean;
+  readonly random: boolean;
+  readonly where?: readonly string[];
+  readonly all: boolean;
+  readonly json: boolean;
+}
+
+/** Columns where nobody sits before them. */
+const WIDTH = 100;
+
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addInspectCommand(program: Command, signal: AbortSignal, done: Done): void {
+  mapped(program.command('inspect'))
+    .option(...MAX_LINE_BYTES_FLAG)
+    .summary('show one trace: of a dump what the program makes of it, of a scored file its values and σ')
+    .description(
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file the value after each segment, the segments that turned it, the text shaded by σ·T, and the other completions of the prompt. In a terminal keys move from trace to trace: n, p, m (mate), a (all), q.',
+    )
+    .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
+    .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
+    .option('--worst', 'of a scored file the wrong trace whose value fell the most in one segment', false)
+    .option('--best', 'of a scored file the right trace whose value rose the most in one segment', false)
+    .option('--random', 'a row by chance', false)
+    .option(
+      '--where <condition>',
+      "of a scored file the first trace that fits, or the worst of them: 'reward == 0'; figures as of filter (default: any)",
+      repeated,
+    )
+    .option('--all', 'every segment, and whole texts', false)
+    .option('--json', 'one JSON object, with values and σ', false)
+    .addHelpText('after', '\nExample:\n  rredcot inspect scored.parquet --worst\n')
+    .action(async (file: string, flags: InspectFlags) => {
+      const { inspect } = await import('../commands/inspect.js');
+      const opts = { ...mappingOptions(flags), ...viewOf(flags), signal };
+      done(await inspect(file, opts, write, await logOf({ quiet: true, logJson: false })));
+    });
+}
+
+function viewOf({ row, worst, best, random, where = [], all, json }: InspectFlags) {
+  const picks = (['worst', 'best', 'random'] as const).filter((pick) => ({ worst, best, random })[pick]);
+  if (picks.length > 1)
+    throw usageError(
+      `${picks.map((pick) => `--${pick}`).join(' and ')} are different traces`,
+      'leave out all but one',
+    );
+  const isSeen = process.stdin.isTTY === true && process.stdout.isTTY === true && process.env.TERM !== 'dumb';
+  return {
+    ...{ row, pick: picks[0], where, all, json },
+    depth: depthOf(process.stdout),
+    width: () => process.stdout.columns || WIDTH,
+    terminal: isSeen ? { input: process.stdin, output: process.stdout } : undefined,
+  };
 }

@@ -9,7 +9,7 @@ import { plural } from '../plural.js';
 import { type DeviceChoice, parseDevice } from '../policy/device.js';
 import type { Log } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
-import type { LogFlags } from './declare.js';
+import { type LogFlags, logOf } from './declare.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */
 const OWN_FLAGS: readonly string[] = [
@@ -18,14 +18,8 @@ const OWN_FLAGS: readonly string[] = [
 ];
 
 /** The log of a command that makes a run, which may be workers themselves. */
-export async function jobLog({
-  quiet,
-  logJson,
-  shard,
-}: LogFlags & { readonly shard?: string }): Promise<Log> {
-  if (isWorker()) return openWorkerLog();
-  const { openLog } = await import('../report/log.js');
-  return openLog({ quiet, json: logJson, shard: shard ?? scheduledShard() });
+export async function jobLog(flags: LogFlags & { readonly shard?: string }): Promise<Log> {
+  return isWorker() ? openWorkerLog() : logOf(flags, flags.shard ?? scheduledShard());
 }
 
 /** For the log's records; what is wrong with it is told where the shard is taken. */

@@ -85,17 +85,13 @@ export async function compare(
     };
     found.push(facts);
     const names = new Map<string, string>();
-    const rows = told(
-      readRows(inputs, { maxLineBytes: opts.maxLineBytes, columns: isRead(opts) }),
-      path,
-      log,
-    );
+    const read = readRows(inputs, { maxLineBytes: opts.maxLineBytes, columns: isRead(opts) });
     const nameOf = (own: string): string => {
       const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
       names.set(own, name);
       return name;
     };
-    await collector.add(path, rows, nameOf, {
+    await collector.add(path, told(read, path, log), nameOf, {
       isMagnitude: facts.nature?.isMagnitude === true,
       ...bounded(opts.steps, facts),
     });
@@ -293,36 +289,31 @@ function sizesOf({ rewards, offsets }: CreditTable) {
 }
 
 /** What of the files as a whole makes the comparison less than it seems. */
-function notesOf(
-  facts: readonly Facts[],
-  files: readonly ComparedFile[],
-): DrawnComparison['notes'][number][] {
-  const notes: DrawnComparison['notes'][number][] = [];
+function notesOf(facts: readonly Facts[], files: readonly ComparedFile[]): DrawnComparison['notes'] {
+  const notes: { code: string; text: string }[] = [];
+  const add = (code: string, text: string) => notes.push({ code, text });
   const [first, ...others] = facts;
   for (const other of others) {
     const both = `${other.file} and ${first?.file}`;
     if (first?.policy !== undefined && other.policy !== undefined && other.policy !== first.policy)
-      notes.push({ code: 'other-policy', text: `${both} were scored by different policies` });
+      add('other-policy', `${both} were scored by different policies`);
     if (first?.segmenter !== null && other.segmenter !== null && other.options !== first?.options)
-      notes.push({
-        code: 'other-segmenter',
-        text: `${both} were cut by different flags, though at the same places`,
-      });
+      add('other-segmenter', `${both} were cut by different flags, though at the same places`);
   }
   for (const { edit } of facts)
-    if (edit !== undefined)
-      notes.push({ code: 'edited', text: `${edit}: what is said of how it was made may be untrue of it` });
+    if (edit !== undefined) add('edited', `${edit}: what is said of how it was made may be untrue of it`);
   for (const { file, part } of facts)
     if (part !== undefined)
-      notes.push({
-        code: 'part',
-        text: `${file} ${partText(part)}: its groups may lack traces, which have no say in a baseline (uniform) nor in an interval`,
-      });
+      add(
+        'part',
+        `${file} ${partText(part)}: its groups may lack traces, which have no say in a baseline (uniform) nor in an interval`,
+      );
   for (const { file, fallbacks, traces } of files)
-    for (const [code, n] of Object.entries(fallbacks))
-      notes.push({
-        code,
-        text: `${file}: ${count(n)} of ${plural(traces, 'trace')}: ${code.endsWith('flat-values') ? 'differences of their values are noise' : 'their σ is uniform'}`,
-      });
+    for (const [code, n] of Object.entries(fallbacks)) {
+      const what = code.endsWith('flat-values')
+        ? 'differences of their values are noise'
+        : 'their σ is uniform';
+      add(code, `${file}: ${count(n)} of ${plural(traces, 'trace')}: ${what}`);
+    }
   return notes;
 }

@@ -29,6 +29,10 @@ export interface Check {
   readonly fix?: string;
 }
 
+function check(name: string, state: Check['state'], detail: string, fix?: string): Check {
+  return { name, state, detail, ...(fix !== undefined && { fix }) };
+}
+
 export interface Diagnosis {
   readonly checks: readonly Check[];
   /** whether the policy runs on the CPU, which is all that scoring needs */
@@ -71,8 +75,8 @@ async function diagnose(embedded: string, choice: DeviceChoice): Promise<Diagnos
   return {
     checks: [
       nodeCheck(process.versions.node),
-      { name: 'platform', state: 'ok', detail: platform() },
-      { name: 'cores and memory', state: 'ok', detail: resources() },
+      check('platform', 'ok', platform()),
+      check('cores and memory', 'ok', resources()),
       runtimeCheck(),
       await providersCheck(),
       policy,
@@ -89,15 +93,9 @@ async function diagnose(embedded: string, choice: DeviceChoice): Promise<Diagnos
 export function nodeCheck(version: string): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const recent = major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]);
-  const name = 'node';
-  if (recent) return { name, state: 'ok', detail: version };
+  if (recent) return check('node', 'ok', version);
   const oldest = OLDEST_NODE.join('.');
-  return {
-    name,
-    state: 'wrong',
-    detail: `${version}, needs ${oldest}`,
-    fix: `install Node ${oldest} or newer`,
-  };
+  return check('node', 'wrong', `${version}, needs ${oldest}`, `install Node ${oldest} or newer`);
 }
 
 function platform(): string {
@@ -118,16 +116,11 @@ function resources(): string {
 function runtimeCheck(): Check {
   const name = 'onnxruntime-node';
   const found = onnxRuntimePackage();
-  if (found === undefined)
-    return { name, state: 'missing', detail: 'not among the installed packages', fix: REINSTALL };
+  if (found === undefined) return check(name, 'missing', 'not among the installed packages', REINSTALL);
   const binary = join(found.nativeFolder, 'onnxruntime_binding.node');
-  if (existsSync(binary)) return { name, state: 'ok', detail: `${found.version}, ${binary}` };
-  return {
-    name,
-    state: 'missing',
-    detail: `${found.version} has no ${binary}`,
-    fix: `${REINSTALL} (on linux x64 or arm64, macOS or Windows)`,
-  };
+  if (existsSync(binary)) return check(name, 'ok', `${found.version}, ${binary}`);
+  const fix = `${REINSTALL} (on linux x64 or arm64, macOS or Windows)`;
+  return check(name, 'missing', `${found.version} has no ${binary}`, fix);
 }
 
 /** What the binding itself lists: whether its native part can be loaded at all. */
@@ -139,13 +132,10 @@ async function providersCheck(): Promise<Check> {
     const those = (bundled: boolean) =>
       backends.filter((backend) => backend.bundled === bundled).map((backend) => backend.name);
     const rest = those(false);
-    return {
-      name,
-      state: 'ok',
-      detail: `${those(true).join(', ')} bundled${rest.length > 0 ? `; ${rest.join(', ')} not` : ''}`,
-    };
+    const others = rest.length > 0 ? `; ${rest.join(', ')} not` : '';
+    return check(name, 'ok', `${those(true).join(', ')} bundled${others}`);
   } catch (error) {
-    return { name, state: 'wrong', detail: firstLine(error), fix: REINSTALL };
+    return check(name, 'wrong', firstLine(error), REINSTALL);
   }
 }
 
@@ -160,10 +150,10 @@ async function embeddedPolicyCheck(embedded: string, device: Device): Promise<Ch
     const seconds = ((performance.now() - began) / 1000).toFixed(2);
     const nats = Math.max(...proof.findings.map(({ off }) => off)).toExponential(1);
     const attention = proof.attentionOnCpu ? '; its attention is wrong and runs on the CPU' : '';
-    return { name, state: 'ok', detail: `canary within ${nats} nats on ${on}, in ${seconds} s${attention}` };
+    return check(name, 'ok', `canary within ${nats} nats on ${on}, in ${seconds} s${attention}`);
   } catch (error) {
     const hint = device.name === 'cpu' ? REINSTALL : ((error as RredcotError).hint ?? '--device cpu');
-    return { name, state: 'wrong', detail: firstLine(error), fix: hint };
+    return check(name, 'wrong', firstLine(error), hint);
   }
 }
 
@@ -171,31 +161,21 @@ async function embeddedPolicyCheck(embedded: string, device: Device): Promise<Ch
 export function cudaChecks(cuda: CudaFindings): Check[] {
   if (cuda.platform !== 'linux/x64') {
     const [problem] = cudaProblems(cuda, 0) as [Problem];
-    return [{ name: 'CUDA', state: 'missing', detail: problem.what, fix: problem.fix }];
+    return [check('CUDA', 'missing', problem.what, problem.fix)];
   }
   const { driver, gpus } = cuda;
   const [trouble] = driverProblems(cuda, 0);
   const found = driver === undefined ? [] : [driver, gpus.length === 0 ? 'no GPU in sight' : gpus.join(', ')];
-  const driverCheck: Check = {
-    name: 'NVIDIA driver',
-    ...(trouble === undefined
-      ? { state: 'ok', detail: found.join(', ') }
-      : { state: driver === undefined ? 'missing' : 'wrong', detail: trouble.what, fix: trouble.fix }),
-  };
-  const libraries = [...cuda.libraries, ...cuda.provider].map((library): Check => {
+  const driverCheck =
+    trouble === undefined
+      ? check('NVIDIA driver', 'ok', found.join(', '))
+      : check('NVIDIA driver', driver === undefined ? 'missing' : 'wrong', trouble.what, trouble.fix);
+  const libraries = [...cuda.libraries, ...cuda.provider].map((library) => {
+    const { name, path } = library;
     const problem = libraryProblem(library, cuda);
-    if (problem === undefined) return { name: library.name, state: 'ok', detail: library.path ?? '' };
-    const { what, fix } = problem;
-    const state = library.path === undefined ? 'missing' : 'wrong';
-    return {
-      name: library.name,
-      state,
-      detail: what
-        .slice(library.name.length)
-        .replace(/^ is missing /, ' ')
-        .trim(),
-      fix,
-    };
+    if (problem === undefined) return check(name, 'ok', path ?? '');
+    const detail = problem.what.slice(name.length).replace(/^ is missing /, ' ');
+    return check(name, path === undefined ? 'missing' : 'wrong', detail.trim(), problem.fix);
   });
   return [driverCheck, ...libraries];
 }

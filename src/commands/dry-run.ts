@@ -185,31 +185,22 @@ function forecastLines(
   const { traces, promptTokens, completionTokens, longest, exits, branches, state } = found;
   const tooLong = met.rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
   const tokens = `${count(completionTokens)} in completions, ${count(promptTokens)} in prompts`;
-  return [
+  const parts = Object.entries({ close, open, closer });
+  const lines = [
     label('tokens', `${tokens}; the longest trace has ${count(longest)}`),
     label('too long', `${count(tooLong)}; the policy takes ${count(maxTokens)} tokens`),
     label('exits', `${count(exits)}, with ${plural(branches, 'branch', 'branches')}`),
-    label(
-      'template',
-      `close ${JSON.stringify(close)}, open ${JSON.stringify(open)}, closer ${JSON.stringify(closer)}`,
-    ),
-    ...(state === undefined || answer === undefined
-      ? []
-      : [label('branch', `${tail(state)} ┃${close}${open}┃ ${answer}${closer}`)]),
-    label(
-      'time',
-      traces === 0
-        ? 'no trace to run'
-        : `about ${duration(found.seconds)} on ${device}${isTwice ? ' with the second pass' : ''}, by ${plural(found.sample, 'trace')} that ran`,
-    ),
-    ...(traces === 0
-      ? []
-      : [
-          label(
-            'memory',
-            `about ${count(Math.round(found.bytes / 2 ** 20))} MiB, the longest trace's run included`,
-          ),
-        ]),
+    label('template', parts.map(([part, text]) => `${part} ${JSON.stringify(text)}`).join(', ')),
+  ];
+  if (state !== undefined && answer !== undefined)
+    lines.push(label('branch', `${tail(state)} ┃${close}${open}┃ ${answer}${closer}`));
+  if (traces === 0) return [...lines, label('time', 'no trace to run')];
+  const how = `on ${device}${isTwice ? ' with the second pass' : ''}`;
+  const memory = `${count(Math.round(found.bytes / 2 ** 20))} MiB`;
+  return [
+    ...lines,
+    label('time', `about ${duration(found.seconds)} ${how}, by ${plural(found.sample, 'trace')} that ran`),
+    label('memory', `about ${memory}, the longest trace's run included`),
   ];
 }
 

@@ -150,18 +150,8 @@ function inspectRow(
       ? null
       : { name: choice.preset.name, what: choice.preset.what, why: choice.why, notes: choice.preset.notes };
   const about = { file: row.file, row: row.row, preset, join: join ?? null };
-  if (row.kind === 'bad')
-    return {
-      ...about,
-      columns: [],
-      fields: {},
-      traces: 0,
-      index: 0,
-      trace: null,
-      rejected: row.rejection,
-      missing: [],
-      proposal: undefined,
-    };
+  const nothing = { columns: [], fields: {}, traces: 0, index: 0, trace: null };
+  if (isBad(row)) return { ...about, ...nothing, rejected: row.rejection, missing: [], proposal: undefined };
   const traces = tracesOf(row, map);
   const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
   const shown = traces[index] as Trace | BadRow;
@@ -183,15 +173,9 @@ function inspectRow(
 /** A data set without traces is of use beside one that has them. */
 function noTrace({ columns }: InputRow): Missing[] {
   const found = JOINS.find((each) => fits(each, columns));
-  return found === undefined
-    ? []
-    : [
-        {
-          field: 'traces',
-          what: `it looks like ${found.what}, prompts and answers`,
-          flag: 'give it with --join, beside the traces',
-        },
-      ];
+  if (found === undefined) return [];
+  const what = `it looks like ${found.what}, prompts and answers`;
+  return [{ field: 'traces', what, flag: 'give it with --join, beside the traces' }];
 }
 
 const PROPOSED = ['prompt', 'completion', 'reference', 'reward', 'group'] as const satisfies readonly Field[];
@@ -204,32 +188,17 @@ function proposalOf(row: InputRow, map: FieldMap, trace: Trace | null): string |
   return mapText(proposePaths(row.columns, lacking, found.get('completion')));
 }
 
-function missingOf(trace: Trace): Missing[] {
+function missingOf({ prompt, promptIds, references, reward, group }: Trace): Missing[] {
   const missing: Missing[] = [];
-  const add = (isMissing: boolean, field: string, what: string, flag: string) => {
-    if (isMissing) missing.push({ field, what, flag });
-  };
-  add(
-    trace.prompt.length === 0 && trace.promptIds === undefined,
-    'prompt',
-    'score needs one',
-    '--map prompt=<path>, or --join <file>',
-  );
-  add(
-    trace.references.length === 0,
-    'references',
-    'score needs the right answer',
-    `--map reference=<path>, or --join <file>${
-      trace.group === undefined ? '' : ', or --bank group where rewards are known'
-    }`,
-  );
-  add(
-    trace.reward === null,
-    'reward',
-    "the trace's own answer will be compared with the references",
-    '--map reward=<path>',
-  );
-  add(trace.group === undefined, 'group', 'the baseline will be v̂ at the start', '--map group=<path>');
+  const add = (field: string, what: string, flag: string) => missing.push({ field, what, flag });
+  if (prompt.length === 0 && promptIds === undefined)
+    add('prompt', 'score needs one', '--map prompt=<path>, or --join <file>');
+  const mates = group === undefined ? '' : ', or --bank group where rewards are known';
+  if (references.length === 0)
+    add('references', 'score needs the right answer', `--map reference=<path>, or --join <file>${mates}`);
+  if (reward === null)
+    add('reward', "the trace's own answer will be compared with the references", '--map reward=<path>');
+  if (group === undefined) add('group', 'the baseline will be v̂ at the start', '--map group=<path>');
   return missing;
 }
 

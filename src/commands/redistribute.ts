@@ -81,16 +81,13 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
   await checkPart(path, source, credit, log);
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
-  refuseUnknown(
-    choice,
-    source.columns.filter((name) => !source.made.has(name)),
+  const isInputs = (name: string) => !source.made.has(name);
+  refuseUnknown(choice, source.columns.filter(isInputs));
+  const ofInput = (source.typed ?? totals.columns).filter(
+    ({ name }) => isInputs(name) && isWritten(choice, name),
   );
-  const passThrough = resolveColumnNames(
-    (source.typed ?? totals.columns).filter(({ name }) => !source.made.has(name) && isWritten(choice, name)),
-    ourColumns,
-    { mapped: new Map(), defaults: new Map() },
-    false,
-  );
+  const unmapped = { mapped: new Map(), defaults: new Map() };
+  const passThrough = resolveColumnNames(ofInput, ourColumns, unmapped, false);
   for (const column of passThrough)
     if (column.as !== column.name) log.warn('column_renamed', renamedText(column));
 

@@ -86,14 +86,11 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
     table.push(['all', doneOfAll(done, total(shards)), ...figures(sum), '']);
   }
   const widths = HEADINGS.map((_, n) => Math.max(...table.map((row) => row[n]?.length ?? 0)));
-  const lines = table.map((row) =>
-    row
-      .map((cell, n) =>
-        n === 0 || n === row.length - 1 ? cell.padEnd(widths[n] ?? 0) : cell.padStart(widths[n] ?? 0),
-      )
-      .join('  ')
-      .trimEnd(),
-  );
+  const aligned = (cell: string, n: number) => {
+    const isText = n === 0 || n === HEADINGS.length - 1;
+    return isText ? cell.padEnd(widths[n] as number) : cell.padStart(widths[n] as number);
+  };
+  const lines = table.map((row) => row.map(aligned).join('  ').trimEnd());
   const unfinished = shards.filter(({ isDone, missing }) => !isDone || missing.length > 0);
   const rows = state.rows === null ? '' : `, ${plural(state.rows, 'input row')}`;
   lines.unshift(

@@ -120,11 +120,9 @@ function namedRow(ours: Cells, { columns }: InputRow, readsMates: boolean): Name
     return found === null ? null : stringifyJson(found);
   };
   return {
-    ...{
-      id: String(id ?? ''),
-      group: typeof group === 'string' ? group : undefined,
-      prompt: keyOf('prompt'),
-    },
+    id: String(id ?? ''),
+    group: typeof group === 'string' ? group : undefined,
+    prompt: keyOf('prompt'),
     ...(readsMates && { completion: keyOf('completion') ?? undefined }),
   };
 }

@@ -15,29 +15,21 @@ import type { Trace } from '../../trace.js';
 import { resolveMapping } from './mapping.js';
 
 /** Reads and maps the rows of the inputs that a run names again, with the run's own configuration. */
-export async function* rereadRows({
-  command,
-  config,
-  inputs: prints,
-  policy,
-}: RunDescription): AsyncGenerator<RereadRow> {
-  const inputs = withHiveKeys(await resolveInputs(prints.map(({ path }) => path)));
+export async function* rereadRows(run: RunDescription): AsyncGenerator<RereadRow> {
+  const { command, config, policy } = run;
+  const inputs = withHiveKeys(await resolveInputs(run.inputs.map(({ path }) => path)));
   const given = { map: textOf(config.map), preset: textOf(config.preset) ?? 'none' };
   const { map } = await resolveMapping(inputs, given);
   const isSampled = command === 'sample';
   const needs = { prompt: policy !== null, references: command === 'score', completion: !isSampled };
   const limit = typeof config.limit === 'number' ? config.limit : Number.POSITIVE_INFINITY;
+  const expectedOf = (trace: Trace) =>
+    isSampled ? expectedSamples(trace, config.samples) : [expectedTrace(trace, config)];
   let taken = 0;
   for await (const row of readRows(inputs)) {
     if (taken >= limit) return;
     const found = isBad(row) ? [null] : [...mapRow(row, map, needs)];
-    const expected = found.flatMap((trace) =>
-      trace === null || isBad(trace)
-        ? []
-        : isSampled
-          ? expectedSamples(trace, config.samples)
-          : [expectedTrace(trace, config)],
-    );
+    const expected = found.flatMap((each) => (each === null || isBad(each) ? [] : expectedOf(each)));
     yield { file: row.file, row: row.row, traces: Math.min(found.length, limit - taken), expected };
     taken += found.length;
   }

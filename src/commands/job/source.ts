@@ -162,19 +162,15 @@ export async function inferFromWindow(
 }
 
 function fitted(row: InputRow, columns: readonly PassThroughColumn[]): InputRow | BadRow {
+  const turnedDown = (why: string) =>
+    rejectRow(row, { code: 'column_type', reason: `column ${why}: read a file instead of stdin` });
   const misfit = findMisfit(row.columns, columns);
-  if (misfit !== null) {
-    return rejectRow(row, {
-      code: 'column_type',
-      reason: `column ${misfit.path} is ${misfit.found}, the first rows had ${misfit.expected}: read a file instead of stdin`,
-    });
-  }
+  if (misfit !== null)
+    return turnedDown(`${misfit.path} is ${misfit.found}, the first rows had ${misfit.expected}`);
   const known = new Set(columns.map(({ name }) => name));
   const unknown = Object.keys(row.columns).find((name) => !known.has(name) && row.columns[name] !== null);
   if (unknown === undefined) return row;
   const types = columns.map(({ name, type }) => `${name}: ${describeType(type)}`).join(', ');
-  return rejectRow(row, {
-    code: 'column_type',
-    reason: `column ${unknown} is ${describeValue(row.columns[unknown])}, the first rows had no such column (${types.slice(0, 200)}): read a file instead of stdin`,
-  });
+  const found = describeValue(row.columns[unknown]);
+  return turnedDown(`${unknown} is ${found}, the first rows had no such column (${types.slice(0, 200)})`);
 }

@@ -108,14 +108,8 @@ export function again(
   ];
   // an estimator that scores no reference
   const unscored = isOfTokens && { ...noReferences(values.length), referenceUtilities: new Float32Array(0) };
-  const own = { ...row, status, ...unscored };
-  const counts = { group: group?.tokens, batch };
-  return withCredit(
-    own,
-    { ...creditable, values, start, reward, groupMean, matesMean, groupStd },
-    credit,
-    counts,
-  );
+  const made = { ...creditable, values, start, reward, groupMean, matesMean, groupStd };
+  return withCredit({ ...row, status, ...unscored }, made, credit, { group: group?.tokens, batch });
 }
 
 /** Whether values are made in one way. */
@@ -163,23 +157,21 @@ export function sameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }:
 /** (K+1) values of another estimator, from what the row stores of its references or tokens. */
 function valuesOf(scored: OutputRow, credit: CreditOptions, calibration?: Calibration): Float32Array {
   const row = withoutShown(scored);
-  const { referenceLogprobs, referenceTokens, referenceUtilities, logprobs, trace } = row;
-  const [tokens, utilities] = [
-    referenceTokens ?? new Int32Array(0),
-    referenceUtilities ?? new Float32Array(0),
-  ];
+  const { trace, referenceLogprobs: exits } = row;
+  const tokens = row.referenceTokens ?? new Int32Array(0);
+  const utilities = row.referenceUtilities ?? new Float32Array(0);
+  const logprobs = row.logprobs ?? new Float32Array(0);
   const ends = thoughtEnds(row);
   const { fromLogprobs, fromStored } = calibration === undefined ? credit.estimator : pr;
-  if (fromLogprobs) return fromLogprobs(logprobs ?? new Float32Array(0), ends);
-  const values = Float32Array.from(referenceLogprobs ?? [], (lp) =>
+  if (fromLogprobs) return fromLogprobs(logprobs, ends);
+  const values = Float32Array.from(exits ?? [], (lp) =>
     Number(fromStored?.({ logprobs: lp, tokens, utilities })),
   );
   // a trace without a reference has no v̂ to be calibrated
   if (calibration === undefined || calibration.standsBack || utilities.length === 0) return values;
-  const geoValues = geoValuesOf(referenceLogprobs ?? [], tokens, utilities);
+  const geoValues = geoValuesOf(exits ?? [], tokens, utilities);
   const columns = furtherNumbers(calibration, (name) => trace.source.columns[name], ends);
-  const states = { values, geoValues, ends, logprobs: logprobs ?? new Float32Array(0), columns };
-  return calibration.values(trace.group ?? trace.id, states);
+  return calibration.values(trace.group ?? trace.id, { values, geoValues, ends, logprobs, columns });
 }
 
 /** Codes by which an estimator tells of its values. */

@@ -149,17 +149,26 @@ function mateOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): Near
 export class Neighbours {
   private readonly groups = new Map<string, NearMate[]>();
   private readonly groupOf = new Map<number, string>();
+  private readonly asked: ReadonlySet<number>;
+  /** those that lie no further behind a row than {@link NEAR} */
+  private readonly ahead: number[];
 
-  /** @param asked ordinals of the rows whose mates are asked for */
-  constructor(private readonly asked: readonly number[]) {}
+  /** @param ordinals of the rows whose mates are asked for */
+  constructor(ordinals: readonly number[]) {
+    this.asked = new Set(ordinals);
+    this.ahead = [...ordinals].sort((a, b) => b - a);
+  }
 
-  /** Whether a row is one of them, or within {@link NEAR} rows of one. */
-  readonly isNear = (ordinal: number): boolean => this.asked.some((each) => Math.abs(each - ordinal) <= NEAR);
+  /** Whether a row is one of them, or within {@link NEAR} rows of one; of rows in their order. */
+  readonly isNear = (ordinal: number): boolean => {
+    while ((this.ahead.at(-1) ?? Number.POSITIVE_INFINITY) < ordinal - NEAR) this.ahead.pop();
+    return (this.ahead.at(-1) ?? Number.POSITIVE_INFINITY) <= ordinal + NEAR;
+  };
 
   add(row: InputRow): void {
     const { group } = row.columns;
     if (typeof group !== 'string') return;
-    if (this.asked.includes(row.ordinal)) this.groupOf.set(row.ordinal, group);
+    if (this.asked.has(row.ordinal)) this.groupOf.set(row.ordinal, group);
     const known = this.groups.get(group);
     if (known === undefined) this.groups.set(group, [mateOf(row)]);
     else known.push(mateOf(row));

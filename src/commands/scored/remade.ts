@@ -45,13 +45,10 @@ export function remadeFaults(
   const has: Has = (...names) => names.every((name) => name in cells);
   const estimator = estimatorNamed(config.estimator);
   const isWhole = has('segments', 'value_start', 'reward', 'baseline');
+  const ways = isWhole ? creditWays(row, credit, config, has) : baselineWays(row, credit, has);
   return [
     ...requestedColumns(credit).flatMap(({ name }) => (has(name) ? [] : [`has no ${name}`])),
-    ...differences(
-      cells,
-      row,
-      isWhole ? creditWays(row, credit, config, has) : baselineWays(row, credit, has),
-    ),
+    ...differences(cells, row, ways),
     ...(has('segments')
       ? [...differences(cells, row, valueWays(row, credit, config)), ...shapeFaults(row, credit, config)]
       : []),

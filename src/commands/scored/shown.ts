@@ -3,7 +3,6 @@ import { RredcotError } from '../../errors.js';
 import { stepsText, valueNameOf } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import { mapRow } from '../../io/map/map.js';
-import type { FieldMap } from '../../io/map/sources.js';
 import { type Input, inputMetadata } from '../../io/read/inputs.js';
 import { isCut, isScored, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
 import { TEXT_KEY } from '../../io/write/output.js';
@@ -18,14 +17,10 @@ import { accountBeside, type Config, type Scored, vocabOf } from './open-scored.
 import { matesOf, type Picked } from './pick.js';
 
 /** Where the texts of a file's rows are. */
-export interface TextPlaces {
-  readonly map: FieldMap;
-  /** names of the columns, as the file says them; empty of JSON lines */
-  readonly named: Readonly<Record<string, unknown>>;
-}
+export type TextPlaces = Awaited<ReturnType<typeof textPlaces>>;
 
-/** Where they are in a scored file. */
-export async function textPlaces({ inputs, config, metadata }: Scored): Promise<TextPlaces> {
+/** Finds them, in a scored file: by its map, and the names of the columns, as the file says them; none of JSON lines. */
+export async function textPlaces({ inputs, config, metadata }: Scored) {
   return { map: (await scoredMapping(inputs, config)).map, named: namedTexts(metadata) };
 }
 

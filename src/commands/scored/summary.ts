@@ -167,12 +167,8 @@ export function policyOf(metadata: ReadonlyMap<string, string>): Record<string, 
 
 /** From the summary beside the file, where it is that of a run of the policy. */
 export async function throughputOf(path: string): Promise<RunAccount['throughput']> {
-  const {
-    seconds,
-    traces,
-    tokens,
-    tokens_per_s: rate,
-  } = (await readJson<Record<string, unknown>>(summaryPath(path))) ?? {};
+  const found = (await readJson<Record<string, unknown>>(summaryPath(path))) ?? {};
+  const { seconds, traces, tokens, tokens_per_s: rate } = found;
   if (typeof seconds !== 'number' || typeof traces !== 'number' || typeof tokens !== 'number')
     return undefined;
   return typeof rate === 'number' ? { seconds, traces, tokens } : undefined;
