@@ -16,13 +16,7 @@ import {
 /** One trace of a set: K thought segments of T tokens, or of T characters where the set has none. */
 export type BenchTrace = ReturnType<typeof traceOf>;
 
-export interface BenchSet {
-  /** `name@version` */
-  readonly name: string;
-  /** whether its values are computed, not sampled */
-  readonly isExact: boolean;
-  readonly traces: readonly BenchTrace[];
-}
+export type BenchSet = Awaited<ReturnType<typeof readBenchSet>>;
 
 const NAME = /^[\w.-]+@\d+$/;
 
@@ -30,7 +24,7 @@ const NAME = /^[\w.-]+@\d+$/;
  * Reads a set.
  * @throws RredcotError (exit 65) naming the row of what is no set: a trace cannot be left out of it
  */
-export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | BadRow>): Promise<BenchSet> {
+export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | BadRow>) {
   const traces = new Map<string, BenchTrace>();
   const names = new Set<string>();
   let isExact = true;
@@ -50,7 +44,13 @@ export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | 
   }
   const [name] = names;
   if (name === undefined) throw dataError(`${path}: has no rows`, 'name a set of the benchmark');
-  return { name, isExact, traces: [...traces.values()] };
+  return {
+    /** `name@version` */
+    name,
+    /** whether its values are computed, not sampled */
+    isExact,
+    traces: [...traces.values()],
+  };
 }
 
 function traceOf({ columns }: InputRow, fault: (why: string) => Error) {
