@@ -432,41 +432,25 @@ describe('damage', () => {
     return path;
   }
 
-  it.each([
-    [
-      'types.arrow',
-      (bytes: Buffer) => bytes.subarray(0, bytes.length - 300),
-      /has no footer: it was cut off/,
-    ],
+  it.each<[string, (bytes: Buffer) => Buffer, RegExp]>([
+    ['types.arrow', (bytes) => bytes.subarray(0, -300), /has no footer: it was cut off/],
     ['types.arrow', () => Buffer.from('ARROW1\0\0'), /has no footer/],
     [
       'types.arrow',
-      (bytes: Buffer) => Buffer.concat([Buffer.from('ARROW1'), Buffer.alloc(99, 7), bytes.subarray(-10)]),
+      (bytes) => Buffer.concat([Buffer.from('ARROW1'), Buffer.alloc(99, 7), bytes.subarray(-10)]),
       /has no footer|cannot be read/,
     ],
     [
       'types.zstd.arrows',
-      (bytes: Buffer) => bytes.subarray(0, bytes.length - 500),
+      (bytes) => bytes.subarray(0, -500),
       /record batch 0, which begins with row 0, cannot be read/,
     ],
-    ['types.zstd.arrows', (bytes: Buffer) => bytes.subarray(0, 100), /its schema cannot be read/],
-    ['types.lz4.arrow', (bytes: Buffer) => bytes.fill(0xee, 9000, 9200), /cannot be read/],
-    [
-      'types.parquet',
-      (bytes: Buffer) => bytes.subarray(0, bytes.length - 1),
-      /has no footer at its end: it was cut off/,
-    ],
+    ['types.zstd.arrows', (bytes) => bytes.subarray(0, 100), /its schema cannot be read/],
+    ['types.lz4.arrow', (bytes) => bytes.fill(0xee, 9000, 9200), /cannot be read/],
+    ['types.parquet', (bytes) => bytes.subarray(0, -1), /has no footer at its end: it was cut off/],
     ['types.parquet', () => Buffer.from('PAR1'), /has no footer/],
-    [
-      'types.parquet',
-      (bytes: Buffer) => bytes.fill(0xff, bytes.length - 9000, bytes.length - 8000),
-      /is damaged/,
-    ],
-    [
-      'polars.parquet',
-      (bytes: Buffer) => bytes.fill(0xff, 10, 900),
-      /row group \d, from row \d+ on, cannot be read/,
-    ],
+    ['types.parquet', (bytes) => bytes.fill(0xff, bytes.length - 9000, bytes.length - 8000), /is damaged/],
+    ['polars.parquet', (bytes) => bytes.fill(0xff, 10, 900), /row group \d, from row \d+ on, cannot be read/],
   ])('%s', async (name, change, message) => {
     expect(await outcome(await damagedFile(name, change))).toMatch(message);
   });
