@@ -182,16 +182,15 @@ async function verifyFile(
       );
     const checks = rowChecks(path, facts);
     names = checks.names;
+    if (facts.isUnsealed)
+      log.warn(
+        'no_hash',
+        `${path}: nothing says which bytes were written${format === 'jsonl' ? `, ${sumPath(path)} is not there` : ''}: only its rows are checked`,
+      );
+    if (facts.problem !== undefined) log.warn('not_checked', facts.problem);
     return checks;
   };
-  const onUnsealed = (): void =>
-    log.warn(
-      'no_hash',
-      `${path}: nothing says which bytes were written${format === 'jsonl' ? `, ${sumPath(path)} is not there` : ''}: only its rows are checked`,
-    );
-  const onProblem = (problem: string): void => log.warn('not_checked', problem);
-  const findings = fileFindings({ path, format, checksOf, onUnsealed, onProblem });
-  const traces = await gather(findings, found, opts, (n) =>
+  const traces = await gather(fileFindings(path, format, checksOf), found, opts, (n) =>
     log.progress(`checking: ${plural(n, 'trace')}`, { traces: n }),
   );
   return { traces, names };
@@ -269,7 +268,6 @@ async function* chunksFindings(
 ): AsyncGenerator<Finding | null> {
   const { shards: n, rows_per_chunk: rowsPerChunk } = description;
   const paths = runPaths(folder);
-  const format = description.output;
   const inputs = canReread ? rereadRows(description) : undefined;
   const last = Math.max(end, rows === null ? 0 : chunkCount(rows, rowsPerChunk));
   try {
@@ -283,7 +281,7 @@ async function* chunksFindings(
         throw error;
       });
       if (record !== undefined && record !== null)
-        yield* chunkFindings({ folder, description, format, ...checks }, record, own);
+        yield* chunkFindings({ folder, description, ...checks }, record, own);
       else if (record === undefined && shards[shard.index]?.isDone)
         yield { file: paths.record(shard, chunk), text: 'is missing or damaged, though its shard is done' };
       if (record) yield null;

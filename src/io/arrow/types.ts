@@ -17,22 +17,16 @@ import type { ColumnType, PassThroughColumn } from './schema.js';
 import { nameOf } from './values.js';
 
 /** The columns of a columnar input as they are written: every one nullable, none of a type that readers refuse. */
-export interface ColumnarColumns {
-  readonly columns: readonly PassThroughColumn[];
-  /** one for each column that is not passed on as it is */
-  readonly warnings: readonly string[];
-}
+export type ColumnarColumns = ReturnType<typeof passThroughColumns>;
 
 /**
  * Tells what a schema's columns become.
  * @param losses what their reader has already changed, by column
  */
-export function passThroughColumns(
-  schema: Schema,
-  losses: ReadonlyMap<string, string> = new Map(),
-): ColumnarColumns {
+export function passThroughColumns(schema: Schema, losses: ReadonlyMap<string, string>) {
+  /** one for each column that is not passed on as it is */
   const warnings: string[] = [];
-  const columns = schema.fields.map((field) => {
+  const columns = schema.fields.map((field): PassThroughColumn => {
     const loss = losses.get(field.name);
     const changes = new Set<string>(loss === undefined ? [] : [loss]);
     const plain = plainField(field, changes);

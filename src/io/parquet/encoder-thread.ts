@@ -5,7 +5,7 @@
 
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { TransformStream, type WritableStreamDefaultWriter } from 'node:stream/web';
+import { TransformStream } from 'node:stream/web';
 import type { RecordBatch } from 'parquet-wasm/node';
 import { failThread, serve } from '../../thread.js';
 
@@ -28,15 +28,7 @@ export interface ParquetJob {
 }
 
 /** The file being written. */
-interface File {
-  readonly wasm: ParquetWasm;
-  readonly job: ParquetJob;
-  readonly feed: WritableStreamDefaultWriter<RecordBatch>;
-  readonly written: Promise<void>;
-  schema: Uint8Array | undefined;
-  rowsFed: number;
-}
-
+type File = ReturnType<typeof begun>;
 let current: File;
 
 /**
@@ -127,15 +119,20 @@ async function feed(file: File, batch: RecordBatch): Promise<void> {
   }
 }
 
+function begun(job: ParquetJob) {
+  // its readable side holds nothing: a batch is taken when the encoder has done with the one before
+  const { readable, writable } = new TransformStream<RecordBatch, RecordBatch>();
+  const wasm = loadParquetWasm();
+  const written = writeFile(wasm, job, readable);
+  // parquet-wasm may never take another batch after it: the call that waits for that cannot fail by itself
+  written.catch(failThread);
+  const schema = undefined as Uint8Array | undefined;
+  return { wasm, feed: writable.getWriter(), written, schema, rowsFed: 0 };
+}
+
 const functions = {
   begin(job: ParquetJob): void {
-    // its readable side holds nothing: a batch is taken when the encoder has done with the one before
-    const { readable, writable } = new TransformStream<RecordBatch, RecordBatch>();
-    const wasm = loadParquetWasm();
-    const written = writeFile(wasm, job, readable);
-    // parquet-wasm may never take another batch after it: the call that waits for that cannot fail by itself
-    written.catch(failThread);
-    current = { wasm, job, feed: writable.getWriter(), written, schema: undefined, rowsFed: 0 };
+    current = begun(job);
   },
   /** Ends where the batch is being encoded. @throws Error for one that is not as the file's first */
   async batch(ipc: Uint8Array, rows: number): Promise<void> {

@@ -9,7 +9,7 @@ import { sha256OfFile } from '../files/file-bytes.js';
 import { statIfThere } from '../files/file-error.js';
 import { writeJson } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
-import { type Destination, openRejects, type Rejects } from '../write/destination.js';
+import { type Destination, openRejects } from '../write/destination.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import type { CanaryRecord, ChunkRecord } from './records.js';
 import { removeLeftovers } from './remove.js';
@@ -32,32 +32,23 @@ export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly onChunk?: (record: ChunkRecord) => void;
 }
 
-/** A chunk while it is written. */
-interface OpenChunk {
-  readonly chunk: number;
-  readonly output: Awaited<ReturnType<typeof openOutput>>;
-  readonly rejects: Rejects;
-  /** traces written of each of its input rows */
-  readonly counts: number[];
-  readonly tally: Tally;
-  tokens: number;
-  rejected: number;
-}
-
 /** Opens the folder's writer for one shard; a run without rows gets one chunk without any. */
 export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> {
   const { folder, shard, rowsPerChunk, format, chunks } = opts;
   const paths = runPaths(folder);
+  type OpenChunk = Awaited<ReturnType<typeof openChunk>>;
   let open: OpenChunk | null = null;
   await Promise.all(paths.ofShard(shard).map((path) => mkdir(path, { recursive: true })));
   for (const path of [folder, ...['chunks', 'rejects', 'done'].map((name) => join(folder, name))])
     await syncFolder(path);
 
-  async function openChunk(chunk: number): Promise<OpenChunk> {
+  async function openChunk(chunk: number) {
     const path = paths.chunk(shard, chunk, format);
     const rejects = await openRejects(paths.reject(shard, chunk));
     const output = await openOutput({ ...opts, path });
-    return { chunk, output, rejects, counts: [], tally: new Tally(), tokens: 0, rejected: 0 };
+    /** traces written of each of its input rows */
+    const counts: number[] = [];
+    return { chunk, output, rejects, counts, tally: new Tally(), tokens: 0, rejected: 0 };
   }
 
   // first the rejects, then the chunk, then the record that says both are there

@@ -2,17 +2,15 @@
 
 import { readdir } from 'node:fs/promises';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
-import { type Figures, sumFigures } from '../../figures.js';
-import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../files/chunks.js';
+import { sumFigures } from '../../figures.js';
+import { chunkCount, MAX_CHUNKS, ownChunks, shardOf } from '../files/chunks.js';
 import { addressError } from '../files/elsewhere.js';
 import { statIfThere } from '../files/file-error.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
 import { type Part, parsePart } from '../write/part.js';
 import { type RunDescription, readRunDescription } from './description.js';
 import {
-  type CardSource,
   type ChunkRecord,
-  type Counts,
   type ForeignRecordError,
   ownRecord,
   readChunkRecord,
@@ -23,48 +21,16 @@ import { hiddenFolders } from './remove.js';
 import { readSurveyFile } from './summary-file.js';
 
 /** A shard as its records tell it. */
-export interface ShardState {
-  readonly shard: Shard;
-  /** its last record is written: nothing more will come */
-  readonly isDone: boolean;
-  /** chunks that are done, and what they hold together */
-  readonly chunks: number;
-  readonly counts: Counts;
-  readonly figures: Figures;
-  /** chunks it will have; null where nobody has counted the input rows */
-  readonly expected: number | null;
-  /** numbers of chunks that are not done, or whose files are gone; without `expected` only those before the last one */
-  readonly missing: readonly number[];
-  /** when its last record was written; null before the first */
-  readonly updatedMs: number | null;
-}
+export type ShardState = Awaited<ReturnType<typeof shardState>>;
+
+/** A run as its records tell it; nothing in it grows with the chunks that are done. */
+export type RunState = Awaited<ReturnType<typeof readRunState>>;
 
 /** What of `survey.json` is looked at here. */
 interface StoredSurvey {
   readonly rows?: number;
   readonly part?: unknown;
-  readonly warnings?: RunState['warnings'];
-}
-
-/** A run as its records tell it; nothing in it grows with the chunks that are done. */
-export interface RunState {
-  readonly folder: string;
-  readonly description: RunDescription;
-  /** every shard is done and no file of it is gone */
-  readonly isFinished: boolean;
-  /** `_SUCCESS` is there */
-  readonly hasSuccess: boolean;
-  /** rows of all inputs; null where nobody has counted them */
-  readonly rows: number | null;
-  /** what has cut the chunks that are done out of a data set; undefined where nothing has */
-  readonly part: Part | undefined;
-  /** what the survey has found against the names of the run's traces; the code is for programs */
-  readonly warnings: readonly { readonly code: string; readonly message: string }[];
-  /** no chunk that is done has this number or a higher one */
-  readonly end: number;
-  /** what a dataset card says of the files; undefined where no shard is done, which is the first to know all columns */
-  readonly card: CardSource | undefined;
-  readonly shards: readonly ShardState[];
+  readonly warnings?: readonly { readonly code: string; readonly message: string }[];
 }
 
 /**
@@ -94,17 +60,14 @@ const SHARDS_AT_ONCE = 8;
  * @param onForeign told of a record that is another run's, which then counts for nothing
  * @throws RredcotError: exit 2 for what is no run, 65 for another run's record where `onForeign` does not take it
  */
-export async function readRunState(
-  folder: string,
-  onForeign: (error: ForeignRecordError) => void = refuse,
-): Promise<RunState> {
+export async function readRunState(folder: string, onForeign: (error: ForeignRecordError) => void = refuse) {
   const description = await readRunDescription(folder);
   const paths = runPaths(folder);
   const survey = await readSurveyFile<StoredSurvey>(paths.survey, description.run);
   // a run that stops after so many traces does not read all rows
   const { limit } = description.config;
   const rows = typeof limit === 'number' ? null : countedRows(survey, description);
-  const shards: (ShardState & { card: CardSource | undefined; end: number })[] = [];
+  const shards: ShardState[] = [];
   for (let first = 0; first < description.shards; first += SHARDS_AT_ONCE) {
     const indices = Array.from({ length: SHARDS_AT_ONCE }, (_, n) => first + n);
     const some = indices.filter((index) => index < description.shards);
@@ -118,12 +81,19 @@ export async function readRunState(
   return {
     folder,
     description,
+    /** every shard is done and no file of it is gone */
     isFinished,
+    /** what has cut the chunks that are done out of a data set; undefined where nothing has */
     part: isFinished ? (parsePart(whole.part) ?? undefined) : piecesOf(shards),
+    /** what the survey has found against the names of the run's traces; the code is for programs */
     warnings: survey?.warnings ?? [],
+    /** `_SUCCESS` is there */
     hasSuccess: (await statIfThere(paths.success)) !== null,
+    /** rows of all inputs; null where nobody has counted them */
     rows,
+    /** no chunk that is done has this number or a higher one */
     end: shards.reduce((most, { end }) => Math.max(most, end), 0),
+    /** what a dataset card says of the files; undefined where no shard is done, which is the first to know all columns */
     card: shards.find(({ card }) => card !== undefined)?.card,
     shards,
   };
@@ -155,12 +125,17 @@ async function shardState(
   const written = await statIfThere(record);
   return {
     shard,
+    /** its last record is written: nothing more will come */
     isDone: done !== undefined,
+    /** chunks that are done, and what they hold together */
     chunks: chunks.size,
     counts: sumCounts(chunks.values()),
     figures: sumFigures(Array.from(chunks.values(), ({ figures }) => figures)),
+    /** chunks it will have; null where nobody has counted the input rows */
     expected,
+    /** numbers of chunks that are not done, or whose files are gone; without `expected` only those before the last one */
     missing: numbers.filter((chunk) => !recorded.has(chunk) || !present.has(chunk)),
+    /** when its last record was written; null before the first */
     updatedMs: written?.mtimeMs ?? null,
     card: done?.card,
     end: last + 1,

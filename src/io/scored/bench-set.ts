@@ -14,33 +14,9 @@ import {
 } from './trace-credits.js';
 
 /** One trace of a set: K thought segments of T tokens, or of T characters where the set has none. */
-export interface BenchTrace {
-  readonly id: string;
-  readonly group: string;
-  readonly half: string;
-  readonly reward: number;
-  readonly unit: 'end' | 'charEnd';
-  /** (K) ends of the thought segments */
-  readonly cuts: readonly number[];
-  readonly T: number;
-  /** (T) nats; undefined where the set has none */
-  readonly logprobs: readonly number[] | undefined;
-  readonly entropies: readonly number[] | undefined;
-  /** (K+1) NaN where nobody knows; undefined in a set of labels */
-  readonly values: readonly number[] | undefined;
-  /** (K+1) of either half of the completions */
-  readonly halves: readonly [readonly number[], readonly number[]] | undefined;
-  /** −1 where no segment is wrong; undefined where nobody has said */
-  readonly firstWrong: number | undefined;
-}
+export type BenchTrace = ReturnType<typeof traceOf>;
 
-export interface BenchSet {
-  /** `name@version` */
-  readonly name: string;
-  /** whether its values are computed, not sampled */
-  readonly isExact: boolean;
-  readonly traces: readonly BenchTrace[];
-}
+export type BenchSet = Awaited<ReturnType<typeof readBenchSet>>;
 
 const NAME = /^[\w.-]+@\d+$/;
 
@@ -48,7 +24,7 @@ const NAME = /^[\w.-]+@\d+$/;
  * Reads a set.
  * @throws RredcotError (exit 65) naming the row of what is no set: a trace cannot be left out of it
  */
-export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | BadRow>): Promise<BenchSet> {
+export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | BadRow>) {
   const traces = new Map<string, BenchTrace>();
   const names = new Set<string>();
   let isExact = true;
@@ -68,10 +44,16 @@ export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | 
   }
   const [name] = names;
   if (name === undefined) throw dataError(`${path}: has no rows`, 'name a set of the benchmark');
-  return { name, isExact, traces: [...traces.values()] };
+  return {
+    /** `name@version` */
+    name,
+    /** whether its values are computed, not sampled */
+    isExact,
+    traces: [...traces.values()],
+  };
 }
 
-function traceOf({ columns }: InputRow, fault: (why: string) => Error): BenchTrace {
+function traceOf({ columns }: InputRow, fault: (why: string) => Error) {
   const list = (name: string, length?: number): number[] | undefined => {
     const found = columns[name] ?? undefined;
     if (found === undefined) return undefined;
@@ -103,11 +85,20 @@ function traceOf({ columns }: InputRow, fault: (why: string) => Error): BenchTra
       `first_wrong is ${String(wrong)}, expected a segment from 0 to ${cuts.length - 1}, null or -1`,
     );
   return {
-    ...{ id, group: typeof group === 'string' ? group : id, half, reward, cuts, T, halves, firstWrong },
-    values: halves?.[0].map((x, k) => (x + (halves[1][k] as number)) / 2) ?? list('values', cuts.length + 1),
-    unit: tokens === undefined ? 'charEnd' : 'end',
+    ...{ id, group: typeof group === 'string' ? group : id, half, reward },
+    unit: tokens === undefined ? ('charEnd' as const) : ('end' as const),
+    /** (K) ends of the thought segments */
+    cuts,
+    T,
+    /** (T) nats; undefined where the set has none */
     logprobs: list('logprobs', T),
     entropies: list('entropies', T),
+    /** (K+1) NaN where nobody knows; undefined in a set of labels */
+    values: halves?.[0].map((x, k) => (x + (halves[1][k] as number)) / 2) ?? list('values', cuts.length + 1),
+    /** (K+1) of either half of the completions */
+    halves,
+    /** −1 where no segment is wrong; undefined where nobody has said */
+    firstWrong,
   };
 }
 

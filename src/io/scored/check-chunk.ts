@@ -7,7 +7,7 @@ import { runPaths } from '../files/run-paths.js';
 import { readJsonRows } from '../read/jsonl.js';
 import { type RunDescription, rowsPerTrace } from '../run/description.js';
 import type { ChunkRecord } from '../run/records.js';
-import { CONFIG_KEY, type OutputFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../write/output.js';
+import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../write/output.js';
 import { hashFindings } from './check-file.js';
 import { type Finding, openChecked, type RowChecks, rowFindings } from './check-rows.js';
 import type { Cells } from './stored-rows.js';
@@ -35,7 +35,6 @@ export interface ExpectedTrace {
 export interface ChunkCheck extends RowChecks {
   readonly folder: string;
   readonly description: RunDescription;
-  readonly format: OutputFormat;
 }
 
 /** Rejected traces of an input row. */
@@ -46,13 +45,14 @@ interface RowRejects {
 
 /** Checks a chunk against its record and the inputs. @param inputs its rows there; undefined where they cannot be read again */
 export async function* chunkFindings(
-  { folder, description, format, ...checks }: ChunkCheck,
+  { folder, description, ...checks }: ChunkCheck,
   record: ChunkRecord,
   inputs: readonly RereadRow[] | undefined,
 ): AsyncGenerator<Finding> {
   const paths = runPaths(folder);
-  const shard = shardOf(record.chunk, description.shards);
-  const file = paths.chunk(shard, record.chunk, description.output);
+  const { output: format, shards } = description;
+  const shard = shardOf(record.chunk, shards);
+  const file = paths.chunk(shard, record.chunk, format);
   const rejectsFile = paths.reject(shard, record.chunk);
   const unknown = 'is there, its record knows of no rejects';
   const changed = [

@@ -29,22 +29,18 @@ export interface FileFacts {
   readonly vocab: number | undefined;
   /** files that its rows come from */
   readonly inputs: number | undefined;
+  /** nothing says what its bytes were */
+  readonly isUnsealed: boolean;
+  /** what of it cannot be checked, and why */
+  readonly problem: string | undefined;
 }
 
-export interface FileCheck {
-  readonly path: string;
-  readonly format: OutputFormat;
-  /** How the rows are checked. @throws RredcotError for a file that cannot be */
-  readonly checksOf: (facts: FileFacts) => RowChecks;
-  /** told where nothing says what the file's bytes were */
-  readonly onUnsealed: () => void;
-  /** told what of the file cannot be checked, and why */
-  readonly onProblem: (problem: string) => void;
-}
-
-/** Checks a file; null after every trace that is there. */
-export async function* fileFindings(check: FileCheck): AsyncGenerator<Finding | null> {
-  const { path: file, format } = check;
+/** Checks a file; null after every trace that is there. @param checksOf may throw for a file that cannot be checked */
+export async function* fileFindings(
+  file: string,
+  format: OutputFormat,
+  checksOf: (facts: FileFacts) => RowChecks,
+): AsyncGenerator<Finding | null> {
   const isText = format === 'jsonl';
   const fault = await bytesFault(file, isText);
   // its rows are looked at all the same: they may show where
@@ -57,14 +53,12 @@ export async function* fileFindings(check: FileCheck): AsyncGenerator<Finding | 
   const { summary, findings, problem } = await ownSummary(file, metadata.get(RUN_KEY));
   yield* findings;
   const config = (isText ? summary?.config : storedConfig(metadata)) ?? {};
-  const checks = check.checksOf({
-    ...{ columns, export: columns && exportOf(columns), config },
+  const checks = checksOf({
+    ...{ columns, export: columns && exportOf(columns), config, isUnsealed: fault === undefined, problem },
     chosen: (config as { columns?: readonly string[] }).columns,
     vocab: numberOf(metadata.get(VOCAB_KEY)),
     inputs: numberOf(metadata.get(INPUTS_KEY)),
   });
-  if (fault === undefined) check.onUnsealed();
-  if (problem !== undefined) check.onProblem(problem);
   yield* countedFindings(file, rows, checks, summary?.traces, 'summary');
   if (summary !== undefined)
     yield* await hashFindings(rejectsPath(file), summary.rejects_sha256, {

@@ -21,14 +21,11 @@ export interface Refusal {
 
 /** Gathers the credits of several files. The first one says which traces there are. */
 export class CreditCollector {
-  private readonly places = new Map<string, number>();
-  private readonly ends: string[] = [];
-  private readonly offsets: number[] = [0];
-  private readonly rewards: number[] = [];
-  private readonly groups: number[] = [];
-  private readonly groupNumbers = new Map<string, number>();
-  private groupCount = 0;
-  private readonly firstWrong: number[] = [];
+  /** by id, in the order of the first file */
+  private readonly traces = new Map<string, ReturnType<CreditCollector['begin']>>();
+  /** segments of all of them */
+  private size = 0;
+  private readonly groupNumbers = new Map<string | symbol, number>();
   /** by name, NaN where a trace has none */
   private readonly credits = new Map<string, number[]>();
   private seen = new Set<string>();
@@ -71,7 +68,7 @@ export class CreditCollector {
       }
     }
     if (isFirst) return;
-    for (const id of this.places.keys())
+    for (const id of this.traces.keys())
       if (!this.seen.has(id))
         this.refuse({ code: 'missing', reason: `has no id ${JSON.stringify(id)}`, file, row: -1 });
   }
@@ -80,11 +77,11 @@ export class CreditCollector {
     const { id, credits, segments } = trace;
     if (this.seen.has(id)) throw new TraceRejected('duplicate_id', `id ${JSON.stringify(id)} is there twice`);
     this.seen.add(id);
-    if (isFirst) this.begin(trace);
-    const place = this.places.get(id);
-    if (place === undefined)
+    if (isFirst) this.traces.set(id, this.begin(trace));
+    const known = this.traces.get(id);
+    if (known === undefined)
       throw new TraceRejected('no_partner', `id ${JSON.stringify(id)} is not in the first file`);
-    if (this.ends[place] !== trace.ends)
+    if (known.ends !== trace.ends)
       throw new TraceRejected(
         'other_segments',
         `id ${JSON.stringify(id)} is cut at other places than in the first file`,
@@ -92,7 +89,7 @@ export class CreditCollector {
     const fallbacks = this.fallbacks.at(-1) as Map<string, number>;
     if (trace.fallback !== undefined) fallbacks.set(trace.fallback, (fallbacks.get(trace.fallback) ?? 0) + 1);
     this.matched[this.matched.length - 1] = (this.matched.at(-1) as number) + 1;
-    const start = this.offsets[place] as number;
+    const { start } = known;
     for (const [own, values] of credits) {
       // the same for all files
       if (own === UNIFORM && !isFirst) continue;
@@ -104,30 +101,25 @@ export class CreditCollector {
     }
   }
 
-  private begin({ id, group, ends, segments, reward, firstWrong }: TraceCredits): void {
-    this.places.set(id, this.rewards.length);
-    this.ends.push(ends);
-    this.offsets.push((this.offsets.at(-1) as number) + segments);
-    this.rewards.push(reward);
-    this.groups.push(this.groupNumber(group));
-    this.firstWrong.push(firstWrong ?? NO_LABEL);
-  }
-
-  private groupNumber(group: string | undefined): number {
-    const known = group === undefined ? undefined : this.groupNumbers.get(group);
-    if (known !== undefined) return known;
-    if (group !== undefined) this.groupNumbers.set(group, this.groupCount);
-    return this.groupCount++;
+  private begin({ group, ends, segments, reward, firstWrong = NO_LABEL }: TraceCredits) {
+    const start = this.size;
+    this.size += segments;
+    // a trace without a group is one of its own
+    const key = group ?? Symbol();
+    const number = this.groupNumbers.get(key) ?? this.groupNumbers.size;
+    this.groupNumbers.set(key, number);
+    return { ends, start, reward, group: number, firstWrong };
   }
 
   done(): CreditTable {
-    const N = this.offsets.at(-1) as number;
+    const N = this.size;
+    const traces = [...this.traces.values()];
     for (const column of this.credits.values()) fill(column, N);
     return {
-      offsets: Int32Array.from(this.offsets),
-      rewards: Float64Array.from(this.rewards),
-      groups: Int32Array.from(this.groups),
-      firstWrong: Int32Array.from(this.firstWrong),
+      offsets: Int32Array.from([...traces.map(({ start }) => start), N]),
+      rewards: Float64Array.from(traces, ({ reward }) => reward),
+      groups: Int32Array.from(traces, ({ group }) => group),
+      firstWrong: Int32Array.from(traces, ({ firstWrong }) => firstWrong),
       credits: Array.from(this.credits, ([name, column]) => ({ name, values: Float64Array.from(column) })),
     };
   }

@@ -2,7 +2,6 @@
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow, SegmentRow } from '../../scored.js';
 import { type OutputColumn, readCell } from '../arrow/output-columns.js';
-import type { PassThroughColumn } from '../arrow/schema.js';
 import { factsOf } from '../files/opened.js';
 import type { FileLayout } from '../read/formats.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../read/inputs.js';
@@ -33,10 +32,7 @@ export async function openStored(path: string, format: OutputFormat) {
 }
 
 /** The columns of files in their order, and their types where these bring them along; of JSON lines the first row's. */
-export async function columnsOf(inputs: readonly Input[]): Promise<{
-  readonly typed: readonly PassThroughColumn[] | null;
-  readonly columns: readonly string[] | undefined;
-}> {
+export async function columnsOf(inputs: readonly Input[]) {
   const typed = (await columnarColumns(inputs))?.columns ?? null;
   if (typed !== null) return { typed, columns: typed.map(({ name }) => name) };
   for await (const row of readRows(inputs))

@@ -48,23 +48,7 @@ export interface FileCredits {
 }
 
 /** One trace; K thought segments. */
-export interface TraceCredits {
-  readonly id: string;
-  /** undefined where the row has none */
-  readonly group: string | undefined;
-  readonly segments: number;
-  /** ends of all segments in tokens, or in characters where there are no tokens */
-  readonly ends: string;
-  readonly reward: number; // NaN where unknown
-  /** (K+1) NaN where unknown */
-  readonly values: Float64Array;
-  /** (K) by name: `delta`, `uniform`, `sigma…`, and the names of the request */
-  readonly credits: ReadonlyMap<string, Float64Array>;
-  /** −1: none is wrong; undefined: nothing is said of it */
-  readonly firstWrong: number | undefined;
-  /** why σ is uniform although its rule is not, as the status has it */
-  readonly fallback: string | undefined;
-}
+export type TraceCredits = ReturnType<typeof traceCredits>;
 
 export const DELTA = 'delta';
 export const UNIFORM = 'uniform';
@@ -102,7 +86,7 @@ export function traceCredits(
   row: InputRow,
   asked: CreditRequest,
   { isMagnitude = false, further }: FileCredits = {},
-): TraceCredits {
+) {
   const { columns } = row;
   if (!isList(columns.segments) || columns.segments.length === 0)
     throw new CreditFault('no segments, expected a row that was scored or cut');
@@ -151,9 +135,20 @@ export function traceCredits(
     if (found !== null) credits.set(column.name, found);
   }
   return {
-    ...{ id: trace.id, group: trace.group, segments: K, reward, values, credits },
+    id: trace.id,
+    /** undefined where the row has none */
+    group: trace.group,
+    segments: K,
+    /** ends of all segments in tokens, or in characters where there are no tokens */
     ends: `${unit} ${ends.join(' ')} ${K}`,
+    reward, // NaN where unknown
+    /** (K+1) NaN where unknown */
+    values,
+    /** (K) by name: `delta`, `uniform`, `sigma…`, and the names of the request */
+    credits,
+    /** −1: none is wrong; undefined: nothing is said of it */
     firstWrong: firstWrongOf(columns, asked.firstWrong, K, segments.length),
+    /** why σ is uniform although its rule is not, as the status has it */
     fallback: status.find(isFallback),
   };
 }

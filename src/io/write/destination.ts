@@ -57,27 +57,22 @@ export async function openRejects(path: string, folder?: string) {
 }
 
 /** Where rows and rejects end, in input order. */
-export interface Destination {
-  add(item: OutputRow | BadRow): Promise<void>;
-  /** all is written: makes it durable and visible */
-  close(): Promise<void>;
-  /** drops what is open; harmless after `close` or a second time */
-  abort(): Promise<void>;
-}
+export type Destination = Awaited<ReturnType<typeof openStreamDestination>>;
 
 /** Opens stdout, and the rejects file beside it. */
-export async function openStreamDestination(
-  target: OutputTarget & { readonly rejects: string },
-): Promise<Destination> {
+export async function openStreamDestination(target: OutputTarget & { readonly rejects: string }) {
   const rejects = await openRejects(target.rejects);
   const output = await openOutput(target);
   return {
-    add: (item) => (isBad(item) ? rejects.add(item) : output.write([item])),
-    async close() {
+    add: (item: OutputRow | BadRow): Promise<void> =>
+      isBad(item) ? rejects.add(item) : output.write([item]),
+    /** all is written: makes it durable and visible */
+    async close(): Promise<void> {
       await output.close();
       await rejects.close();
     },
-    async abort() {
+    /** drops what is open; harmless after `close` or a second time */
+    async abort(): Promise<void> {
       await output.abort();
       await rejects.close();
     },

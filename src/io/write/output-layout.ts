@@ -62,7 +62,7 @@ export function outputLayout(
 }
 
 function textMetadata(
-  { held }: Texts,
+  { held }: ReturnType<typeof chooseTexts>,
   ourColumns: readonly WrittenColumn[],
   passThrough: readonly PassThroughColumn[],
 ): Record<string, string> {
@@ -90,30 +90,24 @@ export function refuseUnknown({ keep, drop }: ColumnChoice, names: readonly stri
 export type TextChoice = boolean | undefined;
 
 /** What a written column of the input holds, as far as a reader of texts cares. */
-export type Holding = 'text' | 'messages' | undefined;
+type Holding = 'text' | 'messages' | undefined;
 
 /** How paths into the joined file begin. */
 const JOINED = 'join.';
-
-/** The columns of ours that are written, and for each text the column of the output that holds it. */
-export interface Texts {
-  readonly ours: readonly TextColumn[];
-  /** columns of the input, or of the joined file, that hold a text */
-  readonly held: Readonly<Partial<Record<TextColumn, { readonly name: string; readonly isJoined: boolean }>>>;
-}
 
 /**
  * Decides for each text that may be written. A file without metadata (JSONL) cannot say that another column holds it, so there only a column
  * of the text's own name counts. A prompt of messages counts as there, unless `--text` asks for what they were rendered to.
  * @param holding what the written columns of the input, or of the joined file, hold
+ * @returns those of ours that are written, and the columns of the input, or of the joined file, that hold a text
  */
-export function chooseTexts(
+function chooseTexts(
   possible: readonly TextColumn[],
   choice: TextChoice,
   map: FieldMap,
   holding: (column: string, isJoined: boolean) => Holding,
   hasMetadata: boolean,
-): Texts {
+) {
   const held: { -readonly [column in TextColumn]?: { name: string; isJoined: boolean } } = {};
   const ours = TEXT_COLUMNS.filter((column) => {
     const [source, ...others] = map.mapped.get(column) ?? map.defaults.get(column) ?? [];
@@ -132,7 +126,7 @@ export function chooseTexts(
 }
 
 /** What columns with types hold. */
-export function holdingOfTypes(columns: readonly PassThroughColumn[]): (column: string) => Holding {
+function holdingOfTypes(columns: readonly PassThroughColumn[]): (column: string) => Holding {
   const types = new Map(columns.map(({ name, type }) => [name, type]));
   return (column) => {
     const type = types.get(column);
@@ -144,7 +138,7 @@ export function holdingOfTypes(columns: readonly PassThroughColumn[]): (column: 
 }
 
 /** The same of columns without types, by their values in the first row. */
-export function holdingOfValues(columns: Readonly<Record<string, unknown>>): (column: string) => Holding {
+function holdingOfValues(columns: Readonly<Record<string, unknown>>): (column: string) => Holding {
   return (column) => {
     const value = Object.hasOwn(columns, column) ? columns[column] : undefined;
     return typeof value === 'string' ? 'text' : isDialogue(value) ? 'messages' : undefined;

@@ -6,18 +6,10 @@ import { openChunkWriter } from '../../../dist/io/run/chunk-writer.js';
 import { type CanaryRecord, readChunkRecord } from '../../../dist/io/run/records.js';
 import { type Finding, noteProof } from '../../../dist/policy/run/canary.js';
 import type { Log } from '../../../dist/report/log.js';
-import type { BadRow } from '../../../dist/rows.js';
-import { bareRow, temporaryFolder } from '../../support/io-helpers.js';
+import { rejectRow } from '../../../dist/rows.js';
+import { bareRow, inputRow, temporaryFolder } from '../../support/io-helpers.js';
 
-const bad: BadRow = {
-  kind: 'bad',
-  file: 'x.jsonl',
-  row: 2,
-  ordinal: 1,
-  byteOffset: 0,
-  raw: '{',
-  rejection: { code: 'invalid_json', reason: 'none' },
-};
+const bad = rejectRow(inputRow({}, 1), { code: 'invalid_json', reason: 'none' });
 
 let folder: string;
 const REJECTS = 'rejects/00000-of-00001';

@@ -1,17 +1,13 @@
 // What is noted of an input: a change of its first or last byte shows, whatever lies between.
-import { rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { fileFingerprint, fingerprint } from '../../../dist/io/read/unchanged.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const MIB = 2 ** 20;
 
-let folder: string;
-beforeAll(async () => {
-  folder = await temporaryFolder();
-});
-afterAll(() => rm(folder, { recursive: true, force: true }));
+const folder = await temporaryFolder();
 
 it.each([1, 2, 1000, MIB, MIB + 1, 3 * MIB])(
   'of %i bytes: size, and the edges to the last byte',

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { parsePath } from '../../../dist/io/map/sources.js';
 import { type CreditColumn, parseNamedPath, traceCredits } from '../../../dist/io/scored/trace-credits.js';
+import { inputRow } from '../../support/io-helpers.js';
 
 const segment = (end: number, kind: string, delta: number | null, sigma: number | null) => ({
   start: 0,
@@ -33,17 +34,7 @@ function creditsOf(
   asked: Partial<Parameters<typeof traceCredits>[1]> = {},
   of: Parameters<typeof traceCredits>[2] = {},
 ) {
-  const row = {
-    kind: 'row' as const,
-    file: 'f',
-    stem: 'f',
-    row: 7,
-    ordinal: 7,
-    byteOffset: null,
-    raw: '',
-    columns,
-  };
-  return traceCredits(row, { ...NOTHING, ...asked }, of);
+  return traceCredits(inputRow(columns, 7), { ...NOTHING, ...asked }, of);
 }
 const column = (meaning: CreditColumn['meaning'], text: string): CreditColumn => ({
   meaning,
@@ -73,18 +64,13 @@ describe('a scored row', () => {
   });
 
   it('of segment alone has none but uniform, by ½ in place of a baseline, in characters without tokens', () => {
-    const cut = SCORED.segments.map((each) => ({
-      ...each,
-      end: null,
-      start: null,
-      delta: null,
-      sigma: null,
-    }));
+    const nothing = { end: null, start: null, delta: null, sigma: null };
+    const cut = SCORED.segments.map((each) => ({ ...each, ...nothing }));
     const row = { segments: cut, solved: true };
     expect(Object.fromEntries(creditsOf(row, { reward: parsePath('solved') }).credits)).toEqual({
       uniform: Float64Array.of((0.5 * 4) / 16, (0.5 * 8) / 16),
     });
-    expect(creditsOf(row).id).toBe('f:7');
+    expect(creditsOf(row).id).toBe('traces:7');
     expect([...(creditsOf(row).credits.get('uniform') ?? [])]).toEqual([Number.NaN, Number.NaN]);
   });
 });

@@ -19,9 +19,11 @@ import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { openRejects } from '../../../dist/io/write/destination.js';
 import { formatOf, type OutputTarget, openOutput } from '../../../dist/io/write/output.js';
 import { resolveColumnNames } from '../../../dist/io/write/output-layout.js';
+import { rejectRow } from '../../../dist/rows.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import {
   bareRow,
+  inputRow,
   queryDuckdb,
   readMetadata,
   readWithHyparquet,
@@ -380,16 +382,9 @@ describe('files', () => {
 });
 
 describe('rejects', () => {
-  const bad = (row: number, code: string, id?: string) => ({
-    kind: 'bad' as const,
-    file: 'a.jsonl',
-    row,
-    ordinal: row,
-    byteOffset: 10 * row,
-    raw: '{"a": "é\u2028',
-    rejection: { code, reason: 'because' },
-    ...(id === undefined ? {} : { id }),
-  });
+  const raw = '{"a": "é\u2028';
+  const bad = (row: number, code: string, id?: string) =>
+    rejectRow({ ...inputRow({}, row), raw, byteOffset: 10 * row }, { code, reason: 'because' }, id);
 
   it('are written with place, code, reason and raw line', async () => {
     const folder = await temporaryFolder();
@@ -402,7 +397,7 @@ describe('rejects', () => {
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line));
-    const common = { file: 'a.jsonl', reason: 'because', raw: '{"a": "é\u2028' };
+    const common = { file: 'data/traces.jsonl', reason: 'because', raw };
     expect(lines).toEqual([
       { ...common, row: 1, byte_offset: 10, code: 'json' },
       { ...common, row: 2, byte_offset: 20, code: 'map', id: 'a:2' },

@@ -1,8 +1,10 @@
 // Whatever a JSON row holds comes out again: as it was in JSONL, by its inferred type in Parquet.
+import { execFile } from 'node:child_process';
 import { cp, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import fc from 'fast-check';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { parseJson, stringifyJson } from '../../../dist/io/arrow/json.js';
 import { type ColumnType, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
@@ -10,11 +12,7 @@ import { rredcotHere } from '../../support/in-process.js';
 import { collect, temporaryFolder } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
 
-let folder: string;
-
-beforeAll(async () => {
-  folder = await temporaryFolder();
-});
+const folder = await temporaryFolder();
 
 async function segmented(input: string, output: string): Promise<void> {
   const flags = ['--no-policy', '--preset', 'none', '--overwrite'];
@@ -121,21 +119,10 @@ describe('--no-policy', () => {
       if (!name.startsWith('.') && !['onnxruntime-node', 'onnxruntime-common', '@huggingface'].includes(name))
         await symlink(join(ROOT, 'node_modules', name), join(bare, 'node_modules', name));
     await writeFile(join(bare, 'in.jsonl'), '{"completion":"a\\nb"}\n');
+    const line = `${join(bare, 'bin/rredcot.js')} segment --no-policy in.jsonl -o out`;
     for (const extension of ['jsonl', 'arrow', 'parquet']) {
-      const { execFile } = await import('node:child_process');
-      const args = [
-        join(bare, 'bin/rredcot.js'),
-        'segment',
-        '--no-policy',
-        'in.jsonl',
-        '-o',
-        `out.${extension}`,
-      ];
-      const stderr = await new Promise<string>((resolve, reject) =>
-        execFile(process.execPath, args, { cwd: bare }, (error, _, text) =>
-          error ? reject(error) : resolve(text),
-        ),
-      );
+      const args = `${line}.${extension}`.split(' ');
+      const { stderr } = await promisify(execFile)(process.execPath, args, { cwd: bare });
       expect(stderr).toMatch(/^1 trace in/m);
     }
   });
