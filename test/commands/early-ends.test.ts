@@ -1,4 +1,4 @@
-// Runs that are told early, or not made at all: nothing but rejects, and --dry-run; the summary of one that was made.
+// Runs that are told early, or not made at all: nothing but rejects, and --dry-run.
 import { readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { FIXTURES, goodLine } from '../support/program.js';
