@@ -1,15 +1,11 @@
 // The whole program on a policy whose tokenizer merges template and answer, against the float64 oracle of its family.
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
-import { rredcotHere } from '../support/in-process.js';
-import { readScored, type ScoredRow } from '../support/program.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
+import type { ScoredRow } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
-const folder = await temporaryFolder();
-const [checkpoint, policy] = [join(folder, 'checkpoint'), join(folder, 'policy')];
+const { at, done, json, rows, write } = await openScene();
 
 /** Bytes, the embedded policy's tags, and these beside them, as ids 259, 260, … */
 const MERGES = ['{-', '}}', '{}'];
@@ -31,33 +27,29 @@ const COMPLETION = `${THOUGHT}</think>\nis {-3}`;
 
 beforeAll(async () => {
   const size = NAMED + MERGES.length;
-  writeCheckpoint(checkpoint, { ...LLAMA, vocab_size: size, max_position_embeddings: 512 });
-  const path = join(checkpoint, 'tokenizer.json');
-  const tokenizer = JSON.parse(readFileSync(path, 'utf8')) as { model: { vocab: Json; merges: string[][] } };
+  writeCheckpoint(at('checkpoint'), { ...LLAMA, vocab_size: size, max_position_embeddings: 512 });
+  const tokenizer: { model: { vocab: Json; merges: string[][] } } = await json('checkpoint/tokenizer.json');
   for (const [n, merge] of MERGES.entries()) {
     tokenizer.model.vocab[merge] = NAMED + n;
     tokenizer.model.merges.push([...merge]);
   }
-  writeFileSync(path, JSON.stringify(tokenizer));
+  await write('checkpoint/tokenizer.json', JSON.stringify(tokenizer));
   const template = JSON.stringify({ close: CLOSE, open: OPEN, closer: CLOSER });
-  writeFileSync(join(checkpoint, 'exit_template.json'), template);
-  const build = await rredcotHere(['policy', 'build', checkpoint, '-o', policy]);
-  expect(build.code, build.stderr).toBe(0);
+  await write('checkpoint/exit_template.json', template);
+  await done('policy build checkpoint -o policy');
 });
 
 async function scored(references: readonly string[]): Promise<ScoredRow> {
-  const [input, output] = [join(folder, 'in.jsonl'), join(folder, `${references.length}.parquet`)];
-  const row = { id: 'a', prompt: PROMPT, completion: COMPLETION, reward: 1, references };
-  writeFileSync(input, `${JSON.stringify(row)}\n`);
-  const run = await rredcotHere(['score', input, '-o', output, '--policy', policy, '--segmenter', 'newline']);
-  expect(run.code, run.stderr).toBe(0);
-  return (await readScored(output))[0] as ScoredRow;
+  await write('in.jsonl', [{ id: 'a', prompt: PROMPT, completion: COMPLETION, reward: 1, references }]);
+  const output = `${references.length}.parquet`;
+  await done(`score in.jsonl -o ${output} --policy policy --segmenter newline`);
+  return (await rows(output))[0] as ScoredRow;
 }
 
 describe('references whose tokens are merged with the template', () => {
   // the bare template ends in `{`, an empty answer in `{}`, and so every answer is scored from the brace on
   it.each([[['-3']], [['-3', '7', '{7}']]])('%j', async (references) => {
-    const model = loadFamily(checkpoint);
+    const model = loadFamily(at('checkpoint'));
     const row = await scored(references);
     const begin = ids(`${CLOSE}${OPEN}`).length - 1;
     const thoughts = row.segments.filter(({ kind }) => kind === 'thought');

@@ -2,9 +2,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { agreement } from '../../dist/commands/calibrate.js';
-import { Calibration, type CalibrationFile, parseCalibration } from '../../dist/estimators/calibration.js';
+import { type CalibrationFile, parseCalibration } from '../../dist/estimators/calibration.js';
 import { KnownGroups } from '../../dist/estimators/calibration-fit.js';
-import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
+import { oracleFit } from '../oracle/calibration.js';
 import { FIXTURES } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 import { type MadeTrace, madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
@@ -23,13 +23,6 @@ async function sceneWith(files: Readonly<Record<string, string | readonly object
   };
   return { ...scene, calibration };
 }
-
-const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
-  values: Float32Array.from(values),
-  geoValues: Float32Array.from(geo),
-  ends: Int32Array.from(ends),
-  logprobs: Float32Array.from(logprobs),
-});
 
 describe('calibrate', () => {
   it('writes weights, folds, losses and the curve, the same bytes again, from any cut of the rows into files', async () => {
@@ -51,25 +44,6 @@ describe('calibrate', () => {
     // v̂ goes through a float32 logarithm on its way
     const expected = oracleFit(traces.map((trace) => ({ ...trace, key: trace.group as string })));
     for (const [n, weight] of expected.whole.entries()) expect(file.weights?.[n]).toBeCloseTo(weight, 4);
-
-    // a trace of the fit gets the weights of its fold, another one those of all
-    const fitted = new Calibration(file);
-    const trace = traces[20] as MadeTrace;
-    const valued = (weights: readonly number[]) =>
-      oracleFeatures(trace).map((phi) => {
-        const z = phi.map((x, f) => (x - (file.mean[f] as number)) / (file.sd[f] as number));
-        return (
-          1 /
-          (1 + Math.exp(-z.reduce((sum, x, f) => sum + x * (weights[f + 1] as number), weights[0] as number)))
-        );
-      });
-    const own = fitted.values(trace.group as string, statesOf(trace));
-    const fold = file.fold_weights?.[oracleFold(trace.group as string)] as number[];
-    for (const [k, value] of valued(fold).entries()) expect(own[k]).toBeCloseTo(value, 6);
-    const foreign = fitted.values('another group', statesOf(trace));
-    for (const [k, value] of valued(file.weights as number[]).entries())
-      expect(foreign[k]).toBeCloseTo(value, 6);
-    expect(foreign).not.toEqual(own);
   });
 
   it('leaves out rows that it cannot take, says how many and why, and fails where none is left', async () => {

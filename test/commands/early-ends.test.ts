@@ -1,10 +1,10 @@
-// Runs that are told early, or not made at all: nothing but rejects, and --dry-run; the summary of one that was made.
+// Runs that are told early, or not made at all: nothing but rejects, and --dry-run.
 import { readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { FIXTURES, goodLine } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
-const { done, fails, folder, json, rows, run, text, write } = await openScene();
+const { done, fails, folder, rows, run, text, write } = await openScene();
 /** What lies beside an output. */
 const beside = async (name: string) => (await readdir(folder)).filter((each) => each.includes(name)).sort();
 
@@ -137,13 +137,4 @@ describe('--dry-run', () => {
       );
     },
   );
-});
-
-it('a summary stands beside an output, with what the run did and how', async () => {
-  await write('one.jsonl', goodLine());
-  await done(score('one', 'one.parquet --quiet --sigma uniform'));
-  expect(await json('one.parquet.summary.json')).toMatchObject({
-    ...{ format: 1, traces: 1, rejects: 0 },
-    config: { rule: 'uniform', baseline: 0 },
-  });
 });

@@ -8,14 +8,14 @@ import type { ScoredRow } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 
 const { at, done, fails, rows: rowsOf, write } = await openScene();
-beforeAll(async () => write('four.jsonl', await fixtureRows(0, 4)));
+beforeAll(async () => write('two.jsonl', await fixtureRows(0, 2)));
 
 const thoughtEnds = ({ segments }: ScoredRow) =>
   segments.flatMap(({ kind, end }) => (kind === 'thought' ? [end as number] : []));
 
 /** A run folder: its description is what verify holds the segments against. */
 async function scored(name: string, segmenter: string): Promise<ScoredRow[]> {
-  await done(`score four.jsonl -o ${name}/ --format jsonl --quiet --segmenter ${segmenter}`);
+  await done(`score two.jsonl -o ${name}/ --format jsonl --quiet --segmenter ${segmenter}`);
   await done(`verify ${name} --quiet`);
   return rowsOf(`${name}/chunks/00000-of-00001/000000.jsonl`);
 }
@@ -79,7 +79,7 @@ describe('score and verify', () => {
   });
 
   it('verify finds a cut that the segmenter named in the file does not make', async () => {
-    await done('score four.jsonl -o cut.arrow --quiet --segmenter entropy --entropy-threshold 0.5');
+    await done('score two.jsonl -o cut.arrow --quiet --segmenter entropy --entropy-threshold 0.5');
     await done('verify cut.arrow --quiet');
     const out = at('cut.arrow');
     // another threshold in its metadata, and the hash that goes with it
@@ -100,7 +100,7 @@ describe('score and verify', () => {
 
 describe('segment', () => {
   it('cuts by the policy in one run, and refuses late segmenters without one', async () => {
-    await done(`segment four.jsonl -o cut.jsonl --quiet --segmenter ${CUTPOINT}`);
+    await done(`segment two.jsonl -o cut.jsonl --quiet --segmenter ${CUTPOINT}`);
     const rows = await rowsOf('cut.jsonl');
     for (const row of rows) {
       const { tokens, thought } = thoughtOf(row);
@@ -109,7 +109,7 @@ describe('segment', () => {
       );
     }
     await fails(
-      `segment four.jsonl --no-policy --segmenter ${CUTPOINT}`,
+      `segment two.jsonl --no-policy --segmenter ${CUTPOINT}`,
       2,
       /--segmenter cutpoint cuts by what a policy says.*\n {2}try: leave out --no-policy/s,
     );

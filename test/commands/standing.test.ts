@@ -1,36 +1,23 @@
 // What stands where an output is to go: the same run says that it is done, anything else is refused, and --overwrite replaces it.
-import { appendFile, cp, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { appendFile, cp, mkdir, readdir, readFile, rm, stat, utimes } from 'node:fs/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES } from '../support/program.js';
-import { fixtureRows, GIVEN, jsonLines, valued } from '../support/scene.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
+import { writeFixtures } from '../support/program.js';
+import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
-let folder: string;
-const at = (name: string) => join(folder, name);
-const run = async (line: string, stdin?: string) => {
-  const args = line.split(' ');
-  const { code, stderr } = await rredcotHere(args, { cwd: folder, ...(stdin !== undefined && { stdin }) });
-  return { code, stderr };
-};
-const done = async (line: string) => expect(await run(line)).toMatchObject({ code: 0 });
+const { at, done, fails, folder, run, text, write } = await openScene();
 /** content, and when it was written */
 const state = async (name: string) => [await readFile(at(name), 'hex'), (await stat(at(name))).mtimeMs];
 const SEGMENT = 'segment traces.jsonl --no-policy';
 
 beforeEach(async () => {
-  folder = await temporaryFolder();
-  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 4);
-  await writeFile(at('traces.jsonl'), `${lines.join('\n')}\n`);
+  for (const name of await readdir(folder)) await rm(at(name), { recursive: true });
+  await writeFixtures(at('traces.jsonl'), 4);
 });
 
 /** A refusal before anything is touched. @param said what differs */
 async function refused(line: string, output: string, said: RegExp, stdin?: string): Promise<void> {
   const before = await state(output);
-  const { code, stderr } = await run(line, stdin);
-  expect([code, stderr]).toEqual([2, expect.stringMatching(said)]);
-  expect(stderr).toContain('--overwrite');
+  expect((await fails(line, 2, said, stdin)).stderr).toContain('--overwrite');
   expect(await state(output)).toEqual(before);
   expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
 }
@@ -42,8 +29,7 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.jsonl.gz'])('a run 
     await done(command);
     const before = await state(output);
     for (const again of [command, `${command} --workers 2`]) {
-      const { code, stderr } = await run(again);
-      expect([code, stderr]).toEqual([0, expect.stringContaining(`${output} is already done: 4 traces`)]);
+      expect((await done(again)).stderr).toContain(`${output} is already done: 4 traces`);
       expect(await state(output)).toEqual(before);
     }
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
@@ -60,7 +46,7 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.jsonl.gz'])('a run 
 
   it('is refused where its inputs are others, or were written since', async () => {
     await done(command);
-    await writeFile(at('other.jsonl'), (await readFile(at('traces.jsonl'), 'utf8')).repeat(2));
+    await write('other.jsonl', (await text('traces.jsonl')).repeat(2));
     await refused(command.replace('traces', 'other'), output, /of other inputs/);
     const later = new Date(Date.now() + 60_000);
     await utimes(at('traces.jsonl'), later, later);
@@ -73,30 +59,24 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.jsonl.gz'])('a run 
     await done(command);
     const bytes = await readFile(at(output));
     bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
-    await writeFile(at(output), bytes);
+    await write(output, bytes);
     await refused(command, output, /was not|is not the file|hash|no output of a run/);
-    await writeFile(at(`other-${output}`), 'somebody wrote this\n');
+    await write(`other-${output}`, 'somebody wrote this\n');
     await refused(`${SEGMENT} -o other-${output}`, `other-${output}`, /is no output of a run/);
   });
 
   it('is refused where it was made of a stream, or is to be', async () => {
     await done(command);
-    const text = await readFile(at('traces.jsonl'), 'utf8');
-    await refused(`segment - --no-policy -o ${output}`, output, /another run|a stream/, text);
-    expect(await run(`segment - --no-policy -o ${output} --overwrite`, text)).toMatchObject({ code: 0 });
-    await refused(
-      `segment - --no-policy -o ${output}`,
-      output,
-      /whether a stream is what it was made of/,
-      text,
-    );
+    const [stdin, piped] = [await text('traces.jsonl'), `segment - --no-policy -o ${output}`];
+    await refused(piped, output, /another run|a stream/, stdin);
+    await done(`${piped} --overwrite`, stdin);
+    await refused(piped, output, /whether a stream is what it was made of/, stdin);
   });
 });
 
 describe('what is made of a scored file', () => {
   beforeEach(async () => {
-    const lines = (await fixtureRows(0, 4)).map(valued);
-    await writeFile(at('valued.jsonl'), jsonLines(lines));
+    await write('valued.jsonl', (await fixtureRows(0, 4)).map(valued));
     await done(`score valued.jsonl ${GIVEN} -o scored.parquet`);
   });
 
@@ -111,7 +91,7 @@ describe('what is made of a scored file', () => {
     const output = command.includes('jsonl') ? 'out.jsonl' : 'out.parquet';
     await done(command);
     const before = await state(output);
-    expect(await run(command)).toEqual({ code: 0, stderr: expect.stringContaining('is already done') });
+    expect((await done(command)).stderr).toContain('is already done');
     expect(await state(output)).toEqual(before);
     await refused(`${command} ${more}`, output, said);
     await done(`${command} ${more} --overwrite`);
@@ -121,8 +101,7 @@ describe('what is made of a scored file', () => {
     await done(`${SEGMENT} -o run/ --rows-per-chunk 2`);
     await done(`${SEGMENT} -o other/ --rows-per-chunk 2 --max-segments 2`);
     await done('merge run/ -o all.parquet');
-    const { code, stderr } = await run('merge run/ -o all.parquet');
-    expect([code, stderr]).toEqual([0, expect.stringContaining('holds this run already')]);
+    expect((await done('merge run/ -o all.parquet')).stderr).toContain('holds this run already');
     await refused('merge other/ -o all.parquet', 'all.parquet', /another run: --max-segments/);
     await done('merge other/ -o all.parquet --overwrite');
   });
@@ -148,14 +127,9 @@ describe('what another run has left of an output', () => {
   it('is refused where it could be gone on with, named by status, and goes with --overwrite', async () => {
     await left(' --max-segments 2', '.cut.jsonl.0123456789abcdef');
     await left(' --max-segments 3', '.cut.jsonl.123456789abcdef0');
-    for (const more of ['', ' --workers 2']) {
-      const { code, stderr } = await run(command + more);
-      expect([code, stderr]).toEqual([
-        2,
-        expect.stringMatching(/\.cut\.jsonl\.\w+: holds another run: in run\.json, .*--max-segments is [23]/),
-      ]);
-    }
-    const status = await rredcotHere(['status', 'cut.jsonl'], { cwd: folder });
+    const why = /\.cut\.jsonl\.\w+: holds another run: in run\.json, .*--max-segments is [23]/;
+    for (const more of ['', ' --workers 2']) await fails(command + more, 2, why);
+    const status = await run('status cut.jsonl');
     expect(status.stdout).toMatch(/3\/4 /);
     expect(status.stdout).toMatch(/^\.cut\.jsonl\.\w{16}: of another run of this output; --overwrite/m);
     await done(`${command} --overwrite`);
@@ -164,14 +138,13 @@ describe('what another run has left of an output', () => {
 
   it('is gone on with by its own command, whatever other there is', async () => {
     await left('', '.cut.jsonl.0123456789abcdef');
-    const { stderr } = await run(command);
-    expect(stderr).toContain('resuming: 3 chunks are done');
+    expect((await run(command)).stderr).toContain('resuming: 3 chunks are done');
     expect(await hidden()).toEqual([]);
   });
 
   it('goes with the next run where it has no whole chunk; a file of somebody else stays', async () => {
     await mkdir(at('.cut.jsonl.0123456789abcdef/chunks'), { recursive: true });
-    await writeFile(at('.cut.jsonl.note'), 'of a user');
+    await write('.cut.jsonl.note', 'of a user');
     await left('', '.cut.jsonl.123456789abcdef0');
     await rm(at('.cut.jsonl.123456789abcdef0/done'), { recursive: true });
     await done(`${command} --max-segments 2`);

@@ -327,10 +327,7 @@ const CASES: readonly Case[] = [
     toPr: 'same',
     fromPr: NOT_STORED,
     dryRun: /again +\d+ sequences, [\d,]+ tokens to be read besides: about/,
-    refused: [
-      ['--loo hidden', '--loo hidden'],
-      ['--estimator pr --loo masked', '--loo has no meaning with --estimator pr'],
-    ],
+    refused: [['--loo hidden', '--loo hidden']],
   },
   {
     name: 'loo',
@@ -379,7 +376,6 @@ const CASES: readonly Case[] = [
       ['', '--estimator posterior needs a hint template'],
       ['--hint-template none.json', 'none.json: '],
       ['--hint-template missing.json', 'missing.json'],
-      ['--estimator pr --hint-policy hinted', '--hint-policy has no meaning with --estimator pr'],
       ['--hint-policy hinted --sigma signed', 'no values of a state'],
     ],
   },
@@ -441,7 +437,6 @@ const CASES: readonly Case[] = [
     ),
     refused: [
       ['', '--estimator ratio needs an older policy'],
-      ['--estimator pr --ref-policy prover', '--ref-policy has no meaning with --estimator pr'],
       ['--policy prover --ref-policy prover', 'has the weights of the policy itself'],
       ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
       ['--ref-policy prover --steps scaled', 'sums of attributions'],
@@ -469,7 +464,6 @@ const CASES: readonly Case[] = [
       ['', 'ask_template.json: --estimator ask needs a question'],
       ['--ask-template hint.json', 'hint.json: '],
       ['--ask-template alike.json', 'begin alike to the end of one of them'],
-      ['--estimator pr --ask-template ask.json', '--ask-template has no meaning with --estimator pr'],
       ['--ask-template ask.json --bank group', 'no reference is scored'],
       ['--ask-template ask.json --method segment', 'are no expected rewards'],
     ],
@@ -490,8 +484,6 @@ const CASES: readonly Case[] = [
     dryRun: /time +about .* with the second pass, by/,
     refused: [
       ['', '--estimator prm needs a process reward model'],
-      ['--estimator pr --prm ends', '--prm has no meaning with --estimator pr'],
-      ['--estimator pr --prm-reference', '--prm-reference has no meaning with --estimator pr'],
       ['--prm ends --baseline value', "are a reward model's judgements of steps, so v̂(s_0) is no baseline"],
       ['--prm ends --method segment', 'are no expected rewards'],
       ['--prm ends --bank group', '--bank group has no meaning'],
@@ -533,9 +525,6 @@ const CASES: readonly Case[] = [
     edits: [edited(() => ({ value_start: 0.5 }), /value_start is 0.5, from reference_logprobs it is/)],
     refused: [
       ['', '--estimator progress needs a prover'],
-      ['--estimator pr --prover prover', '--prover has no meaning with --estimator pr'],
-      ['--estimator pr --best-of 2', '--best-of has no meaning with --estimator pr'],
-      ['--estimator pr --prover-estimator pr', '--prover-estimator has no meaning with --estimator pr'],
       ['--method hierarchical', '--estimator progress needs a prover'],
       ['--method hierarchical --estimator pr', '--estimator pr has none'],
       ['--estimator pr --alpha 2', '--alpha has no meaning with --method sigma'],
@@ -567,7 +556,6 @@ const CASES: readonly Case[] = [
     ],
     refused: [
       ['', 'needs a calibration'],
-      [`--estimator pr ${CALIBRATED}`, 'no meaning with --estimator pr'],
       ['--calibration gone.json', 'gone.json'],
       ['--calibration made.jsonl', 'is not JSON'],
     ],
@@ -607,7 +595,6 @@ const CASES: readonly Case[] = [
     ],
     refused: [
       ['', 'needs a calibration'],
-      ['--estimator pr --mates 4', '--mates has no meaning with --estimator pr'],
       [`${CALIBRATED} --mates 0`, '--mates 0'],
       [`${CALIBRATED} --segmenter entropy`, 'aligns pieces of text'],
       [`${CALIBRATED} --method segment`, "have the trace's own outcome in them"],

@@ -102,14 +102,14 @@ describe('every estimator', () => {
   });
 
   it('is told when a flag is given that it does not have', async () => {
-    for (const { name, flags = [] } of ESTIMATORS.filter(
-      ({ flags, config }) => flags && !config?.estimatorModule,
-    )) {
-      const flag = flags[0] as (typeof flags)[number];
-      const value = flag[0].includes('<') ? ' 3' : '';
-      const line = `score traces.jsonl ${flag[0].split(' ')[0]}${value} -o no.jsonl`;
-      await fails(line, 2, /has no meaning with --estimator pr[\s\S]*add --estimator/);
-      expect(name).not.toBe('pr');
+    const usages = ESTIMATORS.flatMap(({ flags = [], creditFlags = [], config }) =>
+      config?.estimatorModule ? [] : [...flags, ...creditFlags].map(([usage]) => usage),
+    );
+    expect(usages.length).toBeGreaterThan(20);
+    for (const usage of new Set(usages)) {
+      const [flag, value] = usage.split(' ');
+      const why = new RegExp(`${flag} has no meaning with --estimator pr[\\s\\S]*add --estimator`);
+      await fails(`score traces.jsonl ${flag} ${value === undefined ? '' : 3} -o no.jsonl`, 2, why);
     }
   });
 });

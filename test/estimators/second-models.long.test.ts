@@ -38,25 +38,6 @@ beforeAll(async () => {
   await done(`score traces.jsonl ${PROGRESS} -o progress.jsonl`);
 });
 
-it('surprise needs no references, and blames what surprised on a wrong trace', async () => {
-  const bare = fixtures.map(({ id, prompt_ids, completion_ids, reward, group }) => {
-    return { id, prompt_ids, completion_ids, reward, group };
-  });
-  await write('bare.jsonl', bare);
-  await done('score bare.jsonl --estimator surprise -o surprise.jsonl');
-  expect(await rows('surprise.jsonl')).toHaveLength(4);
-  const { figures } = JSON.parse((await done('compare surprise.jsonl --json')).stdout);
-  // σ times R* and a_k with the sign of R* rank alike: share keeps the order of magnitudes
-  const ranks = (figures as Record<string, unknown>[]).find(
-    ({ measure, of, credit, traces, last }) =>
-      measure === 'pooled_spearman' &&
-      traces === 'all' &&
-      last === 1 &&
-      [of, credit].sort().join() === 'sigma_share,surprise',
-  );
-  expect(ranks?.value).toBeGreaterThan(0.6);
-});
-
 it('posterior turns a trace down whose prompt has no place for the hint', async () => {
   await write('chat.json', '{"text": "{answer}", "before": "<|assistant|>"}');
   await fails(

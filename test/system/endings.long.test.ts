@@ -1,47 +1,23 @@
 // How a run may end: signals, the time limit, each exit code; a reader that leaves, a disk that is full, an input that
 // changes, an output that cannot be; two runs at one output.
 import { spawnSync } from 'node:child_process';
-import {
-  appendFile,
-  mkdir,
-  readdir,
-  readFile,
-  rm,
-  symlink,
-  truncate,
-  utimes,
-  writeFile,
-} from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, rm, symlink, truncate, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseTimeLimit } from '../../dist/commands/job/interrupt.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { watchInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
-import { rredcotHere } from '../support/in-process.js';
-import {
-  FIXTURES,
-  hiddenRun,
-  ROOT,
-  readJsonl,
-  rredcot,
-  start as startHere,
-  temporaryFolder,
-  writeFixtures,
-} from '../support/program.js';
+import { FIXTURES, hiddenRun, ROOT, start as startHere, writeFixtures } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
 const BIN = join(ROOT, 'bin/rredcot.js');
-const SEGMENT = ['segment', '--no-policy', '--quiet'];
-let cwd: string;
-let input: string;
+const SEGMENT = 'segment --no-policy --quiet';
+const { at, done, fails, folder: cwd, rows, text, write } = await openScene();
 
-beforeAll(async () => {
-  cwd = await temporaryFolder();
-  input = join(cwd, 'in.jsonl');
-  await writeFixtures(input, 64);
-});
+beforeAll(() => writeFixtures(at('in.jsonl'), 64));
 
-const start = (args: readonly string[]) => startHere(args, { cwd });
+const start = (line: string) => startHere(line.split(' '), { cwd });
 
 async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -51,13 +27,14 @@ const filesOf = (folder: string) => readdir(folder, { recursive: true }).catch((
 const halfWritten = async (folder: string) => (await filesOf(folder)).filter((name) => name.endsWith('.tmp'));
 
 describe('a signal', () => {
-  const args = ['score', 'in.jsonl', '--rows-per-chunk', '2', '--quiet'];
+  const score = 'score in.jsonl --rows-per-chunk 2';
 
   it.each(['SIGTERM', 'SIGINT', 'SIGUSR1', 'SIGHUP'] as const)(
     '%s: exit 75, says what is kept, leaves nothing half written, and the same command goes on',
     async (name) => {
-      const folder = join(cwd, name);
-      const { child, end } = start([...args, '--format', 'jsonl', '-o', `${name}/`]);
+      const folder = at(name);
+      const line = `${score} --format jsonl -o ${name}/`;
+      const { child, end } = start(`${line} --quiet`);
       await until(async () => (await filesOf(folder)).some((file) => /^done\/[^/]+\/000001/.test(file)));
       child.kill(name);
       // a terminal and its shell both send theirs
@@ -71,8 +48,7 @@ describe('a signal', () => {
       expect(await halfWritten(folder)).toEqual([]);
       expect(await filesOf(folder)).not.toContain('_SUCCESS');
       if (name !== 'SIGUSR1') return;
-      const again = await rredcotHere([...args.slice(0, -1), '--format', 'jsonl', '-o', `${name}/`], { cwd });
-      expect(again.code, again.stderr).toBe(0);
+      const again = await done(line);
       expect(again.stderr).toContain(
         `resuming: ${plural(records, 'chunk')} ${are(records)} done, in ${name}`,
       );
@@ -84,12 +60,12 @@ describe('a signal', () => {
   it.each([
     ['the first row', ''],
     ['a later row', '{"completion":"a\\nb"}\n'],
-  ])('ends a run that waits for %s on stdin, and keeps nothing of it', async (_, rows) => {
-    const { child, end } = start([...SEGMENT, '-o', 'idle.parquet']);
-    child.stdin.write(rows);
+  ])('ends a run that waits for %s on stdin, and keeps nothing of it', async (_, first) => {
+    const { child, end } = start(`${SEGMENT} -o idle.parquet`);
+    child.stdin.write(first);
     // the folder is begun once the first row has said which preset fits; before it blank lines, more than a pipe holds
     // unread, say that the run listens
-    if (rows === '') await new Promise((resolve) => child.stdin.write('\n'.repeat(2 ** 22), resolve));
+    if (first === '') await new Promise((resolve) => child.stdin.write('\n'.repeat(2 ** 22), resolve));
     else await until(async () => (await hiddenRun(cwd, 'idle.parquet')) !== undefined);
     child.kill('SIGTERM');
     const { code, stderr } = await end;
@@ -98,27 +74,26 @@ describe('a signal', () => {
   });
 
   it('twice: the end at once, without a file half written', async () => {
-    const { child, end } = start([...args, '-o', 'twice/']);
-    const folder = join(cwd, 'twice');
-    await until(async () => (await halfWritten(folder)).some((name) => name.startsWith('chunks/')));
+    const { child, end } = start(`${score} --quiet -o twice/`);
+    await until(async () => (await halfWritten(at('twice'))).some((name) => name.startsWith('chunks/')));
     // the second one comes before the run's own end, which waits for the policy's batch
     child.kill('SIGTERM');
     child.kill('SIGINT');
     const { code, signal } = await end;
     expect(signal ?? code).toSatisfy((how) => how === 'SIGKILL' || how === 75);
-    expect(await halfWritten(folder)).toEqual([]);
+    expect(await halfWritten(at('twice'))).toEqual([]);
   });
 });
 
 describe('--time-limit', () => {
   it('ends a run as a signal does', async () => {
     // an input without an end: nothing but the limit ends this run, on however fast a machine
-    const { child, end } = start(['score', '-o', 'limited/', '--time-limit', '1.5', '--quiet']);
+    const { child, end } = start('score -o limited/ --time-limit 1.5 --quiet');
     child.stdin.write(await readFile(FIXTURES));
     const { code, stderr } = await end;
     expect(code, stderr).toBe(75);
     expect(stderr).toMatch(/^rredcot: interrupted/);
-    expect(await halfWritten(join(cwd, 'limited'))).toEqual([]);
+    expect(await halfWritten(at('limited'))).toEqual([]);
   });
 
   it.each([
@@ -134,20 +109,14 @@ describe('--time-limit', () => {
 
 describe('exit codes', () => {
   it('0 done', async () => {
-    expect((await rredcot([...SEGMENT, 'in.jsonl', '-o', 'done.jsonl'], { cwd })).code).toBe(0);
+    expect(await start(`${SEGMENT} in.jsonl -o done.jsonl`).end).toMatchObject({ code: 0 });
   });
 
   it('1 a bug: with its trace, and a word that it is one', async () => {
     const broken = 'data:text/javascript,Intl.Segmenter;JSON.stringify=()=>{throw new TypeError("injected")}';
-    const run = spawnSync(
-      process.execPath,
-      ['--import', broken, BIN, ...SEGMENT, 'in.jsonl', '-o', 'bug.jsonl'],
-      {
-        cwd,
-        encoding: 'utf8',
-      },
-    );
-    expect([run.status, run.stderr]).toEqual([
+    const args = ['--import', broken, BIN, ...`${SEGMENT} in.jsonl -o bug.jsonl`.split(' ')];
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' });
+    expect([status, stderr]).toEqual([
       1,
       expect.stringMatching(/^rredcot: this is a bug.*\n.*injected\n +at /),
     ]);
@@ -155,43 +124,27 @@ describe('exit codes', () => {
   });
 
   it.each([
-    ['2 no such flag', ['segment', '--none'], 2],
-    ['2 no such input', [...SEGMENT, 'none.jsonl'], 2],
-    ['2 a policy that is none', ['score', 'in.jsonl', '--policy', '.'], 2],
-    ['65 nothing but rejects', ['score', 'in.jsonl', '--map', 'completion=none', '-o', 'data.parquet'], 65],
-    ['69 no such device', ['score', 'in.jsonl', '--device', 'cuda:9', '-o', 'device.parquet'], 69],
-  ])('%s', async (_, args, code) => {
-    const run = await rredcotHere(args, { cwd });
-    expect(run.code, run.stderr).toBe(code);
-    expect(run.stderr).toMatch(/rredcot: /);
+    ['2 no such flag', 'segment --none', 2],
+    ['2 no such input', `${SEGMENT} none.jsonl`, 2],
+    ['2 a policy that is none', 'score in.jsonl --policy .', 2],
+    ['65 nothing but rejects', 'score in.jsonl --map completion=none -o data.parquet', 65],
+    ['69 no such device', 'score in.jsonl --device cuda:9 -o device.parquet', 69],
+  ])('%s', async (_, line, code) => {
+    await fails(line, code, 'rredcot: ');
   });
 });
 
 describe('an output that cannot be', () => {
   it.each([
-    [
-      'in a folder that is not there',
-      ['-o', 'nowhere/x.parquet'],
-      /nowhere is no such folder\n {2}try: mkdir -p nowhere/,
-    ],
-    ['in a file', ['-o', 'in.jsonl/x.parquet'], /in\.jsonl is no folder/],
-    ['a device', ['-o', '/dev/null', '--format', 'jsonl'], /\/dev\/null: is no regular file/],
-    [
-      'where nothing can be made',
-      ['-o', '/proc/x.parquet'],
-      /\/proc\/x\.parquet: would be a file in \/proc; stdout is called -/,
-    ],
-    ['a folder where nothing can be made', ['-o', '/proc/x/'], /\/proc\/x\S*: cannot be written/],
-    [
-      'a folder under a file',
-      ['-o', 'in.jsonl/out/'],
-      /in\.jsonl\/out\S*: cannot be written: a part of the path/,
-    ],
-  ])('is refused: %s', async (_, args, message) => {
+    ['nowhere/x.parquet', /nowhere is no such folder\n {2}try: mkdir -p nowhere/],
+    ['in.jsonl/x.parquet', /in\.jsonl is no folder/],
+    ['/dev/null --format jsonl', /\/dev\/null: is no regular file/],
+    ['/proc/x.parquet', /\/proc\/x\.parquet: would be a file in \/proc; stdout is called -/],
+    ['/proc/x/', /\/proc\/x\S*: cannot be written/],
+    ['in.jsonl/out/', /in\.jsonl\/out\S*: cannot be written: a part of the path/],
+  ])('is refused: %s', async (output, why) => {
     const before = await readdir(cwd);
-    const run = await rredcotHere([...SEGMENT, 'in.jsonl', ...args], { cwd });
-    expect(run.code, run.stderr).toBe(2);
-    expect(run.stderr).toMatch(message);
+    await fails(`${SEGMENT} in.jsonl -o ${output}`, 2, why);
     expect(await readdir(cwd)).toEqual(before);
   });
 });
@@ -211,44 +164,37 @@ describe('a reader or a disk that takes no more', () => {
     ['stderr closed', 'segment --no-policy in.jsonl -o quiet.jsonl 2>&1 | true', ''],
     ['stderr closed, JSON logs', 'segment --no-policy --log-json in.jsonl -o quiet.jsonl 2>&1 | true', ''],
   ])('%s: a quiet end', (_, command, stderr) => {
-    const run = shell(command);
-    expect([run.stdout, run.stderr]).toEqual(['0\n', stderr]);
+    expect(shell(command)).toMatchObject({ stdout: '0\n', stderr });
   });
 
   it('a full disk behind stdout: exit 75', () => {
-    const run = shell('segment --no-policy --quiet in.jsonl > /dev/full');
-    expect(run.stdout).toBe('75\n');
-    expect(run.stderr).toMatch(/^rredcot: stdout: cannot be written: no space left/);
+    expect(shell(`${SEGMENT} in.jsonl > /dev/full`)).toMatchObject({
+      stdout: '75\n',
+      stderr: expect.stringMatching(/^rredcot: stdout: cannot be written: no space left/),
+    });
   });
 
   it('a full disk: exit 75, and the same command goes on when there is room', async (test) => {
-    const disk = join(cwd, 'disk');
+    const disk = at('disk');
     await mkdir(disk);
     const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=96k', 'none', disk], { timeout: 5000 });
     if (mounted.status !== 0) return test.skip('needs root and mount, to make a small disk');
     try {
-      const args = [...SEGMENT, 'in.jsonl', '-o', 'disk/x.jsonl', '--rows-per-chunk', '8'];
-      const full = await rredcotHere(args, { cwd });
-      expect(full.code, full.stderr).toBe(75);
-      expect(full.stderr).toMatch(/^rredcot: disk\/.*no space left on the device\n {2}try: free some space/);
+      const line = 'segment --no-policy in.jsonl -o disk/x.jsonl --rows-per-chunk 8';
+      const why = /^rredcot: disk\/.*no space left on the device\n {2}try: free some space/;
+      await fails(`${line} --quiet`, 75, why);
       expect(await readdir(disk)).toEqual([expect.stringMatching(/^\.x\.jsonl\.[0-9a-f]{16}$/)]);
       expect(await halfWritten(disk)).toEqual([]);
       const kept = (await filesOf(disk)).filter((name) => /chunks\/.*\.jsonl$/.test(name)).length;
       expect(kept).toBeGreaterThan(0);
       spawnSync('mount', ['-o', 'remount,size=9m', disk]);
-      const again = await rredcotHere(
-        args.filter((arg) => arg !== '--quiet'),
-        { cwd },
-      );
-      expect(again.code, again.stderr).toBe(0);
-      expect(again.stderr).toContain('resuming: ');
-      expect((await readJsonl(join(disk, 'x.jsonl'))).length).toBe(64);
+      expect((await done(line)).stderr).toContain('resuming: ');
+      expect(await rows('disk/x.jsonl')).toHaveLength(64);
       const made = ['x.jsonl', 'x.jsonl.sha256', 'x.jsonl.summary.json'];
       expect((await readdir(disk)).sort()).toEqual(made);
       // and a read-only one is an error of the call
       spawnSync('mount', ['-o', 'remount,ro', disk]);
-      const locked = await rredcotHere([...SEGMENT, 'in.jsonl', '-o', 'disk/y.jsonl'], { cwd });
-      expect([locked.code, locked.stderr]).toEqual([2, expect.stringContaining('read-only file system')]);
+      await fails(`${SEGMENT} in.jsonl -o disk/y.jsonl`, 2, 'read-only file system');
     } finally {
       spawnSync('umount', [disk]);
     }
@@ -257,20 +203,18 @@ describe('a reader or a disk that takes no more', () => {
 
 describe('an input', () => {
   it('that grows while it is scored ends the run, and nothing is published', async () => {
-    const path = join(cwd, 'grown.jsonl');
     // 12 chunks, and the change comes with the first
-    await writeFile(path, (await readFile(input, 'utf8')).split('\n').slice(0, 24).join('\n'));
-    const { end } = start(['score', path, '-o', 'grown.parquet', '--rows-per-chunk', '2', '--quiet']);
+    await write('grown.jsonl', (await text('in.jsonl')).split('\n').slice(0, 24).join('\n'));
+    const { end } = start('score grown.jsonl -o grown.parquet --rows-per-chunk 2 --quiet');
     await until(async () =>
-      (await filesOf((await hiddenRun(cwd, 'grown.parquet')) ?? join(cwd, 'none'))).includes('chunks'),
+      (await filesOf((await hiddenRun(cwd, 'grown.parquet')) ?? at('none'))).includes('chunks'),
     );
-    await appendFile(path, '\n{}\n');
+    await appendFile(at('grown.jsonl'), '\n{}\n');
     const { code, stderr } = await end;
     expect(code, stderr).toBe(65);
     expect(stderr).toMatch(/grown\.jsonl: changed while it was read: \d+ bytes.*\n {2}try: .*--overwrite/);
     expect(await readdir(cwd)).not.toContain('grown.parquet');
-    const again = await rredcotHere([...SEGMENT, path, '-o', 'grown.parquet', '--overwrite'], { cwd });
-    expect(again.code, again.stderr).toBe(0);
+    await done(`${SEGMENT} grown.jsonl -o grown.parquet --overwrite`);
   });
 
   it.each([
@@ -279,8 +223,8 @@ describe('an input', () => {
     ['written over', (path: string) => utimes(path, 1, 1), /now 1234 bytes of 1970-01-01/, 65],
     ['removed', (path: string) => rm(path), /cannot be read: no such file/, 2],
   ] as const)('that is %s is noticed', async (_, change, message, exitCode) => {
-    const path = join(cwd, 'watched.jsonl');
-    await writeFile(path, Buffer.alloc(1234));
+    const path = at('watched.jsonl');
+    await write('watched.jsonl', Buffer.alloc(1234));
     const assertUnchanged = await watchInputs(await resolveInputs([path]));
     await assertUnchanged();
     await change(path);
@@ -299,14 +243,11 @@ describe('an input', () => {
       1,
       'utf8',
     ],
-  ])('that ends %s: the other rows are taken', async (_, content, rows, code) => {
-    await writeFile(join(cwd, 'cut.jsonl'), content);
-    const run = await rredcotHere([...SEGMENT, 'cut.jsonl', '-o', 'cut-out.jsonl', '--overwrite'], { cwd });
-    expect(run.code, run.stderr).toBe(0);
-    expect((await readJsonl(join(cwd, 'cut-out.jsonl'))).length).toBe(rows);
-    const rejects = await readJsonl<{ code: string }>(join(cwd, 'cut-out.jsonl.rejects.jsonl')).catch(
-      () => [],
-    );
+  ])('that ends %s: the other rows are taken', async (_, content, count, code) => {
+    await write('cut.jsonl', content);
+    await done(`${SEGMENT} cut.jsonl -o cut-out.jsonl --overwrite`);
+    expect(await rows('cut-out.jsonl')).toHaveLength(count);
+    const rejects = await rows<{ code: string }>('cut-out.jsonl.rejects.jsonl').catch(() => []);
     expect(rejects.map((reject) => reject.code)).toEqual(code === null ? [] : [code]);
   });
 });
@@ -322,18 +263,18 @@ describe('two runs at once at one file', () => {
     title,
     async (format, rowsPerChunk, rounds) => {
       const output = `both.${format}`;
-      const args = [...SEGMENT, 'in.jsonl', '-o', output, '--rows-per-chunk', `${rowsPerChunk}`];
-      expect((await rredcotHere(args, { cwd })).code).toBe(0);
-      const whole = await readFile(join(cwd, output));
+      const line = `${SEGMENT} in.jsonl -o ${output} --rows-per-chunk ${rowsPerChunk}`;
+      await done(line);
+      const whole = await readFile(at(output));
       for (let n = 0; n < rounds; n++) {
-        await rm(join(cwd, output));
-        const ends = await Promise.all([start(args).end, start(args).end]);
+        await rm(at(output));
+        const ends = await Promise.all([start(line).end, start(line).end]);
         const codes = ends.map(({ code }) => code).sort();
         expect(codes[0], JSON.stringify(ends)).toBe(0);
         expect([0, 75], JSON.stringify(ends)).toContain(codes[1]);
         for (const { code, stderr } of ends)
           if (code === 75) expect(stderr).toMatch(/was removed while this process was at work/);
-        expect(await readFile(join(cwd, output))).toEqual(whole);
+        expect(await readFile(at(output))).toEqual(whole);
         expect((await readdir(cwd)).filter((name) => name.startsWith('.both'))).toEqual([]);
       }
     },
@@ -342,10 +283,8 @@ describe('two runs at once at one file', () => {
 });
 
 it('an output folder that is a link to nowhere is a wrong path, not a run that another process has dropped', async () => {
-  await symlink(join(cwd, 'nowhere'), join(cwd, 'link'));
-  const run = await rredcotHere([...SEGMENT, 'in.jsonl', '-o', 'link/'], { cwd });
-  expect(run.code, run.stderr).toBe(2);
-  expect(run.stderr).toContain('link: is a link to a folder that is not there');
+  await symlink(at('nowhere'), at('link'));
+  await fails(`${SEGMENT} in.jsonl -o link/`, 2, 'link: is a link to a folder that is not there');
 });
 
 it.each([

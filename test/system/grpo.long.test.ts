@@ -9,61 +9,8 @@ import { ONE_THREAD, pythonWith } from '../support/python.js';
 
 const python = pythonWith('torch, numpy');
 
-interface Figures {
-  readonly cosine: number;
-  readonly limit: number;
-  readonly gain: number;
-  readonly gain_interval: [number, number];
-}
-interface Results {
-  readonly gradients: {
-    entropy: [number, number];
-    loss: number;
-    by_hand: number;
-    slope: number;
-    difference: number;
-  };
-  readonly counted: Record<string, number>;
-  readonly unsure: { ends: number[]; cut: number[][]; found: [number[], number[]][]; tokens: number };
-  readonly single: {
-    lines: number[];
-    families: string[];
-    right: number;
-    farther: string[];
-    of_others: string[][];
-  };
-  readonly references: { unfinished: string; whole: [number, number]; others: string[] };
-  readonly grpo: { advantages: number[]; centred: number[]; uniform: number[][] };
-  readonly exact: {
-    off: number;
-    drawn: [number, number][];
-    mistakes: number[];
-    oracle: number[];
-    oracle_right: number[];
-    decisions: number[];
-    decisions_right: number[];
-  };
-  readonly shuffled: [number[], number[], number, number][];
-  readonly inside: {
-    beyond: number[][];
-    moved: [number[], null][];
-    pairs: Record<'constant' | 'norm', [number, number, number, number]>;
-    told: Record<string, number>;
-    step_norms: [number, number];
-  };
-  readonly through_the_tool: {
-    wrong: number;
-    mass: number;
-    signs: number[];
-    sums: number[];
-    scale: number[];
-    rejected: number;
-    warned: string[];
-    refused: string;
-  };
-  readonly tested: { answers: number; rewards: number[]; oracle: number[][] };
-  readonly figures: { uniform: Figures; quiet: Figures; wrong: Figures; biased: Figures };
-}
+/** What test/support/grpo.py prints: its parts are those of the tests below. */
+type Results = ReturnType<JSON['parse']>;
 
 describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)', () => {
   let results: Results;
@@ -74,7 +21,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
       env: ONE_THREAD,
     });
     expect(run.status, run.stderr).toBe(0);
-    results = JSON.parse(run.stdout) as Results;
+    results = JSON.parse(run.stdout);
   });
 
   it('the gradient of the loss is what differences of the loss, token by token, say', () => {
@@ -169,7 +116,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
 
   it('shuffled values keep the ends, the differences and the sum, in another order', () => {
     const orders = new Set<string>();
-    for (const [ends, deltas, first, last] of results.shuffled) {
+    for (const [ends, deltas, first, last] of results.shuffled as [number[], number[], number, number][]) {
       expect(ends).toEqual([3, 6, 9, 12]);
       expect(last - first).toBeCloseTo(0.5, 12);
       const sorted = [...deltas].sort((a, b) => a - b);
@@ -181,7 +128,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
 
   it('shuffled values that left 0 to 1 are brought back, their differences in proportion', () => {
     const orders = new Set<string>();
-    for (const values of results.inside.beyond) {
+    for (const values of results.inside.beyond as number[][]) {
       for (const value of values) expect(value).toBe(Math.min(1, Math.max(0, value)));
       const deltas = values.slice(1).map((value, k) => value - (values[k] as number));
       const unit = deltas.reduce((sum, delta) => sum + delta, 0) / 0.6;

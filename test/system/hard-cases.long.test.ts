@@ -135,16 +135,6 @@ describe('a command line that ends early', () => {
   });
 });
 
-it('joint turns down traces whose references have no solution', async () => {
-  const solved = good({ group: 'a', solution: 'a: 3+4=7 top 7\n' });
-  await write('joint.jsonl', `${solved}${good({ group: 'a' })}`);
-  await done('score joint.jsonl --estimator joint -o joint.out.jsonl');
-  expect(await rows('joint.out.jsonl')).toHaveLength(1);
-  const [reject] = await rows<{ code: string; reason: string }>('joint.out.jsonl.rejects.jsonl');
-  expect(reject?.code).toBe('no_reference');
-  expect(reject?.reason).toMatch(/solution=<path>/);
-});
-
 describe('JSONL output', () => {
   it("keeps the input's columns as they were, under another name where ours differ", async () => {
     const row = good({ id: 'x', sigma: 'mine', reward: 1, big: 1, nested: { a: [null, 'é'] } });

@@ -2,8 +2,8 @@
 // the same command then ends with the same bytes. faults.long.test.ts does more calls, `npm run torture` all calls and codes.
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { main } from '../../dist/cli/program.js';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, temporaryFolder } from '../support/program.js';
 import { fsReport, installFsHook, planFs } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
@@ -45,28 +45,6 @@ beforeAll(async () => {
   await installFsHook();
 });
 
-interface Outcome {
-  readonly code: number;
-  readonly stderr: string;
-}
-
-/** The program in this process, so that thousands of runs are cheap; it has no other state than its files. */
-async function run(args: readonly string[]): Promise<Outcome> {
-  const written: string[] = [];
-  const spy = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
-    written.push(String(text));
-    return true;
-  });
-  try {
-    const code = await main(['node', 'rredcot', ...args]);
-    return { code, stderr: written.join('') };
-  } finally {
-    spy.mockRestore();
-    for (const name of ['SIGINT', 'SIGTERM', 'SIGUSR1']) process.removeAllListeners(name);
-    process.stdout.removeAllListeners('error');
-  }
-}
-
 describe.each(FORMATS)('%s', (format) => {
   it.each(['file', 'folder'] as const)(
     '%s: every failing call is told, nothing half made is published, the same command then ends the same',
@@ -76,7 +54,7 @@ describe.each(FORMATS)('%s', (format) => {
       const output = kind === 'file' ? join(place, `out.${format}`) : `${join(place, 'out')}/`;
       const args = ['segment', '--no-policy', input, '-o', output, '--format', format, '--quiet'];
       args.push('--rows-per-chunk', '3', '--max-segments', '4');
-      expect(await run(args)).toEqual({ code: 0, stderr: '' });
+      expect(await rredcotHere(args)).toMatchObject({ code: 0, stderr: '' });
       const whole = await snapshot(place);
       // a folder keeps what the survey has found; beside lines stands their hash
       expect(Object.keys(whole).length).toBe(kind === 'folder' ? 10 : format === 'jsonl' ? 3 : 2);
@@ -91,7 +69,7 @@ describe.each(FORMATS)('%s', (format) => {
             await rm(place, { recursive: true });
             await mkdir(place);
             planFs({ under: work, op, nth, code });
-            const failed = await run(args);
+            const failed = await rredcotHere(args);
             const { fired } = fsReport();
             planFs(null);
             const what = `${op} ${nth} ${code}: exit ${failed.code}, ${failed.stderr}`;
@@ -114,7 +92,7 @@ describe.each(FORMATS)('%s', (format) => {
             for (const name of Object.keys(left).filter((name) => !/(^|\/)\./.test(name)))
               expect(left[name], `${what}: ${name}`).toBe(whole[name]);
 
-            const again = await run(args);
+            const again = await rredcotHere(args);
             expect(again.code, `${what}; then ${again.stderr}`).toBe(0);
             expect(await snapshot(place), what).toEqual(whole);
           }
@@ -148,10 +126,10 @@ it.each(['segment', 'merge', 'filter'])(
         ['filter', rows, '--where', 'segments > 1', '-o', output],
       ],
     }[command] as [string[] | undefined, string[]];
-    if (first !== undefined) expect(await run(first)).toEqual({ code: 0, stderr: '' });
+    if (first !== undefined) expect(await rredcotHere(first)).toMatchObject({ code: 0, stderr: '' });
     await writeFile(`${output}.sha256`, `${'0'.repeat(64)}  out.jsonl\n`);
     planFs({ under: place, op: 'rename', path: 'out\\.jsonl\\.sha256$', nth: 0, code: 'EIO' });
-    const failed = await run(then);
+    const failed = await rredcotHere(then);
     planFs(null);
     expect(failed.code, failed.stderr).toBe(75);
     const left = Object.keys(await snapshot(place));

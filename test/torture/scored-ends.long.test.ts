@@ -1,8 +1,7 @@
 // What `redistribute` and `filter` leave where they are killed, or a call of the file system fails: nothing but a whole file, for good.
 import { appendFile, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { main } from '../../dist/cli/program.js';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
 import { BROKEN, start, temporaryFolder, writeFixtures } from '../support/program.js';
 import { type FsPlan, fsReport, installFsHook, planFs } from './fs-hook.mjs';
@@ -73,13 +72,12 @@ describe.each(JOBS)('%s', (name, format, job) => {
 
   it('a call that fails leaves nothing, or the whole file', async () => {
     await installFsHook();
-    const quiet = vi.spyOn(process.stderr, 'write').mockImplementation(() => true);
     let faults = 0;
     for (const op of ['open', 'write', 'sync', 'rename', 'mkdir'])
       for (let [nth, isCalled] = [0, true]; isCalled; nth++) {
         await anew();
         planFs({ under: place(), op, nth, code: nth % 2 === 0 ? 'ENOSPC' : 'EDQUOT' });
-        const code = await main(['node', 'rredcot', ...args()]);
+        const { code } = await rredcotHere(args());
         isCalled = fsReport().fired;
         planFs(null);
         const what = `${op} ${nth}: exit ${code}`;
@@ -92,7 +90,6 @@ describe.each(JOBS)('%s', (name, format, job) => {
           expect(left, what).toEqual([]);
         }
       }
-    quiet.mockRestore();
     expect(faults).toBeGreaterThan(5);
   });
 });

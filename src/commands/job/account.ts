@@ -3,7 +3,7 @@ import { isAnswerNow } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import { sumCounts } from '../../io/run/records.js';
 import { plural } from '../../plural.js';
-import { policyFacts } from '../../policy/embedded.js';
+import { policyFacts } from '../../policy/folder.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { SeenNames } from '../../report/names.js';
