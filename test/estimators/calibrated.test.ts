@@ -5,23 +5,17 @@ import type { CalibrationFile } from '../../dist/estimators/calibration.js';
 import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { faultsOf } from '../support/faults.js';
 import { fixtureRows, openScene } from '../support/scene.js';
-import { madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
+import { fitted, type MadeTrace } from '../support/scored-traces.js';
 
-const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
+const scene = await openScene();
+const { at, config, done, expectSame, fails, json, rows, text, write } = scene;
 const CALIBRATED = '--estimator calibrated --calibration calibration.json';
 let file: CalibrationFile;
 
 beforeAll(async () => {
-  const made = madeTraces(12, 8).map((trace) => scoredLine(trace));
-  await write('made.jsonl', made);
-  await write(
-    'alike.jsonl',
-    made.map((row) => ({ ...row, reward: 1 })),
-  );
   await write('traces.jsonl', await fixtureRows(0, 12));
-  await done('calibrate made.jsonl -o calibration.json');
-  await done('calibrate alike.jsonl -o none.json');
-  file = await json('calibration.json');
+  file = await fitted(scene, 'calibration');
+  await fitted(scene, 'none', () => ({ reward: 1 }));
   await done(`score traces.jsonl ${CALIBRATED} -o scored.jsonl`);
 });
 
@@ -79,36 +73,31 @@ describe('a calibration', () => {
   });
 
   it('is fitted again to its own output: v̂ is recovered from the references', async () => {
-    await write(
-      'again.jsonl',
-      madeTraces(12, 8).map((trace) => scoredLine(trace, { value_start: 0.5 })),
-    );
-    await write('again.jsonl.summary.json', summaryText(await config('scored.jsonl')));
-    await done('calibrate again.jsonl -o again.json');
-    expect((await json('again.json')).weights).toEqual(file.weights);
+    const of = { config: await config('scored.jsonl') };
+    const again = await fitted(scene, 'again', () => ({ value_start: 0.5 }), of);
+    expect(again.weights).toEqual(file.weights);
   });
 
   it('looks at a joined column; without the column nothing is valued with it', async () => {
-    const told = madeTraces(12, 8).map((trace) =>
-      scoredLine(trace, { join_segments: trace.ends.map((_, k) => (k % 3) / 3 + trace.reward) }),
-    );
-    await write('told.jsonl', told);
-    await done('calibrate told.jsonl -o further.json --features join_segments');
+    const told = ({ ends, reward }: MadeTrace) => ({
+      join_segments: ends.map((_, k) => (k % 3) / 3 + reward),
+    });
+    await fitted(scene, 'further', told, { flags: '--features join_segments' });
     // another run's values, which stand in its segments
     const join = '--join scored.jsonl --join-on id --join-columns segments';
     const flags = '--estimator calibrated --calibration further.json';
-    await done(`score traces.jsonl -o further.jsonl ${join} ${flags}`);
-    await done('verify further.jsonl');
+    await done(`score traces.jsonl -o further.out.jsonl ${join} ${flags}`);
+    await done('verify further.out.jsonl');
     const [[row], said] = [
-      await rows<{ join_segments: object[] }>('further.jsonl'),
-      await config('further.jsonl'),
+      await rows<{ join_segments: object[] }>('further.out.jsonl'),
+      await config('further.out.jsonl'),
     ];
     expect(faultsOf(row as object, said)).toBe('');
     const other = row?.join_segments.map((segment) => ({ ...segment, value: 0 }));
     expect(faultsOf({ ...row, join_segments: other }, said)).toContain('from the calibration');
-    await done('redistribute further.jsonl -o further.pr.jsonl --estimator pr');
+    await done('redistribute further.out.jsonl -o further.pr.jsonl --estimator pr');
     await done(`redistribute further.pr.jsonl -o further.back.jsonl ${flags}`);
-    await expectSame('further.back.jsonl', 'further.jsonl');
+    await expectSame('further.back.jsonl', 'further.out.jsonl');
     // what lacks it
     for (const [line, code, why] of [
       [

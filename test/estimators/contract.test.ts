@@ -24,7 +24,7 @@ import { faultsOf } from '../support/faults.js';
 import { exitTemplate, tokenIds } from '../support/oracle-comparison.js';
 import { EMBEDDED, type FixtureRow, PROVER, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
-import { madeTraces, scoredLine } from '../support/scored-traces.js';
+import { fitted, type MadeTrace } from '../support/scored-traces.js';
 
 type Row = ScoredRow &
   Readonly<
@@ -63,7 +63,8 @@ interface Edit {
 const edited = (edit: Edit['edit'], said: RegExp): Edit => ({ edit, said });
 type Passage = 'same' | 'near' | { readonly refused: string };
 
-const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
+const scene = await openScene();
+const { at, config, done, expectSame, fails, rows, text, write } = scene;
 const CALIBRATED = '--calibration calibration.json';
 const QUESTION = '\n</think>\nright? ';
 const K = 3;
@@ -105,12 +106,8 @@ beforeAll(async () => {
   await buildPrmFolder(at('scores'), at('outcome'));
   await buildPrmFolder(at('qwen'), at('marked'), { stepToken: '</think>', correctLabel: '0' });
   // top-0000 was in the fit, top-0001 was not
-  const made = madeTraces(12, 8).map((trace) =>
-    scoredLine(trace, trace.group === 'g3' ? { group: 'top-0000' } : {}),
-  );
-  await write('made.jsonl', made);
-  await done('calibrate made.jsonl -o calibration.json');
-  calibration = await json('calibration.json');
+  const inFit = ({ group }: MadeTrace) => (group === 'g3' ? { group: 'top-0000' } : {});
+  calibration = (await fitted(scene, 'calibration', inFit)) as unknown as typeof calibration;
   // a group of eight, of which one is wrong and one completion was drawn five times, and two of the next
   fixtures = await fixtureRows(0, 10);
   await write('traces.jsonl', fixtures);
@@ -557,7 +554,7 @@ const CASES: readonly Case[] = [
     refused: [
       ['', 'needs a calibration'],
       ['--calibration gone.json', 'gone.json'],
-      ['--calibration made.jsonl', 'is not JSON'],
+      ['--calibration calibration.jsonl', 'is not JSON'],
     ],
   },
   {

@@ -6,7 +6,7 @@ import { farMates } from '../../dist/estimators/far-mates.js';
 import type { Log } from '../../dist/report/log.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
-import { madeTraces, scoredLine } from '../support/scored-traces.js';
+import { fitted } from '../support/scored-traces.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 type Row = ScoredRow & { readonly value_prior: number[]; readonly value_ess: number[] };
@@ -14,21 +14,16 @@ type Row = ScoredRow & { readonly value_prior: number[]; readonly value_ess: num
 const TRACES = 16; // two groups of eight
 const SIBLINGS = '--estimator siblings --calibration calibration.json';
 
-const { at, done, expectSame, fails, folder, json, rows, text, write } = await openScene();
+const scene = await openScene();
+const { at, done, expectSame, fails, folder, json, rows, text, write } = scene;
 let fixtures: FixtureRow[];
 let known: Row[];
 
 beforeAll(async () => {
   fixtures = await fixtureRows(0, TRACES);
   await write('traces.jsonl', fixtures);
-  const made = madeTraces(12, 8).map((trace) => scoredLine(trace));
-  await write('made.jsonl', made);
-  await write(
-    'alike.jsonl',
-    made.map((row) => ({ ...row, reward: 1 })),
-  );
-  await done('calibrate made.jsonl -o calibration.json');
-  await done('calibrate alike.jsonl -o none.json');
+  await fitted(scene, 'calibration');
+  await fitted(scene, 'none', () => ({ reward: 1 }));
   await done(`score traces.jsonl ${SIBLINGS} -o siblings.jsonl`);
   known = await rows<Row>('siblings.jsonl');
 });

@@ -8,11 +8,12 @@ import { oracleFeatures } from '../oracle/calibration.js';
 import { faultsOf } from '../support/faults.js';
 import { PROVER, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
-import { madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
+import { fitted, type MadeTrace } from '../support/scored-traces.js';
 
 type Row = ScoredRow & { readonly value_prior: number[]; readonly value_ess: number[] };
 
-const { at, config, done, fails, json, rows, write } = await openScene();
+const scene = await openScene();
+const { at, config, done, fails, rows, write } = scene;
 
 beforeAll(async () => {
   const fixtures = await fixtureRows(0, 16);
@@ -24,16 +25,8 @@ beforeAll(async () => {
   );
 });
 
-/** Rows of made-up traces as an estimator that scores no reference leaves them, and their calibration. */
-async function fitted(name: string, stored: object, more: object = {}): Promise<CalibrationFile> {
-  const made = madeTraces(12, 8).map((trace) =>
-    scoredLine(trace, { entropies: trace.logprobs.map((lp) => -lp / 2), ...more }),
-  );
-  await write(`${name}.jsonl`, made);
-  await write(`${name}.jsonl.summary.json`, summaryText(stored as Record<string, unknown>));
-  await done(`calibrate ${name}.jsonl -o ${name}.json`);
-  return json(`${name}.json`);
-}
+/** What a run stores of the tokens of made-up traces. */
+const entropies = ({ logprobs }: MadeTrace) => ({ entropies: logprobs.map((lp) => -lp / 2) });
 
 /** V(s_k) by the weights of all traces, from what a row has stored; P(yes) in front where one was asked for. */
 function expectedValues(row: ScoredRow, { mean, sd, weights }: CalibrationFile, yes?: readonly number[]) {
@@ -61,11 +54,9 @@ function expectClose(found: readonly number[], expected: readonly number[]): voi
 describe('a calibration without a reference', () => {
   it('looks at the thought alone where nothing was scored, and every row says so', async () => {
     await done('score bare.jsonl --estimator surprise -o surprise.jsonl');
-    const file = await fitted('thought', await config('surprise.jsonl'), {
-      reference_logprobs: [],
-      reference_tokens: [],
-      reference_utilities: [],
-    });
+    const none = { reference_logprobs: [], reference_tokens: [], reference_utilities: [] };
+    const bare = (trace: MadeTrace) => ({ ...entropies(trace), ...none });
+    const file = await fitted(scene, 'thought', bare, { config: await config('surprise.jsonl') });
     expect(file).toMatchObject({ estimator: 'none', stands_back: null, traces: 96 });
     expect(file.features).toEqual(FEATURES_OF.none);
     expect(file.log_loss).toMatchObject({ value: null, value_fitted: null });
@@ -97,18 +88,12 @@ describe('a calibration without a reference', () => {
     await done(`policy build asking -o ${policy} --exit-template ${join(PROVER, 'exit_template.json')}`);
     await done(`score bare.jsonl --policy ${policy} --estimator ask -o ask.jsonl`);
     // of each made-up v̂ the odds of yes
-    const two = madeTraces(12, 8).map((trace) =>
-      scoredLine(trace, {
-        entropies: trace.logprobs.map((lp) => -lp / 2),
-        reference_logprobs: trace.values.map((p) => [Math.log(p) - 3, Math.log(1 - p + 1e-9) - 3]),
-        reference_tokens: [1, 1],
-        reference_utilities: [1, 0],
-      }),
-    );
-    await write('yes.jsonl', two);
-    await write('yes.jsonl.summary.json', summaryText(await config('ask.jsonl')));
-    await done('calibrate yes.jsonl -o yes.json');
-    const file: CalibrationFile = await json('yes.json');
+    const two = (trace: MadeTrace) => ({
+      ...entropies(trace),
+      reference_logprobs: trace.values.map((p) => [Math.log(p) - 3, Math.log(1 - p + 1e-9) - 3]),
+      ...{ reference_tokens: [1, 1], reference_utilities: [1, 0] },
+    });
+    const file = await fitted(scene, 'yes', two, { config: await config('ask.jsonl') });
     expect(file).toMatchObject({ estimator: 'ask', stands_back: null, features: FEATURES_OF.ask });
     const flags = `--policy ${policy} --estimator calibrated --calibration yes.json`;
     await done(`score bare.jsonl ${flags} -o of-yes.jsonl`);
@@ -124,9 +109,7 @@ describe('a calibration without a reference', () => {
       `score bare.jsonl --policy ${policy} --estimator ask --ask-template other.json -o other.jsonl`,
     );
     const other = await config('other.jsonl');
-    await write('odd.jsonl', two);
-    await write('odd.jsonl.summary.json', summaryText(other));
-    await done('calibrate odd.jsonl -o odd.json');
+    await fitted(scene, 'odd', two, { config: other });
     await done(
       `score bare.jsonl --policy ${policy} --estimator calibrated --calibration odd.json -o of-odd.jsonl`,
     );

@@ -1,5 +1,7 @@
 // Made-up scored traces, in which a surprising token costs the reward more often than not: what a calibration is fitted to.
+import type { CalibrationFile } from '../../dist/estimators/calibration.js';
 import { seeded } from '../oracle/toy.js';
+import type { Scene } from './scene.js';
 
 export interface MadeTrace {
   readonly id: string;
@@ -60,4 +62,18 @@ export function scoredLine(trace: MadeTrace, more: Readonly<Record<string, unkno
 export function summaryText(config: Readonly<Record<string, unknown>>): string {
   const counts = { traces: 0, rejects: 0, rejects_sha256: null };
   return JSON.stringify({ format: 1, run: '0'.repeat(64), ...counts, config });
+}
+
+/** Fits `<name>.json` to made-up rows, `<name>.jsonl`. @param more cells of a row @param config of the run that has made them */
+export async function fitted(
+  { done, json, write }: Pick<Scene, 'done' | 'json' | 'write'>,
+  name: string,
+  more: (trace: MadeTrace) => object = () => ({}),
+  { config, flags = '' }: { config?: Readonly<Record<string, unknown>>; flags?: string } = {},
+): Promise<CalibrationFile> {
+  const made = madeTraces(12, 8).map((trace) => scoredLine(trace, more(trace) as Record<string, unknown>));
+  await write(`${name}.jsonl`, made);
+  if (config !== undefined) await write(`${name}.jsonl.summary.json`, summaryText(config));
+  await done(`calibrate ${name}.jsonl -o ${name}.json ${flags}`);
+  return json(`${name}.json`);
 }

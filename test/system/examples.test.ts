@@ -2,9 +2,9 @@
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { describe, expect, it } from 'vitest';
+import { FIXTURES, ROOT } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
 const hasPython = spawnSync('python3', ['--version']).status === 0;
 
@@ -16,23 +16,14 @@ const example = (name: string, ...args: string[]) =>
   });
 
 describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
-  let folder: string;
-
-  beforeAll(async () => {
-    folder = await temporaryFolder();
-  });
-
   it('verl_sigma.py --rows writes its rows without verl', async () => {
-    const scored = join(folder, 'scored.jsonl');
-    const run = await rredcotHere(['score', FIXTURES, '--limit', '16', '--quiet', '-o', scored]);
-    expect(run.code, run.stderr).toBe(0);
-    const replay = join(folder, 'replay.json');
-    const { status, stderr } = example('verl_sigma.py', '--rows', scored, replay);
-    expect(stderr).toBe('');
-    expect(status).toBe(0);
+    const { at, done, rows: read } = await openScene();
+    await done(`score ${FIXTURES} --limit 16 --quiet -o scored.jsonl`);
+    const made = example('verl_sigma.py', '--rows', at('scored.jsonl'), at('replay.json'));
+    expect(made).toMatchObject({ status: 0, stderr: '' });
     const kept = (rows: { sigma: number[]; completion_ids: number[]; group: string }[]) =>
       rows.map(({ sigma, completion_ids, group }) => [sigma.map(Math.fround), completion_ids, group]);
-    expect(kept(await readJsonl(replay))).toEqual(kept(await readJsonl(scored)));
+    expect(kept(await read('replay.json'))).toEqual(kept(await read('scored.jsonl')));
   });
 
   it.each([
