@@ -125,3 +125,9 @@ export function codePoints(text: string): number {
   for (const _ of text) count++;
   return count;
 }
+
+/** (K) ends of a row's thought segments, in tokens, or in characters where it has no tokens. @param row without what was shown */
+export function thoughtEnds({ segments }: Pick<OutputRow, 'segments'>): Int32Array {
+  const thoughts = segments.filter(({ kind }) => kind === 'thought');
+  return Int32Array.from(thoughts, ({ end, charEnd }) => end ?? charEnd ?? 0);
+}

@@ -2,7 +2,7 @@
 import { usageError } from '../errors.js';
 import { noReferences, ratioValues } from '../estimate/value.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import { thoughtEnds } from '../io/scored/stored-rows.js';
+import { thoughtEnds } from '../scored.js';
 import { type Estimator, secondModel } from './estimator.js';
 
 export const ratio: Estimator = {

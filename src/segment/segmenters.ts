@@ -1,9 +1,9 @@
 // The segmenters: where each cuts a thought, by which flags, and what of a stored row cannot be its work. Nobody else has their names.
 import { usageError } from '../errors.js';
 import { attributeOf, type Flag, finite, positiveInteger } from '../flag-values.js';
-import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
+import { thoughtEnds } from '../scored.js';
 import { sentenceCuts } from './sentences.js';
 import type { ThoughtSpan, ThoughtTags, TokenText } from './span.js';
 import {

@@ -18,8 +18,7 @@ import type { Calibration } from '../../estimators/calibration.js';
 import { pr } from '../../estimators/one-pass.js';
 import { float32Text } from '../../io/arrow/json.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
-import { thoughtEnds } from '../../io/scored/stored-rows.js';
-import { type OutputRow, withOwn, withoutShown } from '../../scored.js';
+import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../../scored.js';
 import type { Scored } from './open-scored.js';
 
 /** What a first pass over the file found. */

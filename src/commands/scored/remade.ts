@@ -13,9 +13,9 @@ import {
 import { sigmaEss, sigmaGain, sigmaMaxWeight } from '../../estimate/sigma.js';
 import type { Config, Remade } from '../../estimators/estimator.js';
 import { estimatorNamed, valueColumns } from '../../estimators/registry.js';
-import { type Cells, thoughtEnds } from '../../io/scored/stored-rows.js';
+import type { Cells } from '../../io/scored/stored-rows.js';
 import { plural } from '../../plural.js';
-import { type OutputRow, UNREAD, withOwn, withoutShown } from '../../scored.js';
+import { type OutputRow, thoughtEnds, UNREAD, withOwn, withoutShown } from '../../scored.js';
 import { segmentSums } from '../../segment/segment.js';
 import { withCredit } from './again.js';
 

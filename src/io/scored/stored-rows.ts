@@ -123,12 +123,6 @@ export function isCut({ segments, status, sigma }: Cells): boolean {
   );
 }
 
-/** (K) ends of a row's thought segments, in tokens, or in characters where it has no tokens. @param row without what was shown */
-export function thoughtEnds({ segments }: Pick<OutputRow, 'segments'>): Int32Array {
-  const thoughts = segments.filter(({ kind }) => kind === 'thought');
-  return Int32Array.from(thoughts, ({ end, charEnd }) => end ?? charEnd ?? 0);
-}
-
 function numberOrNull(cell: unknown): number | null {
   return typeof cell === 'number' || typeof cell === 'bigint' ? Number(cell) : null;
 }
