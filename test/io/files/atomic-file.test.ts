@@ -1,16 +1,17 @@
-// A file appears whole or not at all, also after the power has failed: its bytes are durable before it has its name.
-import { readFile } from 'node:fs/promises';
+// A file appears whole or not at all, also after the power has failed: its bytes are durable before it has its name. A folder is there in
+// the end, with those above it, or somebody is told why not.
+import { readFile, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { fsReport, installFsHook, planFs, recordFs } from '../../torture/fs-hook.mjs';
 
 // the hook has to be there before anything takes `open` and `rename` from node:fs
-let AtomicFile: typeof import('../../../dist/io/files/atomic-file.js').AtomicFile;
+let { AtomicFile, makeFolder } = {} as typeof import('../../../dist/io/files/atomic-file.js');
 let path: string;
 beforeAll(async () => {
   await installFsHook();
-  ({ AtomicFile } = await import('../../../dist/io/files/atomic-file.js'));
+  ({ AtomicFile, makeFolder } = await import('../../../dist/io/files/atomic-file.js'));
   path = join(await temporaryFolder(), 'out.bin');
 });
 
@@ -52,3 +53,24 @@ describe('a file', () => {
     ]);
   });
 });
+
+it('a folder is made with those above it, and left as it is where it is there', async () => {
+  const path = join(await temporaryFolder(), 'a/b/c');
+  await makeFolder(path);
+  const { ino } = await stat(path);
+  await makeFolder(path);
+  expect((await stat(path)).ino).toBe(ino);
+});
+
+it('a folder is not made behind a link that leads nowhere', async () => {
+  const folder = await temporaryFolder();
+  await symlink(join(folder, 'none'), join(folder, 'link'));
+  await expect(makeFolder(join(folder, 'link'))).rejects.toThrow(/link to a folder that is not there/);
+});
+
+it.runIf(process.platform === 'linux')(
+  'a folder is an error where nobody can make one, and no wait without end',
+  async () => {
+    await expect(makeFolder('/proc/none/below')).rejects.toMatchObject({ code: 'ENOENT' });
+  },
+);

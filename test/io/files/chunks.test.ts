@@ -111,14 +111,4 @@ describe('rows a chunk', () => {
       }),
     );
   });
-
-  it('share the work of ten long traces out between two workers: neither has more than .6 of it', () => {
-    const size = defaultRowsPerChunk(10, true, 10_100);
-    const own = [0, 0];
-    for (let row = 0; row < 10; row++) {
-      const { index } = shardOf(chunkOf(row, size), 2);
-      own[index] = (own[index] as number) + 1;
-    }
-    expect(Math.max(...own) / 10).toBeLessThanOrEqual(0.6);
-  });
 });
