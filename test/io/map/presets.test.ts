@@ -45,19 +45,27 @@ async function mapFile(path: string, opts: Partial<MappingOptions> = {}) {
   return { rows, traces, choice, join };
 }
 
-/** A row by itself: files hold several variants of one preset. */
-function mapAlone(row: InputRow | BadRow): { name: string | undefined; traces: (Trace | BadRow)[] } {
-  if (row.kind === 'bad') return { name: undefined, traces: [row] };
-  const choice = choosePreset('auto', row.columns);
-  const map = withSources(parseFieldMap(undefined), choice ? [choice.preset.fields] : []);
-  return { name: choice?.preset.name, traces: [...mapRow(row, map, NONE)] };
+/** A row by itself, as a preset has it: files hold several variants of one. */
+function mapAlone(row: InputRow, preset = 'auto', map?: string) {
+  const choice = choosePreset(preset, row.columns);
+  const fields = withSources(parseFieldMap(map), choice ? [choice.preset.fields] : []);
+  return { name: choice?.preset.name, traces: [...mapRow(row, fields, NONE)] };
+}
+
+/** Files of JSON lines in a folder of their own. */
+async function files(...contents: readonly (readonly object[])[]): Promise<string[]> {
+  const folder = await temporaryFolder();
+  const paths = contents.map((_, n) => join(folder, `${n}.jsonl`));
+  for (const [n, rows] of contents.entries())
+    await writeFile(paths[n] as string, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  return paths;
 }
 
 describe('every preset', () => {
   it.each(PRESET_NAMES)('%s', async (name) => {
     const path = join(FIXTURES, `${name}.jsonl`);
     const { rows } = await mapFile(path);
-    const found = rows.map(mapAlone);
+    const found = (rows as InputRow[]).map((row) => mapAlone(row));
     expect(found.map((each) => each.name)).toEqual(rows.map(() => name));
     const expected = JSON.parse(await readFile(join(FIXTURES, `${name}.json`), 'utf8'));
     expect(found.flatMap(({ traces }) => traces.map(plain))).toEqual(expected);
@@ -87,11 +95,8 @@ describe('every preset', () => {
 
 describe('--preset', () => {
   const row = { problem: 'p', generations: ['a', 'b'], correctness_math_verify: [true, false], answer: '1' };
-  function traces(columns: Record<string, unknown>, preset: string, map?: string) {
-    const choice = choosePreset(preset, columns);
-    const fields = withSources(parseFieldMap(map), choice ? [choice.preset.fields] : []);
-    return [...mapRow(inputRow(columns), fields, NONE)].map(plain);
-  }
+  const traces = (columns: Record<string, unknown>, preset: string, map?: string) =>
+    mapAlone(inputRow(columns), preset, map).traces.map(plain);
 
   it('auto finds none for rows that no preset knows, and fields are taken by their names', () => {
     expect(choosePreset('auto', { text: 'x', completion: 'y' })).toBeUndefined();
@@ -153,9 +158,7 @@ describe('--preset', () => {
       'chunks[1] is not in base_solution.solution',
     ],
   ])('%s turns down a row that is not one of its own: %j', (preset, columns, reason) => {
-    const choice = choosePreset(preset, columns);
-    const fields = withSources(parseFieldMap(undefined), choice ? [choice.preset.fields] : []);
-    const [only, ...others] = [...mapRow(inputRow(columns), fields, NONE)];
+    const [only, ...others] = mapAlone(inputRow(columns), preset).traces;
     expect(others).toEqual([]);
     expect(only).toMatchObject({
       kind: 'bad',
@@ -165,14 +168,6 @@ describe('--preset', () => {
 });
 
 describe('--join', () => {
-  async function files(rows: readonly object[], joined: readonly object[]): Promise<[string, string]> {
-    const folder = await temporaryFolder();
-    const paths: [string, string] = [join(folder, 'rows.jsonl'), join(folder, 'joined.jsonl')];
-    for (const [n, each] of [rows, joined].entries())
-      await writeFile(paths[n] as string, each.map((row) => `${JSON.stringify(row)}\n`).join(''));
-    return paths;
-  }
-
   it('finds the question in a prompt, the longest one that it ends with, and never guesses', async () => {
     const tail = ' Put it in a box.';
     const problems = [`one?${tail}`, `and one?${tail}`, 'x', 'twice'];
@@ -183,7 +178,7 @@ describe('--join', () => {
       'two?',
       'What about x',
     ];
-    const [rows, joined] = await files(
+    const [rows = '', joined = ''] = await files(
       prompts.map((prompt) => ({ prompt, completion: 'c' })),
       [...problems, 'twice'].map((problem, n) => ({ problem, solution: '', answer: n })),
     );
@@ -203,7 +198,7 @@ describe('--join', () => {
   });
 
   it('goes by fields with --join-on, and --map reaches the joined row', async () => {
-    const [rows, joined] = await files(
+    const [rows = '', joined = ''] = await files(
       [
         { k: { n: 1 }, prompt: 'p', completion: 'c' },
         { k: { n: 3 }, prompt: 'p', completion: 'c' },
@@ -222,9 +217,7 @@ describe('--join', () => {
     await expect(mapFile(rows, { joinOn: 'a=b' })).rejects.toThrow('--join-on has no meaning');
     await expect(mapFile(rows, { ...opts, joinOn: 'a=b=c' })).rejects.toThrow('not field=field');
     await expect(mapFile(rows, { ...opts, map: undefined })).rejects.toThrow('none of its columns is used');
-    await expect(mapFile(rows, { ...opts, joinOn: 'k.n=nowhere' })).rejects.toThrow(
-      /joined\.jsonl:0: no key/,
-    );
+    await expect(mapFile(rows, { ...opts, joinOn: 'k.n=nowhere' })).rejects.toThrow(/1\.jsonl:0: no key/);
   });
 
   it('tells by a hash what was joined', async () => {
@@ -232,7 +225,7 @@ describe('--join', () => {
     const answers = ['1', '1', '2'].map((answer) => ({ problem: 'q', solution: '', answer }));
     const hashes = await Promise.all(
       answers.map(async (answer) => {
-        const [rows, joined] = await files([row], [answer]);
+        const [rows = '', joined = ''] = await files([row], [answer]);
         const { config } = await resolveMapping(await resolveInputs([rows]), { ...AUTO, join: joined });
         return JSON.stringify(config);
       }),
@@ -279,10 +272,10 @@ describe('the program', () => {
 
 describe('inspect', () => {
   it('says once what a row is rejected for, where the reason begins like its code', async () => {
-    const folder = await temporaryFolder();
-    const [rows, joined] = [join(folder, 'rows.jsonl'), join(folder, 'joined.jsonl')];
-    await writeFile(rows, '{"k": 1, "prompt": "p", "completion": "c"}\n');
-    await writeFile(joined, '{"k": 2, "gold": "a"}\n');
+    const [rows = '', joined = ''] = await files(
+      [{ k: 1, prompt: 'p', completion: 'c' }],
+      [{ k: 2, gold: 'a' }],
+    );
     const flags = ['--join', joined, '--join-on', 'k', '--map', 'reference=join.gold'];
     const { code, stdout, stderr } = await rredcotHere(['inspect', rows, ...flags]);
     expect(code, stderr).toBe(65);
@@ -290,11 +283,9 @@ describe('inspect', () => {
   });
 
   it('shows preset, trace and what is missing, with control characters made visible', async () => {
-    const folder = await temporaryFolder();
-    const path = join(folder, 'rows.jsonl');
     const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
     const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
-    await writeFile(path, `${JSON.stringify(row)}\n${JSON.stringify({ ...row, id: 'second' })}\n`);
+    const [path = '', nothing = ''] = await files([row, { ...row, id: 'second' }], []);
     const run = await rredcotHere(['inspect', path]);
     // score would turn it down
     expect(run.code, run.stderr).toBe(65);
@@ -324,8 +315,7 @@ describe('inspect', () => {
       rejected: null,
       missing: [{ field: 'group' }],
     });
-    await writeFile(join(folder, 'empty.jsonl'), '\n');
-    const empty = await rredcotHere(['inspect', join(folder, 'empty.jsonl')]);
+    const empty = await rredcotHere(['inspect', nothing]);
     expect(empty.code).toBe(65);
     expect(empty.stderr).toContain('there are no rows in the input');
     const none = await rredcotHere(['inspect', path, '--row', '2']);
