@@ -40,7 +40,7 @@ export function withIntervals(
 ): Interval[] {
   const units = groups.reduce((most, group) => Math.max(most, group + 1), 0);
   const found = figures.map(() => new Float64Array(resamples));
-  const columns = figures.map((figure) => columnsOf(figure, groups, units));
+  const grouped = figures.map(({ terms, m }) => ofGroups(terms, m, groups, units));
   const random = randomStream(seed);
   const weights = new Float64Array(units);
   for (let b = 0; b < resamples; b++) {
@@ -49,15 +49,18 @@ export function withIntervals(
       const drawn = Math.floor((random() / 2 ** 32) * units);
       weights[drawn] = (weights[drawn] as number) + 1;
     }
-    for (const [f, figure] of figures.entries())
-      (found[f] as Float64Array)[b] = figure.value(weighted(columns[f] as Columns, weights));
+    for (const [f, { m, value }] of figures.entries())
+      (found[f] as Float64Array)[b] = value(weighted(grouped[f] as Float64Array, m, weights));
   }
-  return figures.map((figure, f) => {
-    const own = columns[f] as Columns;
+  const once = new Float64Array(groups.length).fill(1);
+  return figures.map(({ terms, m, value }, f) => {
+    const counting = new Set(
+      groups.filter((_, i) => terms.subarray(i * m, (i + 1) * m).some((term) => term !== 0)),
+    );
     const sure = (found[f] as Float64Array).filter((value) => !Number.isNaN(value)).sort();
-    const isKnown = own.counting >= 2 && sure.length > resamples / 2;
+    const isKnown = counting.size >= 2 && sure.length > resamples / 2;
     return {
-      value: figure.value(own.all),
+      value: value(weighted(terms, m, once)),
       low: isKnown ? quantile(sure, 0.025) : Number.NaN,
       high: isKnown ? quantile(sure, 0.975) : Number.NaN,
     };
@@ -77,38 +80,25 @@ export function fewGroups(groups: Int32Array, counts: (trace: number) => boolean
   return counting.size < FEW_GROUPS ? ['few-groups'] : [];
 }
 
-/** A figure's terms, added up over the traces of a group, sum by sum: they are gone through a thousand times. */
-interface Columns {
-  /** (m) of (units) */
-  readonly terms: readonly Float64Array[];
-  /** (m) over all traces, in their order */
-  readonly all: Float64Array;
-  /** groups with a trace that counts */
-  readonly counting: number;
-}
-
-function columnsOf({ terms, m }: Figure, groups: Int32Array, units: number): Columns {
-  const sums = Array.from({ length: m }, () => new Float64Array(units));
-  const all = new Float64Array(m);
-  const counting = new Set<number>();
+/** (units, m) a figure's terms, added up over the traces of a group: they are gone through a thousand times. */
+function ofGroups(terms: Float64Array, m: number, groups: Int32Array, units: number): Float64Array {
+  const sums = new Float64Array(units * m);
   for (const [i, unit] of groups.entries())
-    for (const [j, column] of sums.entries()) {
-      const term = terms[i * m + j] as number;
-      if (term === 0) continue;
-      counting.add(unit);
-      all[j] = (all[j] as number) + term;
-      column[unit] = (column[unit] as number) + term;
-    }
-  return { terms: sums, all, counting: counting.size };
+    for (let j = 0; j < m; j++)
+      sums[unit * m + j] = (sums[unit * m + j] as number) + (terms[i * m + j] as number);
+  return sums;
 }
 
-/** (m) sums. @param weights (units) how often each group was drawn */
-function weighted({ terms }: Columns, weights: Float64Array): Float64Array {
-  return Float64Array.from(terms, (column) => {
-    let sum = 0;
-    for (let i = 0; i < column.length; i++) sum += (weights[i] as number) * (column[i] as number);
-    return sum;
-  });
+/** (m) sums over n rows of terms. @param weights (n) how often each counts */
+function weighted(terms: Float64Array, m: number, weights: Float64Array): Float64Array {
+  const sums = new Float64Array(m);
+  for (let i = 0; i < weights.length; i++) {
+    const weight = weights[i] as number;
+    // one in three is not drawn
+    if (weight === 0) continue;
+    for (let j = 0; j < m; j++) sums[j] = (sums[j] as number) + weight * (terms[i * m + j] as number);
+  }
+  return sums;
 }
 
 /** Of sorted numbers, between neighbours in proportion (the definition that NumPy takes). */
