@@ -32,7 +32,7 @@ export async function findFiles(path: string): Promise<string[]> {
   const matches = await glob(path, { absolute: isAbsolute(path), expandDirectories: false });
   const looked = shellWord(dirname(path.slice(0, path.search(PATTERN) + 1)));
   if (matches.length === 0) throw usageError(`${path}: no file matches`, `${PATTERN_HINT}; ls ${looked}`);
-  return matches.sort(byCodeUnit);
+  return matches.sort();
 }
 
 const PATTERN_HINT = '** goes through folders, {a,b} is a or b';
@@ -44,7 +44,7 @@ async function findObjects(path: string): Promise<string[]> {
   const known = isPattern
     ? path.slice(0, path.search(PATTERN)).replace(/[^/]*$/, '')
     : path.replace(/\/*$/, '/');
-  const names = (await listObjects(known)).map((each) => each.slice(known.length)).sort(byCodeUnit);
+  const names = (await listObjects(known)).map((each) => each.slice(known.length)).sort();
   const all = (chosen: readonly string[]) => chosen.map((name) => `${known}${name}`);
   if (isPattern) {
     const { default: picomatch } = await import('picomatch');
@@ -100,8 +100,7 @@ async function listFiles(folder: string): Promise<string[]> {
     }
   }
   const files: string[] = [];
-  for (const path of entries.sort(byCodeUnit))
-    files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));
+  for (const path of entries.sort()) files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));
   return files;
 }
 
@@ -142,10 +141,6 @@ async function isRun(folder: string): Promise<boolean> {
       `finish it with the command that began it; ${join(folder, 'chunks')} has what is done`,
     );
   return true;
-}
-
-function byCodeUnit(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** What stands for a null in such a path. */
