@@ -100,27 +100,26 @@ const BINS = 10;
 
 /** Gathers predictions from 0 to 1, and the rewards that followed. */
 export class Reliability {
-  private readonly counts = new Float64Array(BINS);
-  private readonly predictions = new Float64Array(BINS);
-  private readonly rewards = new Float64Array(BINS);
+  private readonly bins = Array.from({ length: BINS }, () => ({ n: 0, predicted: 0, reward: 0 }));
+  private n = 0;
   private squares = 0;
 
   add(prediction: number, reward: number): void {
     const k = Math.min(BINS - 1, Math.max(0, Math.floor(prediction * BINS)));
-    this.counts[k] = (this.counts[k] as number) + 1;
-    this.predictions[k] = (this.predictions[k] as number) + prediction;
-    this.rewards[k] = (this.rewards[k] as number) + reward;
+    const bin = this.bins[k] as (typeof this.bins)[number];
+    bin.n++;
+    bin.predicted += prediction;
+    bin.reward += reward;
+    this.n++;
     this.squares += (prediction - reward) ** 2;
   }
 
   get curve() {
-    const n = this.counts.reduce((sum, count) => sum + count, 0);
-    const bins = Array.from(this.counts, (count, k) => ({
-      from: k / BINS,
-      to: (k + 1) / BINS,
-      n: count,
-      predicted: count === 0 ? null : (this.predictions[k] as number) / count,
-      reward: count === 0 ? null : (this.rewards[k] as number) / count,
+    const { n } = this;
+    const bins = this.bins.map((bin, k) => ({
+      ...{ from: k / BINS, to: (k + 1) / BINS, n: bin.n },
+      predicted: bin.n === 0 ? null : bin.predicted / bin.n,
+      reward: bin.n === 0 ? null : bin.reward / bin.n,
     }));
     const off = bins.reduce(
       (sum, bin) => sum + bin.n * Math.abs((bin.predicted ?? 0) - (bin.reward ?? 0)),
@@ -170,30 +169,29 @@ const STRETCHES = 20;
 
 /** Gathers them; traces weigh alike, whatever their length. */
 export class Positions {
-  private readonly sums = { right: new Float64Array(STRETCHES), wrong: new Float64Array(STRETCHES) };
-  private readonly counts = { right: new Float64Array(STRETCHES), wrong: new Float64Array(STRETCHES) };
+  private readonly sums = { right: stretches(), wrong: stretches() };
 
   /** @param sigma (T), which sums to 1 @param side of the reward; unknown is left out */
   add(sigma: Float32Array, side: 'right' | 'wrong' | 'unknown'): void {
     if (side === 'unknown') return;
     const T = sigma.length;
-    for (let k = 0; k < STRETCHES; k++) {
+    for (const [k, stretch] of this.sums[side].entries()) {
       const [from, to] = [Math.floor((k * T) / STRETCHES), Math.floor(((k + 1) * T) / STRETCHES)];
       // a trace of fewer tokens has nothing in some of them
       if (to === from) continue;
-      let sum = 0;
-      for (let t = from; t < to; t++) sum += sigma[t] as number;
-      this.sums[side][k] = (this.sums[side][k] as number) + (sum * T) / (to - from);
-      this.counts[side][k] = (this.counts[side][k] as number) + 1;
+      stretch.sum += (sigma.subarray(from, to).reduce((sum, s) => sum + s, 0) * T) / (to - from);
+      stretch.n++;
     }
   }
 
   /** Mean σ·T of each stretch, from a trace's beginning to its end: 1 everywhere is uniform; null without traces. */
   get profile() {
     const of = (side: 'right' | 'wrong') =>
-      this.counts[side].every((n) => n === 0)
+      this.sums[side].every(({ n }) => n === 0)
         ? null
-        : Array.from(this.sums[side], (sum, k) => sum / Math.max(1, this.counts[side][k] as number));
+        : this.sums[side].map(({ sum, n }) => sum / Math.max(1, n));
     return { right: of('right'), wrong: of('wrong') };
   }
 }
+
+const stretches = () => Array.from({ length: STRETCHES }, () => ({ sum: 0, n: 0 }));
