@@ -1,8 +1,15 @@
 // The numbers of a scored file: bounded sketches against exact ones, calibration and positions by hand, the choice of traces.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Choosable, TraceChoice } from '../../dist/report/choice.js';
-import { GroupMeans, Positions, Reliability, Sketch, Top } from '../../dist/report/gathered.js';
+import {
+  type Choosable,
+  GroupMeans,
+  Positions,
+  Reliability,
+  Sketch,
+  Top,
+  TraceChoice,
+} from '../../dist/report/gathered.js';
 import { drawNumbers } from '../../dist/report/numbers-view.js';
 import { RunCounts } from '../../dist/report/run-counts.js';
 import { extremes, outstanding, turnsOf } from '../../dist/report/trace-record.js';

@@ -11,7 +11,7 @@ import { partText } from '../../io/write/part.js';
 import { VERSION } from '../../package-files.js';
 import { plural } from '../../plural.js';
 import { escapeControls, printableJson } from '../../printable.js';
-import { TraceChoice } from '../../report/choice.js';
+import { TraceChoice } from '../../report/gathered.js';
 import type { Log } from '../../report/log.js';
 import { drawNumbers, drawSteps } from '../../report/numbers-view.js';
 import { RunCounts } from '../../report/run-counts.js';
