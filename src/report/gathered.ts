@@ -1,6 +1,8 @@
 // What the numbers of a scored file are gathered in: quantiles, the largest, means by prediction and by place, and the few traces that are
 // worth a page, of the right and the wrong some by chance, and those that turned the most. None of it grows with the traces.
 import { fnv1a } from '../figures.js';
+import { isFallback, type OutputRow } from '../scored.js';
+import { extremes } from './trace-record.js';
 
 /** What is told of a list of numbers. */
 export type Distribution = Sketch['distribution'];
@@ -203,31 +205,26 @@ export type Kind = 'right' | 'wrong' | 'decisive' | 'harmful';
 
 export const KINDS: readonly Kind[] = ['harmful', 'decisive', 'wrong', 'right'];
 
-/** What the choice is made by. */
-export interface Choosable {
-  readonly id: string;
-  /** number of its row over all inputs */
-  readonly ordinal: number;
-  readonly reward: number | null;
-  /** whether its σ is its rule's */
-  readonly hasCredit: boolean;
-  /** of its value in one segment, both ≥ 0 */
-  readonly rise: number;
-  readonly fall: number;
-}
-
 /** Chooses; the same traces whatever their order, but for equal ones. */
 export class TraceChoice {
   private readonly tops: ReadonlyMap<Kind, Top<number>>;
 
-  constructor(private readonly most: number) {
+  /** @param isMagnitude the estimator's differences are magnitudes, whatever their sign */
+  constructor(
+    private readonly most: number,
+    private readonly isMagnitude: boolean,
+  ) {
     this.tops = new Map(KINDS.map((kind) => [kind, new Top<number>(most)]));
   }
 
-  add({ id, ordinal, reward, hasCredit, rise, fall }: Choosable): void {
+  add(row: OutputRow): void {
+    const { reward, status } = row;
+    const { id, source } = row.trace;
+    const { ordinal } = source;
     const isRight = reward !== null && reward > 0.5;
     if (reward !== null) this.tops.get(isRight ? 'right' : 'wrong')?.add(fnv1a(id), ordinal);
-    if (!hasCredit) return;
+    if (status.some(isFallback)) return;
+    const { rise, fall } = extremes(row, this.isMagnitude);
     if (rise > 0) this.tops.get('decisive')?.add(rise, ordinal);
     if (fall > 0) this.tops.get('harmful')?.add(fall, ordinal);
   }

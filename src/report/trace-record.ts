@@ -62,8 +62,9 @@ export function outstanding(turns: readonly Turn[], most = 3) {
   };
 }
 
-/** The largest rise and the largest fall, both ≥ 0. */
-export function extremes(turns: readonly Turn[]): { readonly rise: number; readonly fall: number } {
+/** The largest rise and the largest fall, both ≥ 0. @param isMagnitude as of {@link turnsOf} */
+export function extremes(row: OutputRow, isMagnitude: boolean) {
+  const turns = turnsOf(row, isMagnitude);
   return {
     rise: turns.reduce((most, { change }) => Math.max(most, change), 0),
     fall: turns.reduce((most, { change }) => Math.max(most, -change), 0),

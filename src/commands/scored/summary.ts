@@ -16,10 +16,9 @@ import type { Log } from '../../report/log.js';
 import { drawNumbers, drawSteps } from '../../report/numbers-view.js';
 import { RunCounts } from '../../report/run-counts.js';
 import { StepKinds } from '../../report/steps.js';
-import { extremes, turnsOf } from '../../report/trace-record.js';
 import { type RunAccount, warningsOf } from '../../report/warnings.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
-import { isFallback, type OutputRow } from '../../scored.js';
+import type { OutputRow } from '../../scored.js';
 import { TRANSITIONS } from '../../segment/split.js';
 import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
 import { namedTexts, scoredMapping, textsOf } from './texts.js';
@@ -111,8 +110,7 @@ export async function countScored(
 ): Promise<Counted> {
   const { estimator } = source.credit;
   const counts = new RunCounts(hasLevel(estimator));
-  const choice = new TraceChoice(traces);
-  const magnitude = estimator.isMagnitude === true;
+  const choice = new TraceChoice(traces, estimator.isMagnitude === true);
   let firstBad: BadRow | undefined;
   let read = 0;
   for await (const row of source.read({})) {
@@ -139,12 +137,7 @@ export async function countScored(
       counts.add(trace, values, row.row);
       onTrace?.(trace, row);
       if (!conditions.every(({ holds }) => holds(trace))) return undefined;
-      const { status, reward } = trace;
-      choice.add({
-        ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
-        hasCredit: !status.some(isFallback),
-        ...extremes(turnsOf(trace, magnitude)),
-      });
+      choice.add(trace);
       return undefined;
     } catch (error) {
       if (!(error instanceof TraceRejected)) throw error;
