@@ -3,6 +3,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { dataError } from '../../errors.js';
 import { statIfThere } from '../files/file-error.js';
 import { runPaths } from '../files/run-paths.js';
+import { isJson } from '../read/formats.js';
 import { type Input, inputMetadata } from '../read/inputs.js';
 import { readRunState } from '../run/state.js';
 import { readMerged, readSummary } from '../run/summary-file.js';
@@ -63,7 +64,7 @@ function oneOf(of: number | null): Part {
 }
 
 async function saidBy(input: Input): Promise<Said | undefined> {
-  if (input.layout?.format === 'json') {
+  if (isJson(input.layout)) {
     const { part, run } = (await readSummary(input.path)) ?? {};
     return part && { part, run };
   }

@@ -4,7 +4,6 @@ import type { OutputRow, SegmentRow } from '../../scored.js';
 import { type OutputColumn, readCell } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import { factsOf, openFile } from '../files/opened.js';
-import type { FileLayout } from '../read/formats.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../read/inputs.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 
@@ -19,12 +18,9 @@ const ARROW_STREAM = Buffer.from([0xff, 0xff, 0xff, 0xff]);
 /** Opens a file whose format is known, whatever its bytes are. Errors of one that cannot be read come from here, or from its rows. */
 export async function openStored(path: string, format: OutputFormat) {
   const { size } = await factsOf(path);
-  const isPacked = format === 'jsonl' && path.toLowerCase().endsWith('.gz');
+  const ofLines = path.toLowerCase().endsWith('.gz') ? 'gzip' : 'json';
   const ofColumns = format === 'arrow' && (await isStream(path)) ? 'arrow-stream' : format;
-  const layout: FileLayout = {
-    format: ofColumns === 'jsonl' ? 'json' : ofColumns,
-    compression: isPacked ? 'gzip' : null,
-  };
+  const layout = ofColumns === 'jsonl' ? ofLines : ofColumns;
   const input: Input = { path, stem: '', size, layout, stream: null };
   return {
     /** of JSON lines those of the first row; undefined where there is none */
