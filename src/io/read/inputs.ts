@@ -8,7 +8,7 @@ import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
 import { type Compression, decompress } from '../files/decompress.js';
 import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/file-bytes.js';
-import { fileError } from '../files/file-error.js';
+import { failed } from '../files/file-error.js';
 import { factsOf, openFile } from '../files/opened.js';
 import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
@@ -47,7 +47,7 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
   const stems = uniqueStems(files);
   const inputs: Input[] = [];
   for (const [n, path] of files.entries()) {
-    const found = path === STDIN ? null : await resolveFile(path);
+    const found = path === STDIN ? null : await resolveFile(path).catch(failed(path, 'read'));
     const stream = found === null ? openByteSource(path) : null;
     inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...found, stream });
   }
@@ -81,16 +81,12 @@ function uniqueStems(paths: readonly string[]): string[] {
 }
 
 async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'> | null> {
-  try {
-    const found = await factsOf(path);
-    // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
-    if (!found.isFile()) return null;
-    await using file = await openFile(path, found.version);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
-    return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
-  } catch (error) {
-    throw fileError(error, path, 'read');
-  }
+  const found = await factsOf(path);
+  // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
+  if (!found.isFile()) return null;
+  await using file = await openFile(path, found.version);
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+  return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
 }
 
 /** An input's layout; of a stream it waits for the first bytes. */

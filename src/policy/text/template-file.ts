@@ -1,7 +1,7 @@
 // Reads a template that a flag names, or else the one of a model's folder.
 import { readFile } from 'node:fs/promises';
 import type { z } from 'zod';
-import { fileError } from '../../io/files/file-error.js';
+import { failed } from '../../io/files/file-error.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import { fromJson } from '../build/json.js';
 
@@ -22,8 +22,6 @@ export async function givenOrOwn<T>(
   const text =
     path === undefined
       ? await foreignText(folder, own)
-      : await readFile(path, 'utf8').catch((error: unknown) => {
-          throw fileError(error, path, 'read');
-        });
+      : await readFile(path, 'utf8').catch(failed(path, 'read'));
   return text === undefined ? undefined : fromJson(schema, text, path ?? `${folder}/${own}`, expected);
 }
