@@ -10,7 +10,8 @@ import {
 import { LogisticFit, logitOf, Moments, sigmoid, standardise } from '../../dist/estimators/logistic.js';
 import { stateFeatures } from '../../dist/estimators/states.js';
 import { descend, oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
-import { type MadeTrace, madeTraces, randomStream } from '../support/scored-traces.js';
+import { seeded } from '../oracle/toy.js';
+import { type MadeTrace, madeTraces } from '../support/scored-traces.js';
 
 const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
   values: Float32Array.from(values),
@@ -186,7 +187,7 @@ describe('the fit', () => {
     // one group alone has a wrong trace: without its fold nothing differs
     const lone = traces.map((trace) => ({ ...trace, reward: trace.id === 't0' ? 0 : 1 }));
     expect(await fitAll(lone)).toMatchObject({ standsBack: 'too-few-groups', weights: null });
-    const random = randomStream(9);
+    const random = seeded(9);
     const drawn = madeTraces(40, 4).map((trace) => ({ ...trace, reward: Number(random() < 0.5) }));
     const noise = await fitAll(drawn);
     expect(noise.standsBack).toBe('no-gain');
@@ -195,7 +196,7 @@ describe('the fit', () => {
 });
 
 describe('logistic regression', () => {
-  const random = randomStream(3);
+  const random = seeded(3);
   const samples = Array.from({ length: 200 }, () => {
     const z = Float64Array.from({ length: 3 }, () => 2 * random() - 1);
     return { z, y: Number(random() < sigmoid(3 * (z[0] as number) - 1)), w: random() };

@@ -1,4 +1,5 @@
 // Made-up scored traces, in which a surprising token costs the reward more often than not: what a calibration is fitted to.
+import { seeded } from '../oracle/toy.js';
 
 export interface MadeTrace {
   readonly id: string;
@@ -14,20 +15,9 @@ export interface MadeTrace {
   readonly logprobs: number[];
 }
 
-/** A stream of numbers in [0, 1) that is always the same (mulberry32). */
-export function randomStream(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** @param size traces a group; 1: they have none */
 export function madeTraces(groups: number, size: number, seed = 1): MadeTrace[] {
-  const random = randomStream(seed);
+  const random = seeded(seed);
   return Array.from({ length: groups * size }, (_, n) => {
     const K = 2 + Math.floor(4 * random());
     const ends = Array.from({ length: K }, (_, k) => 5 * (k + 1));

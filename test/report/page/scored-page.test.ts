@@ -15,9 +15,9 @@ import {
 } from '../../../dist/report/page/scored-page.js';
 import { RunCounts } from '../../../dist/report/run-counts.js';
 import { shortNumber, signed, traceRecord } from '../../../dist/report/trace-record.js';
+import { seeded } from '../../oracle/toy.js';
 import { bareRow } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
-import { randomStream } from '../../support/scored-traces.js';
 
 /** What would run, close, or turn the page, were it markup. */
 const HOSTILE =
@@ -97,7 +97,7 @@ describe('a page', () => {
   });
 
   it('holds fifty traces of 25,000 tokens in less than 3 MB', () => {
-    const random = randomStream(7);
+    const random = seeded(7);
     const words = Array.from({ length: 3000 }, () => Math.floor(random() * 36 ** 5).toString(36));
     const long = () =>
       Array.from({ length: 16_000 }, () => words[Math.floor(3000 * random() ** 3)]).join(' ');
@@ -124,7 +124,7 @@ it('numbers are written as the terminal writes them', async () => {
     number(x: number | null): string;
     signed(x: number): string;
   };
-  const random = randomStream(3);
+  const random = seeded(3);
   for (let n = 0; n < 500; n++) {
     const x = Math.fround((random() - 0.5) * 10 ** Math.floor(7 * random() - 3));
     expect(inPage.number(x)).toBe(shortNumber(x));
