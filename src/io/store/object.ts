@@ -29,10 +29,10 @@ export async function lookAtObject(path: string): Promise<ObjectFacts | null> {
     const found = await lookAtHub(path);
     return found && factsOf(found, 0);
   }
-  const place = s3Place(path);
+  const { key } = s3Place(path);
   // a bucket, or what a user has made to look like a folder
-  if (place.key === '' || place.key.endsWith('/')) return null;
-  const answer = await askS3(path, place, { method: 'HEAD' });
+  if (key === '' || key.endsWith('/')) return null;
+  const answer = await askS3(path, { method: 'HEAD' });
   if (answer.status === 404) return null;
   const [size, etag] = [Number(answer.header('content-length')), answer.header('etag')];
   if (answer.status !== 200 || etag === undefined) throw await refusalOf(path, answer, 'read');
@@ -122,7 +122,7 @@ export class StoredObject implements AsyncDisposable {
     const range = `bytes=${from}-${until - 1}`;
     const answer =
       url === undefined
-        ? await askS3(path, s3Place(path), { method: 'GET', headers: { range, 'if-match': etag } })
+        ? await askS3(path, { method: 'GET', headers: { range, 'if-match': etag } })
         : await hubRange(path, url, range);
     const { status, body, header } = answer;
     if (status === 412 || status === 404 || status === 416) throw changed(path);
