@@ -121,7 +121,7 @@ function fits(
 /** What the file is written as; a stream that was kept, or a file without a known name, is Arrow. */
 function formatOf({ inputs, typed }: Scored): OutputFormat {
   if (typed === null) return 'jsonl';
-  return inputs.every(({ path, layout }) => layout?.format === 'parquet' || namedFormat(path) === 'parquet')
+  return inputs.every(({ path, layout }) => layout === 'parquet' || namedFormat(path) === 'parquet')
     ? 'parquet'
     : 'arrow';
 }

@@ -9,7 +9,7 @@ import { readsEntropies, readsLogprobs } from '../estimate/requested.js';
 import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward.js';
 import type { Asked, Opened, ValueJob } from '../estimators/estimator.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
-import { locate } from '../io/map/map.js';
+import { foundPlaces } from '../io/map/map.js';
 import { completionText } from '../io/map/messages.js';
 import type { Field } from '../io/map/sources.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
@@ -58,11 +58,8 @@ export function policyNeed(
   const isNamed = exportName !== undefined || OF_A_PASS.some((name) => columns?.includes(name));
   if (!credit.estimator.isOfRow || !isCutByRow || isNamed || readsEntropies(credit) || readsLogprobs(credit))
     return 'pass';
-  const has = (field: Field): boolean => {
-    const sources = map.mapped.get(field) ?? map.defaults.get(field) ?? [];
-    const place = locate({ columns: first } as InputRow, field, sources);
-    return place !== undefined && ('items' in place || (place.value ?? null) !== null);
-  };
+  const has = (field: Field): boolean =>
+    foundPlaces({ columns: first } as InputRow, { ...map, join: undefined }, [field]).size > 0;
   // turns are cut by their texts
   const isTold = has('completion_ids') && has('segment_ends') && !has('completion_mask');
   return policy === EMBEDDED_POLICY && isTold ? 'nothing' : 'tokens';

@@ -9,7 +9,7 @@ import { usageError } from '../errors.js';
 import type { Nature } from '../estimate/nature.js';
 import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
-import { fileError } from '../io/files/file-error.js';
+import { failed } from '../io/files/file-error.js';
 import { ask } from './ask.js';
 import { attention, gradient, loo } from './attributions.js';
 import { calibrated } from './calibrated.js';
@@ -137,9 +137,7 @@ export function isModule(estimator: string): boolean {
  * @throws RredcotError (exit 2) where it is none
  */
 export async function loadEstimator(path: string): Promise<string> {
-  const bytes = await readFile(path).catch((error: unknown) => {
-    throw fileError(error, path, 'read');
-  });
+  const bytes = await readFile(path).catch(failed(path, 'read'));
   const sha256 = createHash('sha256').update(bytes).digest('hex');
   // Node keeps what it has loaded by its URL: an edited file is another one
   const url = `${pathToFileURL(resolve(path)).href}?${sha256}`;

@@ -1,4 +1,8 @@
-// What the numbers of a scored file are gathered in: quantiles, the largest, means by prediction and by place, none of which grows with the traces.
+// What the numbers of a scored file are gathered in: quantiles, the largest, means by prediction and by place, and the few traces that are
+// worth a page, of the right and the wrong some by chance, and those that turned the most. None of it grows with the traces.
+import { fnv1a } from '../figures.js';
+import { isFallback, type OutputRow } from '../scored.js';
+import { extremes } from './trace-record.js';
 
 /** What is told of a list of numbers. */
 export type Distribution = Sketch['distribution'];
@@ -195,3 +199,47 @@ export class Positions {
 }
 
 const stretches = () => Array.from({ length: STRETCHES }, () => ({ sum: 0, n: 0 }));
+
+/** Why a trace has a page. */
+export type Kind = 'right' | 'wrong' | 'decisive' | 'harmful';
+
+export const KINDS: readonly Kind[] = ['harmful', 'decisive', 'wrong', 'right'];
+
+/** Chooses; the same traces whatever their order, but for equal ones. */
+export class TraceChoice {
+  private readonly tops: ReadonlyMap<Kind, Top<number>>;
+
+  /** @param isMagnitude the estimator's differences are magnitudes, whatever their sign */
+  constructor(
+    private readonly most: number,
+    private readonly isMagnitude: boolean,
+  ) {
+    this.tops = new Map(KINDS.map((kind) => [kind, new Top<number>(most)]));
+  }
+
+  add(row: OutputRow): void {
+    const { reward, status } = row;
+    const { id, source } = row.trace;
+    const { ordinal } = source;
+    const isRight = reward !== null && reward > 0.5;
+    if (reward !== null) this.tops.get(isRight ? 'right' : 'wrong')?.add(fnv1a(id), ordinal);
+    if (status.some(isFallback)) return;
+    const { rise, fall } = extremes(row, this.isMagnitude);
+    if (rise > 0) this.tops.get('decisive')?.add(rise, ordinal);
+    if (fall > 0) this.tops.get('harmful')?.add(fall, ordinal);
+  }
+
+  /** The chosen by number of their row, each with why; a kind at a time, so that none crowds out another. */
+  get chosen(): ReadonlyMap<number, readonly Kind[]> {
+    const found = new Map<number, Kind[]>();
+    for (let rank = 0; rank < this.most; rank++)
+      for (const kind of KINDS) {
+        const ordinal = this.tops.get(kind)?.things[rank];
+        if (ordinal === undefined) continue;
+        const kinds = found.get(ordinal);
+        if (kinds !== undefined) kinds.push(kind);
+        else if (found.size < this.most) found.set(ordinal, [kind]);
+      }
+    return found;
+  }
+}

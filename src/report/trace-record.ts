@@ -62,8 +62,9 @@ export function outstanding(turns: readonly Turn[], most = 3) {
   };
 }
 
-/** The largest rise and the largest fall, both ≥ 0. */
-export function extremes(turns: readonly Turn[]): { readonly rise: number; readonly fall: number } {
+/** The largest rise and the largest fall, both ≥ 0. @param isMagnitude as of {@link turnsOf} */
+export function extremes(row: OutputRow, isMagnitude: boolean) {
+  const turns = turnsOf(row, isMagnitude);
   return {
     rise: turns.reduce((most, { change }) => Math.max(most, change), 0),
     fall: turns.reduce((most, { change }) => Math.max(most, -change), 0),
@@ -100,27 +101,22 @@ export interface NamedSigma {
 
 /** What is known of a trace beside its row. */
 export interface Beside {
-  readonly prompt: string;
-  readonly references: readonly string[];
-  readonly isMagnitude: boolean;
+  readonly prompt?: string;
+  readonly references?: readonly string[];
+  readonly isMagnitude?: boolean;
   /** further credits of the same trace */
-  readonly credits: readonly NamedSigma[];
+  readonly credits?: readonly NamedSigma[];
   /** code points of the completion at which the thought might have been cut, ascending; none where they are not known */
-  readonly candidates: ArrayLike<number>;
+  readonly candidates?: ArrayLike<number>;
   /** turns of each kind */
-  readonly turns: number;
+  readonly turns?: number;
 }
-
-const NOTHING_BESIDE: Beside = {
-  ...{ prompt: '', references: [], isMagnitude: false },
-  ...{ credits: [], candidates: [], turns: 3 },
-};
 
 export type TraceRecord = ReturnType<typeof traceRecord>;
 
 /** Texts and numbers as they are: who shows them makes them inert, and short. */
-export function traceRecord(row: DrawnTrace, beside: Partial<Beside> = {}) {
-  const { prompt, references, isMagnitude, turns, ...cut } = { ...NOTHING_BESIDE, ...beside };
+export function traceRecord(row: DrawnTrace, beside: Beside = {}) {
+  const { prompt = '', references = [], isMagnitude = false, turns = 3 } = beside;
   const { trace, segments, reward, baseline, status, valueStart } = row;
   const isLowered = reward !== null && baseline !== null && reward < baseline;
   return {
@@ -136,14 +132,14 @@ export function traceRecord(row: DrawnTrace, beside: Partial<Beside> = {}) {
     prompt,
     references,
     start: valueStart,
-    ...segmentsOf(row, cut, isLowered),
+    ...segmentsOf(row, beside, isLowered),
     ...outstanding(turnsOf(row, isMagnitude), turns),
   };
 }
 
 function segmentsOf(
   { trace, segments }: DrawnTrace,
-  { credits, candidates }: Pick<Beside, 'credits' | 'candidates'>,
+  { credits = [], candidates = [] }: Beside,
   isLowered: boolean,
 ) {
   const characters = [...trace.completion];

@@ -191,14 +191,14 @@ describe('what a credit needs of the policy', () => {
   };
   const segments = { segmenter: 'given', fixedLength: 64 } as const;
   const ids = { completion_ids: [1], segment_ends: [1] };
-  const need = (change: Record<string, unknown> = {}, first: object = ids): PolicyNeed =>
+  const need = (change: Record<string, unknown> = {}, first: object = ids, map?: string): PolicyNeed =>
     policyNeed(
       {
         ...{ segments, exportName: undefined, columns: undefined, policy: EMBEDDED_POLICY },
         ...change,
         credit: resolveCreditOptions({ ...flags, ...(change.flags ?? {}) }),
       },
-      { first: first as never, map: parseFieldMap(undefined) },
+      { first: first as never, map: parseFieldMap(map) },
     );
 
   it('is nothing where rows bring ids and ends that count them, tokens where a policy is named or they do not', () => {
@@ -211,6 +211,9 @@ describe('what a credit needs of the policy', () => {
       'nothing',
     );
     expect(need({ columns: ['id', 'sigma'] })).toBe('nothing');
+    // a row that is turned down for its ids has none
+    expect(need({}, { segment_ends: [1], ids: [[1]] }, 'completion_ids=ids[]')).toBe('nothing');
+    expect(need({}, { segment_ends: [1], ids: 1 }, 'completion_ids=ids[]')).toBe('tokens');
   });
 
   it.each([

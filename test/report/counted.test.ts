@@ -1,8 +1,7 @@
 // The numbers of a scored file: bounded sketches against exact ones, calibration and positions by hand, the choice of traces.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Choosable, TraceChoice } from '../../dist/report/choice.js';
-import { GroupMeans, Positions, Reliability, Sketch, Top } from '../../dist/report/gathered.js';
+import { GroupMeans, Positions, Reliability, Sketch, Top, TraceChoice } from '../../dist/report/gathered.js';
 import { drawNumbers } from '../../dist/report/numbers-view.js';
 import { RunCounts } from '../../dist/report/run-counts.js';
 import { extremes, outstanding, turnsOf } from '../../dist/report/trace-record.js';
@@ -135,7 +134,7 @@ describe('turns', () => {
       [0],
       [1],
     ]);
-    expect(extremes(turns)).toEqual({ rise: 0.7, fall: 0.8 });
+    expect(extremes(scoredRow(1), false)).toEqual({ rise: 0.7, fall: 0.8 });
     const many = [0.1, -0.2, 0.5, -0.6, 0.3].map((change, segment) => ({
       segment,
       change,
@@ -205,17 +204,18 @@ describe('the numbers of a run', () => {
 });
 
 describe('the choice of traces', () => {
-  const trace = (ordinal: number, more: Partial<Choosable>): Choosable => ({
-    ...{ id: `t${ordinal}`, ordinal, reward: 1, hasCredit: true, rise: 0, fall: 0 },
-    ...more,
-  });
+  const trace = (ordinal: number, reward: number, moves: readonly number[], status: string[] = []) => {
+    const [segment] = scoredRow(1).segments;
+    const segments = moves.map((delta) => ({ ...(segment as OutputRow['segments'][0]), delta }));
+    return { ...bareRow({}, ordinal), reward, segments, status };
+  };
 
   it('takes of each kind in turn, says why, and is the same in any order', () => {
     const all = Array.from({ length: 100 }, (_, n) =>
-      trace(n, { reward: n % 2, rise: n === 10 ? 0.9 : 0.1, fall: n === 11 ? 0.8 : 0 }),
+      trace(n, n % 2, [n === 10 ? 0.9 : 0.1, n === 11 ? -0.8 : 0]),
     );
-    const chosen = (list: readonly Choosable[]) => {
-      const choice = new TraceChoice(8);
+    const chosen = (list: readonly OutputRow[]) => {
+      const choice = new TraceChoice(8, false);
       for (const each of list) choice.add(each);
       return choice.chosen;
     };
@@ -234,8 +234,8 @@ describe('the choice of traces', () => {
   });
 
   it('takes no movements of a trace whose σ is uniform by fallback', () => {
-    const choice = new TraceChoice(4);
-    choice.add(trace(0, { hasCredit: false, rise: 1, fall: 1 }));
+    const choice = new TraceChoice(4, false);
+    choice.add(trace(0, 1, [1, -1], ['uniform:flat-values']));
     expect([...choice.chosen]).toEqual([[0, ['right']]]);
   });
 });

@@ -5,6 +5,7 @@ import type { GroupRewards } from '../../estimate/baseline.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import { mapRow } from '../../io/map/map.js';
 import type { FieldMap } from '../../io/map/sources.js';
+import { isJson } from '../../io/read/formats.js';
 import { type Input, readRows } from '../../io/read/inputs.js';
 import { RowPlaces } from '../../io/read/row-index.js';
 import { readSurveyFile, writeSurveyFile } from '../../io/run/summary-file.js';
@@ -69,7 +70,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   const inference = inferColumns();
   const groupRewards: Survey['groupRewards'] = new Map();
   const isCounted =
-    inputs.every(({ layout }) => layout?.format !== 'json') &&
+    !inputs.some(({ layout }) => isJson(layout)) &&
     !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined);
   const names = new SeenNames(rewardOf !== undefined);
   const places = new RowPlaces();

@@ -11,6 +11,7 @@ import { statIfThere } from '../../io/files/file-error.js';
 import { readJson } from '../../io/files/json-file.js';
 import { runPaths, summaryPath } from '../../io/files/run-paths.js';
 import { HASH_KEY } from '../../io/files/seal.js';
+import { isJson } from '../../io/read/formats.js';
 import { type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
 import { mergedPath, readSummary } from '../../io/run/summary-file.js';
 import { checkRow } from '../../io/scored/check-row.js';
@@ -46,7 +47,7 @@ export interface Account {
 
 /** Whether all of them are JSON. */
 export function isText(inputs: readonly Input[]): boolean {
-  return inputs.every(({ layout }) => layout?.format === 'json');
+  return inputs.every(({ layout }) => isJson(layout));
 }
 
 /**

@@ -6,7 +6,7 @@ import type { ReadRows } from '../../io/read/peek.js';
 import { plural } from '../../plural.js';
 import { Sketch } from '../../report/gathered.js';
 import { mean } from '../../report/run-counts.js';
-import { extremes, NOTHING, shortNumber, turnsOf } from '../../report/trace-record.js';
+import { extremes, NOTHING, shortNumber } from '../../report/trace-record.js';
 import type { Mate } from '../../report/trace-view.js';
 import { foreignTraces, isForeign } from '../../report/warnings.js';
 import { type InputRow, isBad } from '../../rows.js';
@@ -111,7 +111,7 @@ function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first', mag
 
 /** Wrong traces come before right ones in search of the worst, right ones before wrong ones in search of the best. */
 function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): Standing {
-  const { rise, fall } = extremes(turnsOf(row, magnitude));
+  const { rise, fall } = extremes(row, magnitude);
   const isRight = row.reward !== null && row.reward > 0.5;
   const isMeant = row.reward !== null && isRight === (pick === 'best');
   const what = row.reward === null ? '' : isRight ? 'right ' : 'wrong ';

@@ -7,7 +7,7 @@ import { writeText } from '../../io/files/json-file.js';
 import { fileStem } from '../../io/read/inputs.js';
 import { count, plural } from '../../plural.js';
 import { escapeControls } from '../../printable.js';
-import type { Kind } from '../../report/choice.js';
+import type { Kind } from '../../report/gathered.js';
 import type { Log } from '../../report/log.js';
 import { type PackedTrace, packTrace, scoredPage } from '../../report/page/scored-page.js';
 import { type NamedSigma, traceRecord } from '../../report/trace-record.js';

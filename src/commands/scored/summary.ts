@@ -11,15 +11,14 @@ import { partText } from '../../io/write/part.js';
 import { VERSION } from '../../package-files.js';
 import { plural } from '../../plural.js';
 import { escapeControls, printableJson } from '../../printable.js';
-import { TraceChoice } from '../../report/choice.js';
+import { TraceChoice } from '../../report/gathered.js';
 import type { Log } from '../../report/log.js';
 import { drawNumbers, drawSteps } from '../../report/numbers-view.js';
 import { RunCounts } from '../../report/run-counts.js';
 import { StepKinds } from '../../report/steps.js';
-import { extremes, turnsOf } from '../../report/trace-record.js';
 import { type RunAccount, warningsOf } from '../../report/warnings.js';
 import { type BadRow, type InputRow, isBad } from '../../rows.js';
-import { isFallback, type OutputRow } from '../../scored.js';
+import type { OutputRow } from '../../scored.js';
 import { TRANSITIONS } from '../../segment/split.js';
 import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
 import { textPlaces, textsOf } from './shown.js';
@@ -107,8 +106,7 @@ export async function countScored(
   const { estimator } = source.credit;
   const counts = new RunCounts(hasLevel(estimator));
   /** traces worth a page, by number of their row */
-  const choice = new TraceChoice(traces);
-  const magnitude = estimator.isMagnitude === true;
+  const choice = new TraceChoice(traces, estimator.isMagnitude === true);
   /** the first row that is not as `score` writes one */
   let firstBad: BadRow | undefined;
   let read = 0;
@@ -121,15 +119,10 @@ export async function countScored(
       firstBad ??= trace;
       continue;
     }
-    const { status, reward } = trace;
     counts.add(trace, creditableOf(trace, estimator).values, row.row);
     onTrace?.(trace, row as InputRow);
     if (!conditions.every(({ holds }) => holds(trace))) continue;
-    choice.add({
-      ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
-      hasCredit: !status.some(isFallback),
-      ...extremes(turnsOf(trace, magnitude)),
-    });
+    choice.add(trace);
   }
   const { numbers } = counts;
   const { part } = source;

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../../errors.js';
 import { describeValue } from '../../io/arrow/json.js';
-import { fileError } from '../../io/files/file-error.js';
+import { failed } from '../../io/files/file-error.js';
 import { BoundedThread, StoppedError } from '../../policy/text/bounded-thread.js';
 import type { Message } from '../../trace.js';
 import type { Asked, EnvironmentInit, EnvironmentThread, Said } from './environment-thread.js';
@@ -29,9 +29,7 @@ const Over = z.strictObject({ reward: z.number().min(0).max(1) });
 
 /** A module as it was read when the run began; its hash is part of what the run is. @throws RredcotError for a file that cannot be read */
 export async function readEnvironment(path: string): Promise<EnvironmentInit> {
-  const bytes = await readFile(path).catch((error: unknown) => {
-    throw fileError(error, path, 'read');
-  });
+  const bytes = await readFile(path).catch(failed(path, 'read'));
   return { path, sha256: createHash('sha256').update(bytes).digest('hex') };
 }
 

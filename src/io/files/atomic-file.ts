@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { writeWhole } from './file-bytes.js';
-import { fileError, statIfThere } from './file-error.js';
+import { failed, fileError, statIfThere } from './file-error.js';
 import { isStored } from './opened.js';
 import { sealFile } from './seal.js';
 
@@ -78,11 +78,8 @@ export class AtomicFile {
       );
     }
     const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
-    try {
-      return new AtomicFile(path, temporaryPath, await open(temporaryPath, 'wx+'), replaces);
-    } catch (error) {
-      throw fileError(error, path, 'written');
-    }
+    const handle = await open(temporaryPath, 'wx+').catch(failed(path, 'written'));
+    return new AtomicFile(path, temporaryPath, handle, replaces);
   }
 
   /** For a worker thread that writes on its own: descriptors belong to the process. */
@@ -117,11 +114,7 @@ export class AtomicFile {
 
   /** All that was written is in the file, for others to read; not yet durable. */
   async flush(): Promise<void> {
-    try {
-      await this.#writing;
-    } catch (error) {
-      throw fileError(error, this.path, 'written');
-    }
+    await this.#writing.catch(failed(this.path, 'written'));
   }
 
   /**

@@ -4,7 +4,7 @@ import { constants, createReadStream, fstatSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { usageError } from '../../errors.js';
-import { fileError, statIfThere } from './file-error.js';
+import { failed, fileError, statIfThere } from './file-error.js';
 import { isStored, type OpenFile, objectBytes } from './opened.js';
 
 /** How a file is opened that has to be a regular one: a pipe would hold the program up until somebody writes to it. */
@@ -117,12 +117,8 @@ export function openByteSource(path: string, [start, end]: ByteRange = [0, undef
               });
       iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     }
-    try {
-      const { done, value } = await iterator.next();
-      return done ? null : value;
-    } catch (error) {
-      throw fileError(error, path, 'read');
-    }
+    const { done, value } = await iterator.next().catch(failed(path, 'read'));
+    return done ? null : value;
   }
   async function readHead(): Promise<Buffer> {
     let length = 0;

@@ -40,6 +40,13 @@ export function fileError(error: unknown, path: string, action: 'read' | 'writte
   });
 }
 
+/** Throws an error that was caught as {@link fileError} tells it. */
+export function failed(path: string, action: 'read' | 'written') {
+  return (error: unknown): never => {
+    throw fileError(error, path, action);
+  };
+}
+
 /**
  * What the system calls an error, by its number where Node has no name for it (`Unknown system error -122` for EDQUOT);
  * undefined for what is no error of the system.

@@ -8,6 +8,7 @@ import { pick } from './join.js';
 import { mapFlag, meantPath, proposePaths } from './propose.js';
 import {
   type Columns,
+  FIELDS,
   type Field,
   type FieldMap,
   type FieldSource,
@@ -107,14 +108,19 @@ function joined(row: InputRow, join: Join): InputRow {
   return { ...row, columns: { ...row.columns, join: join.partnerOf(row) } };
 }
 
-/** Where the fields of a row were found, as paths and rules spell it; those that were not found are left out. */
-export function foundPlaces(row: InputRow, map: FieldMap): ReadonlyMap<Field, string> {
+/**
+ * Where fields of a row were found, as paths and rules spell it; those that were not found are left out, all of them where one is not as
+ * it should be.
+ */
+export function foundPlaces(
+  row: InputRow,
+  map: FieldMap,
+  fields: readonly Field[] = FIELDS,
+): ReadonlyMap<Field, string> {
   const places = attempt(() => {
     const whole = map.join ? joined(row, map.join) : row;
-    const found = [...map.mapped, ...map.defaults].map(
-      ([field, sources]) => [field, locate(whole, field, sources)] as const,
-    );
-    return found.flatMap(([field, place]) => {
+    return [...map.mapped, ...map.defaults].flatMap(([field, sources]) => {
+      const place = fields.includes(field) ? locate(whole, field, sources) : undefined;
       const isThere = place !== undefined && ('items' in place || (place.value ?? null) !== null);
       return isThere ? [[field, place.path] as const] : [];
     });

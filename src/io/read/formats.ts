@@ -3,26 +3,20 @@
 import { usageError } from '../../errors.js';
 import type { Compression } from '../files/decompress.js';
 
-/** How rows are laid out. `json`: lines or one list of objects. */
-export type InputFormat = 'json' | 'arrow' | 'arrow-stream' | 'parquet';
+/** How rows are laid out: `json`, lines or one list of objects, which alone comes packed as a whole; or columns. */
+export type FileLayout = 'json' | Compression | 'arrow' | 'arrow-stream' | 'parquet';
 
-export interface FileLayout {
-  readonly format: InputFormat;
-  /** only text comes packed as a whole */
-  readonly compression: Compression | null;
+/** Whether it is JSON, packed or not; of what can be read only once nobody knows before its first bytes. */
+export function isJson(layout: FileLayout | null | undefined): layout is 'json' | Compression {
+  return layout === 'json' || layout === 'gzip' || layout === 'zstd';
 }
 
-const JSON_TEXT: FileLayout = { format: 'json', compression: null };
-
 const SIGNATURES: readonly { readonly bytes: Buffer; readonly layout: FileLayout }[] = [
-  { bytes: Buffer.from('PAR1'), layout: { format: 'parquet', compression: null } },
-  { bytes: Buffer.from('ARROW1'), layout: { format: 'arrow', compression: null } },
-  {
-    bytes: Buffer.from([0xff, 0xff, 0xff, 0xff]),
-    layout: { format: 'arrow-stream', compression: null },
-  },
-  { bytes: Buffer.from([0x1f, 0x8b]), layout: { format: 'json', compression: 'gzip' } },
-  { bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), layout: { format: 'json', compression: 'zstd' } },
+  { bytes: Buffer.from('PAR1'), layout: 'parquet' },
+  { bytes: Buffer.from('ARROW1'), layout: 'arrow' },
+  { bytes: Buffer.from([0xff, 0xff, 0xff, 0xff]), layout: 'arrow-stream' },
+  { bytes: Buffer.from([0x1f, 0x8b]), layout: 'gzip' },
+  { bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), layout: 'zstd' },
 ];
 
 /** What is recognised in order to be refused. */
@@ -76,7 +70,7 @@ export function layoutOf(head: Buffer, path: string): FileLayout {
   const starts = ({ bytes }: { bytes: Buffer }): boolean => head.subarray(0, bytes.length).equals(bytes);
   const known = SIGNATURES.find(starts)?.layout;
   // a name is asked only where the bytes are packed, or do not look like JSON
-  const isOpen = known === undefined ? !/^\s*[[{]/.test(head.toString('latin1')) : known.compression !== null;
+  const isOpen = known === undefined ? !/^\s*[[{]/.test(head.toString('latin1')) : isJson(known);
   const named = isOpen ? REFUSED_NAMES.find(({ name }) => name.test(path)) : undefined;
   const refused = named ?? (known === undefined ? REFUSED.find(starts) : undefined);
   if (refused !== undefined) {
@@ -91,5 +85,5 @@ export function layoutOf(head: Buffer, path: string): FileLayout {
       'give the file the name of what it is, or write it again',
     );
   }
-  return JSON_TEXT;
+  return 'json';
 }

@@ -6,12 +6,12 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions, type RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
-import { decompress } from '../files/decompress.js';
+import { type Compression, decompress } from '../files/decompress.js';
 import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/file-bytes.js';
-import { fileError } from '../files/file-error.js';
+import { failed } from '../files/file-error.js';
 import { factsOf, openFile } from '../files/opened.js';
 import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
-import { type FileLayout, layoutOf } from './formats.js';
+import { type FileLayout, isJson, layoutOf } from './formats.js';
 import { readJsonRows, rejectedRow } from './jsonl.js';
 import { assertPart, type RowPart, rowParts } from './row-index.js';
 import { BOM, NEWLINE } from './split.js';
@@ -47,7 +47,7 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
   const stems = uniqueStems(files);
   const inputs: Input[] = [];
   for (const [n, path] of files.entries()) {
-    const found = path === STDIN ? null : await resolveFile(path);
+    const found = path === STDIN ? null : await resolveFile(path).catch(failed(path, 'read'));
     const stream = found === null ? openByteSource(path) : null;
     inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...found, stream });
   }
@@ -81,16 +81,12 @@ function uniqueStems(paths: readonly string[]): string[] {
 }
 
 async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'> | null> {
-  try {
-    const found = await factsOf(path);
-    // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
-    if (!found.isFile()) return null;
-    await using file = await openFile(path, found.version);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
-    return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
-  } catch (error) {
-    throw fileError(error, path, 'read');
-  }
+  const found = await factsOf(path);
+  // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
+  if (!found.isFile()) return null;
+  await using file = await openFile(path, found.version);
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+  return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
 }
 
 /** An input's layout; of a stream it waits for the first bytes. */
@@ -104,10 +100,10 @@ async function inputLayout(input: Input): Promise<FileLayout> {
  */
 export async function columnarColumns(inputs: readonly Input[]): Promise<ColumnarColumns | null> {
   const layouts = await Promise.all(inputs.map(inputLayout));
-  const columnar = inputs.filter((_, n) => layouts[n]?.format !== 'json');
+  const columnar = inputs.filter((_, n) => !isJson(layouts[n]));
   const [first] = columnar;
   if (first === undefined) return null;
-  const other = inputs.find((_, n) => layouts[n]?.format === 'json');
+  const other = inputs.find((_, n) => isJson(layouts[n]));
   if (other !== undefined)
     throw usageError(
       `${first.path} has columns with types and ${other.path} is JSON: their rows do not go into one typed output`,
@@ -133,7 +129,7 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
 /** The metadata of a columnar input; none of JSON. */
 export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, string>> {
   const layout = await inputLayout(input);
-  if (layout.format === 'json') return new Map();
+  if (isJson(layout)) return new Map();
   const source = await openBatches(input, layout);
   if (input.stream === null) await source.close();
   return source.schema.metadata;
@@ -160,10 +156,7 @@ export async function* readRows(
     const own = { ...opts, wanted, ...place };
     const parts = opts.index && rowParts(opts.index, n, wanted);
     if (parts !== undefined) yield* readLineParts(input, parts, own);
-    else
-      yield* layout.format === 'json'
-        ? readJsonInput(input, layout, own)
-        : readColumnarInput(input, layout, own);
+    else yield* isJson(layout) ? readJsonInput(input, layout, own) : readColumnarInput(input, layout, own);
   }
 }
 
@@ -210,13 +203,13 @@ async function* rowStarts(path: string, part: RowPart, bytes: AsyncIterable<Buff
   if (end !== undefined && last !== NEWLINE) assertPart(path, part, undefined);
 }
 
-async function* readJsonInput(input: Input, { compression }: FileLayout, { onBytes, ...opts }: RowOptions) {
+async function* readJsonInput(input: Input, layout: 'json' | Compression, { onBytes, ...opts }: RowOptions) {
   const { path, stream, size } = input;
   const bytes = (stream ?? openByteSource(path)).bytes();
   const rows =
-    compression === null
+    layout === 'json'
       ? readJsonRows(bytes, { ...opts, onBytes })
-      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), compression, path), {
+      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), layout, path), {
           ...opts,
           places: undefined,
         });
@@ -295,8 +288,8 @@ async function openBatches(input: Input, layout: FileLayout): Promise<BatchSourc
   return withConstants(source, input.keys ?? {});
 }
 
-async function openOwnBatches({ path, stream }: Input, { format }: FileLayout): Promise<BatchSource> {
-  if (format === 'parquet') {
+async function openOwnBatches({ path, stream }: Input, layout: FileLayout): Promise<BatchSource> {
+  if (layout === 'parquet') {
     if (stream !== null)
       throw usageError(
         `${path}: Parquet cannot be read from a stream: its table of contents is at its end`,
@@ -307,7 +300,7 @@ async function openOwnBatches({ path, stream }: Input, { format }: FileLayout): 
   }
   const { openArrow, openArrowStream } = await import('../arrow/reader.js');
   if (stream === null) return openArrow(path);
-  if (format === 'arrow-stream') return openArrowStream(path, stream);
+  if (layout === 'arrow-stream') return openArrowStream(path, stream);
   throw usageError(
     `${path}: is an Arrow file, which cannot be read from a stream`,
     'name the file, or write the stream format (.arrows)',

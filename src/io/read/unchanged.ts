@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { dataError } from '../../errors.js';
-import { fileError } from '../files/file-error.js';
+import { failed } from '../files/file-error.js';
 import { factsOf, openFile } from '../files/opened.js';
 import type { Input } from './inputs.js';
 
@@ -13,9 +13,7 @@ import type { Input } from './inputs.js';
 export async function watchInputs(inputs: readonly Input[]): Promise<() => Promise<void>> {
   const files = inputs.filter(({ size }) => size !== null).map(({ path }) => path);
   const look = async (path: string) => {
-    const { size, mtimeMs, version } = await factsOf(path).catch((error: unknown) => {
-      throw fileError(error, path, 'read');
-    });
+    const { size, mtimeMs, version } = await factsOf(path).catch(failed(path, 'read'));
     return {
       path,
       size,
@@ -60,11 +58,7 @@ export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[
       prints.push({ path, bytes: null, mtime_ms: null, head: null, tail: null });
       continue;
     }
-    prints.push(
-      await fileFingerprint(path).catch((error: unknown) => {
-        throw fileError(error, path, 'read');
-      }),
-    );
+    prints.push(await fileFingerprint(path).catch(failed(path, 'read')));
   }
   return prints;
 }

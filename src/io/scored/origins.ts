@@ -7,6 +7,7 @@ import { statIfThere } from '../files/file-error.js';
 import { readSum, sumPath } from '../files/json-file.js';
 import { runPaths, summaryPath } from '../files/run-paths.js';
 import { sealFault } from '../files/seal.js';
+import { isJson } from '../read/formats.js';
 import { type Input, inputMetadata } from '../read/inputs.js';
 import { chunkDamage } from '../run/records.js';
 import { readRunState, recordsInOrder } from '../run/state.js';
@@ -69,7 +70,7 @@ function oneOf(of: number | null): Part {
 }
 
 async function saidBy(input: Input): Promise<Said | undefined> {
-  if (input.layout?.format === 'json') {
+  if (isJson(input.layout)) {
     const { part, run } = (await readSummary(input.path)) ?? {};
     return part && { part, run };
   }

@@ -2,7 +2,7 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { deserialize, serialize } from 'node:v8';
 import { readWhole, writeWhole } from '../files/file-bytes.js';
-import { fileError } from '../files/file-error.js';
+import { failed } from '../files/file-error.js';
 
 /** Bytes that are written, or read, at a time. */
 const BLOCK_BYTES = 2 ** 20;
@@ -22,7 +22,7 @@ export async function openScratch(path: string) {
   let size = 0;
 
   async function flush(): Promise<void> {
-    await writeWhole(file, block.subarray(0, used), size).catch(failed(path));
+    await writeWhole(file, block.subarray(0, used), size).catch(failed(path, 'written'));
     size += used;
     used = 0;
   }
@@ -59,15 +59,9 @@ export async function openScratch(path: string) {
 }
 
 async function nameless(path: string): Promise<FileHandle> {
-  const file = await open(path, 'wx+').catch(failed(path));
+  const file = await open(path, 'wx+').catch(failed(path, 'written'));
   await rm(path, { force: true });
   return file;
-}
-
-function failed(path: string) {
-  return (error: unknown): never => {
-    throw fileError(error, path, 'written');
-  };
 }
 
 /** Values by number. */
@@ -75,7 +69,7 @@ export type Spill = Awaited<ReturnType<typeof openSpill>>;
 
 /** Opens it, as {@link openScratch}. */
 export async function openSpill(path: string) {
-  const told = failed(path);
+  const told = failed(path, 'written');
   const file = await nameless(path);
   /** where each value ends */
   const ends: number[] = [];

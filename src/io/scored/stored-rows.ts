@@ -3,7 +3,6 @@ import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow, SegmentRow } from '../../scored.js';
 import { type OutputColumn, readCell } from '../arrow/output-columns.js';
 import { factsOf } from '../files/opened.js';
-import type { FileLayout } from '../read/formats.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../read/inputs.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 
@@ -16,11 +15,8 @@ export type StoredFile = Awaited<ReturnType<typeof openStored>>;
 /** Opens a file whose format is known, whatever its bytes are. Errors of one that cannot be read come from here, or from its rows. */
 export async function openStored(path: string, format: OutputFormat) {
   const { size } = await factsOf(path);
-  const isPacked = format === 'jsonl' && path.toLowerCase().endsWith('.gz');
-  const layout: FileLayout = {
-    format: format === 'jsonl' ? 'json' : format,
-    compression: isPacked ? 'gzip' : null,
-  };
+  const ofLines = path.toLowerCase().endsWith('.gz') ? 'gzip' : 'json';
+  const layout = format === 'jsonl' ? ofLines : format;
   const input: Input = { path, stem: '', size, layout, stream: null };
   return {
     /** of JSON lines those of the first row; undefined where there is none */

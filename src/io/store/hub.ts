@@ -56,10 +56,12 @@ function refusalOf(path: string, answer: Answer): RredcotError {
   return usageError(`${path}: cannot be read: the Hub answers ${told(answer)}`, hint);
 }
 
-/** What is known of a file; `url` is that of this very version. */
+/** What is known of a file. */
 export interface HubFile {
   readonly size: number;
+  /** another one where the bytes are others */
   readonly etag: string;
+  /** of this very version */
   readonly url: string;
 }
 
@@ -79,7 +81,7 @@ export async function lookAtHub(path: string): Promise<HubFile | null> {
 }
 
 /** A range of a file, whatever status it has. */
-export function hubRange(path: string, { url }: HubFile, range: string): Promise<Answer> {
+export function hubRange(path: string, url: string, range: string): Promise<Answer> {
   return askHub(path, 'GET', url, range);
 }
 

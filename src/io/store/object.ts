@@ -4,13 +4,8 @@ import { told } from './http.js';
 import { type HubFile, hubRange, listHub, lookAtHub } from './hub.js';
 import { askS3, listS3, refusalOf, s3Place } from './s3.js';
 
-/** One version of an object. */
-export interface ObjectVersion {
-  readonly size: number;
-  /** another one where the bytes are others */
-  readonly etag: string;
-  readonly ofHub?: HubFile;
-}
+/** One version of an object: of S3 what its ETag says, of the Hub what lies at its URL. */
+export type ObjectVersion = Omit<HubFile, 'url'> & Partial<HubFile>;
 
 /** What is known of an object without reading it. */
 export interface ObjectFacts {
@@ -31,13 +26,13 @@ function factsOf(version: ObjectVersion, mtimeMs: number): ObjectFacts {
 /** null where there is no such object. @throws RredcotError (exit 2) where the store refuses */
 export async function lookAtObject(path: string): Promise<ObjectFacts | null> {
   if (isOfHub(path)) {
-    const ofHub = await lookAtHub(path);
-    return ofHub && factsOf({ size: ofHub.size, etag: ofHub.etag, ofHub }, 0);
+    const found = await lookAtHub(path);
+    return found && factsOf(found, 0);
   }
-  const place = s3Place(path);
+  const { key } = s3Place(path);
   // a bucket, or what a user has made to look like a folder
-  if (place.key === '' || place.key.endsWith('/')) return null;
-  const answer = await askS3(path, place, { method: 'HEAD' });
+  if (key === '' || key.endsWith('/')) return null;
+  const answer = await askS3(path, { method: 'HEAD' });
   if (answer.status === 404) return null;
   const [size, etag] = [Number(answer.header('content-length')), answer.header('etag')];
   if (answer.status !== 200 || etag === undefined) throw await refusalOf(path, answer, 'read');
@@ -123,19 +118,19 @@ export class StoredObject implements AsyncDisposable {
   /** @throws RredcotError (exit 65) where it is another version now */
   private async range(from: number, until: number): Promise<Buffer> {
     const { path } = this;
-    const { ofHub, etag, size } = this.facts.version;
+    const { url, etag, size } = this.facts.version;
     const range = `bytes=${from}-${until - 1}`;
     const answer =
-      ofHub === undefined
-        ? await askS3(path, s3Place(path), { method: 'GET', headers: { range, 'if-match': etag } })
-        : await hubRange(path, ofHub, range);
+      url === undefined
+        ? await askS3(path, { method: 'GET', headers: { range, 'if-match': etag } })
+        : await hubRange(path, url, range);
     const { status, body, header } = answer;
     if (status === 412 || status === 404 || status === 416) throw changed(path);
     if (status !== 200 && status !== 206) throw await refusalOf(path, answer, 'read');
     const isWhole = status === 200 && body.length === size;
     const isRange =
       header('content-range') === `bytes ${from}-${until - 1}/${size}` && body.length === until - from;
-    if (ofHub === undefined && header('etag') !== etag) throw changed(path);
+    if (url === undefined && header('etag') !== etag) throw changed(path);
     if (isWhole) return body.subarray(from, until);
     if (status === 206 && isRange) return body;
     throw dataError(

@@ -9,20 +9,17 @@ import { type RredcotError, usageError } from '../../errors.js';
 import { type Answer, type Asked, ask, told } from './http.js';
 
 /** An object, or what keys begin with. */
-export interface S3Place {
-  readonly bucket: string;
-  readonly key: string;
-}
+type S3Place = ReturnType<typeof s3Place>;
 
 /** @throws RredcotError (exit 2) for an address that names no bucket, or whose key a URL cannot hold */
-export function s3Place(path: string): S3Place {
+export function s3Place(path: string) {
   const [, bucket, key = ''] = /^s3:\/\/([^/]+)\/?(.*)$/is.exec(path) ?? [];
   if (bucket === undefined || key.split('/').some((part) => part === '.' || part === '..'))
     throw usageError(`${path}: is no address of an object`, 's3://<bucket>/<key>');
   return { bucket, key };
 }
 
-export interface S3Request extends Pick<Asked, 'method' | 'body'> {
+interface S3Request extends Pick<Asked, 'method' | 'body'> {
   readonly headers?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, string>>;
 }
@@ -38,8 +35,12 @@ function currentAccount(): Promise<Account> {
   return known;
 }
 
-/** Asks for an object, or with an empty key for something of its bucket. @throws RredcotError as `ask` and `readAccount` */
-export async function askS3(path: string, place: S3Place, request: S3Request): Promise<Answer> {
+/** Asks for an object. @param place with an empty key: something of its bucket. @throws RredcotError as `ask` and `readAccount` */
+export async function askS3(
+  path: string,
+  request: S3Request,
+  place: S3Place = s3Place(path),
+): Promise<Answer> {
   const { method, body, headers = {}, query = {} } = request;
   const account = await currentAccount();
   const url = new URL(urlOf(place, account));
@@ -106,7 +107,7 @@ export async function listS3(path: string): Promise<string[]> {
   for (let token: string | undefined, isLast = false; !isLast; ) {
     const more: Record<string, string> = token === undefined ? {} : { 'continuation-token': token };
     const query = { 'list-type': '2', 'encoding-type': 'url', prefix, ...more };
-    const answer = await askS3(path, { bucket, key: '' }, { method: 'GET', query });
+    const answer = await askS3(path, { method: 'GET', query }, { bucket, key: '' });
     if (answer.status === 404) return [];
     if (answer.status !== 200) throw await refusalOf(path, answer, 'read');
     for (const key of textOf(answer, 'Key'))

@@ -4,7 +4,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import type { Answer } from './http.js';
 import { lookAtObject, StoredObject } from './object.js';
-import { askS3, refusalOf, s3Place, textOf } from './s3.js';
+import { askS3, refusalOf, textOf } from './s3.js';
 
 /** What a larger file is sent in: what is cut off costs no more. */
 const PART_BYTES = 16 * 2 ** 20;
@@ -23,11 +23,7 @@ export async function putObject(from: string, path: string, replaces: boolean): 
   const condition = replaces ? {} : IF_NEW;
   const answer =
     size <= PART_BYTES
-      ? await askS3(path, s3Place(path), {
-          method: 'PUT',
-          headers: condition,
-          body: await bytesOf(file, 0, size),
-        })
+      ? await askS3(path, { method: 'PUT', headers: condition, body: await bytesOf(file, 0, size) })
       : await putParts(file, size, path, condition);
   if (answer.status === 200 && !answer.body.includes('<Error>')) return;
   // 404: the parts are gone, since the first try has put them together
@@ -51,8 +47,7 @@ async function putParts(
   path: string,
   condition: Readonly<Record<string, string>>,
 ): Promise<Answer> {
-  const place = s3Place(path);
-  const begun = await askS3(path, place, { method: 'POST', query: { uploads: '' } });
+  const begun = await askS3(path, { method: 'POST', query: { uploads: '' } });
   const [uploadId] = textOf(begun, 'UploadId');
   if (begun.status !== 200 || uploadId === undefined) return begun;
   const length = Math.max(PART_BYTES, Math.ceil(size / MOST_PARTS));
@@ -61,23 +56,23 @@ async function putParts(
   try {
     for (let from = 0, n = 1; from < size; from += length, n++) {
       const body = await bytesOf(file, from, Math.min(size, from + length));
-      answer = await askS3(path, place, { method: 'PUT', query: { partNumber: `${n}`, uploadId }, body });
+      answer = await askS3(path, { method: 'PUT', query: { partNumber: `${n}`, uploadId }, body });
       if (answer.status !== 200) return answer;
       parts += `<Part><PartNumber>${n}</PartNumber><ETag>${answer.header('etag')}</ETag></Part>`;
     }
     const body = Buffer.from(`<CompleteMultipartUpload>${parts}</CompleteMultipartUpload>`);
-    answer = await askS3(path, place, { method: 'POST', query: { uploadId }, headers: condition, body });
+    answer = await askS3(path, { method: 'POST', query: { uploadId }, headers: condition, body });
     return answer;
   } finally {
     // a store keeps parts that were never put together, and wants to be paid for them
     if (answer.status !== 200 || answer.body.includes('<Error>'))
-      await askS3(path, place, { method: 'DELETE', query: { uploadId } }).catch(() => {});
+      await askS3(path, { method: 'DELETE', query: { uploadId } }).catch(() => {});
   }
 }
 
 /** Removes what is there. */
 export async function removeObject(path: string): Promise<void> {
-  const answer = await askS3(path, s3Place(path), { method: 'DELETE' });
+  const answer = await askS3(path, { method: 'DELETE' });
   if (answer.status >= 300 && answer.status !== 404) throw await refusalOf(path, answer, 'written');
 }
 

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { fileError } from '../../io/files/file-error.js';
+import { failed } from '../../io/files/file-error.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 
 /** @throws RredcotError (exit 2) naming the file */
@@ -77,8 +77,6 @@ export async function givenOrOwn<T>(
   const text =
     path === undefined
       ? await foreignText(folder, own)
-      : await readFile(path, 'utf8').catch((error: unknown) => {
-          throw fileError(error, path, 'read');
-        });
+      : await readFile(path, 'utf8').catch(failed(path, 'read'));
   return text === undefined ? undefined : fromJson(schema, text, path ?? `${folder}/${own}`, expected);
 }

@@ -1,7 +1,7 @@
 // Draws the page about a scored file from its numbers and some of its traces.
 import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
-import { KINDS, type Kind } from '../choice.js';
+import { KINDS, type Kind } from '../gathered.js';
 import type { NamedSigma, TraceRecord } from '../trace-record.js';
 import type { Mate } from '../trace-view.js';
 import { html, type Markup, pageDocument, visible } from './html.js';

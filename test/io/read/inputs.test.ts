@@ -365,17 +365,11 @@ describe('standard input', () => {
   });
 });
 
-describe('an input that is given twice', () => {
-  it('is refused, also under another name for it', async () => {
-    const place = await temporaryFolder();
-    await writeFile(join(place, 'a.jsonl'), '{}\n');
-    await symlink(join(place, 'a.jsonl'), join(place, 'b.jsonl'));
-    const a = join(place, 'a.jsonl');
-    await expect(resolveInputs([a, a])).rejects.toMatchObject({
-      exitCode: 2,
-      message: `${a}: is given twice`,
-    });
-    await expect(resolveInputs([a, join(place, 'b.jsonl')])).rejects.toThrow(`is given twice, also as ${a}`);
-    await expect(resolveInputs([join(place, '*.jsonl'), a])).rejects.toThrow('is given twice');
-  });
+it('an input that is given twice is refused, also under another name for it', async () => {
+  const a = await file('twice/a.jsonl', '{}\n');
+  const b = join(folder, 'twice/b.jsonl');
+  await symlink(a, b);
+  await expect(resolveInputs([a, a])).rejects.toMatchObject({ exitCode: 2, message: `${a}: is given twice` });
+  await expect(resolveInputs([a, b])).rejects.toThrow(`is given twice, also as ${a}`);
+  await expect(resolveInputs([join(folder, 'twice/*.jsonl'), a])).rejects.toThrow('is given twice');
 });

@@ -1,12 +1,9 @@
 // The traps of JSONL, one by one (IO §2), and the rule that no split of the bytes changes a row.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { float32Text, parseJson, stringifyJson } from '../../../dist/io/arrow/json.js';
-import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
-import { collect, rowsOf } from '../../support/io-helpers.js';
+import { rowsOf } from '../../support/io-helpers.js';
 
 const codes = (rows: Awaited<ReturnType<typeof rowsOf>>) =>
   rows.map((row) => (row.kind === 'bad' ? row.rejection.code : row.columns));
@@ -203,21 +200,5 @@ describe('values', () => {
     expect(float32Text(Math.fround(-1.2345678))).toBe('-1.2345678');
     expect(float32Text(2 ** -149)).toBe('1e-45');
     expect(float32Text(Number.NaN)).toBe('null');
-  });
-});
-
-const SHARED = join(import.meta.dirname, '../../../../shared/data');
-
-describe.skipIf(!existsSync(SHARED))('real traces in ../shared/data', () => {
-  const files = existsSync(SHARED) ? readdirSync(SHARED).filter((name) => name.endsWith('.jsonl')) : [];
-  it('are 7 files', () => expect(files).toHaveLength(7));
-  it.each(files)('%s reads as Python would', async (name) => {
-    const path = join(SHARED, name);
-    const rows = await collect(readRows(await resolveInputs([path])));
-    const lines = readFileSync(path, 'utf8').trimEnd().split('\n');
-    expect(rows.every(({ kind }) => kind === 'row')).toBe(true);
-    expect(rows.map((row) => (row.kind === 'row' ? row.columns : null))).toEqual(
-      lines.map((line) => JSON.parse(line)),
-    );
   });
 });
