@@ -1,5 +1,6 @@
 // The flags of the credit on the command line: those of `score`, which has defaults, and of `redistribute`, which has a file's; and the
 // command that scores once more as a file was scored, its resolved configuration as flags, for a person to copy.
+
 import type { Command } from 'commander';
 import { type CreditFlags, creditFlags } from '../estimators/credit-flags.js';
 import {
@@ -11,6 +12,7 @@ import {
   setOwn,
 } from '../estimators/registry.js';
 import { flagOfKey } from '../io/run/description.js';
+import type { Config } from '../io/write/output.js';
 import { shellWord } from '../printable.js';
 import { isIdle } from '../segment/segmenters.js';
 import { declared } from './declare.js';
@@ -57,8 +59,6 @@ export function credited(command: Command, hasDefaults: boolean): void {
     else command.option(flag, text.replace(/ \(default: [^)]*\)$/, '') + own);
   }
 }
-
-type Config = Readonly<Record<string, unknown>>;
 
 /** What a configuration tells of the method though no flag sets it, beside what its estimator does. */
 const CONSTANTS = ['command', 'returnEquivalent', 'ofPolicy', 'estimatorFacts'];

@@ -27,7 +27,7 @@ import { isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { drawCalibration } from './calibration-view.js';
 import { assertPlace } from './job/target.js';
-import { type Account, accountOf, assertWritten } from './scored/open-scored.js';
+import { accountOf, assertWritten, type ScoredAccount } from './scored/open-scored.js';
 
 export interface CalibrateOptions {
   readonly output: string;
@@ -240,7 +240,7 @@ async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator
 const WHOSE: Readonly<Record<Base, string>> = { pr: 'of references', ask: 'of ask', none: 'of neither' };
 
 /** Whose values are to be calibrated: of a file that says nothing of its estimator `pr`, where nothing was scored none. */
-function baseOf({ config }: Account): Base | undefined {
+function baseOf({ config }: ScoredAccount): Base | undefined {
   const nature = config && storedNature(config);
   if (nature === undefined) return 'pr';
   if (nature.scores === 'questions') return 'ask';
@@ -255,7 +255,7 @@ function baseOf({ config }: Account): Base | undefined {
 function checkFile(
   path: string,
   columns: readonly string[] | undefined,
-  account: Account,
+  account: ScoredAccount,
   further: readonly ColumnFeature[],
 ): Base {
   const base = baseOf(account);

@@ -1,4 +1,5 @@
 // `rredcot compare`: says how the credits of scored files go together, as a table, JSON or CSV.
+
 import { type ComparedFigure, type CompareOptions, compareCredits } from '../compare/compare.js';
 import type { CreditTable } from '../compare/credit-table.js';
 import { boundedSteps } from '../credit/martingale.js';
@@ -17,6 +18,7 @@ import {
   SIGMA,
   UNIFORM,
 } from '../io/scored/trace-credits.js';
+import type { Config } from '../io/write/output.js';
 import { POLICY_KEY } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
@@ -28,7 +30,7 @@ import { comparePage } from '../report/page/compare-page.js';
 import { duration } from '../report/progress.js';
 import { listCodes } from '../report/run-figures.js';
 import { assertPlace } from './job/target.js';
-import { accountOf, assertWritten, type Config } from './scored/open-scored.js';
+import { accountOf, assertWritten } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, CompareOptions {
   /** forms of `--steps` in which the differences of values are compared, too */
@@ -73,7 +75,7 @@ export async function compare(
   if (opts.page !== undefined) await assertPlace(opts.page, paths);
   const refused = new Map<string, { count: number; first: string }>();
   const collector = new CreditCollector(opts, (refusal) => countRefusal(refused, refusal));
-  const found: Facts[] = [];
+  const found: FileOrigin[] = [];
   const taken = new Set<string>();
   for (const path of paths) {
     const inputs = await resolveInputs([path]);
@@ -185,7 +187,7 @@ function firstRefusal(refused: ReadonlyMap<string, { readonly first: string }>, 
   return own === undefined ? '' : `, ${own.first}`;
 }
 
-type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
+type FileOrigin = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
   readonly policy: string | undefined;
   /** in which form its differences are; undefined where they are free */
   readonly steps: string | undefined;
@@ -199,7 +201,7 @@ type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
   readonly part?: Part | undefined;
 };
 
-function factsOf(file: string, config: Config, policy: string | undefined): Facts {
+function factsOf(file: string, config: Config, policy: string | undefined): FileOrigin {
   const text = (value: unknown) => (typeof value === 'string' ? value : null);
   const { segmenter, maxSegments, fixedLength, keywords, thoughtTags, rule, steps } = config;
   return {
@@ -216,7 +218,7 @@ function factsOf(file: string, config: Config, policy: string | undefined): Fact
 }
 
 /** The same differences in other forms, where the file's values have them. */
-function bounded(asked: readonly BoundedSteps[], { nature, steps: own }: Facts): FileCredits {
+function bounded(asked: readonly BoundedSteps[], { nature, steps: own }: FileOrigin): FileCredits {
   if (nature === undefined || !isMartingale(nature)) return {};
   return {
     further: (...of) =>
@@ -227,14 +229,14 @@ function bounded(asked: readonly BoundedSteps[], { nature, steps: own }: Facts):
 }
 
 /** The file's own credits are called after how they were made, where the file says so. */
-function creditName(own: string, { estimator, sigma, steps }: Facts): string {
+function creditName(own: string, { estimator, sigma, steps }: FileOrigin): string {
   if (own === DELTA) return `${estimator ?? DELTA}${steps === undefined ? '' : `_${steps}`}`;
   if (own.startsWith(`${DELTA}_`)) return own.replace(DELTA, estimator ?? DELTA);
   return own === SIGMA && sigma !== null ? `sigma_${sigma}` : own;
 }
 
 /** A name that no other file has taken. */
-function freeName(name: string, { file }: Facts, taken: ReadonlySet<string>): string {
+function freeName(name: string, { file }: FileOrigin, taken: ReadonlySet<string>): string {
   const own = `${fileStem(file)}:${name}`;
   if (!taken.has(name)) return name;
   for (let n = 2; ; n++) {
@@ -289,7 +291,7 @@ function sizesOf({ rewards, offsets }: CreditTable) {
 }
 
 /** What of the files as a whole makes the comparison less than it seems. */
-function notesOf(facts: readonly Facts[], files: readonly ComparedFile[]): DrawnComparison['notes'] {
+function notesOf(facts: readonly FileOrigin[], files: readonly ComparedFile[]): DrawnComparison['notes'] {
   const notes: { code: string; text: string }[] = [];
   const add = (code: string, text: string) => notes.push({ code, text });
   const [first, ...others] = facts;

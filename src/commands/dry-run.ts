@@ -27,7 +27,7 @@ const LABEL_WIDTH = 12;
 const SHOWN = 160;
 
 /** What of a run is told beside its traces. */
-interface Facts {
+interface DryRunFacts {
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
   /** what runs them; absent where no policy reads them: they are counted */
@@ -72,7 +72,7 @@ class Met {
  */
 export async function dryRun(
   ready: AsyncIterable<ValueJob | BadRow>,
-  { rows, passes }: Facts,
+  { rows, passes }: DryRunFacts,
   opts: DryRunOptions,
   log: Pick<Log, 'warn'>,
 ): Promise<void> {

@@ -9,7 +9,7 @@ import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
-import { openScored, originOf, type Scored, storedTrace } from './scored/open-scored.js';
+import { openScored, originOf, type ScoredFiles, storedTrace } from './scored/open-scored.js';
 import { type Condition, parseWhere } from './scored/where.js';
 import { writeScored } from './scored/write-scored.js';
 
@@ -119,7 +119,7 @@ function fits(
 }
 
 /** What the file is written as; a stream that was kept, or a file without a known name, is Arrow. */
-function formatOf({ inputs, typed }: Scored): OutputFormat {
+function formatOf({ inputs, typed }: ScoredFiles): OutputFormat {
   if (typed === null) return 'jsonl';
   return inputs.every(({ path, layout }) => layout === 'parquet' || namedFormat(path) === 'parquet')
     ? 'parquet'

@@ -12,7 +12,7 @@ import {
   type PrmFolder,
   whatOf,
 } from '../policy/folder.js';
-import { beyond, describeFinding, type Finding, noCanary, type Proof } from '../policy/run/canary.js';
+import { beyond, type CanaryFinding, describeFinding, noCanary, type Proof } from '../policy/run/canary.js';
 import { CHECKED_TEXT, type CheckedIds, checkedIds } from '../policy/run/canary-passes.js';
 import {
   compareAttribution,
@@ -50,7 +50,7 @@ const DECODING_TOLERANCE = 1e-4;
 interface Compared {
   readonly title: string;
   readonly allowed: number;
-  compare(): Promise<readonly Finding[]>;
+  compare(): Promise<readonly CanaryFinding[]>;
   /** behind a number of them, with a space before it */
   readonly unit: string;
 }

@@ -7,7 +7,7 @@ import type { Nature } from '../estimate/nature.js';
 import { bankMaker } from '../estimate/references.js';
 import { readsEntropies, readsLogprobs } from '../estimate/requested.js';
 import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward.js';
-import type { Asked, Opened, ValueJob } from '../estimators/estimator.js';
+import type { AskedValues, Opened, ValueJob } from '../estimators/estimator.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import { foundPlaces } from '../io/map/map.js';
 import { completionText } from '../io/map/messages.js';
@@ -87,7 +87,7 @@ export interface Method {
   readonly bank: BankSource;
   /** facts of the values, the estimator as it was asked for, and opened */
   readonly nature: Nature;
-  readonly asked: Asked;
+  readonly asked: AskedValues;
   readonly estimator: Opened;
 }
 

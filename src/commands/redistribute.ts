@@ -40,7 +40,7 @@ import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
 import { again } from './scored/again.js';
-import { openScored, originOf, type Scored, setAside, storedTrace } from './scored/open-scored.js';
+import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from './scored/open-scored.js';
 import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/survey-scored.js';
 import { writeScored } from './scored/write-scored.js';
 
@@ -127,7 +127,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
 /** @throws RredcotError (exit 2) for a column that the file has not */
 function chosen(
   path: string,
-  { ours }: Scored,
+  { ours }: ScoredFiles,
   columns: readonly OurColumn[] | undefined,
 ): readonly OurColumn[] {
   const absent = columns?.find((name) => !ours.includes(name));
@@ -188,7 +188,7 @@ const FIRST_KEYS = [
 /** The calibration that is asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
 async function calibrationOf(
   path: string,
-  { config, metadata }: Scored,
+  { config, metadata }: ScoredFiles,
   { flags, calibration }: RedistributeOptions,
   log: Log,
 ): Promise<Calibration | undefined> {
@@ -220,7 +220,7 @@ async function calibrationOf(
 
 /** What values are: those of a calibration, of the flags, or, where none of these is given, as the file has them. */
 function natureOf(
-  { credit: { estimator } }: Scored,
+  { credit: { estimator } }: ScoredFiles,
   given: CreditFlags,
   merged: CreditFlags,
   calibration: Calibration | undefined,
@@ -279,7 +279,7 @@ function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: Colu
  * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation, of their tokens another sum.
  * @throws RredcotError (exit 65) where a mean or a deviation would follow from it
  */
-async function checkPart(path: string, source: Scored, credit: CreditOptions, log: Log): Promise<void> {
+async function checkPart(path: string, source: ScoredFiles, credit: CreditOptions, log: Log): Promise<void> {
   const { part } = source;
   const figure = ofWholeGroups(source, credit);
   const ofTokens = credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [];

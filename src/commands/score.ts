@@ -5,7 +5,7 @@ import { groupMeanOf, withContiguousMeans } from '../estimate/baseline.js';
 import { asksForMean, type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { scoresReferences, valueNameOf } from '../estimate/nature.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
-import type { Asked } from '../estimators/estimator.js';
+import type { AskedValues } from '../estimators/estimator.js';
 import { valueColumns } from '../estimators/registry.js';
 import { type ExportName, withExport } from '../io/write/exports.js';
 import { openPolicy } from '../policy/run/open-model.js';
@@ -16,7 +16,7 @@ import type { DryRunOptions } from './dry-run.js';
 import { openInputs } from './job/mapping.js';
 import type { CutOptions } from './job/options.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from './job/reward-scale.js';
-import { type Job, runJob } from './job/run-job.js';
+import { type CommandJob, runJob } from './job/run-job.js';
 import { SCORE_COLUMNS, writtenColumns } from './job/written-columns.js';
 import { needNotice, policyNeed, preparing, rewarding } from './ready.js';
 import { closing, valuesOf } from './values.js';
@@ -26,7 +26,7 @@ export interface ScoreOptions extends CutOptions {
   readonly bank: BankSource;
   readonly credit: CreditOptions;
   /** the estimator as its flags ask for it */
-  readonly asked: Asked;
+  readonly asked: AskedValues;
   /** whether the user has named the rewards' range: else the inputs say it */
   readonly isRangeGiven: boolean;
   /** a trainer's columns in place of ours */
@@ -66,7 +66,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const { rewardOf, counted, banks } = rewarding(method);
   const usesGroups = banks !== undefined || asksForMean(credit) || asked.readsMates === true;
 
-  const stages: Job['stages'] = async function* (source, run) {
+  const stages: CommandJob['stages'] = async function* (source, run) {
     const isStream = run.survey === undefined;
     // read, map, find the reward
     const traces = isStream ? rewards.watched(source.traces()) : source.traces();

@@ -12,7 +12,7 @@ import { ForeignRecordError, readChunkRecord, sumCounts } from '../io/run/record
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import { type MergedRecord, mergedPath, readMerged } from '../io/run/summary-file.js';
 import { chunkFindings, type RereadRow } from '../io/scored/check-chunk.js';
-import { type FileFacts, fileFindings, mergedFindings, recordFindings } from '../io/scored/check-file.js';
+import { fileFindings, mergedFindings, recordFindings, type StoredFacts } from '../io/scored/check-file.js';
 import { textFaults } from '../io/scored/check-row.js';
 import { type Finding, type RowChecks, SeenRows } from '../io/scored/check-rows.js';
 import { partOf } from '../io/scored/origins.js';
@@ -80,7 +80,7 @@ type NamedChecks = RowChecks & { readonly names: SeenNames };
 /** How the rows of a run or of a file are checked, as far as it says how they were made. */
 function rowChecks(
   path: string,
-  facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>,
+  facts: Pick<StoredFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>,
 ): NamedChecks {
   const { config, vocab, inputs } = facts;
   // what cannot be made again would pass unchecked
@@ -168,7 +168,7 @@ async function verifyFile(
       'give it the ending that it was written with',
     );
   let names: SeenNames | undefined;
-  const checksOf = (facts: FileFacts): RowChecks => {
+  const checksOf = (facts: StoredFacts): RowChecks => {
     const { columns, export: form } = facts;
     if (form !== undefined)
       throw usageError(

@@ -3,7 +3,7 @@
 import { type Figure, fewGroups } from './bootstrap.js';
 import { agreements, type ComparedFigure, figuresOf, OUTCOMES, type Pending } from './compare.js';
 import { correlate, type Measured, pairTraces } from './correlations.js';
-import type { Credit, CreditTable } from './credit-table.js';
+import type { CreditTable, NamedCredit } from './credit-table.js';
 
 /** A row, as `row.json` has it. */
 export interface BenchRow {
@@ -32,9 +32,9 @@ type BenchFigure = Omit<ComparedFigure, 'of' | 'last' | 'p'>;
 /** What credits are held against. */
 export interface Truth {
   /** changes of the values; undefined in a set that has labels alone */
-  readonly changes: Credit | undefined;
+  readonly changes: NamedCredit | undefined;
   /** the same of one half of the completions and of the other; undefined where values were not sampled in halves */
-  readonly halves: readonly [Credit, Credit] | undefined;
+  readonly halves: readonly [NamedCredit, NamedCredit] | undefined;
   /** values are computed: the ceiling is 1 */
   readonly isExact: boolean;
   /** (n) mean |V̂ − V| of a trace's exits; NaN where the row has no values */
@@ -61,7 +61,7 @@ export function benchFigures(
     if (own !== undefined) put('ceiling', 'truth', traces, { ...own, figure: ceilingOf(own.figure) });
   }
   for (const credit of changes === undefined ? [] : table.credits) {
-    const own = pairTraces(table, changes as Credit, credit, 1);
+    const own = pairTraces(table, changes as NamedCredit, credit, 1);
     for (const traces of OUTCOMES) {
       const found = correlate(table, own, traces).pearson;
       put('pearson', credit.name, traces, found);
@@ -84,7 +84,7 @@ export function benchFigures(
     notes: fewGroups(table.groups, hasValues),
   };
   if (traces > 0)
-    put('level_error', (table.credits[0] as Credit).name, 'all', { figure: meanOf(off), ...of });
+    put('level_error', (table.credits[0] as NamedCredit).name, 'all', { figure: meanOf(off), ...of });
   return figuresOf(table, pending, seed).map(({ of: _, last: __, p: ___, ...figure }) => figure);
 }
 

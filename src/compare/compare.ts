@@ -2,7 +2,7 @@
 // label: signs of large changes, the worst segment, the first wrong one.
 import { type Figure, fewGroups, type Interval, withIntervals } from './bootstrap.js';
 import { CORRELATIONS, correlate, type Measured, pairTraces } from './correlations.js';
-import { type Credit, type CreditTable, isIn, type Outcome, pairedCredits } from './credit-table.js';
+import { type CreditTable, isIn, type NamedCredit, type Outcome, pairedCredits } from './credit-table.js';
 
 export interface CompareOptions {
   /** the credit that the others are held against; undefined: each against each */
@@ -87,7 +87,10 @@ export function figuresOf(
   });
 }
 
-function pairsOf({ credits }: CreditTable, { truth }: CompareOptions): (readonly [Credit, Credit])[] {
+function pairsOf(
+  { credits }: CreditTable,
+  { truth }: CompareOptions,
+): (readonly [NamedCredit, NamedCredit])[] {
   const judge = credits.find(({ name }) => name === truth);
   if (judge !== undefined)
     return credits.filter((credit) => credit !== judge).map((credit) => [judge, credit]);
@@ -95,7 +98,7 @@ function pairsOf({ credits }: CreditTable, { truth }: CompareOptions): (readonly
 }
 
 /** The correlations over a share of the segments, by outcome. */
-function correlations(table: CreditTable, a: Credit, b: Credit, last: number): Pending[] {
+function correlations(table: CreditTable, a: NamedCredit, b: NamedCredit, last: number): Pending[] {
   const paired = pairTraces(table, a, b, last);
   return OUTCOMES.flatMap((traces) => {
     const found = correlate(table, paired, traces);
@@ -133,13 +136,18 @@ function known(value: number): number | null {
 }
 
 /** One trace's part of a mean: Σ of what is averaged, its number, and Σ of what guessing gives. */
-type Part = readonly [sum: number, count: number, guess: number];
+type ShareTerms = readonly [sum: number, count: number, guess: number];
 
 /**
  * Share of the truth's changes of at least `large` that the credit has the sign of, over segments; a credit of 0 has none.
  */
-export function signAgreement(table: CreditTable, truth: Credit, credit: Credit, large: number): Measured {
-  const parts = Array.from(table.rewards, (_, i): Part => {
+export function signAgreement(
+  table: CreditTable,
+  truth: NamedCredit,
+  credit: NamedCredit,
+  large: number,
+): Measured {
+  const parts = Array.from(table.rewards, (_, i): ShareTerms => {
     const { x, y } = pairedCredits(table, truth, credit, i, 1);
     const changes = Array.from(x.keys()).filter((k) => Math.abs(x[k] as number) >= large);
     const hits = changes.filter((k) => Math.sign(x[k] as number) === Math.sign(y[k] as number));
@@ -149,8 +157,8 @@ export function signAgreement(table: CreditTable, truth: Credit, credit: Credit,
 }
 
 /** Share of wrong traces whose segment of lowest credit is the truth's; of several lowest ones, one is drawn. */
-export function worstAgreement(table: CreditTable, truth: Credit, credit: Credit): Measured {
-  const parts = Array.from(table.rewards, (_, i): Part => {
+export function worstAgreement(table: CreditTable, truth: NamedCredit, credit: NamedCredit): Measured {
+  const parts = Array.from(table.rewards, (_, i): ShareTerms => {
     if (!isIn('wrong', table.rewards[i] as number)) return [0, 0, 0];
     const { x, y } = pairedCredits(table, truth, credit, i, 1);
     if (x.length < 2 || x.every((value) => value === x[0])) return [0, 0, 0];
@@ -162,7 +170,7 @@ export function worstAgreement(table: CreditTable, truth: Credit, credit: Credit
 }
 
 /** Share of labelled traces whose segment of lowest credit is the first wrong one. */
-export function firstWrongHit(table: CreditTable, credit: Credit): Measured {
+export function firstWrongHit(table: CreditTable, credit: NamedCredit): Measured {
   return overLabelled(table, credit, (values, wrong) => {
     const low = lowest(values);
     return [low.includes(wrong) ? 1 / low.length : 0, 1, 1 / values.length];
@@ -173,7 +181,7 @@ export function firstWrongHit(table: CreditTable, credit: Credit): Measured {
  * ROC AUC inside each trace, its mean over traces: how often the first wrong segment has less credit than another one of its
  * trace, equal ones half.
  */
-export function firstWrongAuc(table: CreditTable, credit: Credit): Measured {
+export function firstWrongAuc(table: CreditTable, credit: NamedCredit): Measured {
   return overLabelled(table, credit, (values, wrong) => {
     const at = values[wrong] as number;
     const others = values.filter((_, k) => k !== wrong);
@@ -185,11 +193,11 @@ export function firstWrongAuc(table: CreditTable, credit: Credit): Measured {
 /** Traces with a label and another segment, all of whose segments have a credit. */
 function overLabelled(
   table: CreditTable,
-  credit: Credit,
-  part: (values: Float64Array, wrong: number) => Part,
+  credit: NamedCredit,
+  part: (values: Float64Array, wrong: number) => ShareTerms,
 ): Measured {
   const { offsets, firstWrong } = table;
-  const parts = Array.from(firstWrong, (wrong, i): Part => {
+  const parts = Array.from(firstWrong, (wrong, i): ShareTerms => {
     const values = credit.values.subarray(offsets[i], offsets[i + 1]);
     const isWhole = values.length > 1 && values.every(Number.isFinite);
     return wrong >= 0 && isWhole ? part(values, wrong) : [0, 0, 0];
@@ -204,20 +212,20 @@ function lowest(values: Float64Array): number[] {
 }
 
 /** @param bySegment whether a part counts segments, of which a trace has several */
-function agreement({ groups }: CreditTable, parts: readonly Part[], bySegment: boolean): Measured {
+function agreement({ groups }: CreditTable, parts: readonly ShareTerms[], bySegment: boolean): Measured {
   const figure: Figure = {
     terms: Float64Array.from(parts.flat()),
     m: 3,
     value: ([sum, count]) => (sum as number) / (count as number),
   };
   const total = (j: 0 | 1 | 2) => parts.reduce((sum, part) => sum + part[j], 0);
-  const counts = ([, count]: Part) => count > 0;
+  const counts = ([, count]: ShareTerms) => count > 0;
   return {
     figure,
     p: Number.NaN,
     chance: total(2) / total(1),
     traces: parts.filter(counts).length,
     segments: bySegment && total(1) > 0 ? total(1) : null,
-    notes: fewGroups(groups, (i) => counts(parts[i] as Part)),
+    notes: fewGroups(groups, (i) => counts(parts[i] as ShareTerms)),
   };
 }

@@ -1,6 +1,6 @@
 // How two credits go together, as figures over traces: inside the traces, and pooled.
 import { type Figure, fewGroups } from './bootstrap.js';
-import { type Credit, type CreditTable, isIn, type Outcome, pairedCredits } from './credit-table.js';
+import { type CreditTable, isIn, type NamedCredit, type Outcome, pairedCredits } from './credit-table.js';
 import { kendallSums, midranks, pearsonSums, spearmanSums, twoSided } from './within.js';
 
 /** A figure with what is known of it beside its interval. */
@@ -36,7 +36,7 @@ export interface PairedTraces {
 }
 
 /** Pairs the credits of a table. @param last the share of a trace's segments, rounded up */
-export function pairTraces(table: CreditTable, a: Credit, b: Credit, last: number): PairedTraces {
+export function pairTraces(table: CreditTable, a: NamedCredit, b: NamedCredit, last: number): PairedTraces {
   const n = table.rewards.length;
   const offsets = new Int32Array(n + 1);
   const [x, y] = [a, b].map(({ values }) => new Float64Array(values.length)) as [Float64Array, Float64Array];

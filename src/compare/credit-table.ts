@@ -8,11 +8,11 @@ export interface CreditTable {
   readonly groups: Int32Array; // (n)
   /** first wrong segment of a trace: its number, −1 where none is wrong, −2 where nobody has said */
   readonly firstWrong: Int32Array; // (n)
-  readonly credits: readonly Credit[];
+  readonly credits: readonly NamedCredit[];
 }
 
 /** One way to share the reward out. */
-export interface Credit {
+export interface NamedCredit {
   readonly name: string;
   readonly values: Float64Array; // (N) of the thought segments; NaN where there is none
 }
@@ -28,7 +28,13 @@ export function isIn(outcome: Outcome, reward: number): boolean {
 }
 
 /** The credits of two columns in one trace: of the last share of its segments, those that have finite numbers in both. */
-export function pairedCredits(table: CreditTable, a: Credit, b: Credit, trace: number, last: number) {
+export function pairedCredits(
+  table: CreditTable,
+  a: NamedCredit,
+  b: NamedCredit,
+  trace: number,
+  last: number,
+) {
   const end = table.offsets[trace + 1] as number;
   const start = end - Math.ceil(last * (end - (table.offsets[trace] as number)) - 1e-9);
   const [x, y] = [a.values.subarray(start, end), b.values.subarray(start, end)];

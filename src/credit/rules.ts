@@ -1,7 +1,7 @@
 // The σ rules: those that share credit among segments by the differences of values, and those that look at tokens alone (METHOD §4). Nobody else has their names.
 
 /** What of a trace its segments' credit follows from; K thought segments, and the answer's where there is one. */
-interface Steps {
+interface SegmentSteps {
   /** (K or K+1) segment ends, exclusive */
   readonly ends: Int32Array;
   /** whether the last segment is the answer */
@@ -28,7 +28,7 @@ export interface Rule {
   readonly words: string;
   /** (K or K+1) σ of one token of each segment */
   readonly ofSegments?: (
-    steps: Steps,
+    steps: SegmentSteps,
     opts: { readonly residual: 'uniform' | 'answer'; readonly tau?: number },
   ) => PerSegment;
   /** (T) σ, or undefined where no token has any weight */
@@ -112,7 +112,7 @@ const softmax: Rule = {
 
 /** (Δ_k + what is left, to the answer or by length) / total: sums to 1 where total = ΣΔ + left. */
 function normalised(
-  { deltas, ends, answered }: Steps,
+  { deltas, ends, answered }: SegmentSteps,
   left: number,
   total: number,
   residual: 'uniform' | 'answer',

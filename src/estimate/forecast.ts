@@ -2,7 +2,7 @@
 import type { PolicyRuns } from '../policy/run/session.js';
 import { type BadRow, isBad } from '../rows.js';
 import { candidateExits } from '../segment/segment.js';
-import { type PassJob, type Scored, scoreWindows, type Window } from './windows.js';
+import { type PassJob, type ScoredJob, scoreWindows, type Window } from './windows.js';
 
 /** What a run would do. */
 export interface Forecast {
@@ -51,7 +51,7 @@ function costOf(jobs: readonly PassJob[]): Cost {
 }
 
 /** Some traces that ran, and the seconds that they took. */
-interface Measured extends Cost {
+interface MeasuredCost extends Cost {
   readonly seconds: number;
 }
 
@@ -59,7 +59,7 @@ interface Measured extends Cost {
  * Seconds for all traces: so many a position and so many a look, as two samples of different lengths have taken them. A single
  * long trace has most of the looks: taken as so much a position, it would make all others as slow as itself.
  */
-export function secondsFor(all: Cost, short: Measured, long: Measured | undefined): number {
+export function secondsFor(all: Cost, short: MeasuredCost, long: MeasuredCost | undefined): number {
   const even = (all.positions * short.seconds) / short.positions;
   if (long === undefined) return even;
   const det = short.positions * long.looks - long.positions * short.looks;
@@ -77,7 +77,7 @@ export interface ForecastBy<T extends PassJob> {
   /** makes one window of some traces */
   together(items: AsyncIterable<T | BadRow>): AsyncIterable<Window<T>>;
   /** a second pass over them */
-  readonly again?: ((scored: AsyncIterable<Scored<T> | BadRow>) => AsyncIterable<object>) | undefined;
+  readonly again?: ((scored: AsyncIterable<ScoredJob<T> | BadRow>) => AsyncIterable<object>) | undefined;
 }
 
 /**
@@ -115,7 +115,7 @@ export async function forecast<T extends PassJob>(
     return { ...sums, state: undefined, sample: 0, seconds: 0, bytes: 0 };
   // the first run of a graph takes longer than all others
   await run([begin], by, setAside);
-  const measured = async (jobs: readonly T[]): Promise<Measured> => {
+  const measured = async (jobs: readonly T[]): Promise<MeasuredCost> => {
     const started = performance.now();
     await run(jobs, by, setAside);
     return { ...costOf(jobs), seconds: (performance.now() - started) / 1000 };

@@ -68,7 +68,7 @@ interface Batch {
 }
 
 /** Traces that run as one: one trace, or some with one prompt. */
-interface Part {
+interface BatchPart {
   readonly kind: 'one-run' | 'two-run';
   readonly members: readonly number[];
   readonly load: Load;
@@ -83,7 +83,7 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
     return planBatches(loads, BATCH_ROWS, device?.name).map((batch) => {
       // traces with as many branches stand side by side in a run's groups
       const together = batch
-        .map((n) => chosen[n] as Part)
+        .map((n) => chosen[n] as BatchPart)
         .sort((one, other) => other.load.branchRows - one.load.branchRows);
       return {
         strategy: kind,
@@ -97,7 +97,7 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
 }
 
 /** In the order of each part's first trace. */
-function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Part[] {
+function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): BatchPart[] {
   const loads = jobs.map(branchLoad);
   const kindOf = (members: readonly number[]) =>
     strategy === 'auto'
@@ -106,14 +106,14 @@ function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device)
           device,
         )
       : strategy;
-  const branchRows = (i: number, kind: Part['kind']) => {
+  const branchRows = (i: number, kind: BatchPart['kind']) => {
     const { ends, segments } = (jobs[i] as TraceJob).pieces;
     const exits = 1 + (kind === 'one-run' ? ends.length : segments);
     return Math.ceil(exits * (loads[i] as BranchLoad).rowsPerExit);
   };
-  const rowsBehind = (i: number, kind: Part['kind']) =>
+  const rowsBehind = (i: number, kind: BatchPart['kind']) =>
     completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
-  const loadOf = (members: readonly number[], kind: Part['kind']): Load => {
+  const loadOf = (members: readonly number[], kind: BatchPart['kind']): Load => {
     const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
     const first = members[0] as number;
     const { ids, promptLength } = jobs[first] as TraceJob;
@@ -126,7 +126,7 @@ function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device)
   const parts = withSamePrompt(jobs).flatMap((alike) => {
     const kind = kindOf(alike);
     const { promptLength } = jobs[alike[0] as number] as TraceJob;
-    return shareOut(promptLength, alike, (i) => rowsBehind(i, kind)).map((members): Part => {
+    return shareOut(promptLength, alike, (i) => rowsBehind(i, kind)).map((members): BatchPart => {
       const own = members.length === 1 ? kindOf(members) : kind;
       return { kind: own, members, load: loadOf(members, own) };
     });

@@ -74,7 +74,7 @@ export async function* itemsOf<T>(windows: AsyncIterable<Window<T>>): AsyncGener
   for await (const { items } of windows) yield* items;
 }
 
-export interface Scored<T extends PassJob> {
+export interface ScoredJob<T extends PassJob> {
   readonly job: T;
   readonly trace: Trace;
   readonly result: TraceResult;
@@ -104,7 +104,7 @@ export async function* scoreWindows<T extends PassJob>(
   windows: AsyncIterable<Window<T>>,
   session: PolicyRuns,
   { strategy = 'auto', who = 'the policy' }: { readonly strategy?: Strategy; readonly who?: string } = {},
-): AsyncGenerator<Scored<T> | BadRow> {
+): AsyncGenerator<ScoredJob<T> | BadRow> {
   async function* batches() {
     for await (const { items: window, guests } of windows) {
       const jobs = [...window, ...guests].filter((item): item is T | PassJob => !isBad(item));

@@ -1,8 +1,10 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
+
 import { logSumExp, type TraceResult, type TraceValues, traceValues } from '../estimate/value.js';
+import type { Config } from '../io/write/output.js';
 import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../policy/text/templates.js';
 import type { OutputRow } from '../scored.js';
-import type { Config, Estimator, Opened } from './estimator.js';
+import type { Estimator, Opened } from './estimator.js';
 import { contrast, perTrace, utilitiesOf } from './one-pass.js';
 
 export const ask: Estimator = {

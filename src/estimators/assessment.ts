@@ -36,7 +36,7 @@ export interface Quality {
 const BINS = 10;
 
 /** Sum and number of the rewards of each group. */
-export type GroupRewards = Map<number, { sum: number; count: number }>;
+export type RewardSums = Map<number, { sum: number; count: number }>;
 
 /** Gathers them in one pass. */
 export class Assessment {
@@ -57,7 +57,7 @@ export class Assessment {
     private readonly folds: readonly Float64Array[],
     private readonly values: readonly Float64Array[] | null,
     private readonly constants: readonly number[],
-    private readonly groups: GroupRewards,
+    private readonly groups: RewardSums,
   ) {}
 
   /** @param z (F) standardised features of a state @param value its v̂, where there is one */

@@ -1,7 +1,9 @@
 // Estimators for which the policy reads a trace again: what a segment counts for in the answer, by what is lost without it (`loo`), attention or gradient.
+
 import type { AttributionOptions, Loo } from '../estimate/models/attributed.js';
 import { oneOf } from '../flag-values.js';
-import type { Asked, Config, Estimator } from './estimator.js';
+import type { Config } from '../io/write/output.js';
+import type { AskedValues, Estimator } from './estimator.js';
 
 /** Facts of an attribution by what the answer's log-probability does. */
 const OF_ANSWERS = {
@@ -12,7 +14,7 @@ const OF_ANSWERS = {
 } as const;
 
 /** @param config what the flags come to */
-function readAgain(opts: AttributionOptions, config: Config = {}): Asked {
+function readAgain(opts: AttributionOptions, config: Config = {}): AskedValues {
   return {
     config,
     open: () => ({

@@ -1,10 +1,12 @@
 // `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s), also for the states of a stored row.
+
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, usageError } from '../errors.js';
 import type { Nature } from '../estimate/nature.js';
 import { noReferences, type TraceResult, type TraceValues, traceValues } from '../estimate/value.js';
 import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
+import type { Config } from '../io/write/output.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
@@ -20,7 +22,15 @@ import {
   storedModel,
 } from './calibration.js';
 import { FOLDS, groupPlace } from './calibration-fit.js';
-import type { Asked, Call, Config, Estimator, FlagValues, Opened, Scene, ValueJob } from './estimator.js';
+import type {
+  AskedValues,
+  Estimator,
+  EstimatorCall,
+  FlagValues,
+  Opened,
+  Scene,
+  ValueJob,
+} from './estimator.js';
 import { contrast, geometricMean, perTrace, pr, rightNow, utilitiesOf } from './one-pass.js';
 import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
 
@@ -91,8 +101,8 @@ const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
 export function calibrationFacts(
   calibration: Calibration,
   own: Estimator,
-  call: Call,
-): Required<Pick<Asked, 'doubt' | 'status' | 'nature'>> & {
+  call: EstimatorCall,
+): Required<Pick<AskedValues, 'doubt' | 'status' | 'nature'>> & {
   open(scene: Scene): Promise<Pick<Opened, 'config' | 'question'>>;
 } {
   const { model, standsBack, file } = calibration;

@@ -1,6 +1,6 @@
 // Fits the calibrated value by passes over traces: weights of each fold of the groups and of the whole, and how good they are.
 import { createHash } from 'node:crypto';
-import { Assessment, type GroupRewards, type Quality } from './assessment.js';
+import { Assessment, type Quality, type RewardSums } from './assessment.js';
 import { LogisticFit, Moments, type Standardisation, standardise } from './logistic.js';
 import { FEATURES } from './states.js';
 
@@ -90,7 +90,7 @@ async function survey(traces: AsyncIterable<FitTrace>, F: number) {
   const moments = new Moments(F);
   const rewards = new FoldRewards();
   const groups = new KnownGroups();
-  const groupRewards: GroupRewards = new Map();
+  const groupRewards: RewardSums = new Map();
   const counts = { traces: 0, states: 0 };
   for await (const { features, reward, place } of traces) {
     const states = features.length / F;

@@ -1,4 +1,5 @@
 // The flags that say how values become credit: what help says of each, its value checked, and the flags of a configuration.
+
 import { HIERARCHICAL } from '../credit/hierarchical.js';
 import { DISCOUNT, type RuleFlag, ruleOf, SHARE_EVEN, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { usageError } from '../errors.js';
@@ -7,7 +8,8 @@ import { hasLevel, isMartingale, type Nature } from '../estimate/nature.js';
 import { METHODS, NORMALISERS, type Normaliser } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
 import { finite, foreignFlag, oneOf, positiveInteger } from '../flag-values.js';
-import type { Config, Estimator, FlagValues } from './estimator.js';
+import type { Config } from '../io/write/output.js';
+import type { Estimator, FlagValues } from './estimator.js';
 import { ESTIMATORS, estimatorNamed, flagsOfAll } from './registry.js';
 
 /** A flag, and its value where `score` is not told; undefined: none. */

@@ -1,11 +1,13 @@
 // What the program has to know of an estimator. An estimator's file declares all of it, and nothing outside knows its name.
+
 import type { ReadyTrace } from '../estimate/credit.js';
 import type { Nature } from '../estimate/nature.js';
 import type { ScoredBank } from '../estimate/references.js';
 import type { AnswerMarks } from '../estimate/reward.js';
-import type { PassJob, Scored, Valued, Window } from '../estimate/windows.js';
+import type { PassJob, ScoredJob, Valued, Window } from '../estimate/windows.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
+import type { Config } from '../io/write/output.js';
 import type { Device, DeviceChoice } from '../policy/device.js';
 import type { ExitTemplate, ModelFolder, PolicyFolder } from '../policy/folder.js';
 import type { Proved } from '../policy/run/canary.js';
@@ -23,21 +25,18 @@ import type { WholeInput } from './far-mates.js';
 /** Raw values of flags, by their names in camel case; absent where nobody has given one. */
 export type FlagValues = Readonly<Record<string, unknown>>;
 
-/** A configuration, as a file or a run has it. */
-export type Config = Readonly<Record<string, unknown>>;
-
 /** A trace as its values are asked for. */
 export interface ValueJob extends PassJob, ReadyTrace {
   readonly references: readonly Reference[];
 }
 
 /** Values of traces, in their order; what was set aside passes by in its place. */
-export type Values = <T extends ValueJob>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+export type ValuesOf = <T extends ValueJob>(
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
 ) => AsyncGenerator<Valued<T> | BadRow>;
 
 /** The rest of a command line, as far as an estimator's flags depend on it. */
-export interface Call {
+export interface EstimatorCall {
   readonly segments: SegmentOptions;
   readonly inputs: readonly string[];
 }
@@ -64,7 +63,7 @@ export interface Stage {
 
 /** An estimator in one run, its models' sessions open. */
 export interface Started extends Partial<AsyncDisposable> {
-  readonly values: Values;
+  readonly values: ValuesOf;
   /** gives each window's traces what they need of each other */
   readonly together?: <T extends ValueJob>(windows: AsyncIterable<Window<T>>) => AsyncIterable<Window<T>>;
   /** whether values are a second pass over the traces */
@@ -100,7 +99,7 @@ export interface Opened extends Partial<AsyncDisposable> {
   /** counts tokens as they are written */
   readonly meter?: TokenMeter;
   /** values, where they need nothing that is started for them */
-  readonly values?: Values;
+  readonly values?: ValuesOf;
   start(stage: Stage): Promise<Started> | Started;
 }
 
@@ -114,7 +113,7 @@ export interface Readable {
 }
 
 /** An estimator as the flags ask for it. */
-export interface Asked {
+export interface AskedValues {
   /** its facts in this run, where they are others than its own: a calibration that stands back */
   readonly nature?: Nature;
   /** codes for every trace */
@@ -164,7 +163,11 @@ export interface Estimator extends Nature {
   /** (K+1) values of a trace, for those that ask for nothing but the policy's one pass. @throws TraceRejected */
   readonly of?: (seen: SeenTrace, values: FlagValues) => ArrayLike<number>;
   /** checks its flags, for those that ask for more; without this and `of` values follow from the references alone. @throws RredcotError (exit 2) */
-  readonly ask?: (values: FlagValues, call: Call, nature: Nature) => Promise<Asked> | Asked;
+  readonly ask?: (
+    values: FlagValues,
+    call: EstimatorCall,
+    nature: Nature,
+  ) => Promise<AskedValues> | AskedValues;
   /** keys of a configuration that go with it */
   readonly configKeys?: readonly string[];
   /**
@@ -195,7 +198,7 @@ export interface Remade {
 export function secondModel(
   model: OpenModel<ModelFolder>,
   name: string,
-  valuesBy: (pass: Pick<Stage, 'session' | 'window'>) => Values,
+  valuesBy: (pass: Pick<Stage, 'session' | 'window'>) => ValuesOf,
 ): Pick<Opened, 'beside' | 'start'> & AsyncDisposable {
   const { policy, device } = model;
   return {

@@ -50,7 +50,7 @@ function hashOf({ buffer, byteOffset, byteLength }: Int32Array): string {
 }
 
 /** Where a run's traces lie. */
-export interface Layout {
+export interface WindowLayout {
   /** the window of an input row */
   windowOf(ordinal: number): number;
   /** whether some row from the first to the last is still to be scored by this process */
@@ -68,7 +68,7 @@ export interface Layout {
  */
 export function groupsApart(
   rewards: ReadonlyMap<string, GroupRewards>,
-  { windowOf, isOwn, explodes, lastRow = Number.POSITIVE_INFINITY }: Layout,
+  { windowOf, isOwn, explodes, lastRow = Number.POSITIVE_INFINITY }: WindowLayout,
 ) {
   const isWhole = (first: number, last: number): boolean =>
     windowOf(first) === windowOf(last) && (explodes ? first === last && last < lastRow : last <= lastRow);

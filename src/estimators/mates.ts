@@ -24,14 +24,14 @@ export interface MateOptions {
 }
 
 /** A mate, as one trace sees it. */
-interface Mate<T> {
+interface AlignedMate<T> {
   readonly mate: T;
   /** (P+1) for each exit that the trace's pieces allow: tokens of the mate's completion before the corresponding state */
   readonly at: Int32Array;
 }
 
 /** A mate that a trace was given, with its ζ. */
-export interface GivenMate extends Mate<Tailed> {
+export interface GivenMate extends AlignedMate<Tailed> {
   readonly reward: number;
   /** traces of its group with its completion */
   readonly draws: number;
@@ -65,7 +65,11 @@ export function bagsOf({ completionIds, pieces }: Omit<Sibling, 'bags'>): PieceB
  * The mates whose thoughts are most like the trace's own, the most similar first; of equal ones those that come first.
  * @param others of the group, without the trace itself
  */
-export function chooseMates<T extends Sibling>(own: Sibling, others: readonly T[], most: number): Mate<T>[] {
+export function chooseMates<T extends Sibling>(
+  own: Sibling,
+  others: readonly T[],
+  most: number,
+): AlignedMate<T>[] {
   return others
     .filter(({ bags }) => bags.length * own.bags.length <= MOST_PAIRS)
     .map((mate) => ({ mate, ...align(own.bags, mate.bags) }))
@@ -89,7 +93,7 @@ export function tailFrom({ completionIds, pieces }: Tailed, from: number, length
 /** The tails that are scored at an exit, mate after mate; a mate that has none there is left out. */
 export function tailsAt(
   own: Pick<Sibling, 'pieces'>,
-  mates: readonly Mate<Tailed>[],
+  mates: readonly AlignedMate<Tailed>[],
   { mateTokens }: MateOptions,
 ): TailsAt {
   const places = placesOf(own.pieces);
@@ -117,7 +121,7 @@ interface Bag {
 type PieceBags = readonly Bag[];
 
 /** How two thoughts lie beside each other. */
-interface Alignment {
+interface ThoughtAlignment {
   /** 0..1: the similarity of aligned pieces, as a share of all pieces of both */
   readonly similarity: number;
   /** (K+1) for each state of the first thought the corresponding one of the second, 0..J, never falling; that of s_0 is s_0 */
@@ -147,7 +151,7 @@ export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): Pie
  * corresponds to s_k is the mate's last one before the next piece of its own that is aligned to a piece after s_k. Of alignments
  * that are equally good it is the one whose pieces lie latest: what has nothing in common goes side by side, from the end.
  */
-export function align(first: PieceBags, second: PieceBags): Alignment {
+export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {
   const [K, J] = [first.length, second.length];
   const states = new Int32Array(K + 1);
   if (K === 0 || J === 0) return { similarity: 0, states };

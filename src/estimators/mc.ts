@@ -12,7 +12,7 @@ import { type Flag, finite, oneOf, positiveInteger } from '../flag-values.js';
 import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/sampling.js';
 import { stopsOf } from '../policy/text/stops.js';
 import { TokenMeter } from '../report/progress.js';
-import type { Asked, Estimator, FlagValues } from './estimator.js';
+import type { AskedValues, Estimator, FlagValues } from './estimator.js';
 
 const OF = 'of mc and mc-truncated: ';
 
@@ -58,7 +58,7 @@ export const mcTruncated: Estimator = {
   ask: (values) => sampled(values, MOST.truncated),
 };
 
-async function sampled(values: FlagValues, most: number): Promise<Asked> {
+async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
   const { mcSamples = '20', mcMaxTokens = most, mcUnfinished = 'zero', keepSamples = false } = values;
   const asked = await askedEnvironment(values);
   const opts: MonteCarloOptions = {

@@ -9,9 +9,9 @@ import {
   type TraceValues,
   traceValues,
 } from '../estimate/value.js';
-import type { Scored } from '../estimate/windows.js';
+import type { ScoredJob } from '../estimate/windows.js';
 import { eachTrace } from '../rows.js';
-import type { Asked, Estimator, FlagValues, ValueJob, Values } from './estimator.js';
+import type { AskedValues, Estimator, FlagValues, ValueJob, ValuesOf } from './estimator.js';
 
 /** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
 export function rightNow(bank: StoredBank): number {
@@ -167,9 +167,9 @@ export function perTrace(
   of: (
     job: ValueJob,
     result: TraceResult,
-    needed: Scored<ValueJob>['needed'],
+    needed: ScoredJob<ValueJob>['needed'],
   ) => TraceValues | Promise<TraceValues>,
-): Values {
+): ValuesOf {
   return (scored) =>
     eachTrace(scored, async ({ job, trace, result, needed }) => {
       return { job, trace, result, values: await of(job, result, needed) };
@@ -182,12 +182,12 @@ export function utilitiesOf({ bank }: Pick<ValueJob, 'bank'>): Float32Array {
 }
 
 /** Values that follow from the references' log-probabilities alone. */
-export function ofReferences(nature: Nature): Asked {
+export function ofReferences(nature: Nature): AskedValues {
   return asked(perTrace((job, { branches }) => traceValues(branches, utilitiesOf(job), nature)));
 }
 
 /** Values that an estimator makes of what the pass has seen. @throws RredcotError (exit 2) where it makes not one for each exit */
-export function ofSeen(name: string, of: NonNullable<Estimator['of']>, flags: FlagValues): Asked {
+export function ofSeen(name: string, of: NonNullable<Estimator['of']>, flags: FlagValues): AskedValues {
   return asked(
     perTrace((job, { logprobs, entropies, segmentation, branches }) => {
       const { exits, thoughtEnds: ends } = segmentation;
@@ -211,6 +211,6 @@ export function ofSeen(name: string, of: NonNullable<Estimator['of']>, flags: Fl
   );
 }
 
-function asked(values: Values): Asked {
+function asked(values: ValuesOf): AskedValues {
   return { open: () => ({ values, start: () => ({ values }) }) };
 }

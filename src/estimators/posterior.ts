@@ -6,7 +6,7 @@ import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import { ownTokens, thoughtEnds, withoutShown } from '../scored.js';
 import { compact } from '../turns.js';
-import { type Asked, type Estimator, type Stage, secondModel, type Values } from './estimator.js';
+import { type AskedValues, type Estimator, type Stage, secondModel, type ValuesOf } from './estimator.js';
 import { farMates } from './far-mates.js';
 import { refuseLate, refuseStream, WHICH_MATE, withRightMate } from './with-mates.js';
 
@@ -65,7 +65,7 @@ export const posterior: Estimator = {
     if (isBare === isTold || (isBare && isSure)) return [];
     return [`status is ${columns.status}, and hint_logprobs are ${isBare ? '' : 'not '}logprobs`];
   },
-  ask({ hint: asked = HINTS[0], hintMate, hintTemplate, hintPolicy }, { segments, inputs }): Asked {
+  ask({ hint: asked = HINTS[0], hintMate, hintTemplate, hintPolicy }, { segments, inputs }): AskedValues {
     const hint = oneOf('--hint', String(asked), HINTS);
     const which = oneOf('--hint-mate', String(hintMate ?? WHICH_MATE[0]), WHICH_MATE);
     const isOfMate = hint === 'mate';
@@ -83,7 +83,7 @@ export const posterior: Estimator = {
           ...{ device: scene.choice, signal: scene.signal },
         });
         const valuesBy =
-          (pass: Pick<Stage, 'session' | 'window'>): Values =>
+          (pass: Pick<Stage, 'session' | 'window'>): ValuesOf =>
           (scored) =>
             hintedValues(scored, pass);
         const second = reader && secondModel(reader, 'hint policy', valuesBy);

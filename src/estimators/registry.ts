@@ -1,4 +1,5 @@
 // The estimators: what the program knows of values begins here. To add one is to write its file and to name it in this list.
+
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -10,10 +11,11 @@ import type { Nature } from '../estimate/nature.js';
 import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { failed } from '../io/files/file-error.js';
+import type { Config } from '../io/write/output.js';
 import { ask } from './ask.js';
 import { attention, gradient, loo } from './attributions.js';
 import { calibrated } from './calibrated.js';
-import type { Asked, Call, Config, Estimator, FlagValues } from './estimator.js';
+import type { AskedValues, Estimator, EstimatorCall, FlagValues } from './estimator.js';
 import { mc, mcTruncated } from './mc.js';
 import {
   given,
@@ -65,7 +67,11 @@ export function storedNature(config: Config): Nature | undefined {
 }
 
 /** An estimator as flags ask for it. @param nature its facts, as its flags make them @throws RredcotError (exit 2) */
-export async function askEstimator(nature: Nature, values: FlagValues, call: Call): Promise<Asked> {
+export async function askEstimator(
+  nature: Nature,
+  values: FlagValues,
+  call: EstimatorCall,
+): Promise<AskedValues> {
   const { ask, of, flags = [] } = estimatorNamed(nature.name) ?? {};
   if (ask !== undefined) return ask(values, call, nature);
   if (of === undefined) return ofReferences(nature);

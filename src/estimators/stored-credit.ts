@@ -1,10 +1,11 @@
 // Reads from a stored configuration the options that its credit was made with.
+
 import { SIGMA_RULES } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import { BASELINES, type CreditOptions } from '../estimate/credit.js';
 import { METHODS, NORMALISERS } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
-import type { Config } from './estimator.js';
+import type { Config } from '../io/write/output.js';
 import { storedNature } from './registry.js';
 
 /** Flags of earlier versions, without which what they made cannot be made again. */

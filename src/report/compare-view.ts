@@ -43,7 +43,7 @@ export function comparisonCsv({ figures }: DrawnComparison): string {
 }
 
 /** Two credits that are held against each other, and their figures. */
-export type Pair = ReturnType<typeof pairsOf>[number];
+export type CreditPair = ReturnType<typeof pairsOf>[number];
 
 /** In the order of the figures. */
 export function pairsOf({ figures, truth }: DrawnComparison) {
@@ -84,7 +84,7 @@ export function drawComparison(report: DrawnComparison): string {
     drawn.push(figure);
     return `${text(figure)}${marked(figure) ? '*' : ''}`;
   };
-  const ofPairs = (heads: readonly [string, ...string[]], cells: (at: Pair['at']) => string[]) => [
+  const ofPairs = (heads: readonly [string, ...string[]], cells: (at: CreditPair['at']) => string[]) => [
     '',
     ...table(
       heads,

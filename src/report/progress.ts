@@ -4,7 +4,7 @@ import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
 
 /** Running totals of a run. */
-export interface Totals {
+export interface ProgressTotals {
   readonly traces: number;
   readonly tokens: number;
   readonly rejects: number;
@@ -115,7 +115,7 @@ export class Progress {
   }
 
   /** What others have done, each its part of the rows: all of it together. @param share of the inputs */
-  set({ traces, tokens, rejects }: Omit<Totals, 'seconds'>, share?: number): void {
+  set({ traces, tokens, rejects }: Omit<ProgressTotals, 'seconds'>, share?: number): void {
     [this.done, this.tokens, this.rejects, this.share] = [traces, tokens, rejects, share];
     this.report();
   }
@@ -125,7 +125,7 @@ export class Progress {
     clearTimeout(this.timer);
   }
 
-  totals(): Totals {
+  totals(): ProgressTotals {
     const { done: traces, rejects } = this;
     const tokens = this.meter?.tokens ?? this.tokens;
     return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };

@@ -5,7 +5,7 @@ import { count, plural } from '../plural.js';
 import { escapeControls, shellWord } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
-import { duration, type Totals } from './progress.js';
+import { duration, type ProgressTotals } from './progress.js';
 import { figureLines, isManyRejected, listCodes, type PolicyFacts, type Warning } from './run-figures.js';
 import type { DrawnTrace } from './trace-record.js';
 
@@ -134,7 +134,7 @@ export class Summary {
    * @param by who has done it, where that was not this process alone
    */
   describe(
-    { traces, tokens, seconds }: Totals,
+    { traces, tokens, seconds }: ProgressTotals,
     policy: PolicyFacts | undefined,
     valueName: string | undefined,
     by?: string,

@@ -5,13 +5,13 @@ import { escapeControls, escapeLines, printableJson } from '../printable.js';
 /** Bits of colour: 1 is none, 4 are 16 colours, 8 are 256, 24 all. */
 export type Depth = 1 | 4 | 8 | 24;
 
-interface Terminal {
+interface ColourTerminal {
   readonly isTTY?: boolean;
   getColorDepth?(env?: object): number;
 }
 
 /** What a stream takes: nothing where it is no terminal or somebody said no (https://no-color.org). */
-export function depthOf(stream: Terminal): Depth {
+export function depthOf(stream: ColourTerminal): Depth {
   const { NO_COLOR: isRefused, ...env } = process.env;
   if (stream.isTTY !== true || isRefused || env.TERM === 'dumb') return 1;
   // Node takes an empty NO_COLOR for a refusal, which it is not

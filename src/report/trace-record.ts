@@ -2,7 +2,7 @@
 import type { OutputRow } from '../scored.js';
 
 /** A thought segment and what it changed. */
-export interface Turn {
+export interface TurningPoint {
   /** number of the segment, from 0 */
   readonly segment: number;
   /** v̂ after it less v̂ before it; of what has no sign of its own, with the sign of R* */
@@ -22,7 +22,7 @@ export const NOTHING = 0.0005;
 export function turnsOf(
   { segments, reward, baseline }: Pick<OutputRow, 'segments' | 'reward' | 'baseline'>,
   isMagnitude: boolean,
-): Turn[] {
+): TurningPoint[] {
   const outcome = Math.sign((reward ?? 0.5) - (baseline ?? 0.5));
   const tokens = ownCount(segments);
   return segments.flatMap(({ kind, delta, sigma, start, end }, segment) => {
@@ -51,7 +51,7 @@ function weightOf(
 }
 
 /** Those that raised the value the most, and those that lowered it the most. @param most of each */
-export function outstanding(turns: readonly Turn[], most = 3) {
+export function outstanding(turns: readonly TurningPoint[], most = 3) {
   const sorted = turns.toSorted((a, b) => b.change - a.change || a.segment - b.segment);
   return {
     decisive: sorted.filter(({ change }) => change > NOTHING).slice(0, most),
@@ -100,7 +100,7 @@ export interface NamedSigma {
 }
 
 /** What is known of a trace beside its row. */
-export interface Beside {
+export interface TraceContext {
   readonly prompt?: string;
   readonly references?: readonly string[];
   readonly isMagnitude?: boolean;
@@ -115,7 +115,7 @@ export interface Beside {
 export type TraceRecord = ReturnType<typeof traceRecord>;
 
 /** Texts and numbers as they are: who shows them makes them inert, and short. */
-export function traceRecord(row: DrawnTrace, beside: Beside = {}) {
+export function traceRecord(row: DrawnTrace, beside: TraceContext = {}) {
   const { prompt = '', references = [], isMagnitude = false, turns = 3 } = beside;
   const { trace, segments, reward, baseline, status, valueStart } = row;
   const isLowered = reward !== null && baseline !== null && reward < baseline;
@@ -139,7 +139,7 @@ export function traceRecord(row: DrawnTrace, beside: Beside = {}) {
 
 function segmentsOf(
   { trace, segments }: DrawnTrace,
-  { credits = [], candidates = [] }: Beside,
+  { credits = [], candidates = [] }: TraceContext,
   isLowered: boolean,
 ) {
   const characters = [...trace.completion];

@@ -8,13 +8,13 @@ import {
   shortNumber,
   signed,
   type TraceRecord,
-  type Turn,
+  type TurningPoint,
   textOf,
   traceRecord,
 } from './trace-record.js';
 
 /** Another completion of the prompt. */
-export interface Mate {
+export interface MateLine {
   readonly id: string;
   readonly row: number;
   readonly reward: number | null;
@@ -30,7 +30,7 @@ export interface ShownTrace extends TraceRecord {
   readonly credits: readonly string[];
   /** what stands against trusting it */
   readonly warnings: readonly string[];
-  readonly mates: readonly Mate[];
+  readonly mates: readonly MateLine[];
   /** what the values are called: v̂, or log v̂ for `joint` */
   readonly valueName: string;
   /** what is to be said of the differences */
@@ -200,7 +200,7 @@ function turnLines({ segments, start, valueName, decisive, harmful }: ShownTrace
       'turns',
       start === null ? [] : [`none: ${valueName} stays where it is, the trace is flat`],
     );
-  const line = ({ segment, change, sigma, weight }: Turn) => {
+  const line = ({ segment, change, sigma, weight }: TurningPoint) => {
     const moved = `${`segment ${segment + 1}`.padEnd(13)}${signed(change).padStart(8)}  σ ${signed(sigma ?? 0)}  `;
     // on a narrow terminal the text says more than a second number
     const left = width < 80 ? moved : `${moved}σ·T ${shortNumber(weight ?? 0).padStart(6)}  `;
@@ -234,7 +234,7 @@ function mateLines({ mates, group }: ShownTrace, room: number): string[] {
   const rewards = mates.map(({ reward }) => reward).filter((reward) => reward !== null);
   const right = rewards.filter((reward) => reward > 0.5).length;
   const head = `${plural(mates.length, 'other')} of group ${escapeControls(group ?? '')}: ${right} right, ${rewards.length - right} wrong`;
-  const line = ({ id, row, reward }: Mate) =>
+  const line = ({ id, row, reward }: MateLine) =>
     clipped(`${reward === null ? '?' : shortNumber(reward)}  ${escapeControls(id)} (row ${row})`, room);
   const more = mates.length - MATES;
   return [head, ...mates.slice(0, MATES).map(line), ...(more > 0 ? [`… ${count(more)} more`] : [])];

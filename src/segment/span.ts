@@ -92,7 +92,7 @@ export function findThought(tokens: TokenText, named?: ThoughtTags): ThoughtSpan
 }
 
 /** A turn of the policy as a text of its own. */
-export interface Turn {
+export interface SpannedTurn {
   readonly turn: TokenText;
   /** token boundaries in the completion, end exclusive */
   readonly from: number;
@@ -100,7 +100,7 @@ export interface Turn {
 }
 
 /** The policy's turns, each as the text that it wrote there; a completion that is all its own is one. */
-export function turnTexts(tokens: TokenText): Turn[] {
+export function turnTexts(tokens: TokenText): SpannedTurn[] {
   const { text, units, textEnd, own } = tokens;
   if (own === undefined) return [{ turn: tokens, from: 0, to: units.length - 1 }];
   return turnsIn(own).map(([from, to]) => {

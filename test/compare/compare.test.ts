@@ -9,11 +9,11 @@ import {
   signAgreement,
   worstAgreement,
 } from '../../dist/compare/compare.js';
-import type { Credit, CreditTable } from '../../dist/compare/credit-table.js';
+import type { CreditTable, NamedCredit } from '../../dist/compare/credit-table.js';
 import { seeded } from '../oracle/toy.js';
 import { apart, tableOf, told } from '../support/credit-tables.js';
 
-const both = ({ credits }: CreditTable) => credits as readonly [Credit, Credit];
+const both = ({ credits }: CreditTable) => credits as readonly [NamedCredit, NamedCredit];
 
 describe('intervals', () => {
   /** the mean of what each trace adds */

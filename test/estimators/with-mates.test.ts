@@ -7,8 +7,8 @@ import {
   type FarMates,
   groupsApart,
   keepFarMates,
-  type Layout,
   type Related,
+  type WindowLayout,
 } from '../../dist/estimators/far-mates.js';
 import { chooseMates } from '../../dist/estimators/mates.js';
 import { withMates } from '../../dist/estimators/with-mates.js';
@@ -52,7 +52,7 @@ function related(
 }
 
 /** One window, whole, all of it this process's. */
-const layout = (change: Partial<Layout>): Layout => ({
+const layout = (change: Partial<WindowLayout>): WindowLayout => ({
   windowOf: () => 0,
   isOwn: () => true,
   explodes: false,
@@ -283,7 +283,7 @@ describe('withMates', () => {
       ['unknown', { squares: 0, sum: 0, count: 0, span: [2, 5] as const }],
       ['behind', { squares: 0, sum: 0, count: 2, span: [3, 90] as const }],
     ]);
-    const apart = (change: Partial<Layout>) => [...groupsApart(rewards, layout(change)).groups];
+    const apart = (change: Partial<WindowLayout>) => [...groupsApart(rewards, layout(change)).groups];
     expect(apart({})).toEqual([]);
     expect(apart({ lastRow: 2 })).toEqual(['cut']);
     expect(apart({ lastRow: 0, explodes: true })).toEqual(['one row']);

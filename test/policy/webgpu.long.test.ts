@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
-import type { Finding, Proof } from '../../dist/policy/run/canary.js';
+import type { CanaryFinding, Proof } from '../../dist/policy/run/canary.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
 import { hasSwiftshader, swiftshaderEnv } from '../support/swiftshader.js';
@@ -55,7 +55,7 @@ const LOOK = `
 `;
 
 interface Look {
-  readonly own?: Finding[];
+  readonly own?: CanaryFinding[];
   readonly proof: Proof;
   readonly written?: number[];
 }

@@ -1,9 +1,9 @@
 // Rows as they are stored, of cells that a test has made up, and what `verify` says of them.
 import { columnsBeside, remadeFaults } from '../../dist/commands/scored/remade.js';
 import type { CreditOptions } from '../../dist/estimate/credit.js';
-import type { Config } from '../../dist/estimators/estimator.js';
 import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { storedRow } from '../../dist/io/scored/stored-rows.js';
+import type { Config } from '../../dist/io/write/output.js';
 import { inputRow } from './io-helpers.js';
 
 type Cells = Readonly<Record<string, unknown>>;

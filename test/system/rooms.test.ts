@@ -135,6 +135,15 @@ describe('folders and files', () => {
     ).toEqual([]);
   });
 
+  it('give every type a name that no other one has', () => {
+    const TYPE = /^(?:export )?(?:interface|type) (\w+)/gm;
+    const named = files.flatMap((file) =>
+      Array.from(readFileSync(join(ROOT, file), 'utf8').matchAll(TYPE), ([, name]) => name as string),
+    );
+    expect(named.length).toBeGreaterThan(300);
+    expect(named.filter((name, n) => named.indexOf(name) !== n)).toEqual([]);
+  });
+
   it('have their tests in a folder of the same name', () => {
     const rooms = [
       ...ROOMS.map((room) => room.replace('src', 'test')),

@@ -67,7 +67,7 @@ interface Cut {
 }
 
 /** A run's folder as this process has found it. */
-interface Place {
+interface RunPlace {
   readonly folder: string;
   readonly description: RunDescription;
   /** whether this process has begun the run */
@@ -101,7 +101,7 @@ export class Run implements AsyncDisposable {
   constructor(
     private readonly target: Target,
     { shard, shards, rowsPerChunk, survey }: Cut,
-    private readonly place: Place | undefined,
+    private readonly place: RunPlace | undefined,
     private readonly opts: Pick<RunOptions, 'signal' | 'overwrite'>,
   ) {
     [this.shard, this.shards, this.rowsPerChunk, this.survey] = [shard, shards, rowsPerChunk, survey];
@@ -153,7 +153,7 @@ export class Run implements AsyncDisposable {
   }
 
   /** Leaves nothing of a run in which nothing is whole, unless another attempt writes there. */
-  private async clean({ folder, isOurs, isNew }: Place): Promise<void> {
+  private async clean({ folder, isOurs, isNew }: RunPlace): Promise<void> {
     const { kind } = this.target;
     if (this.shard.count > 1) return;
     // rejects are soon found again, and a run of nothing else would stand in the way of the mended command
@@ -264,7 +264,7 @@ export async function openRun(
 
 /** The chunks that are done by the records; whether they are what these say is looked at by whoever does the shard. */
 async function recorded(
-  { folder, description }: Pick<Place, 'folder' | 'description'>,
+  { folder, description }: Pick<RunPlace, 'folder' | 'description'>,
   shards: readonly Shard[],
 ): Promise<Map<number, ChunkRecord>> {
   const found = await Promise.all(shards.map((shard) => readShard(folder, description, shard, () => {})));
@@ -272,7 +272,7 @@ async function recorded(
 }
 
 /** Looks at what the shard's earlier attempts have done, and puts aside what is not as it was written. */
-async function resume(run: Run, { folder, description }: Place, target: Target, log: Log): Promise<void> {
+async function resume(run: Run, { folder, description }: RunPlace, target: Target, log: Log): Promise<void> {
   const { shard } = run;
   const paths = runPaths(folder);
   const leftovers = await halfWritten(folder, shard);

@@ -27,7 +27,7 @@ import { fileMetadata, inFolder, resolveTarget, stemOf, type Target } from './ta
 import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
-export interface Job extends Work {
+export interface CommandJob extends Work {
   /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
   readonly ending?: string;
   /** Makes rows of traces, in order. */
@@ -42,7 +42,7 @@ export interface Job extends Work {
 export async function runJob(
   { inputs, mapping }: JobInputs,
   opts: JobOptions,
-  job: Job,
+  job: CommandJob,
   log: Log,
 ): Promise<ExitCode> {
   const assertInputs = await watchInputs(inputs);
@@ -133,7 +133,7 @@ async function* refusingTurns(rows: AsyncIterable<OutputRow | BadRow>): AsyncGen
 }
 
 /** The policy, and others that run beside it, which have to stay what they are. */
-async function watchModels({ policy, policiesBeside = [] }: Job, assertInputs: () => Promise<void>) {
+async function watchModels({ policy, policiesBeside = [] }: CommandJob, assertInputs: () => Promise<void>) {
   const files = policy && (await watchPolicy(policy));
   const beside = await Promise.all(policiesBeside.map(watchPolicy));
   for (const other of beside) await other.assertSince(null);

@@ -1,4 +1,5 @@
 // Looks at what stands where an output is to go: what another run has made, or somebody else, is not replaced in silence.
+
 import { type RredcotError, usageError } from '../../errors.js';
 import { statIfThere } from '../../io/files/file-error.js';
 import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
@@ -6,13 +7,12 @@ import type { InputPrint } from '../../io/read/unchanged.js';
 import { firstDifference } from '../../io/run/description.js';
 import { readSummary } from '../../io/run/summary-file.js';
 import { bytesFault, ownSummary } from '../../io/scored/origins.js';
+import type { Config } from '../../io/write/output.js';
 import { CONFIG_KEY, namedFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { PART_KEY } from '../../io/write/part.js';
 
-type Config = Readonly<Record<string, unknown>>;
-
 /** How an output was made, as far as it says so. */
-export interface MadeBy {
+export interface OutputOrigin {
   /** version of the program */
   readonly rredcot?: string | undefined;
   readonly config?: Config | undefined;
@@ -21,7 +21,7 @@ export interface MadeBy {
 }
 
 /** A file at the output's place. */
-export interface Standing extends MadeBy {
+export interface Standing extends OutputOrigin {
   readonly path: string;
   /** identity of its run; undefined where nothing of ours says one */
   readonly run: string | undefined;
@@ -33,7 +33,7 @@ export interface Standing extends MadeBy {
 }
 
 /** What it says itself. */
-type Said = Omit<Standing, 'path' | 'mtimeMs' | 'counts'>;
+type StandingFacts = Omit<Standing, 'path' | 'mtimeMs' | 'counts'>;
 
 /** What stands at a path; undefined where nothing does. */
 export async function standing(path: string): Promise<Standing | undefined> {
@@ -49,7 +49,7 @@ export async function standing(path: string): Promise<Standing | undefined> {
   return { run: undefined, part: undefined, ...said, ...place };
 }
 
-async function ofColumns(path: string): Promise<Said> {
+async function ofColumns(path: string): Promise<StandingFacts> {
   const [input] = await resolveInputs([path]);
   const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
   const json = <T>(key: string): T | undefined => {
@@ -66,7 +66,7 @@ async function ofColumns(path: string): Promise<Said> {
 }
 
 /** JSON lines say nothing of their run, the summary beside them does. */
-async function ofLines(path: string): Promise<Said | undefined> {
+async function ofLines(path: string): Promise<StandingFacts | undefined> {
   const { summary } = await ownSummary(path, undefined);
   const { run, config, part } = summary ?? (await readSummary(path)) ?? {};
   return run === undefined ? undefined : { run, config, part: part && JSON.stringify(part) };
@@ -84,7 +84,7 @@ export function standsInTheWay({ path }: Pick<Standing, 'path'>, what: string): 
  * Compares what an output says of how it was made with what is asked for, before anything is computed.
  * @throws RredcotError (exit 2) naming what differs
  */
-export function refuseOther(found: Standing, wanted: MadeBy): void {
+export function refuseOther(found: Standing, wanted: OutputOrigin): void {
   if (found.run === undefined) throw standsInTheWay(found, 'is there already, and is no output of a run');
   for (const key of ['rredcot', 'config', 'policy'] as const) {
     if (found[key] === undefined || wanted[key] === undefined) continue;

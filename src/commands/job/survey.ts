@@ -174,11 +174,11 @@ export function writeSurvey(path: string, survey: Survey, run: string): Promise<
 
 /** undefined where there is none of this run, or none that can be read: it is made again. */
 export async function readSurvey(path: string, run: string): Promise<Survey | undefined> {
-  const found = await readSurveyFile<StoredSurvey>(path, run);
+  const found = await readSurveyFile<SurveyFile>(path, run);
   return found && { ...found, groupRewards: new Map(found.groupRewards) };
 }
 
-type StoredSurvey = Omit<Survey, 'groupRewards'> & { readonly groupRewards: [string, GroupRewards][] };
+type SurveyFile = Omit<Survey, 'groupRewards'> & { readonly groupRewards: [string, GroupRewards][] };
 
 /** @throws RredcotError for a value that another one was at the survey */
 export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {

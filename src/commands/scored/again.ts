@@ -19,18 +19,18 @@ import { pr } from '../../estimators/one-pass.js';
 import { float32Text } from '../../io/arrow/json.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../../scored.js';
-import type { Scored } from './open-scored.js';
+import type { ScoredFiles } from './open-scored.js';
 
 /** What a first pass over the file found. */
-export interface Totals {
-  readonly groups: ReadonlyMap<string, Group>;
+export interface GroupTotals {
+  readonly groups: ReadonlyMap<string, GroupSums>;
   /** tokens of each batch of `--batch-size` traces */
   readonly batches: readonly number[];
   /** types of the input's columns, where the file has none */
   readonly columns: readonly PassThroughColumn[];
 }
 
-export interface Group {
+export interface GroupSums {
   /** of known rewards */
   sum: number;
   squares: number;
@@ -78,9 +78,9 @@ export function withCredit(
 export function again(
   row: OutputRow,
   n: number,
-  source: Scored,
+  source: ScoredFiles,
   credit: CreditOptions,
-  { groups, batches }: Totals,
+  { groups, batches }: GroupTotals,
   isOther: boolean,
   calibration?: Calibration,
 ): OutputRow {

@@ -1,4 +1,5 @@
 // Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
+
 import { basename, dirname } from 'node:path';
 import { type Rejection, usageError } from '../../errors.js';
 import { type CreditOptions, creditableOf, creditConfig } from '../../estimate/credit.js';
@@ -24,6 +25,7 @@ import {
   REDISTRIBUTED_KEY,
 } from '../../io/scored/origins.js';
 import { type Cells, columnsOf, oursOf, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
+import type { Config } from '../../io/write/output.js';
 import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../../io/write/output.js';
 import { PART_KEY, type Part } from '../../io/write/part.js';
 import { shellWord } from '../../printable.js';
@@ -31,10 +33,8 @@ import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions, rejectRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 
-export type Config = Cells;
-
 /** What files of rows say of how they were made. */
-export interface Account {
+export interface ScoredAccount {
   /** of the first of them; none of JSON lines */
   readonly metadata: ReadonlyMap<string, string>;
   /** undefined where nothing of ours tells */
@@ -55,7 +55,7 @@ export function isText(inputs: readonly Input[]): boolean {
  * @param path that stands for the inputs
  * @throws RredcotError (exit 65) for a summary that is not the one that was written
  */
-export async function accountOf(path: string, inputs: readonly Input[]): Promise<Account> {
+export async function accountOf(path: string, inputs: readonly Input[]): Promise<ScoredAccount> {
   const [first] = inputs;
   const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
   if (isText(inputs)) return { metadata, ...(await accountBeside(path)) };
@@ -64,13 +64,13 @@ export async function accountOf(path: string, inputs: readonly Input[]): Promise
   return {
     metadata,
     config: storedConfig(metadata),
-    policy: policy === undefined ? undefined : (JSON.parse(policy) as Account['policy']),
+    policy: policy === undefined ? undefined : (JSON.parse(policy) as ScoredAccount['policy']),
     origins: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
   };
 }
 
 /** What lies beside a file, or in a folder. @throws RredcotError (exit 65) as {@link accountOf} */
-export async function accountBeside(path: string): Promise<Omit<Account, 'metadata'>> {
+export async function accountBeside(path: string): Promise<Omit<ScoredAccount, 'metadata'>> {
   const { summary, findings } = await ownSummary(path, undefined);
   const [finding] = findings;
   if (finding !== undefined) throw edited(finding.file, finding.text);
@@ -78,7 +78,7 @@ export async function accountBeside(path: string): Promise<Omit<Account, 'metada
   const origins = redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
   if (config !== undefined) return { config, policy: undefined, origins };
   for (const place of [runPaths(path).run, mergedPath(path)]) {
-    const found = await readJson<Partial<Account> & { rredcot?: unknown }>(place);
+    const found = await readJson<Partial<ScoredAccount> & { rredcot?: unknown }>(place);
     if (typeof found?.rredcot === 'string' && typeof found.config === 'object')
       return { config: found.config, policy: found.policy ?? undefined, origins: {} };
   }
@@ -86,7 +86,7 @@ export async function accountBeside(path: string): Promise<Omit<Account, 'metada
 }
 
 /** Scored traces, of one run. */
-export interface Scored {
+export interface ScoredFiles {
   readonly inputs: readonly Input[];
   /** what the run was made with */
   readonly config: Config;
@@ -120,7 +120,7 @@ export const NEEDED = [
  * Opens a scored file, a run folder or a merged folder.
  * @throws RredcotError: exit 2 for what `score` has not written, or in another form; 65 for bytes that it has not written
  */
-export async function openScored(path: string, log: Log): Promise<Scored> {
+export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
   if (path === '-') throw usageError('a scored file is read twice, which stdin cannot be', 'name the file');
   const inputs = await resolveInputs([path]);
   const stored = await accountOf(path, inputs);
@@ -146,7 +146,7 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
 }
 
 /** What a file is made of, for the metadata of another: identity of the run, hash of the file and its credit, as far as it says them. */
-export function originOf({ metadata, credit, inputs }: Scored): Record<string, unknown> {
+export function originOf({ metadata, credit, inputs }: ScoredFiles): Record<string, unknown> {
   return {
     run: metadata.get(RUN_KEY),
     sha256: inputs.length === 1 ? metadata.get(HASH_KEY) : undefined,
@@ -158,7 +158,7 @@ export function originOf({ metadata, credit, inputs }: Scored): Record<string, u
  * Reads a scored row: what the file lacks is null, what is none of ours is passed on. One that is not as `score` writes it is set
  * aside (`scored`).
  */
-export function storedTrace(row: InputRow, { ours, valued, made, credit }: Scored): OutputRow | BadRow {
+export function storedTrace(row: InputRow, { ours, valued, made, credit }: ScoredFiles): OutputRow | BadRow {
   const cells = oursOf(row.columns, [...ours, ...valued.map(({ name }) => name)]);
   const [fault] = checkRow(cells, { isScored: true }).faults;
   if (fault !== undefined)
@@ -283,7 +283,7 @@ function ourColumns(columns: readonly string[], { columns: chosen }: Config): re
 }
 
 /** Tokens of the vocabulary of the policy that scored a file; undefined where it does not say. */
-export function vocabOf({ metadata }: Pick<Account, 'metadata'>): number | undefined {
+export function vocabOf({ metadata }: Pick<ScoredAccount, 'metadata'>): number | undefined {
   const vocab = Number(metadata.get(VOCAB_KEY));
   return vocab > 1 ? vocab : undefined;
 }

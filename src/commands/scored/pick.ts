@@ -7,11 +7,11 @@ import { plural } from '../../plural.js';
 import { Sketch } from '../../report/gathered.js';
 import { mean } from '../../report/run-counts.js';
 import { extremes, NOTHING, shortNumber } from '../../report/trace-record.js';
-import type { Mate } from '../../report/trace-view.js';
+import type { MateLine } from '../../report/trace-view.js';
 import { foreignTraces, isForeign } from '../../report/warnings.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
-import { type Scored, storedTrace, vocabOf } from './open-scored.js';
+import { type ScoredFiles, storedTrace, vocabOf } from './open-scored.js';
 import type { Condition } from './where.js';
 
 export type Pick = 'worst' | 'best' | 'random' | 'first';
@@ -25,7 +25,7 @@ export interface Picked {
 }
 
 /** Whether a trace of the file fits all conditions; none that cannot be read does. */
-export function fitting(source: Scored, conditions: readonly Condition[]): Fits {
+export function fitting(source: ScoredFiles, conditions: readonly Condition[]): Fits {
   return (row) => {
     const trace = storedTrace(row, source);
     return !isBad(trace) && conditions.every(({ holds }) => holds(trace));
@@ -37,13 +37,13 @@ export function fitting(source: Scored, conditions: readonly Condition[]): Fits 
  * @throws RredcotError (exit 65) where none fits
  */
 export async function pickTrace(
-  source: Scored,
+  source: ScoredFiles,
   pick: Pick,
   conditions: readonly Condition[],
   signal: AbortSignal,
 ): Promise<Picked> {
   const magnitude = source.credit.estimator.isMagnitude === true;
-  let best: (Standing & { readonly ordinal: number }) | undefined;
+  let best: (RankedTrace & { readonly ordinal: number }) | undefined;
   let [fits, traces] = [0, 0];
   const logprobs = new Sketch();
   for await (const row of source.read({})) {
@@ -92,7 +92,7 @@ export async function pickRow(read: ReadRows, signal: AbortSignal): Promise<Pick
 }
 
 /** What a trace is ordered by in the search. */
-interface Standing {
+interface RankedTrace {
   readonly rank: number;
   /** its largest fall, or rise */
   readonly key: number;
@@ -100,7 +100,7 @@ interface Standing {
   readonly what: string;
 }
 
-function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first', magnitude: boolean): string {
+function reasonOf({ key, what }: RankedTrace, pick: 'worst' | 'best' | 'first', magnitude: boolean): string {
   if (magnitude && key > NOTHING)
     return `the ${what}trace of which one segment counts for the most, ${shortNumber(key)}`;
   const moved = pick === 'worst' ? 'fell' : 'rose';
@@ -110,7 +110,7 @@ function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first', mag
 }
 
 /** Wrong traces come before right ones in search of the worst, right ones before wrong ones in search of the best. */
-function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): Standing {
+function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): RankedTrace {
   const { rise, fall } = extremes(row, magnitude);
   const isRight = row.reward !== null && row.reward > 0.5;
   const isMeant = row.reward !== null && isRight === (pick === 'best');
@@ -123,7 +123,7 @@ function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): S
 /** Rows before and behind that are looked at: groups stand together, and a file may be long. */
 export const NEAR = 512;
 
-type NearMate = Mate & { readonly ordinal: number };
+type NearMate = MateLine & { readonly ordinal: number };
 
 /** Rows of the same group within {@link NEAR} rows, in their order; with the row itself where `withItself` asks for it. */
 export async function matesOf(row: InputRow, read: ReadRows, withItself = false): Promise<NearMate[]> {

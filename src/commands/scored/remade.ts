@@ -1,4 +1,5 @@
 // Makes a stored row again by its own credit, and says where the two differ: `verify`'s part of METHOD §3 and §4.
+
 import type { SigmaRule } from '../../credit/rules.js';
 import { bankFault, NO_BANK } from '../../estimate/bank.js';
 import { asksForMean, baselineOf, type CreditOptions, creditableOf } from '../../estimate/credit.js';
@@ -11,9 +12,10 @@ import {
   requestedColumns,
 } from '../../estimate/requested.js';
 import { sigmaEss, sigmaGain, sigmaMaxWeight } from '../../estimate/sigma.js';
-import type { Config, Remade } from '../../estimators/estimator.js';
+import type { Remade } from '../../estimators/estimator.js';
 import { estimatorNamed, valueColumns } from '../../estimators/registry.js';
 import type { Cells } from '../../io/scored/stored-rows.js';
+import type { Config } from '../../io/write/output.js';
 import { plural } from '../../plural.js';
 import { type OutputRow, thoughtEnds, UNREAD, withOwn, withoutShown } from '../../scored.js';
 import { segmentSums } from '../../segment/segment.js';

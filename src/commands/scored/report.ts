@@ -9,14 +9,14 @@ import { count, plural } from '../../plural.js';
 import { escapeControls } from '../../printable.js';
 import type { Kind } from '../../report/gathered.js';
 import type { Log } from '../../report/log.js';
-import { type PackedTrace, packTrace, scoredPage } from '../../report/page/scored-page.js';
+import { type PackedPage, packTrace, scoredPage } from '../../report/page/scored-page.js';
 import { type NamedSigma, traceRecord } from '../../report/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { candidateCharacters } from '../../segment/by-length.js';
 import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/segmenters.js';
 import { assertPlace } from '../job/target.js';
-import { openScored, type Scored, storedTrace } from './open-scored.js';
+import { openScored, type ScoredFiles, storedTrace } from './open-scored.js';
 import { Neighbours } from './pick.js';
 import { type TextPlaces, textPlaces, textsOf } from './shown.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
@@ -82,12 +82,12 @@ export function defaultPage(path: string): string {
 
 /** Records of the chosen rows, in the order of the file; those of a kind that is first by rank come in first. */
 async function packChosen(
-  source: Scored,
+  source: ScoredFiles,
   chosen: ReadonlyMap<number, readonly Kind[]>,
   signal: AbortSignal,
-): Promise<PackedTrace[]> {
+): Promise<PackedPage[]> {
   const places = await textPlaces(source);
-  const found = new Map<number, PackedTrace>();
+  const found = new Map<number, PackedPage>();
   const neighbours = new Neighbours([...chosen.keys()]);
   for await (const row of source.read({ wanted: neighbours.isNear })) {
     throwIfInterrupted(signal);
@@ -122,8 +122,8 @@ function packRow(
   row: InputRow,
   kinds: readonly Kind[],
   places: TextPlaces,
-  source: Scored,
-): PackedTrace | undefined {
+  source: ScoredFiles,
+): PackedPage | undefined {
   const trace = storedTrace(row, source);
   if (isBad(trace)) return undefined;
   const { completion, ...texts } = textsOf(row, places);
@@ -142,7 +142,11 @@ function packRow(
 }
 
 /** σ of the segments' rule, and those of further rules. */
-export function creditsOf({ sigma }: OutputRow, { columns }: InputRow, { credit }: Scored): NamedSigma[] {
+export function creditsOf(
+  { sigma }: OutputRow,
+  { columns }: InputRow,
+  { credit }: ScoredFiles,
+): NamedSigma[] {
   if (sigma === null) return [];
   const others = (credit.others ?? []).flatMap((rule) => {
     const list = columns[creditColumn(rule)];
@@ -152,13 +156,13 @@ export function creditsOf({ sigma }: OutputRow, { columns }: InputRow, { credit 
 }
 
 /** The file's segmenter, and whether where it might have cut can be told from the text alone. */
-function segmenterOf({ config }: Scored) {
+function segmenterOf({ config }: ScoredFiles) {
   const segmenter = SEGMENTERS.find((known) => known === config.segmenter);
   return { segmenter, hasCandidates: segmenterNamed(segmenter)?.isOfText === true };
 }
 
 /** Where the text might have been cut, by the segmenters that read nothing but it. */
-function candidatesOf(completion: string, source: Scored): ArrayLike<number> {
+function candidatesOf(completion: string, source: ScoredFiles): ArrayLike<number> {
   const { config } = source;
   const { segmenter, hasCandidates } = segmenterOf(source);
   if (segmenter === undefined || !hasCandidates) return [];

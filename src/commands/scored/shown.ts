@@ -1,10 +1,12 @@
 // Makes of a stored row what is shown of it: its texts, as far as the row still has them, and what `inspect` tells a person and programs.
+
 import { RredcotError } from '../../errors.js';
 import { stepsText, valueNameOf } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import { mapRow } from '../../io/map/map.js';
 import { type Input, inputMetadata } from '../../io/read/inputs.js';
 import { isCut, isScored, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
+import type { Config } from '../../io/write/output.js';
 import { TEXT_KEY } from '../../io/write/output.js';
 import { mean } from '../../report/run-counts.js';
 import { traceRecord } from '../../report/trace-record.js';
@@ -13,14 +15,14 @@ import { isForeign } from '../../report/warnings.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { type Mapping, resolveMapping } from '../job/mapping.js';
-import { accountBeside, type Config, type Scored, vocabOf } from './open-scored.js';
+import { accountBeside, type ScoredFiles, vocabOf } from './open-scored.js';
 import { matesOf, type Picked } from './pick.js';
 
 /** Where the texts of a file's rows are. */
 export type TextPlaces = Awaited<ReturnType<typeof textPlaces>>;
 
 /** Finds them, in a scored file: by its map, and the names of the columns, as the file says them; none of JSON lines. */
-export async function textPlaces({ inputs, config, metadata }: Scored) {
+export async function textPlaces({ inputs, config, metadata }: ScoredFiles) {
   return { map: (await scoredMapping(inputs, config)).map, named: namedTexts(metadata) };
 }
 

@@ -20,7 +20,7 @@ import { type RunAccount, warningsOf } from '../../report/warnings.js';
 import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { TRANSITIONS } from '../../segment/split.js';
-import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
+import { openScored, type ScoredFiles, storedTrace, vocabOf } from './open-scored.js';
 import { textPlaces, textsOf } from './shown.js';
 import type { Condition } from './where.js';
 
@@ -29,7 +29,7 @@ export interface SummaryOptions {
   /** steps are counted by kind, too */
   readonly byStep: boolean;
   /** the command that scores so once more */
-  readonly commandOf: (config: Scored['config'], policy: Record<string, unknown>) => Promise<string>;
+  readonly commandOf: (config: ScoredFiles['config'], policy: Record<string, unknown>) => Promise<string>;
   readonly signal: AbortSignal;
 }
 
@@ -68,7 +68,7 @@ export async function summary(
 }
 
 /** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
-async function stepsOf(source: Scored) {
+async function stepsOf(source: ScoredFiles) {
   const { keywords = TRANSITIONS } = source.config as { readonly keywords?: readonly string[] };
   const places = await textPlaces(source);
   const steps = new StepKinds(keywords, source.credit.estimator.isMagnitude === true);
@@ -99,7 +99,7 @@ export interface CountOptions {
 
 /** Reads all rows once; what it holds does not grow with them. */
 export async function countScored(
-  source: Scored,
+  source: ScoredFiles,
   { traces, conditions, onTrace, signal }: CountOptions,
   log: Log,
 ) {
@@ -137,7 +137,10 @@ export async function countScored(
 const ROWS_TOLD = 1000;
 
 /** How a file was made, by name: what identifies it, its configuration, and the hashes of its policy. */
-export function factsOf(path: string, { metadata, config, credit }: Scored): [name: string, text: string][] {
+export function factsOf(
+  path: string,
+  { metadata, config, credit }: ScoredFiles,
+): [name: string, text: string][] {
   const named: [string, string | undefined][] = [
     ['file', path],
     ['version', metadata.get(VERSION_KEY)],

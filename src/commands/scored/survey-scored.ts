@@ -8,15 +8,15 @@ import { inferColumns } from '../../io/arrow/schema.js';
 import { plural } from '../../plural.js';
 import { type InputRow, isBad } from '../../rows.js';
 import {
-  type Group,
+  type GroupSums,
+  type GroupTotals,
   hasSameMean,
   hasSameValues,
   isBrought,
   rewardOf,
   sameRange,
-  type Totals,
 } from './again.js';
-import { NEEDED, type Scored, setAside } from './open-scored.js';
+import { NEEDED, type ScoredFiles, setAside } from './open-scored.js';
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -24,7 +24,7 @@ import { NEEDED, type Scored, setAside } from './open-scored.js';
  */
 export function refuseImpossible(
   path: string,
-  source: Scored,
+  source: ScoredFiles,
   credit: CreditOptions,
   calibration?: Calibration,
 ): void {
@@ -100,14 +100,14 @@ function refuseEstimator(from: Nature, to: Nature, isGroupBank: boolean, calibra
 }
 
 /** What rows have stored of their whole group's rewards, on the range that is asked for. */
-function storedOf(source: Scored, credit: CreditOptions): { hasMean: boolean; hasStd: boolean } {
+function storedOf(source: ScoredFiles, credit: CreditOptions): { hasMean: boolean; hasStd: boolean } {
   const hasMean = hasSameMean(source.credit, credit);
   return { hasMean, hasStd: hasMean && source.made.has(GROUP_STD) };
 }
 
 /** What the credit needs of a group's rewards and rows have not stored, so that all traces of the group have to be there. */
 export function ofWholeGroups(
-  source: Scored,
+  source: ScoredFiles,
   credit: CreditOptions,
 ): 'mean' | 'standard deviation' | undefined {
   const { hasMean, hasStd } = storedOf(source, credit);
@@ -121,12 +121,12 @@ export function ofWholeGroups(
  * @throws RredcotError (exit 65) where that range would make other rewards of verdicts
  */
 export async function surveyScored(
-  source: Scored,
+  source: ScoredFiles,
   credit: CreditOptions,
   isTyped: boolean,
   signal: AbortSignal,
-): Promise<Totals> {
-  const groups = new Map<string, Group>();
+): Promise<GroupTotals> {
+  const groups = new Map<string, GroupSums>();
   const batches: number[] = [];
   const inference = inferColumns();
   const { batchSize } = credit;
@@ -176,7 +176,7 @@ export async function surveyScored(
  * The deviation of a group's rewards is that of the file's traces: where some were left out it is not that of the stored mean.
  * @throws RredcotError (exit 65)
  */
-function refuseParts(groups: ReadonlyMap<string, Group>, { inputs }: Scored): void {
+function refuseParts(groups: ReadonlyMap<string, GroupSums>, { inputs }: ScoredFiles): void {
   for (const [name, { mean, sum, count }] of groups)
     if (mean !== undefined && Math.abs(sum / count - mean) > 1e-5)
       throw dataError(

@@ -8,25 +8,25 @@ import type { OurColumn } from '../../io/arrow/output-columns.js';
 import { mayBeStatus, STATUS_CODES } from '../../io/scored/status-codes.js';
 import { mean } from '../../report/run-counts.js';
 import { type OutputRow, withoutShown } from '../../scored.js';
-import type { Scored } from './open-scored.js';
+import type { ScoredFiles } from './open-scored.js';
 
 /** What a figure is for a trace: a number, words of which one has to fit, or nothing. */
-type Figure = number | readonly string[] | null;
+type TraceFigure = number | readonly string[] | null;
 
-interface Named {
+interface NamedFigure {
   /** columns that it is made of */
   readonly needs: readonly OurColumn[];
-  readonly of: (row: OutputRow, nature: Nature) => Figure;
+  readonly of: (row: OutputRow, nature: Nature) => TraceFigure;
 }
 
 const VALUES = ['segments', 'value_start'] as const;
 
 /** Figures of a trace's values. @param figure null where it has none */
-const ofValues = (figure: (values: Float32Array) => number): Named => ({
+const ofValues = (figure: (values: Float32Array) => number): NamedFigure => ({
   needs: VALUES,
   of: (row, nature) => figure(creditableOf(row, nature).values),
 });
-const ofSigma = (figure: (sigma: Float32Array) => number): Named => ({
+const ofSigma = (figure: (sigma: Float32Array) => number): NamedFigure => ({
   needs: ['sigma'],
   of: ({ sigma }) => (sigma === null ? null : figure(sigma)),
 });
@@ -39,7 +39,7 @@ const steps = (values: Float32Array): Float32Array =>
   values.subarray(1).map((value, k) => value - (values[k] as number));
 
 /** What a condition may ask for; docs/output.md explains each. */
-export const FIGURES: Readonly<Record<string, Named>> = {
+export const FIGURES: Readonly<Record<string, NamedFigure>> = {
   id: { needs: ['id'], of: (row) => [row.trace.id] },
   group: { needs: ['group'], of: (row) => (row.trace.group === undefined ? null : [row.trace.group]) },
   status: { needs: ['status'], of: (row) => (row.status.length === 0 ? ['ok'] : row.status) },
@@ -98,7 +98,7 @@ const QUOTED_OR_JOINT = /[=<>]\s*(?:"[^"]*"|'[^']*')(?=\s|$)|\s+(and|or)\s+/g;
 export function parseWhere(
   text: string,
   path: string,
-  { ours, credit }: Pick<Scored, 'ours' | 'credit'>,
+  { ours, credit }: Pick<ScoredFiles, 'ours' | 'credit'>,
 ): Condition {
   const alternatives = alternativesOf(text.trim()).map((all) =>
     all.map((each) => comparison(each.trim(), text, path, ours)),
@@ -127,9 +127,9 @@ function alternativesOf(text: string): string[][] {
   return [...lists, [...all, text.slice(from)]];
 }
 
-type Fits = (row: OutputRow, nature: Nature) => boolean;
+type RowTest = (row: OutputRow, nature: Nature) => boolean;
 
-function comparison(text: string, whole: string, path: string, ours: readonly OurColumn[]): Fits {
+function comparison(text: string, whole: string, path: string, ours: readonly OurColumn[]): RowTest {
   const [, name, sign, given] = COMPARISON.exec(text) ?? [];
   if (name === undefined || sign === undefined || given === undefined)
     throw usageError(
@@ -157,7 +157,7 @@ function comparison(text: string, whole: string, path: string, ours: readonly Ou
 }
 
 /** Words are equal or not; `uniform:*` is any that begins so. */
-function words({ of }: Named, name: string, sign: string, given: string, whole: string): Fits {
+function words({ of }: NamedFigure, name: string, sign: string, given: string, whole: string): RowTest {
   if (sign !== '==' && sign !== '!=')
     throw usageError(`--where ${whole}: ${name} is text, expected == or !=`, EXAMPLE);
   const word = given.replace(/^(['"])(.*)\1$/s, '$2');
@@ -186,7 +186,7 @@ const SIGNS: Readonly<Record<string, (a: number, b: number) => boolean>> = {
   '>=': (a, b) => a >= b,
 };
 
-function numbers({ of }: Named, name: string, sign: string, given: string, whole: string): Fits {
+function numbers({ of }: NamedFigure, name: string, sign: string, given: string, whole: string): RowTest {
   // figures are stored as float32: .3 is what .3 was stored as
   const number = Number(given);
   if (!Number.isFinite(number))

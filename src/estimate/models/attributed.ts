@@ -13,7 +13,7 @@ import { joinIds, type Suffix } from '../references.js';
 import { assertPossible, branchAt, ImpossibleNumberError } from '../run-batch.js';
 import { BATCH_ROWS } from '../strategy.js';
 import { logSumExp, scoredReferences, summedAttributions } from '../value.js';
-import { impossible, type PassJob, type Scored, type Valued } from '../windows.js';
+import { impossible, type PassJob, type ScoredJob, type Valued } from '../windows.js';
 
 /** What reads a trace again. */
 export type Attributes = KeepsTrunks & Pick<ModelSession, 'attribute'> & Parameters<typeof impossible>[2];
@@ -25,7 +25,7 @@ export type AttributionOptions =
 
 /** Attributes every trace; what was set aside passes by in its place. @throws RredcotError (exit 65) for numbers that cannot be */
 export function attributedValues<T extends PassJob>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
   session: Attributes,
   opts: AttributionOptions,
 ): AsyncGenerator<Valued<T> | BadRow> {

@@ -13,7 +13,7 @@ export interface EnvironmentInit {
 }
 
 /** What an environment is told. */
-export interface Asked {
+export interface EnvironmentState {
   /** the conversation so far; the last message is the policy's */
   readonly messages: readonly Message[];
   /** the input's row */
@@ -23,24 +23,24 @@ export interface Asked {
 }
 
 /** What the module has given back, as it stands; `error` where it has not. */
-export type Said = { readonly said: unknown } | { readonly error: string };
+export type EnvironmentReply = { readonly said: unknown } | { readonly error: string };
 
 const { path, sha256 } = workerData as EnvironmentInit;
-let environment: ((asked: Asked) => unknown) | undefined;
+let environment: ((asked: EnvironmentState) => unknown) | undefined;
 
-async function load(): Promise<(asked: Asked) => unknown> {
+async function load(): Promise<(asked: EnvironmentState) => unknown> {
   const found = createHash('sha256')
     .update(await readFile(path))
     .digest('hex');
   // a process that was stopped is followed by another, which has to run the same
   if (found !== sha256) throw new Error('was edited since the run began');
   const module = (await import(pathToFileURL(path).href)) as { readonly default?: unknown };
-  if (typeof module.default === 'function') return module.default as (asked: Asked) => unknown;
+  if (typeof module.default === 'function') return module.default as (asked: EnvironmentState) => unknown;
   throw new Error(`its default export is ${typeof module.default}, expected a function`);
 }
 
 /** Without a question it is only loaded. */
-async function ask(asked?: Asked): Promise<Said> {
+async function ask(asked?: EnvironmentState): Promise<EnvironmentReply> {
   try {
     environment ??= await load();
     return { said: asked && structuredClone(await environment(asked)) };

@@ -8,14 +8,21 @@ import { describeValue } from '../../io/arrow/json.js';
 import { failed } from '../../io/files/file-error.js';
 import { BoundedThread, StoppedError } from '../../policy/text/bounded-thread.js';
 import type { Message } from '../../trace.js';
-import type { Asked, EnvironmentInit, EnvironmentThread, Said } from './environment-thread.js';
+import type {
+  EnvironmentInit,
+  EnvironmentReply,
+  EnvironmentState,
+  EnvironmentThread,
+} from './environment-thread.js';
 
 /** What one answer may take. */
 const TIMEOUT_MS = 30_000;
 const MEMORY_MB = 4096;
 
 /** What the policy is shown next; or that the episode is over, with what it has earned where the environment says that. */
-export type Answer = { readonly messages: readonly Message[] } | { readonly reward: number | null };
+export type EnvironmentAnswer =
+  | { readonly messages: readonly Message[] }
+  | { readonly reward: number | null };
 
 const EXPECTED = '{messages: [{role, content}, …]}, {reward: 0 to 1}, or null at the end of an episode';
 const HINT = 'docs/sampling.md#turns-with-an-environment has one';
@@ -58,7 +65,7 @@ export class Environment implements AsyncDisposable {
   }
 
   /** @throws TraceRejected (`environment`) where it throws, hangs, ends, or says what nobody can read */
-  async answer(asked: Asked): Promise<Answer> {
+  async answer(asked: EnvironmentState): Promise<EnvironmentAnswer> {
     const reply = await this.call(asked);
     if ('error' in reply) throw this.refusal(asked, `has no answer: ${reply.error}`);
     const { said } = reply;
@@ -74,14 +81,16 @@ export class Environment implements AsyncDisposable {
     return this.thread.close();
   }
 
-  private async call(asked?: Asked): Promise<Said> {
-    return this.thread.call('ask', asked === undefined ? [] : [asked]).catch((error: unknown): Said => {
-      if (error instanceof StoppedError) return { error: error.message };
-      throw error;
-    });
+  private async call(asked?: EnvironmentState): Promise<EnvironmentReply> {
+    return this.thread
+      .call('ask', asked === undefined ? [] : [asked])
+      .catch((error: unknown): EnvironmentReply => {
+        if (error instanceof StoppedError) return { error: error.message };
+        throw error;
+      });
   }
 
-  private refusal({ messages, seed }: Asked, why: string): TraceRejected {
+  private refusal({ messages, seed }: EnvironmentState, why: string): TraceRejected {
     const words = `${this.path} ${why} (${messages.length} messages, seed ${seed})`;
     return new TraceRejected('environment', `${words}, expected ${EXPECTED}: --environment <file>`);
   }

@@ -38,7 +38,7 @@ export interface Players {
 }
 
 /** A conversation up to a state of its trace. */
-export interface Standing {
+export interface EpisodeState {
   /** all before the turn in which the policy goes on */
   readonly before: readonly Message[];
   /** the state's last tokens: what it has written of that turn */
@@ -50,7 +50,7 @@ export interface Continuable {
   readonly trace: Trace;
   readonly begun: Begun;
   /** of each start, where turns are played */
-  readonly standings?: readonly Standing[] | undefined;
+  readonly standings?: readonly EpisodeState[] | undefined;
 }
 
 /**
@@ -63,7 +63,7 @@ export function standingAt(
   completionIds: Int32Array,
   own: OwnTokens | undefined,
   end: number,
-): Standing {
+): EpisodeState {
   const refuse = (found: string, field: string) =>
     new TraceRejected(
       'turns',
@@ -128,7 +128,7 @@ interface Live {
   readonly left: number;
   /** all that the policy reads, its state included */
   readonly ids: Int32Array;
-  readonly standing: Standing;
+  readonly standing: EpisodeState;
   readonly row: unknown;
   readonly tools: unknown;
   readonly parts: readonly (Pick<Written, 'ids' | 'logprobs'> & { readonly isOwn: 0 | 1 })[];
@@ -150,7 +150,7 @@ export async function playEpisodes(
   let live: Live[] = stages.flatMap(({ trace, begun: { ids, starts }, standings = [] }, b) => {
     const row = JSON.parse(stringifyJson({ ...trace.source.columns, ...trace.joined }));
     return starts.map(({ exit, key, most }, n) => {
-      const standing = standings[n] as Standing;
+      const standing = standings[n] as EpisodeState;
       const own = { row, tools: trace.tools, standing, parts: [], messages: [] };
       return { b, n, key, left: most, ids: ids.subarray(0, exit), ...own };
     });

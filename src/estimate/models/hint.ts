@@ -8,7 +8,7 @@ import type { BadRow } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';
 import { NO_HINT, noReferences, posteriorValues } from '../value.js';
-import type { PassJob, Scored, Valued } from '../windows.js';
+import type { PassJob, ScoredJob, Valued } from '../windows.js';
 import { openProver, type ReadTokens, readAgain, type SecondPass, tokenCheck } from './prover.js';
 
 /** How a prompt tells the answer. */
@@ -114,7 +114,7 @@ export function withHint(
 
 /** Values by how a hint changes what the policy says of a trace's tokens: one more pass (METHOD §3, `posterior`). */
 export function hintedValues<T extends PassJob>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
   how: SecondPass,
 ): AsyncGenerator<Valued<T> | BadRow> {
   return readAgain(

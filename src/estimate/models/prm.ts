@@ -18,7 +18,7 @@ import type { Message, Trace } from '../../trace.js';
 import { joinIds } from '../references.js';
 import { planBatches } from '../strategy.js';
 import { noReferences, type TraceResult } from '../value.js';
-import { impossible, type PassJob, type Scored, type Valued, windowsOf } from '../windows.js';
+import { impossible, type PassJob, type ScoredJob, type Valued, windowsOf } from '../windows.js';
 import type { SecondPass } from './prover.js';
 
 export interface PrmOptions {
@@ -124,7 +124,7 @@ export interface JudgedBy extends Pick<Prm, 'policy' | 'tokenizer'>, Pick<Second
   readonly session: Judges;
 }
 
-interface Job extends PassJob {
+interface StepsJob extends PassJob {
   readonly tokens: TokenText;
   readonly chars: Int32Array | null;
 }
@@ -147,8 +147,8 @@ const ROUNDING = 1e-5;
  * Values of every trace at the exits where the policy has cut it; the order is the input's.
  * @throws RredcotError (exit 65) where the model gives what is no probability
  */
-export async function* prmValues<T extends Job>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+export async function* prmValues<T extends StepsJob>(
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
   { session, window, policy, tokenizer }: JudgedBy,
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, async ({ job, trace, result }): Promise<Judged<T>> => {
@@ -205,7 +205,7 @@ function possible(share: number, trace: Trace, session: Judges): number {
 // ------ what it reads of a trace: its steps as a sequence, and where labels stand
 
 /** The thought of a trace as texts. */
-export interface Steps {
+export interface StepTexts {
   /** what stands before the first exit, such as `<think>` */
   readonly lead: string;
   /** (K) */
@@ -220,7 +220,7 @@ export function stepsOf(
   { text, units }: TokenText,
   { exits }: Pick<Segmentation, 'exits'>,
   isBytes: boolean,
-): Steps {
+): StepTexts {
   const part = (from: number, to: number): string => {
     const cut = text.slice(units[from], units[to]);
     return isBytes ? Buffer.from(cut, 'latin1').toString('utf8') : cut;
@@ -241,7 +241,7 @@ export function stepsOf(
  */
 export async function stepSequence(
   promptIds: Int32Array,
-  { lead, steps }: Steps,
+  { lead, steps }: StepTexts,
   { architecture: { vocab, maxTokens }, head, stepToken }: ReadsSteps,
   encode: (text: string) => Int32Array | Promise<Int32Array>,
 ): Promise<ReadSteps> {

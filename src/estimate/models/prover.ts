@@ -10,7 +10,7 @@ import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { Nature } from '../nature.js';
 import type { Suffix } from '../references.js';
 import { type TraceResult, type TraceValues, traceValues } from '../value.js';
-import { type PassJob, type Scored, scoreWindows, type Valued, windowsOf } from '../windows.js';
+import { type PassJob, type ScoredJob, scoreWindows, type Valued, windowsOf } from '../windows.js';
 
 /** A prover, its graph not yet opened. */
 export interface Prover extends OpenModel {
@@ -165,7 +165,7 @@ interface SecondJob<T> extends PassJob {
  * @param valuesOf a trace, from what the first pass said of it and what the second
  */
 export async function* readAgain<T extends PassJob>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
   { session, window }: SecondPass,
   who: string,
   valuesOf: (cut: TraceResult, found: TraceResult, job: Omit<SecondJob<T>, 'job' | 'cut'>) => TraceValues,
@@ -183,7 +183,7 @@ export async function* readAgain<T extends PassJob>(
 
 /** Values of every trace under another policy: the prover answers at the exits that the policy has cut (METHOD §3). */
 export function provedValues<T extends PassJob>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
   { nature, ...how }: SecondPass & { readonly nature: Nature },
 ): AsyncGenerator<Valued<T> | BadRow> {
   return readAgain(scored, how, 'the prover', (_, { branches }, { continuations }) =>

@@ -12,14 +12,14 @@ import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';
 import { type AnswerMarks, judged } from '../reward.js';
 import { noReferences, type TraceResult } from '../value.js';
-import type { PassJob, Scored, Valued } from '../windows.js';
+import type { PassJob, ScoredJob, Valued } from '../windows.js';
 import {
   assertOneConversation,
   type Continuable,
   continued,
   type Episode,
+  type EpisodeState,
   type Players,
-  type Standing,
   standingAt,
 } from './episodes.js';
 import {
@@ -41,14 +41,14 @@ export interface SampledFrom {
   readonly players?: Players | undefined;
 }
 
-interface Job extends PassJob {
+interface SampledJob extends PassJob {
   /** of the row, by which samples are judged */
   readonly references: readonly Reference[];
 }
 
 /** Samples completions from every exit of every trace, and judges them. */
-export async function* sampledValues<T extends Job>(
-  scored: AsyncIterable<Scored<T> | BadRow>,
+export async function* sampledValues<T extends SampledJob>(
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
   policy: SampledFrom,
   opts: MonteCarloOptions & { readonly signal: AbortSignal; readonly onTokens: (count: number) => void },
   windowOf: (ordinal: number) => number,
@@ -82,7 +82,7 @@ function begin(
     );
   if (players !== undefined) assertOneConversation(trace, promptIds, completionIds, players.tokenizer);
   const starts: Start[] = [];
-  const standings: Standing[] = [];
+  const standings: EpisodeState[] = [];
   const exits: number[] = []; // number of the exit of each start
   for (const [k, end] of segmentation.exits.entries()) {
     const exit = promptIds.length + end;
@@ -98,7 +98,7 @@ function begin(
 }
 
 function valuesOf(
-  { references, trace, completionIds }: Job,
+  { references, trace, completionIds }: SampledJob,
   { segmentation }: TraceResult,
   exits: readonly number[],
   written: readonly (Written & Partial<Episode>)[],

@@ -17,7 +17,7 @@ import {
   type Needs,
   resolvePath,
 } from './sources.js';
-import { buildTrace, type Cell, type Cells, type TracePlace } from './trace-fields.js';
+import { buildTrace, type Cell, type FieldCells, type TracePlace } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */
 const OF_COMPLETIONS: readonly Field[] = [
@@ -85,8 +85,10 @@ function placeOf(rowId: string, index: number, needs: Needs): TracePlace {
 }
 
 /** Of items that are alike in all that a prompt is made of, the first. */
-function distinctPrompts(items: readonly Cells[]): readonly (readonly [index: number, cells: Cells])[] {
-  const found = new Map<string, readonly [number, Cells]>();
+function distinctPrompts(
+  items: readonly FieldCells[],
+): readonly (readonly [index: number, cells: FieldCells])[] {
+  const found = new Map<string, readonly [number, FieldCells]>();
   for (const [index, cells] of items.entries()) {
     const own = [...cells].filter(([field, { isItem }]) => isItem && field !== 'id' && field !== 'group');
     const key = stringifyJson(own.map(([, { value }]) => value ?? null));
@@ -179,7 +181,7 @@ function findCells(
   row: InputRow,
   map: FieldMap,
   needs: Needs,
-): { explodes: boolean; traces: readonly Cells[] } {
+): { explodes: boolean; traces: readonly FieldCells[] } {
   const shared: [Field | 'prompt_text', Cell][] = [];
   const lists: { field: Field; path: string; isMapped: boolean; values: readonly unknown[] }[] = [];
   for (const [field, sources] of [...map.mapped, ...map.defaults]) {

@@ -8,10 +8,10 @@ import { describeValue, stringifyJson } from '../arrow/json.js';
 import {
   type Columns,
   type Field,
+  type FieldRule,
   type FieldSources,
   Mismatch,
   parsePath,
-  type Rule,
   valueAt,
 } from './sources.js';
 
@@ -30,7 +30,7 @@ export interface Preset {
 }
 
 /** Where fields are, as a table spells it: rules, and paths as `--map` takes them; several are tried in turn. */
-type FieldTable = Partial<Record<Field, string | Rule | readonly (string | Rule)[]>>;
+type FieldTable = Partial<Record<Field, string | FieldRule | readonly (string | FieldRule)[]>>;
 
 /** A preset as its table spells it. */
 interface PresetTable extends Omit<Preset, 'fields' | 'notes'> {
@@ -45,7 +45,7 @@ export function preset({ fields, notes = [], ...rest }: PresetTable): Preset {
 
 /** @param before what paths begin with */
 export function fieldSources(table: FieldTable, before = ''): FieldSources {
-  const entries = Object.entries(table) as [Field, string | Rule | (string | Rule)[]][];
+  const entries = Object.entries(table) as [Field, string | FieldRule | (string | FieldRule)[]][];
   return new Map(
     entries.map(([field, places]) => [
       field,
@@ -55,7 +55,7 @@ export function fieldSources(table: FieldTable, before = ''): FieldSources {
 }
 
 /** A rule that gives one value for all traces of the row. */
-export function rule(text: string, value: (columns: Columns, row: InputRow) => unknown): Rule {
+export function rule(text: string, value: (columns: Columns, row: InputRow) => unknown): FieldRule {
   return { text, each: false, value: (row) => value(row.columns, row) };
 }
 
@@ -63,7 +63,7 @@ export function rule(text: string, value: (columns: Columns, row: InputRow) => u
 export function ruleForEach(
   text: string,
   value: (columns: Columns, row: InputRow) => readonly unknown[],
-): Rule {
+): FieldRule {
   return { text, each: true, value: (row) => value(row.columns, row) };
 }
 
@@ -98,7 +98,7 @@ export function joinedSteps(
   text: string,
   separator: string,
   steps: (columns: Columns) => readonly string[],
-): Pick<Record<Field, Rule>, 'completion' | 'segment_char_ends'> {
+): Pick<Record<Field, FieldRule>, 'completion' | 'segment_char_ends'> {
   return {
     completion: rule(`${text}, joined by ${JSON.stringify(separator)}`, (columns) =>
       steps(columns).join(separator),
@@ -118,7 +118,7 @@ function stepEnds(steps: readonly string[], separator: string): number[] {
 }
 
 /** The answer in the last box of a solution. */
-export function boxedIn(path: string): Rule {
+export function boxedIn(path: string): FieldRule {
   return rule(`the last \\boxed{} of ${path}`, (columns) => {
     const solution = at(columns, path);
     return typeof solution === 'string' ? lastBoxed(solution) || undefined : undefined;
@@ -126,7 +126,7 @@ export function boxedIn(path: string): Rule {
 }
 
 /** One group for each value of `path` within a value of `within`. */
-export function groupBy(within: string, path: string): Rule {
+export function groupBy(within: string, path: string): FieldRule {
   return rule(`${within} and a hash of ${path}`, (columns) => {
     const value = at(columns, path);
     return value === undefined ? undefined : `${String(at(columns, within))}/${shortHash(value)}`;

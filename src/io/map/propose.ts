@@ -6,7 +6,7 @@ import { isDialogue } from './messages.js';
 import { type Columns, FIELDS, type Field } from './sources.js';
 
 /** A value in the row, and the path that leads there. */
-interface Place {
+interface ProposedPlace {
   readonly path: string;
   /** its last key */
   readonly name: string;
@@ -101,15 +101,15 @@ export function meantPath(columns: Columns, path: string): string | undefined {
 }
 
 /** Only a reward may differ between the traces of a list, and only within the list or beside it, item by item. */
-function goesWith({ list }: Place, field: Field, trace: Place | undefined): boolean {
+function goesWith({ list }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
   if (list === undefined || field === 'completion') return true;
   return field === 'reward' && trace?.list !== undefined && list.length === trace.list.length;
 }
 
-function bestPlace(places: readonly Place[], field: Field): Place | undefined {
+function bestPlace(places: readonly ProposedPlace[], field: Field): ProposedPlace | undefined {
   const names = NAMES[field] ?? [];
   const fitting = places.filter(({ value }) => FITS[field]?.(value) === true);
-  const rank = ({ name, list }: Place): number => {
+  const rank = ({ name, list }: ProposedPlace): number => {
     const at = names.indexOf(plain(name));
     // a solution that marks no answer is none; a reward function may have any name (TRL)
     if (at < 0) return field === 'reward' && /reward/i.test(name) ? names.length : Number.POSITIVE_INFINITY;
@@ -123,8 +123,8 @@ function bestPlace(places: readonly Place[], field: Field): Place | undefined {
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[_\-\s]/g, '');
 
 /** Columns, the keys of objects in them, and lists' items and their keys. */
-function placesOf(columns: Columns): Place[] {
-  const places: Place[] = [];
+function placesOf(columns: Columns): ProposedPlace[] {
+  const places: ProposedPlace[] = [];
   for (const [name, value] of Object.entries(columns)) {
     if (isUnspellable(name)) continue;
     places.push({ path: name, name, value });

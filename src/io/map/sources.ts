@@ -52,7 +52,7 @@ export interface Needs {
 }
 
 /** A field that no single path leads to. */
-export interface Rule {
+export interface FieldRule {
   /** where it comes from, for people */
   readonly text: string;
   /** whether the value is a list with an item for each trace of the row, as `[]` makes it */
@@ -65,7 +65,7 @@ export interface Rule {
 }
 
 /** A place to look for a field. */
-export type FieldSource = FieldPath | Rule;
+export type FieldSource = FieldPath | FieldRule;
 
 /** Where fields are; several places are looked at in turn, the first that is not null counts. */
 export type FieldSources = ReadonlyMap<Field, readonly FieldSource[]>;
@@ -89,14 +89,14 @@ export interface FieldPath {
   /** as the user wrote it */
   readonly text: string;
   /** from the row to the value, or to the list where the path explodes one */
-  readonly head: Steps;
+  readonly head: PathSteps;
   /** from the list's item to the value; absent where the path has no `[]` */
-  readonly tail?: Steps;
+  readonly tail?: PathSteps;
 }
 
 // at each place in the path, the keys that may be tried there, longest first: a literal key that holds
 // dots or brackets wins over the way through nested values
-type Steps = readonly (readonly PathStep[])[];
+type PathSteps = readonly (readonly PathStep[])[];
 
 interface PathStep {
   readonly key: string;
@@ -127,7 +127,7 @@ export function parsePath(text: string): FieldPath {
   };
 }
 
-function parseSteps(text: string): Steps {
+function parseSteps(text: string): PathSteps {
   const parts = text.split('.').map((part) => {
     const match = /^([^[\]]+)((?:\[\d+\])*)$/.exec(part);
     if (match === null) throw new SyntaxError(part === '' ? 'an empty part' : `"${part}"`);
@@ -161,7 +161,7 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
   return 'value' in found ? found.value : undefined;
 }
 
-function follow(start: unknown, steps: Steps): unknown {
+function follow(start: unknown, steps: PathSteps): unknown {
   let value = start;
   for (let at = 0; at < steps.length; ) {
     const from = value;

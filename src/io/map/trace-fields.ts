@@ -25,7 +25,7 @@ export interface Cell {
 }
 
 /** `prompt_text` is the prompt's text that the row shows where another file gave the messages. */
-export type Cells = ReadonlyMap<Field | 'prompt_text', Cell>;
+export type FieldCells = ReadonlyMap<Field | 'prompt_text', Cell>;
 
 /** The names a trace has by default, and its place in a row that holds several. */
 export interface TracePlace {
@@ -38,7 +38,7 @@ export interface TracePlace {
  * Builds one trace.
  * @throws Mismatch naming path, found and expected
  */
-export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs: Needs): Trace {
+export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, needs: Needs): Trace {
   const id = parseId(cells, place);
   try {
     for (const [field, { path, value }] of cells) {
@@ -111,7 +111,7 @@ function notInItem(row: InputRow, path: string, { index = 0 }: TracePlace): stri
   return `${path} is not in item ${index}${hint}`;
 }
 
-function parseId(cells: Cells, place: TracePlace): string {
+function parseId(cells: FieldCells, place: TracePlace): string {
   const id = name(cells, 'id');
   if (id === undefined) return place.id;
   // an id of the row stands for all its traces, so each gets its number
@@ -119,7 +119,7 @@ function parseId(cells: Cells, place: TracePlace): string {
 }
 
 // an id or a group: text or a number; nothing, null or empty text is no name
-function name(cells: Cells, field: 'id' | 'group'): string | undefined {
+function name(cells: FieldCells, field: 'id' | 'group'): string | undefined {
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null || value === '') return undefined;
   if (typeof value === 'string') return value;
@@ -128,7 +128,7 @@ function name(cells: Cells, field: 'id' | 'group'): string | undefined {
   throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
 }
 
-function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt'] {
+function prompt(row: InputRow, cells: FieldCells, isNeeded: boolean): Trace['prompt'] {
   const cell = cells.get('prompt');
   if (!Array.isArray(cell?.value)) return textField(row, cells, 'prompt', isNeeded);
   const parsed = parseMessages(cell.value);
@@ -140,7 +140,12 @@ function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt']
   );
 }
 
-function textField(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
+function textField(
+  row: InputRow,
+  cells: FieldCells,
+  field: 'prompt' | 'completion',
+  isNeeded: boolean,
+): string {
   const cell = cells.get(field);
   const value = cell?.value;
   if (typeof value === 'string') return value;
@@ -168,7 +173,7 @@ function otherPath(cell: Cell | undefined): string | undefined {
 const PROPOSED = ['prompt', 'completion', 'reference', 'reward'] as const satisfies readonly Field[];
 
 /** The `--map` for a field that was not found, and for the others that the row does not have under their names. */
-function mapFor(row: InputRow, cells: Cells, field: Field, path?: string): string {
+function mapFor(row: InputRow, cells: FieldCells, field: Field, path?: string): string {
   const lacking = PROPOSED.filter((each) => each !== field && (cells.get(each)?.value ?? null) === null);
   const proposed = new Map(proposePaths(row.columns, [field, ...lacking], cells.get('completion')?.path));
   if (path !== undefined) proposed.set(field, path);
@@ -177,7 +182,7 @@ function mapFor(row: InputRow, cells: Cells, field: Field, path?: string): strin
   return mapText(proposed) as string;
 }
 
-function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array | undefined {
+function int32List(cells: FieldCells, field: Field, code: 'ids' | 'map'): Int32Array | undefined {
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null) return undefined;
   const expected = 'expected a list of whole numbers from 0 to 2147483647';
@@ -199,7 +204,7 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
  * @returns undefined where it wrote all of them
  * @throws Mismatch (`completion_mask`) for anything but 0 and 1, one for each of the completion's ids, and at least one 1
  */
-function maskOf(cells: Cells, ids: Int32Array | undefined): OwnTokens | undefined {
+function maskOf(cells: FieldCells, ids: Int32Array | undefined): OwnTokens | undefined {
   const { path = 'completion_mask', value } = cells.get('completion_mask') ?? {};
   if (value === undefined || value === null) return undefined;
   const refuse = (found: string, cure = '--map completion_mask=<path>') => {
@@ -227,7 +232,7 @@ function maskOf(cells: Cells, ids: Int32Array | undefined): OwnTokens | undefine
  * @throws Mismatch (`completion_mask`) for ids beside them without a mask
  */
 function turnsOf(
-  cells: Cells,
+  cells: FieldCells,
   ids: Int32Array | undefined,
   mask: OwnTokens | undefined,
 ): readonly Message[] | undefined {
@@ -242,7 +247,7 @@ function turnsOf(
 }
 
 /** What a chat template is given as `tools`; as text where a data set keeps it so. */
-function toolsOf(cells: Cells): unknown {
+function toolsOf(cells: FieldCells): unknown {
   const { value = null } = cells.get('tools') ?? {};
   if (typeof value !== 'string') return value ?? undefined;
   try {
@@ -253,7 +258,7 @@ function toolsOf(cells: Cells): unknown {
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */
-function valueList(cells: Cells): Float32Array | undefined {
+function valueList(cells: FieldCells): Float32Array | undefined {
   const { path = 'values', value, isMapped = false } = cells.get('values') ?? {};
   if (value === undefined || value === null) return undefined;
   const items: readonly unknown[] | undefined = Array.isArray(value) ? value : undefined;
@@ -267,7 +272,12 @@ function valueList(cells: Cells): Float32Array | undefined {
   throw new Mismatch('map', `values: ${found}, expected a list of finite numbers, one for every exit point`);
 }
 
-function references(row: InputRow, cells: Cells, isNeeded: boolean, hasGroup: boolean): readonly Reference[] {
+function references(
+  row: InputRow,
+  cells: FieldCells,
+  isNeeded: boolean,
+  hasGroup: boolean,
+): readonly Reference[] {
   const cell = cells.get('reference');
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
@@ -290,7 +300,7 @@ function references(row: InputRow, cells: Cells, isNeeded: boolean, hasGroup: bo
 }
 
 /** Without answers, rewards and groups are enough for references. */
-function referenceCure(row: InputRow, cells: Cells, hasGroup: boolean): string {
+function referenceCure(row: InputRow, cells: FieldCells, hasGroup: boolean): string {
   const map = mapFor(row, cells, 'reference');
   if (!map.endsWith('reference=<path>')) return map;
   const hasReward = (cells.get('reward')?.value ?? null) !== null;
@@ -321,7 +331,7 @@ function withSolution(parsed: readonly Reference[], cell: Cell | undefined): rea
 }
 
 /** The reward; a verdict is on no scale: true, false, and what verl dumps as `acc` between 0 and 1. */
-function rewardOf(cells: Cells): Pick<Trace, 'reward' | 'isVerdict'> {
+function rewardOf(cells: FieldCells): Pick<Trace, 'reward' | 'isVerdict'> {
   const { path = 'reward', value: found } = cells.get('reward') ?? {};
   const value = asNumber(found) ?? Number.NaN;
   const isNumber = typeof value === 'boolean' || typeof value === 'bigint';

@@ -18,7 +18,7 @@ import { bytesFault, ownSummary } from './origins.js';
 import { type Cells, type StoredFile, storedConfig } from './stored-rows.js';
 
 /** What a file says of itself before its rows are read. */
-export interface FileFacts {
+export interface StoredFacts {
   /** undefined where it has no row and no columns */
   readonly columns: readonly string[] | undefined;
   /** the export whose columns it has in place of ours */
@@ -39,7 +39,7 @@ export interface FileFacts {
 export async function* fileFindings(
   file: string,
   format: OutputFormat,
-  checksOf: (facts: FileFacts) => RowChecks,
+  checksOf: (facts: StoredFacts) => RowChecks,
 ): AsyncGenerator<Finding | null> {
   const isText = format === 'jsonl';
   const fault = await bytesFault(file, isText);

@@ -26,7 +26,7 @@ export interface FoundPart {
 }
 
 /** What an input says of itself, or is by its place. */
-interface Said {
+interface PartOfRun {
   readonly part: Part;
   /** identity of its run */
   readonly run: string | undefined;
@@ -38,7 +38,7 @@ interface Said {
  * @throws RredcotError (exit 65) for metadata that no rredcot has written
  */
 export async function partOf(inputs: readonly Input[]): Promise<FoundPart | undefined> {
-  const places = new Map<string, Said | undefined>();
+  const places = new Map<string, PartOfRun | undefined>();
   const runs = new Map<string, { readonly path: string; pieces: number; readonly of: number | null }>();
   for (const input of inputs) {
     const folder = dirname(resolve(input.path));
@@ -69,7 +69,7 @@ function oneOf(of: number | null): Part {
   return { by: 'pieces', pieces: 1, of };
 }
 
-async function saidBy(input: Input): Promise<Said | undefined> {
+async function saidBy(input: Input): Promise<PartOfRun | undefined> {
   if (isJson(input.layout)) {
     const { part, run } = (await readSummary(input.path)) ?? {};
     return part && { part, run };
@@ -85,7 +85,7 @@ async function saidBy(input: Input): Promise<Said | undefined> {
 }
 
 /** @param folder in which chunks of a run lie, or files of a merged folder; undefined for any other */
-async function placeAt(folder: string): Promise<Said | undefined> {
+async function placeAt(folder: string): Promise<PartOfRun | undefined> {
   const merged = await readMerged(folder);
   if (merged) return { run: merged.run, part: merged.part ?? oneOf(merged.files.length) };
   const above = dirname(dirname(folder));

@@ -4,7 +4,7 @@ import { Agent as SecureAgent, request as secure } from 'node:https';
 import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 
-export interface Asked {
+export interface HttpRequest {
   readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
@@ -12,7 +12,7 @@ export interface Asked {
 }
 
 /** What came back, to its last byte; of any status that is no passing failure. */
-export interface Answer {
+export interface HttpAnswer {
   readonly status: number;
   header(name: string): string | undefined;
   readonly body: Buffer;
@@ -42,7 +42,7 @@ const WRONG_MACHINE = /^ENOTFOUND$|CERT|ALTNAME/;
  * @param path of which it is, for messages
  * @throws RredcotError (exit 2) for a machine that cannot be the right one, (exit 75) where every try has failed
  */
-export async function ask(path: string, make: () => Asked | Promise<Asked>): Promise<Answer> {
+export async function ask(path: string, make: () => HttpRequest | Promise<HttpRequest>): Promise<HttpAnswer> {
   let failure = '';
   for (let tries = 0; tries < TRIES; tries++) {
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (tries - 1));
@@ -70,7 +70,7 @@ export async function ask(path: string, make: () => Asked | Promise<Asked>): Pro
 }
 
 /** A status with what an S3 store says of it in XML. */
-export function told({ status, body, header }: Answer): string {
+export function told({ status, body, header }: HttpAnswer): string {
   const text = body.toString('utf8', 0, 4096);
   const [, code = header('x-error-code') ?? ''] = /<Code>([^<]*)/.exec(text) ?? [];
   const [, message = header('x-error-message') ?? ''] = /<Message>([^<]*)/.exec(text) ?? [];
@@ -78,7 +78,7 @@ export function told({ status, body, header }: Answer): string {
 }
 
 // Node's fetch unpacks what was stored as packed, and a range of it is no packed file
-function askOnce({ method, url, headers, body }: Asked, triedBefore: number): Promise<Answer> {
+function askOnce({ method, url, headers, body }: HttpRequest, triedBefore: number): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     const { send, agent } = WAYS[url.protocol as keyof typeof WAYS];
     const length = body === undefined ? {} : { 'content-length': `${body.length}` };

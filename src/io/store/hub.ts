@@ -1,6 +1,6 @@
 // Files of data sets on the Hugging Face Hub, by plain requests: looked at, read in ranges at one commit, listed.
 import { type RredcotError, usageError } from '../../errors.js';
-import { type Answer, type Asked, ask, told } from './http.js';
+import { ask, type HttpAnswer, type HttpRequest, told } from './http.js';
 
 /** The revision is a branch, a tag or a commit. @throws RredcotError (exit 2) for an address that names no file of a data set */
 function hubPlace(path: string) {
@@ -29,11 +29,11 @@ const MOST_REDIRECTS = 5;
  */
 async function askHub(
   path: string,
-  method: Asked['method'],
+  method: HttpRequest['method'],
   to: string,
   range = '',
   here = false,
-): Promise<Answer> {
+): Promise<HttpAnswer> {
   const token = process.env.HF_TOKEN;
   let url = new URL(to);
   for (let hops = 0; ; hops++) {
@@ -50,7 +50,7 @@ async function askHub(
   }
 }
 
-function refusalOf(path: string, answer: Answer): RredcotError {
+function refusalOf(path: string, answer: HttpAnswer): RredcotError {
   const isClosed = answer.status === 401 || answer.status === 403;
   const hint = isClosed ? 'HF_TOKEN of an account that may read it' : 'check the address, and HF_ENDPOINT';
   return usageError(`${path}: cannot be read: the Hub answers ${told(answer)}`, hint);
@@ -81,7 +81,7 @@ export async function lookAtHub(path: string): Promise<HubFile | null> {
 }
 
 /** A range of a file, whatever status it has. */
-export function hubRange(path: string, url: string, range: string): Promise<Answer> {
+export function hubRange(path: string, url: string, range: string): Promise<HttpAnswer> {
   return askHub(path, 'GET', url, range);
 }
 
@@ -96,7 +96,7 @@ export async function listHub(path: string): Promise<string[]> {
   let next: string | undefined =
     `${endpoint()}/api/datasets/${repository}/tree/${encodeURIComponent(revision)}${below}?recursive=true`;
   while (next !== undefined) {
-    const answer: Answer = await askHub(path, 'GET', next);
+    const answer: HttpAnswer = await askHub(path, 'GET', next);
     if (answer.status === 404) return [];
     if (answer.status !== 200) throw refusalOf(path, answer);
     const named = revision === 'main' ? '' : `@${encodeURIComponent(revision)}`;

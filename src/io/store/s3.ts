@@ -6,7 +6,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { AwsV4Signer } from 'aws4fetch';
 import { type RredcotError, usageError } from '../../errors.js';
-import { type Answer, type Asked, ask, told } from './http.js';
+import { ask, type HttpAnswer, type HttpRequest, told } from './http.js';
 
 /** An object, or what keys begin with. */
 type S3Place = ReturnType<typeof s3Place>;
@@ -19,15 +19,15 @@ export function s3Place(path: string) {
   return { bucket, key };
 }
 
-interface S3Request extends Pick<Asked, 'method' | 'body'> {
+interface S3Request extends Pick<HttpRequest, 'method' | 'body'> {
   readonly headers?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, string>>;
 }
 
 /** One reading of the files of the profile does for all requests of a process. */
-const accounts = new Map<string, Promise<Account>>();
+const accounts = new Map<string, Promise<StoreAccount>>();
 
-function currentAccount(): Promise<Account> {
+function currentAccount(): Promise<StoreAccount> {
   const own = Object.entries(process.env).filter(([name]) => name.startsWith('AWS_') || name === 'HOME');
   const key = JSON.stringify(own);
   const known = accounts.get(key) ?? readAccount();
@@ -40,7 +40,7 @@ export async function askS3(
   path: string,
   request: S3Request,
   place: S3Place = s3Place(path),
-): Promise<Answer> {
+): Promise<HttpAnswer> {
   const { method, body, headers = {}, query = {} } = request;
   const account = await currentAccount();
   const url = new URL(urlOf(place, account));
@@ -61,7 +61,7 @@ export async function askS3(
   });
 }
 
-function urlOf({ bucket, key }: S3Place, { endpoint, region }: Account): string {
+function urlOf({ bucket, key }: S3Place, { endpoint, region }: StoreAccount): string {
   const path = key.split('/').map(encoded).join('/');
   if (endpoint !== undefined) return `${endpoint.replace(/\/+$/, '')}/${encoded(bucket)}/${path}`;
   const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
@@ -80,7 +80,7 @@ function encoded(text: string): string {
 /** What the user has to mend where a store refuses. */
 export async function refusalOf(
   path: string,
-  answer: Answer,
+  answer: HttpAnswer,
   action: 'read' | 'written',
 ): Promise<RredcotError> {
   const { keys, region } = await currentAccount();
@@ -121,7 +121,7 @@ export async function listS3(path: string): Promise<string[]> {
 const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
 
 /** What stands in the elements of a name. */
-export function textOf({ body }: Answer, name: string): string[] {
+export function textOf({ body }: HttpAnswer, name: string): string[] {
   const found = body.toString().matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
   return Array.from(found, ([, text = '']) =>
     text.replaceAll(/&(lt|gt|quot|apos|amp);/g, (_, entity: string) => ENTITIES[entity] ?? ''),
@@ -134,7 +134,7 @@ interface Keys {
   readonly sessionToken?: string;
 }
 
-interface Account {
+interface StoreAccount {
   /** undefined: AWS's own */
   readonly endpoint: string | undefined;
   readonly region: string;
@@ -155,7 +155,7 @@ const OTHER_WAYS = [
 ];
 
 /** @throws RredcotError (exit 2) for a profile that is not there, or logs in by other means than keys */
-async function readAccount(): Promise<Account> {
+async function readAccount(): Promise<StoreAccount> {
   const { env } = process;
   const profile = await readProfile();
   const { AWS_ACCESS_KEY_ID: id, AWS_SECRET_ACCESS_KEY: secret, AWS_SESSION_TOKEN: token } = env;

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
-import type { Answer } from './http.js';
+import type { HttpAnswer } from './http.js';
 import { lookAtObject, StoredObject } from './object.js';
 import { askS3, refusalOf, textOf } from './s3.js';
 
@@ -46,7 +46,7 @@ async function putParts(
   size: number,
   path: string,
   condition: Readonly<Record<string, string>>,
-): Promise<Answer> {
+): Promise<HttpAnswer> {
   const begun = await askS3(path, { method: 'POST', query: { uploads: '' } });
   const [uploadId] = textOf(begun, 'UploadId');
   if (begun.status !== 200 || uploadId === undefined) return begun;

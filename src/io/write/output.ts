@@ -34,6 +34,8 @@ export const INPUTS_KEY = 'rredcot.inputs';
 
 /** The key of a file's metadata under which its configuration stands. */
 export const CONFIG_KEY = 'rredcot.config';
+/** A configuration, as a file or a run has it. */
+export type Config = Readonly<Record<string, unknown>>;
 
 /** The key under which stands which column holds the prompt's text, and which the completion's. */
 export const TEXT_KEY = 'rredcot.text';

@@ -1,5 +1,7 @@
 // Builds the decoding graph of a policy: rows that stand at exit points of trunks write on, token by token, inside one run.
+
 import type { Architecture } from './architecture.js';
+import type { KeysAndValues } from './branch-attention.js';
 import { layerWindow } from './families.js';
 import { rowLayers, type Weight } from './layers.js';
 import { DTYPE, Graph, MICROSOFT } from './onnx.js';
@@ -135,16 +137,11 @@ export interface Sight {
   readonly cos: string;
   readonly sin: string;
   /** layer's trunk keys and values [G,kvHeads,T,headDim] */
-  trunk(layer: number): Pair;
+  trunk(layer: number): KeysAndValues;
   /** what rows wrote in earlier runs [G,kvHeads,R,P,headDim] */
-  past(layer: number): Pair;
+  past(layer: number): KeysAndValues;
   /** what they wrote in this one [G,kvHeads,R,t,headDim] */
-  block(layer: number): Pair;
-}
-
-export interface Pair {
-  readonly k: string;
-  readonly v: string;
+  block(layer: number): KeysAndValues;
 }
 
 const HIDDEN = -1e30;
@@ -210,7 +207,7 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
   const scores = (q: string, k: string): string =>
     g.node('FusedMatMul', [q, k], { transB: 1, alpha: { float: 1 / Math.sqrt(headDim) } }, MICROSOFT);
 
-  return (i: number, q: string, k: string, v: string): { attended: string } & Pair => {
+  return (i: number, q: string, k: string, v: string): { attended: string } & KeysAndValues => {
     const window = layerWindow(arch, i);
     const [trunk, past, block] = [sight.trunk(i), sight.past(i), sight.block(i)];
     const queries = perHead(rotated(q), asQueries);

@@ -3,7 +3,7 @@ import type { Precision } from '../build/precision.js';
 import type { ModelFolder } from '../folder.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
-import { type Bound, type Canary, Farthest, type Finding, NATS, type Proof, SHARES } from './canary.js';
+import { type Bound, type Canary, type CanaryFinding, Farthest, NATS, type Proof, SHARES } from './canary.js';
 import type { Branch, PackedTrace, ReadSteps, TraceScores } from './placed.js';
 
 /** The text that `policy check` reads where none is given, and that a folder's canary is made of. */
@@ -52,23 +52,23 @@ export interface Answers {
 /** Lists in the file, typed arrays where they are asked and answered. */
 type Numbers = ArrayLike<number>;
 /** Numbers of one kind, in their order, and the place of each. */
-type Named = readonly [what: string, numbers: Numbers, place: (i: number) => string];
+type NamedNumbers = readonly [what: string, numbers: Numbers, place: (i: number) => string];
 
 /** What is asked of a kind of model; its passes are those of the file. */
-interface Head<Pass, Asks extends keyof Answers> {
+interface AskedHead<Pass, Asks extends keyof Answers> {
   readonly kinds: readonly string[];
-  readonly unit: Finding['unit'];
+  readonly unit: CanaryFinding['unit'];
   readonly bounds: Readonly<Record<Precision, Bound>>;
   /** @param text ids of the text over and over, so many of them, or as many as the model takes; at least `least` */
   passes(text: (length: number, least: number) => Int32Array, other: Int32Array, maxTokens: number): Pass[];
   tokens(pass: Pass): number;
   /** the pass with the session's numbers in it */
   answer(session: Pick<Answers, Asks>, pass: Pass): Promise<Pass>;
-  numbers(pass: Pass): Named[];
+  numbers(pass: Pass): NamedNumbers[];
 }
 
 /** The same for all heads, and what a session has to answer for it. */
-type AnyHead = Head<unknown, keyof Answers>;
+type AnyHead = AskedHead<unknown, keyof Answers>;
 
 /** A short trace is longer than the tile of any attention kernel; a shorter one beside it is padded. */
 const SHORT = 40;
@@ -101,7 +101,7 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
 }
 
 /** Log-probabilities, entropies and branch scores of a policy. */
-export const SCORING: Head<ScoringPass, 'run' | 'branches' | 'release'> = {
+export const SCORING: AskedHead<ScoringPass, 'run' | 'branches' | 'release'> = {
   kinds: ['log p', 'entropy', 'branch log p'],
   unit: 'nats',
   bounds: NATS,
@@ -156,16 +156,22 @@ export const SCORING: Head<ScoringPass, 'run' | 'branches' | 'release'> = {
     };
   },
   numbers: ({ traces }) =>
-    traces.flatMap(({ ids: { length }, promptLength, entropies = [], logprobs = [], branches }): Named[] => {
-      const place = (t: number) => `token ${promptLength + t} of ${length}`;
-      return [
-        ['log p', logprobs, place],
-        ['entropy', entropies, place],
-        ...branches.map(({ exit, scoredFrom, logprobs: own = [] }): Named => {
-          return ['branch log p', own, (t) => `token ${scoredFrom + t} of a branch at ${exit} of ${length}`];
-        }),
-      ];
-    }),
+    traces.flatMap(
+      ({ ids: { length }, promptLength, entropies = [], logprobs = [], branches }): NamedNumbers[] => {
+        const place = (t: number) => `token ${promptLength + t} of ${length}`;
+        return [
+          ['log p', logprobs, place],
+          ['entropy', entropies, place],
+          ...branches.map(({ exit, scoredFrom, logprobs: own = [] }): NamedNumbers => {
+            return [
+              'branch log p',
+              own,
+              (t) => `token ${scoredFrom + t} of a branch at ${exit} of ${length}`,
+            ];
+          }),
+        ];
+      },
+    ),
 };
 
 /** One run of a process reward model. */
@@ -176,7 +182,7 @@ export type JudgingPass = readonly {
 }[];
 
 /** P(right) of a process reward model at every token. */
-export const JUDGING: Head<JudgingPass, 'judge'> = {
+export const JUDGING: AskedHead<JudgingPass, 'judge'> = {
   kinds: ['P(right)'],
   unit: 'P',
   bounds: SHARES,
@@ -214,7 +220,7 @@ export function headOf(folder: ModelFolder): AnyHead {
  * @throws RangeError where the model gives what is no number
  */
 export async function makeCanary<Pass, Asks extends keyof Answers>(
-  head: Head<Pass, Asks>,
+  head: AskedHead<Pass, Asks>,
   session: Pick<Answers, Asks>,
   { ids, other }: CheckedIds,
   { vocab, maxTokens }: { readonly vocab: number; readonly maxTokens: number },
@@ -232,7 +238,7 @@ export async function makeCanary<Pass, Asks extends keyof Answers>(
  * @param opts precision of the session; mostMs: what a pass longer than the first may take, as those before forecast it
  */
 export async function prove<Pass, Asks extends keyof Answers>(
-  head: Head<Pass, Asks>,
+  head: AskedHead<Pass, Asks>,
   session: Pick<Answers, Asks>,
   canary: Canary,
   {

@@ -42,7 +42,7 @@ export const SHARES: Readonly<Record<Precision, Bound>> = {
 };
 
 /** Where a session is farthest from the canary, of one kind of number. */
-export interface Finding {
+export interface CanaryFinding {
   /** e.g. `log p` */
   readonly what: string;
   readonly unit: 'nats' | 'P';
@@ -61,7 +61,7 @@ export interface Finding {
 
 /** What a canary has shown of a session. */
 export interface Proof {
-  readonly findings: readonly Finding[];
+  readonly findings: readonly CanaryFinding[];
   /** tokens of a trace that was not read, since that takes longer than {@link MOST_MS}; 0: all was read */
   readonly leftOut: number;
   /** attention runs on the CPU, since the device's own is wrong */
@@ -76,13 +76,13 @@ export const MOST_MS = 2000;
 
 /** Collects the largest difference of one kind of number. */
 export class Farthest {
-  private worst: Pick<Finding, 'off' | 'allowed' | 'found' | 'expected' | 'place'>;
+  private worst: Pick<CanaryFinding, 'off' | 'allowed' | 'found' | 'expected' | 'place'>;
   private ratio = 0;
   private count = 0;
   private sum = 0;
   constructor(
     private readonly what: string,
-    private readonly unit: Finding['unit'],
+    private readonly unit: CanaryFinding['unit'],
     private readonly bound: Bound,
   ) {
     this.worst = { off: 0, allowed: bound.off, found: 0, expected: 0, place: 'token 0' };
@@ -104,21 +104,21 @@ export class Farthest {
     }
   }
 
-  result(): Finding {
+  result(): CanaryFinding {
     const { what, unit, count } = this;
     return { what, unit, count, mean: this.sum / count, allowedMean: this.bound.mean, ...this.worst };
   }
 }
 
 /** Those that are not within their bound, NaN and a kind of which nothing was compared among them. */
-export function beyond(findings: readonly Finding[]): Finding[] {
+export function beyond(findings: readonly CanaryFinding[]): CanaryFinding[] {
   return findings.filter(
     ({ off, allowed, mean, allowedMean }) => !(off <= allowed) || !(mean <= allowedMean), // NaN is not
   );
 }
 
 /** A finding in words. */
-export function describeFinding(finding: Finding): string {
+export function describeFinding(finding: CanaryFinding): string {
   const { what, unit, off, allowed, mean, allowedMean, found, expected, place } = finding;
   const number = (value: number) => String(Number(value.toPrecision(6)));
   const single = `${off.toExponential(1)} ${unit} off, allowed ${number(allowed)}`;
@@ -177,7 +177,7 @@ export function disproved(
   path: string,
   what: string,
   device: Device,
-  wrong: readonly Finding[],
+  wrong: readonly CanaryFinding[],
 ): RredcotError {
   const why = `${what} does not give the numbers of its canary: ${wrong.map(describeFinding).join('; ')}`;
   return unfit(path, device, why);

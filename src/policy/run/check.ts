@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { ofSchema } from '../build/json.js';
-import { Farthest, type Finding } from './canary.js';
+import { type CanaryFinding, Farthest } from './canary.js';
 import { continueTraces, type PolicyWrites } from './continue.js';
 import { type Branch, besideEachOther, nextKept } from './placed.js';
 import { rowKey, type Written } from './sampling.js';
@@ -25,7 +25,7 @@ export async function compareRuns(
   session: PolicyRuns,
   ids: Int32Array,
   other: Int32Array,
-): Promise<Finding[]> {
+): Promise<CanaryFinding[]> {
   const differences = {
     trunkLogprob: largest('trunk − naive, log p'),
     trunkEntropy: largest('trunk − naive, entropy'),
@@ -91,7 +91,7 @@ export async function compareDecoding(
   session: PolicyRuns & PolicyWrites,
   ids: Int32Array,
   maxTokens: number,
-): Promise<Finding[]> {
+): Promise<CanaryFinding[]> {
   const logprob = largest('decoding − naive, log p');
   const exits = exitPoints(ids.length).filter((_, i) => i % 2 === 0);
   const starts = exits.flatMap((exit) =>
@@ -132,7 +132,7 @@ function exitPoints(length: number): number[] {
 export async function compareReference(
   session: PolicyRuns,
   { ids, logprobs, entropies }: Awaited<ReturnType<typeof readReference>>,
-): Promise<Finding[]> {
+): Promise<CanaryFinding[]> {
   // an entropy after the last token needs a token behind it, whichever
   const read = entropies.length === ids.length ? Int32Array.of(...ids, 0) : ids;
   const found = await single(session, read, 1);
@@ -154,7 +154,7 @@ export async function compareAttribution(
   kind: 'attention' | 'gradient',
   ids: Int32Array,
   continuations: readonly [Int32Array, Int32Array],
-): Promise<Finding[]> {
+): Promise<CanaryFinding[]> {
   await session.openAttribution(kind);
   const beside = largest(`${kind}, two − one`);
   const sum = largest(`${kind}, sum − 1`);
@@ -185,7 +185,7 @@ const PLACES = 8;
  * Reads ids (T) once, then each of its prefixes by itself, then all of them in one batch, where most are padded.
  * Differences are of P(right).
  */
-export async function compareReadings(session: Judges, ids: Int32Array): Promise<Finding[]> {
+export async function compareReadings(session: CheckedJudge, ids: Int32Array): Promise<CanaryFinding[]> {
   const places = Array.from({ length: PLACES }, (_, i) => Math.round((i * (ids.length - 1)) / (PLACES - 1)));
   const rows = [...new Set(places)];
   const [whole] = (await session.judge([{ ids, rows: Int32Array.from(rows) }])) as [Float32Array];
@@ -201,16 +201,16 @@ export async function compareReadings(session: Judges, ids: Int32Array): Promise
 }
 
 export async function comparePrmReference(
-  session: Judges,
+  session: CheckedJudge,
   { ids, correct }: Awaited<ReturnType<typeof readPrmReference>>,
-): Promise<Finding[]> {
+): Promise<CanaryFinding[]> {
   const [found] = (await session.judge([{ ids, rows: Int32Array.from(ids.keys()) }])) as [Float32Array];
   const difference = largest('model − reference, P');
   difference.add(found, correct, 0);
   return [difference.result()];
 }
 
-type Judges = Pick<ModelSession, 'judge'>;
+type CheckedJudge = Pick<ModelSession, 'judge'>;
 
 /** Looks for the largest difference; what is allowed for it is for others to say. */
 function largest(what: string) {

@@ -2,7 +2,7 @@
 import { throwIfInterrupted } from '../../errors.js';
 import type { Device } from '../device.js';
 import type { PolicyFolder } from '../folder.js';
-import { beyond, disproved, Farthest, type Finding, NATS, readCanary, unproved } from './canary.js';
+import { beyond, type CanaryFinding, disproved, Farthest, NATS, readCanary, unproved } from './canary.js';
 import { inHalves, sharingRoom } from './layout.js';
 import { nextKept } from './placed.js';
 import {
@@ -145,7 +145,7 @@ export async function openWriting(folder: PolicyFolder, device: Device): Promise
 }
 
 /** Goes on from two states of the canary's first trace at once, so that one row is padded, and reads what was written. */
-async function writtenAsRead(session: ModelSession, folder: PolicyFolder): Promise<Finding> {
+async function writtenAsRead(session: ModelSession, folder: PolicyFolder): Promise<CanaryFinding> {
   const { passes } = await readCanary(folder);
   const [{ traces } = { traces: [] }] = passes as readonly {
     traces: readonly { ids: readonly number[] }[];

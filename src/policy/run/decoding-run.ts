@@ -14,7 +14,7 @@ const LEAST_ROWS = 2;
 /** A topP that leaves the likeliest token alone. */
 const LIKELIEST = 1e-30;
 
-interface Row extends RowStart {
+interface DecodingRow extends RowStart {
   readonly number: number;
   readonly ids: number[];
   readonly logprobs: number[];
@@ -23,7 +23,7 @@ interface Row extends RowStart {
 /** Rows at work. */
 export class DecodingRun {
   /** (G) of (up to R) rows */
-  private groups: Row[][];
+  private groups: DecodingRow[][];
   /** per layer and kind [G,kvHeads,T,headDim] */
   private trunk: Feeds;
   /** per layer and kind [G,kvHeads,R,P,headDim] */
@@ -39,7 +39,7 @@ export class DecodingRun {
     private readonly isGpu: boolean,
   ) {
     const traces = [...new Set(job.rows.map(({ trace }) => trace))];
-    const rows = job.rows.map((row, number): Row => ({ ...row, number, ids: [], logprobs: [] }));
+    const rows = job.rows.map((row, number): DecodingRow => ({ ...row, number, ids: [], logprobs: [] }));
     this.groups = traces.map((trace) => rows.filter((row) => row.trace === trace));
     const renamed = Object.entries(kept).map(
       ([name, tensor]) => [name.replace('past_', 'trunk_'), tensor] as const,
@@ -137,7 +137,9 @@ export class DecodingRun {
     const { kvHeads, headDim } = arch;
     const stay = places.flatMap(({ length: rows }, g) => (rows > 0 ? [g] : []));
     if (stay.length < this.groups.length) this.trunk = takeFirst(this.trunk, stay);
-    const chosen = stay.map((g) => (places[g] as number[]).map((r) => (this.groups[g] as Row[])[r] as Row));
+    const chosen = stay.map((g) =>
+      (places[g] as number[]).map((r) => (this.groups[g] as DecodingRow[])[r] as DecodingRow),
+    );
     this.groups = chosen;
     this.length = length + T;
     const width = this.width;

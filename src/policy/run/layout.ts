@@ -2,7 +2,7 @@
 
 import { OutOfMemoryError } from '../../errors.js';
 import type { Device } from '../device.js';
-import type { Branch, Place } from './placed.js';
+import type { Branch, TrunkPlace } from './placed.js';
 
 /**
  * Most rows that a trace has in a group, alone and behind a shared prompt, where no branch is longer: all of them see, and every group
@@ -37,20 +37,20 @@ export function rowsPerGroup(
 const MOST_TRIED = 16;
 
 /** Rows that stand together in a group: a branch, or a piece of a limb. */
-export type Row = Pick<Branch, 'exit' | 'ids' | 'gap'>;
+export type BranchRow = Pick<Branch, 'exit' | 'ids' | 'gap'>;
 
 /** What stands in a group: of each of W traces some branches and pieces, R rows at most. */
-export interface Group {
-  readonly parts: readonly (readonly Row[])[];
+export interface BranchGroup {
+  readonly parts: readonly (readonly BranchRow[])[];
   /** the first trace's */
-  readonly place: Place;
+  readonly place: TrunkPlace;
   /** how many the farthest exit sees */
   readonly keys: number;
 }
-interface Layout {
-  readonly groups: readonly Group[];
+interface GroupLayout {
+  readonly groups: readonly BranchGroup[];
   /** of each trace, those of its limb */
-  readonly pieces: readonly (readonly Row[])[];
+  readonly pieces: readonly (readonly BranchRow[])[];
   readonly abreast: number;
   readonly rowsPerGroup: number;
 }
@@ -58,31 +58,33 @@ interface Layout {
 /** Of divisions of the busiest trace's rows into equal parts the one that pads least. */
 export function layOut(
   branches: readonly (readonly Branch[])[],
-  places: readonly Place[],
+  places: readonly TrunkPlace[],
   limbs: readonly Int32Array[],
   device: Device['name'],
-): Layout {
+): GroupLayout {
   const isBehind = places.some(({ limb }) => limb !== undefined);
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
   const loads = branches.map((rows, b) => rowsOf(rows) + (limbs[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
   const sorted = branches.map((own) => [...own].sort(byExit));
   /** parts of up to `room` rows, of as many traces abreast as leave least padding */
-  const of = (room: number): Layout => {
+  const of = (room: number): GroupLayout => {
     const pieces = places.map(({ limb }, b) => piecesOf(limbs[b] as Int32Array, limb?.from ?? 0, room));
     // each is filled before the next
-    const parts = sorted.map((own, b) => sharingRoom<Row>([...(pieces[b] as Row[]), ...own], room, sizeOf));
+    const parts = sorted.map((own, b) =>
+      sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, sizeOf),
+    );
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
     const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].abreast / rowsPerGroup);
-    let best: Layout | undefined;
+    let best: GroupLayout | undefined;
     for (let abreast = Math.max(1, Math.min(side, parts.length)); abreast >= 1; abreast >>= 1) {
       const layout = { groups: groupsOf(parts, places, abreast), pieces, abreast, rowsPerGroup };
       if (best === undefined || cost(layout) < cost(best)) best = layout;
     }
-    return best as Layout;
+    return best as GroupLayout;
   };
-  const cost = ({ groups, abreast, rowsPerGroup }: Layout) =>
+  const cost = ({ groups, abreast, rowsPerGroup }: GroupLayout) =>
     groups.length * (abreast * rowsPerGroup + ROWS_PER_GROUP[device].start);
   const most = rowsPerGroup(longest, busiest, isBehind, device);
   const fewest = Math.ceil(busiest / most);
@@ -120,11 +122,11 @@ export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T
 
 /** The n-th parts of W traces stand abreast; the last W traces begin with some that are done, and have nothing more there. */
 function groupsOf(
-  all: readonly (readonly (readonly Row[])[])[],
-  places: readonly Place[],
+  all: readonly (readonly (readonly BranchRow[])[])[],
+  places: readonly TrunkPlace[],
   W: number,
-): Group[] {
-  const groups: Group[] = [];
+): BranchGroup[] {
+  const groups: BranchGroup[] = [];
   for (let done = 0; done < all.length; done += W) {
     const first = Math.min(done, all.length - W);
     const own = all.slice(first, first + W).map((parts, w) => (first + w < done ? [] : parts));
@@ -132,26 +134,26 @@ function groupsOf(
     for (let n = 0; n < most; n++) {
       const parts = own.map((each) => each[n] ?? []);
       const keys = parts.flat().reduce((far, { exit }) => Math.max(far, exit), 0);
-      groups.push({ parts, place: places[first] as Place, keys });
+      groups.push({ parts, place: places[first] as TrunkPlace, keys });
     }
   }
   return groups.length > 0 ? groups : [{ parts: [[]], place: { trunk: 0 }, keys: 0 }];
 }
 
 /** A limb's tokens, which begin at a position, in pieces of up to R. */
-function piecesOf(limb: Int32Array, from: number, R: number): Row[] {
+function piecesOf(limb: Int32Array, from: number, R: number): BranchRow[] {
   return Array.from({ length: Math.ceil(limb.length / R) }, (_, n) => ({
     exit: from + n * R,
     ids: limb.subarray(n * R, (n + 1) * R),
   }));
 }
 
-function rowsOf(branches: readonly Row[]): number {
+function rowsOf(branches: readonly BranchRow[]): number {
   return branches.reduce((sum, branch) => sum + sizeOf(branch), 0);
 }
 
 /** Rows of a branch, or a piece. */
-export function sizeOf({ ids }: Pick<Row, 'ids'>): number {
+export function sizeOf({ ids }: Pick<BranchRow, 'ids'>): number {
   return ids.length;
 }
 

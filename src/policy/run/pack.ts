@@ -1,7 +1,7 @@
 // Packs branches into the rows that the scoring graph runs over: pure index arithmetic.
 import type { Device } from '../device.js';
-import { type Group, layOut, type Row } from './layout.js';
-import { type Branch, type Place, scoresOf } from './placed.js';
+import { type BranchGroup, type BranchRow, layOut } from './layout.js';
+import { type Branch, scoresOf, type TrunkPlace } from './placed.js';
 
 /** The branch rows of a run: G groups of R rows for each of W traces abreast. */
 export interface PackedBranches {
@@ -37,7 +37,7 @@ export interface PackedBranches {
  */
 export function packBranches(
   traces: readonly (readonly Branch[])[],
-  places: readonly Place[] = traces.map((_, trunk) => ({ trunk })),
+  places: readonly TrunkPlace[] = traces.map((_, trunk) => ({ trunk })),
   limbs: readonly Int32Array[] = [],
   device: Device['name'] = 'cpu',
 ): PackedBranches {
@@ -48,7 +48,7 @@ export function packBranches(
   const { groups, pieces, abreast: W, rowsPerGroup: R } = layOut(own, places, ownLimbs, device);
 
   const G = groups.length;
-  const start = new Map<Row, number>(); // first row of each branch and piece in the flattened [G·W·R]
+  const start = new Map<BranchRow, number>(); // first row of each branch and piece in the flattened [G·W·R]
   for (const [g, { parts }] of groups.entries())
     for (const [w, part] of parts.entries()) {
       let row = (g * W + w) * R;
@@ -78,13 +78,13 @@ export function packBranches(
   for (const [b, { limb }] of places.entries())
     if (limb !== undefined)
       limbRows[limb.number] = Int32Array.from(
-        (pieces[b] as Row[]).flatMap((piece) =>
+        (pieces[b] as BranchRow[]).flatMap((piece) =>
           Array.from(piece.ids, (_, j) => (start.get(piece) as number) + j),
         ),
       );
-  const table = (entry: (group: Group) => readonly [number, number]) =>
+  const table = (entry: (group: BranchGroup) => readonly [number, number]) =>
     BigInt64Array.from(groups.flatMap(entry), BigInt);
-  const onTrunk = ({ place: { limb }, keys }: Group) => Math.min(keys, limb?.from ?? keys);
+  const onTrunk = ({ place: { limb }, keys }: BranchGroup) => Math.min(keys, limb?.from ?? keys);
   return {
     groups: G,
     abreast: W,
@@ -105,7 +105,7 @@ export function packBranches(
 /** Which rows are read out for some branches, and for which tokens. @param start first row of each */
 function readOut(
   branches: readonly Branch[],
-  start: ReadonlyMap<Row, number>,
+  start: ReadonlyMap<BranchRow, number>,
 ): Pick<PackedBranches, 'rows' | 'targets'> {
   const scored = branches.reduce((sum, branch) => sum + scoresOf(branch), 0);
   const rows = new Int32Array(scored);

@@ -50,7 +50,7 @@ export interface TraceScores {
 }
 
 /** Where a trace's keys are: on a trunk, and where that is its prompt alone, on a limb behind it. */
-export interface Place {
+export interface TrunkPlace {
   /** which of the trunks */
   readonly trunk: number;
   readonly limb?: {
@@ -68,7 +68,7 @@ export interface Placed {
   /** (N) ids of each limb: the completion of a trace that shares its prompt */
   readonly limbs: readonly Int32Array[];
   /** of each trace */
-  readonly places: readonly Place[];
+  readonly places: readonly TrunkPlace[];
 }
 
 /**
@@ -79,7 +79,7 @@ export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): P
   const trunks: Int32Array[] = [];
   const limbs: Int32Array[] = [];
   const shared = new Map<number, number>(); // number of a prompt → its trunk
-  const places = traces.map(({ ids, promptLength, shares }): Place => {
+  const places = traces.map(({ ids, promptLength, shares }): TrunkPlace => {
     if (shares === undefined) return { trunk: trunks.push(ids) - 1 };
     const prompt = ids.subarray(0, promptLength);
     const trunk = shared.get(shares) ?? trunks.push(prompt) - 1;
@@ -117,7 +117,7 @@ export interface Sequence {
 }
 
 /** A reference as it stands in a {@link Sequence}. */
-export interface Beside {
+export interface ScoredPart {
   readonly ids: Int32Array;
   /** tokens scoredFrom.. are scored */
   readonly scoredFrom: number;
@@ -129,7 +129,7 @@ export interface Beside {
  * A trace and its references, each as if it came next. The last token of a reference predicts nothing that is scored: it is left
  * out.
  */
-export function besideEachOther(trace: Int32Array, references: readonly Beside[]): Sequence {
+export function besideEachOther(trace: Int32Array, references: readonly ScoredPart[]): Sequence {
   const T = trace.length;
   const [all, pos, number] = [Array.from(trace), Array.from(trace.keys()), Array.from(trace, () => -1)];
   const [rows, targets, weights]: [number[], number[], number[]] = [[], [], []];

@@ -24,10 +24,10 @@ import { blockRows, limbTable, packBranches } from './pack.js';
 import {
   branchEnd,
   type PackedTrace,
-  type Place,
   placeTraces,
   type ReadSteps,
   type Sequence,
+  type TrunkPlace,
 } from './placed.js';
 import type { Advance, DecodeJob } from './sampling.js';
 
@@ -73,7 +73,7 @@ interface Kept {
   readonly trunks: Feeds;
   readonly limbs: Feeds;
   /** of each trace */
-  readonly places: readonly Place[];
+  readonly places: readonly TrunkPlace[];
 }
 const caches = new Map<number, Kept>();
 const ropeFor = growingRope(arch);
@@ -203,7 +203,7 @@ async function scores({ traces, cache }: RunJob) {
   const targets: number[] = [];
   let positions = P + S;
   for (const [i, { ids: own, promptLength, branches }] of traces.entries()) {
-    const { trunk, limb } = places[i] as Place;
+    const { trunk, limb } = places[i] as TrunkPlace;
     const behind = limb && packed.limbRows[limb.number];
     // the distribution over token t stands in row t-1
     for (let t = promptLength; t < own.length; t++) {

@@ -2,7 +2,14 @@
 import { type ComparedFigure, LASTS } from '../../compare/compare.js';
 import type { CreditTable } from '../../compare/credit-table.js';
 import { plural } from '../../plural.js';
-import { type DrawnComparison, marked, marksText, type Pair, pairsOf, sizesText } from '../compare-view.js';
+import {
+  type CreditPair,
+  type DrawnComparison,
+  marked,
+  marksText,
+  pairsOf,
+  sizesText,
+} from '../compare-view.js';
 import { html, type Markup, pageDocument } from './html.js';
 import { type Axis, chart, guide, legend, type Marks, numeral, type Point } from './svg.js';
 
@@ -39,7 +46,7 @@ const TONES = ['one', 'minus', 'third', 'fourth', 'fifth', 'sixth'];
 /** between neighbours of one part, so that equal curves are seen both */
 const APART = 0.014;
 
-function curves(pairs: readonly Pair[]): Markup {
+function curves(pairs: readonly CreditPair[]): Markup {
   const drawn = pairs.slice(0, TONES.length);
   const lines = drawn.map(({ name, at }, n) => {
     const aside = APART * (n - (drawn.length - 1) / 2);
@@ -73,7 +80,7 @@ function curves(pairs: readonly Pair[]): Markup {
 ${legend(lines.map(({ name, tone }) => ({ tone, text: name })))}</figure>`;
 }
 
-function figureTable(pairs: readonly Pair[]): Markup {
+function figureTable(pairs: readonly CreditPair[]): Markup {
   const drawn: ComparedFigure[] = [];
   const cell = (figure: ComparedFigure | undefined) => {
     if (figure === undefined) return html`<td>–</td>`;

@@ -7,10 +7,10 @@ import { html, type Markup } from './html.js';
 import { chart, guide, legend, numeral } from './svg.js';
 
 /** What is said of how the file was made, by name. */
-export type Facts = readonly (readonly [name: string, text: string])[];
+export type FactRows = readonly (readonly [name: string, text: string])[];
 
 export interface RunPage extends RunAccount {
-  readonly facts: Facts;
+  readonly facts: FactRows;
   /** places in the page of the traces that have one, by id */
   readonly pages: ReadonlyMap<string, number>;
 }

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
 import { KINDS, type Kind } from '../gathered.js';
 import type { NamedSigma, TraceRecord } from '../trace-record.js';
-import type { Mate } from '../trace-view.js';
+import type { MateLine } from '../trace-view.js';
 import { html, type Markup, pageDocument, visible } from './html.js';
 import { type RunPage, runSections } from './run-page.js';
 import { numeral } from './svg.js';
@@ -19,7 +19,7 @@ export interface PageTrace extends TraceRecord {
 }
 
 /** A trace as it lies in the page: what its list shows, and the rest packed. */
-export interface PackedTrace {
+export interface PackedPage {
   readonly head: Pick<PageRecord, 'id' | 'row' | 'reward' | 'status' | 'kinds' | 'tokens'> & {
     /** of its value in one segment */
     readonly rise: number | null;
@@ -28,7 +28,7 @@ export interface PackedTrace {
   /** JSON, gzip, base64 */
   readonly packed: string;
   /** the others of its group that stand near it in the file */
-  readonly mates: readonly Mate[];
+  readonly mates: readonly MateLine[];
 }
 
 /** Points of a line: more than a screen has. */
@@ -54,7 +54,7 @@ function pageRecord({ credits, entropies, ...trace }: PageTrace) {
 }
 
 /** A record compressed, its texts inert: they are most of a page. */
-export function packTrace(trace: PageTrace, mates: readonly Mate[] = []): PackedTrace {
+export function packTrace(trace: PageTrace, mates: readonly MateLine[] = []): PackedPage {
   const record = pageRecord(trace);
   const { id, row, reward, status, kinds, tokens, decisive, harmful } = record;
   const packed = gzipSync(JSON.stringify(record, inert), { level: 9 }).toString('base64');
@@ -79,7 +79,7 @@ function short(x: number | null): number | null {
 
 export interface ScoredPage extends Omit<RunPage, 'pages'> {
   readonly title: string;
-  readonly traces: readonly PackedTrace[];
+  readonly traces: readonly PackedPage[];
   /** why there are fewer than were asked for; undefined where there are not */
   readonly fewer: string | undefined;
   /** by which the file's thoughts were cut; undefined where it does not say */
@@ -143,7 +143,7 @@ ${traces.map(({ head }, n) => entry(head, n))}
 }
 
 function entry(
-  { id, row, reward, status, kinds, tokens, rise, fall }: PackedTrace['head'],
+  { id, row, reward, status, kinds, tokens, rise, fall }: PackedPage['head'],
   n: number,
 ): Markup {
   const sign = reward === null ? 'unknown' : reward > 0.5 ? 'right' : 'wrong';

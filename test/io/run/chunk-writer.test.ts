@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openChunkWriter } from '../../../dist/io/run/chunk-writer.js';
 import { type CanaryRecord, readChunkRecord } from '../../../dist/io/run/records.js';
-import { type Finding, noteProof } from '../../../dist/policy/run/canary.js';
+import { type CanaryFinding, noteProof } from '../../../dist/policy/run/canary.js';
 import type { Log } from '../../../dist/report/log.js';
 import { rejectRow } from '../../../dist/rows.js';
 import { bareRow, inputRow, temporaryFolder } from '../../support/io-helpers.js';
@@ -66,7 +66,7 @@ describe('abort', () => {
 
 describe('the record of a chunk', () => {
   it('keeps how far the sessions that made it were off their canaries, told when they were opened', async () => {
-    const finding: Finding = {
+    const finding: CanaryFinding = {
       ...{ what: 'log p', unit: 'nats', count: 2, off: 3e-5, allowed: 1e-3, mean: 1e-5, allowedMean: 1e-3 },
       ...{ found: -1, expected: -1, place: 'token 1 of 40' },
     };
