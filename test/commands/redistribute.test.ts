@@ -117,14 +117,25 @@ describe('a redistributed file', () => {
     const flags = '--normalisers dapo,batch_tokens --batch-size 4';
     await done(`redistribute scored.jsonl ${flags} -o counted.jsonl`);
     type Row = ScoredRow & { readonly normaliser_batch_tokens: number; readonly normaliser_dapo: number };
-    const counted = await rows<Row>('counted.jsonl');
-    const sum = (from: number, to: number) =>
-      counted.slice(from, to).reduce((total, { sigma }) => total + sigma.length, 0);
-    for (const [n, row] of counted.entries()) {
-      const batch = Math.floor(n / 4) * 4;
-      expect(row.normaliser_batch_tokens).toBeCloseTo(1 / sum(batch, batch + 4), 9);
-      expect(row.normaliser_dapo).toBeCloseTo(1 / (n < 8 ? sum(0, 8) : sum(8, 10)), 9);
-    }
+    const expectCounted = async (name: string, ofFirstGroup: number) => {
+      const counted = await rows<Row>(name);
+      const sum = (from: number, to: number) =>
+        counted.slice(from, to).reduce((total, { sigma }) => total + sigma.length, 0);
+      for (const [n, row] of counted.entries()) {
+        const batch = Math.floor(n / 4) * 4;
+        expect(Math.fround(row.normaliser_batch_tokens)).toBe(Math.fround(1 / sum(batch, batch + 4)));
+        const group = n < ofFirstGroup ? sum(0, ofFirstGroup) : sum(ofFirstGroup, counted.length);
+        expect(Math.fround(row.normaliser_dapo)).toBe(Math.fround(1 / group));
+      }
+      return counted.length;
+    };
+    expect(await expectCounted('counted.jsonl', 8)).toBe(10);
+    // a row that is turned down is in neither
+    const damaged = (await rows('scored.jsonl')).map((row, n) => (n === 1 ? { ...row, segments: [] } : row));
+    await write('damaged.jsonl', damaged);
+    await write('damaged.jsonl.summary.json', await text('scored.jsonl.summary.json'));
+    await done(`redistribute damaged.jsonl ${flags} -o fewer.jsonl`);
+    expect(await expectCounted('fewer.jsonl', 7)).toBe(9);
     await fails(`score traces.jsonl ${flags}`, 2, 'rredcot redistribute <scored>');
   });
 

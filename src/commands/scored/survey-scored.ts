@@ -16,7 +16,7 @@ import {
   rewardOf,
   sameRange,
 } from './again.js';
-import { NEEDED, type ScoredFiles, setAside } from './open-scored.js';
+import { NEEDED, type ScoredFiles, setAside, storedTrace } from './open-scored.js';
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -141,7 +141,8 @@ export async function surveyScored(
     if (isBad(row)) continue;
     isGraded ||= hasGrade(row);
     const light = lightOf(row, source.credit, credit);
-    if (isBad(light)) continue;
+    // a row that will not be written is in no batch, and what is damaged says nothing of its group
+    if (isBad(light) || isBad(storedTrace(row, source))) continue;
     if (isText && isTyped)
       inference.add(
         Object.fromEntries(Object.entries(row.columns).filter(([name]) => !source.made.has(name))),
