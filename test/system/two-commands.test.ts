@@ -34,3 +34,18 @@ it('an attempt that was stopped and overtaken says so, and leaves the output as 
   expect(await readFile(join(cwd, 'x.jsonl'))).toEqual(whole);
   expect((await readdir(cwd)).filter((name) => name.startsWith('.'))).toEqual([]);
 });
+
+it('an attempt without a chunk whose folder another command took away is told so as any other', async () => {
+  const cwd = await temporaryFolder();
+  await writeFixtures(join(cwd, 'in.jsonl'), 400);
+  const command = ['segment', '--no-policy', 'in.jsonl', '--quiet', '-o', 'x.jsonl'];
+  const { child: frozen, end } = start(command, { cwd });
+  while (frozen.exitCode === null && (await hiddenRun(cwd, 'x.jsonl')) === undefined) await sleep(1);
+  frozen.kill('SIGSTOP');
+  expect((await rredcot([...command, '--max-segments', '3'], { cwd })).code).toBe(0);
+  const whole = await readFile(join(cwd, 'x.jsonl'));
+  frozen.kill('SIGCONT');
+  const { code, stderr } = await end;
+  expect([code, stderr]).toEqual([2, expect.stringContaining('another command has made it')]);
+  expect(await readFile(join(cwd, 'x.jsonl'))).toEqual(whole);
+});

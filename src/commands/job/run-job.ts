@@ -70,7 +70,7 @@ export async function runJob(
       return survey;
     },
   };
-  return inFolder(target, async () => {
+  return inFolder(target, opts.overwrite, async () => {
     const { files, assertUnchanged } = await watchModels(job, assertInputs);
     const vocab = policy?.architecture.vocab ?? null;
     const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };

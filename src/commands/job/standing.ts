@@ -123,7 +123,12 @@ export async function assertSame(
  * @throws RredcotError (exit 2) where another run's output stands there now
  */
 export async function assertFree(path: string, run: string): Promise<void> {
+  await assertOwn(path, (made) => made === run);
+}
+
+/** The same where only the place tells which run it was. @throws RredcotError (exit 2) */
+export async function assertOwn(path: string, isOwn: (run: string | undefined) => boolean): Promise<void> {
   const found = await standing(path);
-  if (found !== undefined && found.run !== run)
+  if (found !== undefined && !isOwn(found.run))
     throw standsInTheWay(found, 'another command has made it while this one was at work');
 }

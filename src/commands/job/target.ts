@@ -6,7 +6,13 @@ import { assertHere, assertWritable } from '../../io/files/elsewhere.js';
 import { statIfThere } from '../../io/files/file-error.js';
 import { sumPath } from '../../io/files/json-file.js';
 import { isStored } from '../../io/files/opened.js';
-import { hiddenFolderAround, rejectsPath, runPaths, summaryPath } from '../../io/files/run-paths.js';
+import {
+  hiddenFolder,
+  hiddenFolderAround,
+  rejectsPath,
+  runPaths,
+  summaryPath,
+} from '../../io/files/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
 import { removeHidden } from '../../io/run/remove.js';
 import {
@@ -23,6 +29,7 @@ import {
 import { VERSION } from '../../package-files.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import { shellWord } from '../../printable.js';
+import { assertOwn } from './standing.js';
 
 /** A stream on stdout, one file, or a run folder that stays. */
 export interface Target {
@@ -197,8 +204,11 @@ async function isImmutable(path: string): Promise<boolean> {
   }
 }
 
-/** Tells a run's folder that was taken away from a failure of the machine. */
-export async function inFolder<T>(target: Target, work: () => Promise<T>): Promise<T> {
+/**
+ * Tells a run's folder that was taken away from a failure of the machine.
+ * @throws RredcotError (exit 2) where another run has made the file, and nobody has said that it may be replaced; (75) else
+ */
+export async function inFolder<T>(target: Target, overwrite: boolean, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -207,6 +217,8 @@ export async function inFolder<T>(target: Target, work: () => Promise<T>): Promi
     if (folder === undefined) throw error;
     // what this process has still made there
     if (kind === 'file' && (await statIfThere(runPaths(folder).run)) === null) await removeHidden(folder);
+    const isOwn = (run = '') => hiddenFolder(isStored(path) ? path : resolve(path), run) === folder;
+    if (kind === 'file' && !overwrite) await assertOwn(path, isOwn);
     throw new RredcotError(
       `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
       { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },

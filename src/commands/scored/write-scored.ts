@@ -73,7 +73,7 @@ export async function writeScored(
   }
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();
-  await inFolder(target, async () => {
+  await inFolder(target, out.overwrite, async () => {
     try {
       if (folder !== undefined) await makeFolder(folder);
       await write();
