@@ -141,14 +141,14 @@ export async function surveyScored(
     if (isBad(row)) continue;
     isGraded ||= hasGrade(row);
     const light = lightOf(row, source.credit, credit);
-    // a row that will not be written is in no batch, and what is damaged says nothing of its group
-    if (isBad(light) || isBad(storedTrace(row, source))) continue;
+    if (isBad(light)) continue;
     if (isText && isTyped)
       inference.add(
         Object.fromEntries(Object.entries(row.columns).filter(([name]) => !source.made.has(name))),
       );
     const { group, reward, tokens } = light;
-    if (batchSize !== undefined) {
+    // a damaged row is written into no batch; its reward is its group's all the same
+    if (batchSize !== undefined && !isBad(storedTrace(row, source))) {
       const batch = Math.floor(n++ / batchSize);
       batches[batch] = (batches[batch] ?? 0) + tokens;
     }

@@ -165,17 +165,24 @@ function firstWrongOf(row: Cells, label: LabelPath | undefined, K: number, segme
   const { path, from } = label;
   const found = valueAt(row, path);
   if (found === undefined) return undefined;
-  const several = Array.isArray(found) || ArrayBuffer.isView(found);
-  const marked = several ? Array.from(found as ArrayLike<unknown>, Number) : [];
-  const value = several ? (marked.length === 0 ? null : Math.min(...marked)) : found;
+  const isList = Array.isArray(found) || ArrayBuffer.isView(found);
+  const marked = isList ? Array.from(found as ArrayLike<unknown>, wholeNumber) : [wholeNumber(found)];
   // N/A: as MR-GSM8K has it
-  if (value === null || value === 'N/A' || Number(value) === -1) return -1;
-  const wrong = Number(value) - from;
-  if (Number.isInteger(wrong) && wrong >= 0 && wrong < K) return wrong;
+  const isNone = isList ? marked.length === 0 : found === null || found === 'N/A' || marked[0] === -1;
+  if (isNone) return -1;
+  const wrong = Math.min(...marked) - from;
+  if (wrong >= 0 && wrong < K) return wrong;
   const place = wrong === K && segments > K ? ', the answer, which has no credit' : '';
   throw new CreditFault(
-    `first_wrong: ${path.text} is ${String(value)}${place}, expected a thought segment from ${from} to ${K - 1 + from}, null or -1`,
+    `first_wrong: ${path.text} is ${isList ? `[${found}]` : String(found)}${place}, expected a thought segment from ${from} to ${K - 1 + from}, null or -1`,
   );
+}
+
+/** NaN for what is none: a verdict is no number of a segment, nor is an empty text. */
+function wholeNumber(value: unknown): number {
+  const isNumber = typeof value === 'number' || typeof value === 'bigint' || /^-?\d+$/.test(String(value));
+  const number = isNumber ? Number(value) : Number.NaN;
+  return Number.isInteger(number) ? number : Number.NaN;
 }
 
 /**

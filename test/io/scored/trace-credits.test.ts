@@ -131,6 +131,9 @@ describe('labels', () => {
       1, -1, -1, 0,
     ]);
     expect(() => labelled(0, 1)).toThrow(/wrong is 0, expected .* from 1 to 2/);
+    // verdicts a step, and what is no number
+    for (const odd of [[true, false], [null], [-1, 1], '', false, true, '0x1'])
+      expect(() => labelled(odd)).toThrow(/wrong is /);
     expect(() => labelled(1.5)).toThrow(/wrong is 1\.5, expected/);
   });
 });
