@@ -53,6 +53,8 @@ export async function publishFile(
   }
   await joinRejects(rejectsInOrder(folder, sorted, shards), folder, rejects, onProgress);
   const chunks = sorted.map(({ chunk }) => paths.chunk(shardOf(chunk, shards), chunk, format));
+  // who has lost the folder to the same command, started twice, leaves the hash that this has written
+  await stat(paths.run);
   if (format === 'jsonl') await removeSum(path);
   let sha256: string | null = (sorted[0] as ChunkRecord).sha256;
   // a packed file and a stream of Arrow are made of chunks that are neither
