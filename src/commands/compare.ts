@@ -1,7 +1,7 @@
 // `rredcot compare`: says how the credits of scored files go together, as a table, JSON or CSV.
 
 import { type ComparedFigure, type CompareOptions, compareCredits } from '../compare/compare.js';
-import type { CreditTable } from '../compare/credit-table.js';
+import { type CreditTable, NO_LABEL } from '../compare/credit-table.js';
 import { boundedSteps } from '../credit/martingale.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { isMartingale, type Nature } from '../estimate/nature.js';
@@ -254,8 +254,8 @@ function countRefusal(refused: Map<string, { count: number; first: string }>, re
 
 /** @throws RredcotError for what cannot be compared */
 function checkNames(
-  { credits, rewards }: CreditTable,
-  { columns, truth }: CompareCommandOptions,
+  { credits, rewards, firstWrong }: CreditTable,
+  { columns, truth, firstWrong: label }: CompareCommandOptions,
   refused: ReadonlyMap<string, { count: number; first: string }>,
 ): void {
   const why = Array.from(
@@ -275,6 +275,8 @@ function checkNames(
         `--${meaning} ${name}=${path.text}: no row has it${why.length === 0 ? '' : ` (${why.join('; ')})`}`,
         inspect,
       );
+  if (label !== undefined && firstWrong.every((wrong) => wrong === NO_LABEL))
+    throw usageError(`--label first_wrong=${label.path.text}: no row has it`, inspect);
   if (truth !== undefined && !names.includes(truth))
     throw usageError(`--truth ${truth}: no credit has that name`, `--truth ${names.join('|')}`);
   if (names.length < 2)

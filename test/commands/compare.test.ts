@@ -289,6 +289,7 @@ describe('what cannot be compared', () => {
     ['--truth mc', /--truth mc: no credit has that name\n {2}try: --truth uniform\|delta\|sigma/],
     ['--credit mc=nothing', /--credit mc=nothing: no row has it/],
     ['--values mc=nothing', /--values mc=nothing: no row has it/],
+    ['--label first_wrong=nothing', /--label first_wrong=nothing: no row has it/],
     ['--scores mc=nothing', /--scores mc=nothing: no row has it/],
     ['--credit mc', /expected name=path/],
     ['--credit sigma=mc', /--credit sigma: the name is taken/],
