@@ -175,7 +175,7 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
     .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
     .action(async (path: string, flags: LogFlags & { json: boolean; byStep: boolean }) => {
       const { summary } = await import('../commands/scored/summary.js');
-      const { commandOf } = await import('./credit-flags.js');
+      const { commandOf } = await import('./command-of.js');
       const { openPolicyFolder } = await import('../policy/folder.js');
       const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
       const opts = {

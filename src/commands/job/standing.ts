@@ -6,7 +6,7 @@ import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
 import type { InputPrint } from '../../io/read/unchanged.js';
 import { firstDifference } from '../../io/run/description.js';
 import { readSummary } from '../../io/run/summary-file.js';
-import { bytesFault, ownSummary } from '../../io/scored/origins.js';
+import { bytesFault, ownSummary } from '../../io/scored/as-written.js';
 import type { Config } from '../../io/write/output.js';
 import { CONFIG_KEY, namedFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { PART_KEY } from '../../io/write/part.js';

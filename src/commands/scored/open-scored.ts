@@ -15,15 +15,9 @@ import { HASH_KEY } from '../../io/files/seal.js';
 import { isJson } from '../../io/read/formats.js';
 import { type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
 import { mergedPath, readSummary } from '../../io/run/summary-file.js';
+import { assertRecorded, bytesFault, edited, ownSummary } from '../../io/scored/as-written.js';
 import { checkRow } from '../../io/scored/check-row.js';
-import {
-  assertRecorded,
-  bytesFault,
-  edited,
-  ownSummary,
-  partOf,
-  REDISTRIBUTED_KEY,
-} from '../../io/scored/origins.js';
+import { partOf, REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
 import { type Cells, columnsOf, oursOf, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
 import type { Config } from '../../io/write/output.js';
 import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../../io/write/output.js';

@@ -13,8 +13,8 @@ import { runEnd, successOf } from '../run/success.js';
 import { type MergedRecord, mergedPath, surveyFault } from '../run/summary-file.js';
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../write/exports.js';
 import { INPUTS_KEY, type OutputFormat, RUN_KEY, VOCAB_KEY } from '../write/output.js';
+import { bytesFault, ownSummary } from './as-written.js';
 import { type Finding, openChecked, type RowChecks, rowFindings } from './check-rows.js';
-import { bytesFault, ownSummary } from './origins.js';
 import { type Cells, type StoredFile, storedConfig } from './stored-rows.js';
 
 /** What a file says of itself before its rows are read. */

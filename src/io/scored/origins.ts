@@ -1,20 +1,14 @@
-// What a scored file was made of: where it says so, whether what is read is a part of a data set, and whether it and what lies beside it have the bytes that were written.
+// What a scored file was made of: where it says so, and whether what is read is a part of a data set.
 import { basename, dirname, resolve } from 'node:path';
-import { dataError, type RredcotError } from '../../errors.js';
-import { shardOf } from '../files/chunks.js';
-import { sha256OfFile } from '../files/file-bytes.js';
+import { dataError } from '../../errors.js';
 import { statIfThere } from '../files/file-error.js';
-import { readSum, sumPath } from '../files/json-file.js';
-import { runPaths, summaryPath } from '../files/run-paths.js';
-import { sealFault } from '../files/seal.js';
+import { runPaths } from '../files/run-paths.js';
 import { isJson } from '../read/formats.js';
 import { type Input, inputMetadata } from '../read/inputs.js';
-import { chunkDamage } from '../run/records.js';
-import { readRunState, recordsInOrder } from '../run/state.js';
-import { readMerged, readSummary, type StoredSummary } from '../run/summary-file.js';
+import { readRunState } from '../run/state.js';
+import { readMerged, readSummary } from '../run/summary-file.js';
 import { RUN_KEY } from '../write/output.js';
 import { PART_KEY, type Part, parsePart } from '../write/part.js';
-import type { Finding } from './check-rows.js';
 
 /** The key of a file's metadata under which stands what it was redistributed from. */
 export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
@@ -96,64 +90,4 @@ async function placeAt(folder: string): Promise<PartOfRun | undefined> {
   if (part?.by === 'pieces') return { run, part: oneOf(part.of) };
   const pieces = shards.reduce((sum, { chunks }) => sum + chunks, 0);
   return { run, part: part ?? (await readSummary(above))?.part ?? oneOf(pieces) };
-}
-
-/** What is said of bytes that nobody of ours has written. */
-export function edited(file: string, fault: string): RredcotError {
-  return dataError(`${file}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
-}
-
-/** What is wrong with a file's bytes: null where nothing is, undefined where nobody knows their hash. @param isText JSON lines */
-export async function bytesFault(file: string, isText: boolean): Promise<string | null | undefined> {
-  if (!isText) return sealFault(file);
-  const sum = await readSum(file);
-  if (sum === undefined) return undefined;
-  if (sum === null) return `${basename(sumPath(file))} beside it is damaged, and says no hash of it`;
-  const [expected] = sum.values();
-  return (await sha256OfFile(file)) === expected
-    ? null
-    : `is not the file that was written: its bytes have another hash than ${basename(sumPath(file))}`;
-}
-
-/** Holds a folder against its records. @throws RredcotError (exit 65) */
-export async function assertRecorded(folder: string): Promise<void> {
-  const merged = await readMerged(folder);
-  if (merged === null)
-    throw dataError(`${folder}: its _merged.json is damaged`, 'rredcot merge makes it again');
-  for (const { name, sha256 } of merged?.files ?? [])
-    if ((await sha256OfFile(`${folder}/${name}`)) !== sha256)
-      throw edited(`${folder}/${name}`, 'is not the file that was merged');
-  if (merged !== undefined) return;
-  const state = await readRunState(folder, () => {});
-  const { shards, output } = state.description;
-  for await (const record of recordsInOrder(state)) {
-    const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, output);
-    if (damage !== undefined) throw edited(folder, damage);
-  }
-}
-
-/**
- * Finds the summary of a file's run.
- * @param run identity in the file's metadata; a file of lines has none, and the hash of its summary beside it
- * @returns the summary where it is that of the file's own run; what cannot be checked without it is a problem
- */
-export async function ownSummary(
-  file: string,
-  run: string | undefined,
-): Promise<{ summary: StoredSummary | undefined; findings: readonly Finding[]; problem?: string }> {
-  const path = summaryPath(file);
-  const summary = await readSummary(file);
-  if (run !== undefined) return { summary: summary?.run === run ? summary : undefined, findings: [] };
-  const sum = await readSum(file);
-  const [, expected] = [...(sum ?? [])].find(([name]) => name.endsWith(summaryPath(''))) ?? [];
-  // without a hash of it there is no telling whose it is
-  if (expected === undefined) return { summary: undefined, findings: [] };
-  const found = await sha256OfFile(path);
-  if (found === null) {
-    const problem = `${path} is not there: σ and what it follows from are not computed again`;
-    return { summary: undefined, findings: [], problem };
-  }
-  if (found === expected && summary !== undefined) return { summary, findings: [] };
-  const text = `is not the summary that was written: it has another hash than ${basename(sumPath(file))} says`;
-  return { summary: undefined, findings: [{ file: path, text }] };
 }
