@@ -65,3 +65,11 @@ export function usageError(message: string, hint: string, cause?: unknown): Rred
 export function dataError(message: string, hint: string, cause?: unknown): RredcotError {
   return new RredcotError(message, { exitCode: EXIT.data, hint, cause });
 }
+
+/** What stands at an output that was free when the command began. */
+export function overtaken(path: string): RredcotError {
+  return usageError(
+    `${path}: another command has made it while this one was at work`,
+    '--overwrite puts the new one in its place; or name another output with -o',
+  );
+}

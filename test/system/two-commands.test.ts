@@ -3,7 +3,7 @@ import { access, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { hiddenRun, rredcot, start, temporaryFolder, writeFixtures } from '../support/program.js';
+import { BROKEN, hiddenRun, rredcot, start, temporaryFolder, writeFixtures } from '../support/program.js';
 import { twoCommands } from './two-commands.js';
 
 twoCommands(1);
@@ -49,3 +49,53 @@ it('an attempt without a chunk whose folder another command took away is told so
   expect([code, stderr]).toEqual([2, expect.stringContaining('another command has made it')]);
   expect(await readFile(join(cwd, 'x.jsonl'))).toEqual(whole);
 });
+
+// whether a process is stopped is to be had from Linux alone
+it.runIf(process.platform === 'linux').each([
+  ['the file', { op: 'link', path: '/x\\.jsonl$' }],
+  ['its summary', { op: 'rename', path: 'x\\.jsonl\\.summary\\.json$' }],
+  ['the rejects', { op: 'rename', path: 'x\\.jsonl\\.rejects\\.jsonl$' }],
+])(
+  'an attempt that is stopped right before %s gets its name leaves what another command has made',
+  async (_, call) => {
+    const cwd = await temporaryFolder();
+    await writeFixtures(join(cwd, 'in.jsonl'), 40, { 3: BROKEN });
+    const command = [
+      'segment',
+      '--no-policy',
+      'in.jsonl',
+      '--rows-per-chunk',
+      '8',
+      '--quiet',
+      '-o',
+      join(cwd, 'x.jsonl'),
+    ];
+    const stopped = async (own: readonly string[], plan: object) => {
+      const run = start(own, { cwd, plan: { under: cwd, nth: 0, stops: true, ...plan } });
+      while (!/\) T /.test(await readFile(`/proc/${run.child.pid}/stat`, 'utf8'))) await sleep(1);
+      return run;
+    };
+    // it has looked for others, and found none
+    const other = await stopped([...command, '--max-segments', '3'], { op: 'link', path: 'run\\.json$' });
+    const { child, end } = await stopped(command, call);
+    other.child.kill('SIGCONT');
+    expect(await other.end).toMatchObject({ code: 0, stderr: '' });
+    const made = await filesOf(cwd);
+    child.kill('SIGCONT');
+    const { code, stderr } = await end;
+    expect([code, stderr]).toEqual([2, expect.stringContaining('another command has made it')]);
+    // what came in between at the very moment is taken away, and verify says what is missing
+    const isLost = call.path.includes('summary');
+    const kept = made.filter(([name]) => !isLost || !name.endsWith('.summary.json'));
+    expect(await filesOf(cwd)).toEqual(kept);
+    expect((await rredcot(['verify', 'x.jsonl'], { cwd })).stderr).toMatch(
+      isLost ? /summary/ : /nothing found/,
+    );
+  },
+);
+
+/** Names and texts of what is to be seen in a folder. */
+async function filesOf(folder: string): Promise<readonly (readonly [string, string])[]> {
+  const names = (await readdir(folder)).filter((name) => !name.startsWith('.')).sort();
+  return Promise.all(names.map(async (name) => [name, await readFile(join(folder, name), 'utf8')] as const));
+}

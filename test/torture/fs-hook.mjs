@@ -13,6 +13,7 @@ import workerThreads, { getEnvironmentData, isMainThread, setEnvironmentData } f
  * @property {string} [path] only calls on paths that match this regular expression
  * @property {number} nth which of these calls, from 0
  * @property {string} [code] the system's name of the error that the call fails with; without it the process is killed
+ * @property {boolean} [stops] the process is stopped before the call (SIGSTOP), and makes it once it goes on
  * @property {'before' | 'after'} [when] of a death: before the call (a write is done by half), or after it
  */
 
@@ -74,6 +75,10 @@ function failure(plan, op, path, withPath) {
 async function around(op, path, call, { half, withPath = true } = {}) {
   const plan = due(op, path);
   if (plan === null) return call();
+  if (plan.stops) {
+    process.kill(process.pid, 'SIGSTOP');
+    return call();
+  }
   if (plan.code === undefined && plan.when === 'after') {
     await call();
     die();

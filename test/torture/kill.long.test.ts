@@ -53,8 +53,8 @@ const MOMENTS: readonly (readonly [name: string, death: Moment, job: (job: Job) 
   ['before _SUCCESS', before('rename', '_SUCCESS$'), () => true],
   ['after the rejects', after('rename', 'rejects\\.jsonl$'), isFile],
   ['in the merge', before('write', '[0-9a-f]{16}/\\.out\\.(jsonl|arrow|parquet)\\.'), isFile],
-  ['at the final rename', before('rename', '/out\\.\\w+$'), isFile],
-  ['after the final rename', after('rename', '/out\\.\\w+$'), isFile],
+  ['at the final link', before('link', '/out\\.\\w+$'), isFile],
+  ['after the final link', after('link', '/out\\.\\w+$'), isFile],
   ['while the folder is removed', after('rm', '[0-9a-f]{16}/done'), isFile],
 ];
 

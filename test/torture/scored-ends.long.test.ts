@@ -37,8 +37,8 @@ const MOMENTS: readonly (readonly [string, Omit<FsPlan, 'under'>])[] = [
   ['in the file', { op: 'write', path: '\\.out\\.\\w+\\.[0-9a-f]{8}\\.tmp$', nth: 0, when: 'before' }],
   ['before the summary', { op: 'rename', path: 'summary\\.json$', nth: 0, when: 'before' }],
   ['after the summary', { op: 'rename', path: 'summary\\.json$', nth: 0, when: 'after' }],
-  ['before the final rename', { op: 'rename', path: '/out\\.\\w+$', nth: 0, when: 'before' }],
-  ['after the final rename', { op: 'rename', path: '/out\\.\\w+$', nth: 0, when: 'after' }],
+  ['before the final link', { op: 'link', path: '/out\\.\\w+$', nth: 0, when: 'before' }],
+  ['after the final link', { op: 'link', path: '/out\\.\\w+$', nth: 0, when: 'after' }],
   ['in the hash beside it', { op: 'rename', path: 'out\\.jsonl\\.sha256$', nth: 0, when: 'before' }],
 ];
 
@@ -73,7 +73,7 @@ describe.each(JOBS)('%s', (name, format, job) => {
   it('a call that fails leaves nothing, or the whole file', async () => {
     await installFsHook();
     let faults = 0;
-    for (const op of ['open', 'write', 'sync', 'rename', 'mkdir'])
+    for (const op of ['open', 'write', 'sync', 'rename', 'link', 'mkdir'])
       for (let [nth, isCalled] = [0, true]; isCalled; nth++) {
         await anew();
         planFs({ under: place(), op, nth, code: nth % 2 === 0 ? 'ENOSPC' : 'EDQUOT' });

@@ -157,20 +157,23 @@ async function publish(
   await run.assertOurs();
   const records = [...run.chunks.values()];
   const parts = run.shards.length;
-  await run.assertFree();
-  // the shards of a run have no summary in common, and a worker's parent writes it
-  if (run.shard.count === 1) {
+  const assertFree = () => run.assertFree();
+  await assertFree();
+  const summarise = async (): Promise<void> => {
+    // the shards of a run have no summary in common, and a worker's parent writes it
+    if (run.shard.count !== 1) return;
     // it counts the whole run, earlier attempts included; the time is this attempt's
     const { traces, tokens, rejects } = sumCounts(records);
     const rejectsSha256 = target.kind === 'file' ? await rejectsHash(folder, records, parts) : null;
     const summarised = { run: description.run, config, folder, rejectsSha256 };
     const figures = { ...account.doneRecord(), traces, tokens, rejects, part };
-    const problem = await writeSummary(target.path, summarised, figures);
+    const problem = await writeSummary(target.path, summarised, figures, assertFree);
     if (problem !== undefined) log.warn('summary', problem);
-  }
+  };
+  if (target.kind !== 'file') await summarise();
   await finish?.(folder, description);
   if (target.kind !== 'file') return;
-  const replaced = { ...target, replaces: overwrite, whole };
+  const replaced = { ...target, replaces: overwrite, whole, assertFree, summarise };
   await publishFile(folder, replaced, records, parts, () => throwIfInterrupted(signal));
 }
 

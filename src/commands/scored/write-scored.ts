@@ -71,6 +71,7 @@ export async function writeScored(
     if (folder !== undefined) await removeHidden(folder);
     return false;
   }
+  const isFree = async () => (overwrite ? undefined : assertFree(path, identity));
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();
   await inFolder(target, out.overwrite, async () => {
@@ -127,20 +128,17 @@ export async function writeScored(
     }
   }
   async function publish(rejects: Rejects, output: Output, folder: string): Promise<void> {
-    if (!overwrite) await assertFree(path, identity);
-    const beside = summaryPath(path);
+    await isFree();
     let sha256: string | null;
     try {
       await rejects.close();
       // as a run does it: what is beside the file is there before the file is seen
       await summarise(folder);
-      if (format === 'jsonl') await removeSum(path);
+      // that of a file that has come meanwhile is its own
+      if (format === 'jsonl' && (overwrite || !(await isThere(path)))) await removeSum(path);
       sha256 = await output.close();
     } catch (error) {
-      // the same command was faster, and what is beside the file is its own
-      if ((await statIfThere(folder)) === null) throw error;
-      // of a file that is not there
-      for (const each of [beside, target.rejects]) await removeFile(each).catch(() => {});
+      await dropBeside(target, folder, overwrite);
       throw error;
     }
     if (format === 'jsonl' && sha256 !== null) await writeSums(path, sha256, identity, folder);
@@ -153,9 +151,18 @@ export async function writeScored(
       key.replace(OURS, ''),
       JSON.parse(origin),
     ]);
-    const problem = await writeSummary(path, run, { ...doneRecord(), ...Object.fromEntries(origins) });
+    const figures = { ...doneRecord(), ...Object.fromEntries(origins) };
+    const problem = await writeSummary(path, run, figures, isFree);
     if (problem !== undefined) log.warn('summary', problem);
   }
+}
+
+const isThere = async (path: string) => (await statIfThere(path)) !== null;
+
+/** Removes what is beside a file that is not there; where another command was faster it is that one's. */
+async function dropBeside({ path, rejects }: Target, folder: string, overwrite: boolean): Promise<void> {
+  if (!(await isThere(folder)) || (!overwrite && (await isThere(path)))) return;
+  for (const each of [summaryPath(path), rejects]) await removeFile(each).catch(() => {});
 }
 
 /** Whether the file stands there already. @throws RredcotError (exit 2) for another one */

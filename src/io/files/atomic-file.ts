@@ -1,11 +1,11 @@
 // A file that appears under its name whole or not at all.
 import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { type FileHandle, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { usageError } from '../../errors.js';
-import { writeWhole } from './file-bytes.js';
+import { overtaken, usageError } from '../../errors.js';
+import { sha256OfFile, writeWhole } from './file-bytes.js';
 import { failed, fileError, statIfThere } from './file-error.js';
 import { isStored } from './opened.js';
 import { sealFile } from './seal.js';
@@ -13,17 +13,44 @@ import { sealFile } from './seal.js';
 // what speaks to a store is loaded for such a path alone
 const uploads = () => import('../store/upload.js');
 
+/** How a file system says that it has no hard links. */
+export const NO_HARD_LINKS: ReadonlySet<string> = new Set([
+  'EPERM',
+  'ENOTSUP',
+  'EOPNOTSUPP',
+  'ENOSYS',
+  'EMLINK',
+]);
+
 /**
  * Gives a whole file of this machine its name, which an address is too.
- * @param replaces what has been put under the name meanwhile: a store can keep that, here it is looked for before
+ * @param replaces whatever is there; else another file that has been put there meanwhile stays
+ * @throws RredcotError (exit 2) where it does
  */
 export async function putInPlace(from: string, to: string, replaces = true): Promise<void> {
   if (isStored(to)) {
     await (await uploads()).putObject(from, to, replaces);
     return rm(from, { force: true });
   }
-  await rename(from, to);
+  if (replaces || !(await linkedAnew(from, to))) await rename(from, to);
   await syncFolder(dirname(to));
+}
+
+/** Gives a file a name that nothing has. @returns false where only a rename can, or where it can do no harm */
+async function linkedAnew(from: string, to: string): Promise<boolean> {
+  try {
+    await link(from, to);
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (NO_HARD_LINKS.has(code)) return false;
+    if (code !== 'EEXIST') throw error;
+    // an attempt that was cut off right behind it has put the same there; a link to nothing holds nothing
+    const isSame = (await sha256OfFile(from)) === (await sha256OfFile(to));
+    if (isSame || (await statIfThere(to)) === null) return false;
+    throw overtaken(to);
+  }
+  await rm(from);
+  return true;
 }
 
 /** Removes a file that may not be there. */

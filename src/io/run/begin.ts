@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
-import { makeFolder, syncFolder } from '../files/atomic-file.js';
+import { makeFolder, NO_HARD_LINKS, syncFolder } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
 import { againWhereTaken, readSmallFile } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
@@ -83,9 +83,6 @@ export function createRun(
   const content = `${JSON.stringify(description, null, 2)}\n`;
   return againWhereTaken(() => createExclusively(runPaths(folder).run, content, folder));
 }
-
-/** How a file system says that it has no hard links. */
-const NO_HARD_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
 
 /** Makes the file with its whole content, unless it is there. Two processes that try at once: one of them succeeds. */
 async function createExclusively(path: string, content: string, folder: string): Promise<boolean> {

@@ -5,13 +5,14 @@ import { EXIT, RredcotError } from '../../errors.js';
 import { putInPlace, removeFile } from '../files/atomic-file.js';
 import { shardOf } from '../files/chunks.js';
 import { sha256OfFiles } from '../files/file-bytes.js';
+import { statIfThere } from '../files/file-error.js';
 import { removeSum } from '../files/json-file.js';
-import { chunkNumber, runPaths } from '../files/run-paths.js';
+import { chunkNumber, runPaths, summaryPath } from '../files/run-paths.js';
 import type { OutputFormat, WholeFile } from '../write/output.js';
 import { type JoinedFile, joinLines, openJoined } from './join.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
 import { dropRun, removeHidden, removeOthers } from './remove.js';
-import { writeSums } from './summary-file.js';
+import { readSummary, writeSums } from './summary-file.js';
 
 /** What the user asked for; its chunks have the same format. */
 export interface PublishTarget {
@@ -22,6 +23,10 @@ export interface PublishTarget {
   readonly replaces: boolean;
   /** the file itself, where it was written on the way and waits for its name */
   readonly whole: WholeFile | undefined;
+  /** asked right before something gets its name @throws RredcotError (exit 2) where another command's file stands there by now */
+  readonly assertFree: () => Promise<void>;
+  /** what is to stand beside the file when this is seen */
+  readonly summarise: () => Promise<void>;
 }
 
 /**
@@ -33,7 +38,7 @@ export interface PublishTarget {
  */
 export async function publishFile(
   folder: string,
-  { path, format, rejects, replaces, whole }: PublishTarget,
+  { path, format, rejects, replaces, whole, assertFree, summarise }: PublishTarget,
   records: readonly ChunkRecord[],
   shards: number,
   onProgress: () => void,
@@ -51,21 +56,34 @@ export async function publishFile(
       hint: `if ${path} is not there, the same command again`,
     });
   }
-  await joinRejects(rejectsInOrder(folder, sorted, shards), folder, rejects, onProgress);
+  const ready = async (): Promise<void> => {
+    await joinRejects(rejectsInOrder(folder, sorted, shards), folder, rejects, onProgress, assertFree);
+    await summarise();
+    // an old hash would be another file's; that of a file that has come meanwhile is its own
+    if (format === 'jsonl' && (replaces || (await statIfThere(path)) === null)) await removeSum(path);
+  };
   const chunks = sorted.map(({ chunk }) => paths.chunk(shardOf(chunk, shards), chunk, format));
-  // who has lost the folder to the same command, started twice, leaves the hash that this has written
-  await stat(paths.run);
-  if (format === 'jsonl') await removeSum(path);
-  let sha256: string | null = (sorted[0] as ChunkRecord).sha256;
-  // a packed file and a stream of Arrow are made of chunks that are neither
-  if (whole !== undefined) sha256 = await whole.close();
-  else if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
-    await putInPlace(chunks[0] as string, path, replaces);
-  } else {
-    const joined = await openJoined(path, { from: format, to: format, folder, replaces, onProgress });
-    sha256 = await joinAll(chunks, path, joined, format === 'jsonl' ? undefined : sumCounts(sorted).traces);
+  const { run, sha256: own } = sorted[0] as ChunkRecord;
+  let sha256: string | null = own;
+  try {
+    // a packed file and a stream of Arrow are made of chunks that are neither
+    if (whole !== undefined) {
+      await ready();
+      sha256 = await whole.close();
+    } else if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
+      await ready();
+      await putInPlace(chunks[0] as string, path, replaces);
+    } else {
+      const joined = await openJoined(path, { from: format, to: format, folder, replaces, onProgress });
+      const traces = format === 'jsonl' ? undefined : sumCounts(sorted).traces;
+      sha256 = await joinAll(chunks, path, joined, traces, ready);
+    }
+  } catch (error) {
+    // beside another command's file, which came in between, it would be taken for what that was made with
+    const isOvertaken = error instanceof RredcotError && error.exitCode === EXIT.usage;
+    if (isOvertaken && (await readSummary(path))?.run === run) await removeFile(summaryPath(path));
+    throw error;
   }
-  const { run } = sorted[0] as ChunkRecord;
   if (format === 'jsonl' && sha256 !== null) await writeSums(path, sha256, run, folder);
   await removeHidden(folder);
   await removeOthers(path, run, replaces);
@@ -88,18 +106,23 @@ export async function rejectsHash(
   return files.length === 0 ? null : sha256OfFiles(files);
 }
 
-/** @param traces of all of them; undefined of lines, which are not counted */
+/**
+ * @param traces of all of them; undefined of lines, which are not counted
+ * @param ready what is to be done before the file gets its name
+ */
 async function joinAll(
   files: readonly string[],
   path: string,
   joined: JoinedFile,
   traces?: number,
+  ready?: () => Promise<void>,
 ): Promise<string | null> {
   try {
     let found = 0;
     for (const file of files) found += (await joined.add(file)) ?? 0;
     if (traces !== undefined && found !== traces)
       throw new Error(`${path}: ${traces} traces were to be copied, the chunks hold ${found}`);
+    await ready?.();
     return await joined.close();
   } finally {
     await joined.abort();
@@ -123,10 +146,14 @@ async function joinRejects(
   folder: string,
   path: string,
   onProgress: () => void,
+  ready?: () => Promise<void>,
 ): Promise<void> {
-  if (files.length === 0) return removeFile(path);
+  if (files.length === 0) {
+    await ready?.();
+    return removeFile(path);
+  }
   // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
-  await joinAll(files, path, await joinLines(path, { folder, onProgress }));
+  await joinAll(files, path, await joinLines(path, { folder, onProgress }), undefined, ready);
 }
 
 /**

@@ -47,6 +47,7 @@ export interface SummarisedRun {
 /**
  * Writes a run's summary beside its output, before that is published: a death in between is made good by the next attempt.
  * @param figures the record with which the log ends
+ * @param ready asked right before it gets its name
  * @returns what is to be said where it could not be written
  * @throws RredcotError (exit 75) where the disk is full, or fails
  */
@@ -54,12 +55,14 @@ export async function writeSummary(
   output: string,
   { run, config, folder, rejectsSha256 }: SummarisedRun,
   figures: Readonly<Record<string, unknown>>,
+  ready?: () => Promise<void>,
 ): Promise<string | undefined> {
   const path = summaryPath(output);
   const own = join(folder, `.summary.json.${process.pid}.tmp`);
   const summary = { format: 1, rredcot: VERSION, run, ...figures, rejects_sha256: rejectsSha256, config };
   try {
     await writeFile(own, `${JSON.stringify(summary, null, 2)}\n`, { flush: true });
+    await ready?.();
     await putInPlace(own, path);
     return undefined;
   } catch (error) {
