@@ -66,10 +66,12 @@ export function dataError(message: string, hint: string, cause?: unknown): Rredc
   return new RredcotError(message, { exitCode: EXIT.data, hint, cause });
 }
 
-/** What stands at an output that was free when the command began. */
-export function overtaken(path: string): RredcotError {
-  return usageError(
-    `${path}: another command has made it while this one was at work`,
-    '--overwrite puts the new one in its place; or name another output with -o',
-  );
+/** Another command's file stands at an output that was free when the command began. */
+export class OvertakenError extends RredcotError {
+  constructor(path: string) {
+    super(`${path}: another command has made it while this one was at work`, {
+      exitCode: EXIT.usage,
+      hint: '--overwrite puts the new one in its place; or name another output with -o',
+    });
+  }
 }

@@ -1,6 +1,6 @@
 // Looks at what stands where an output is to go: what another run has made, or somebody else, is not replaced in silence.
 
-import { overtaken, type RredcotError, usageError } from '../../errors.js';
+import { OvertakenError, type RredcotError, usageError } from '../../errors.js';
 import { statIfThere } from '../../io/files/file-error.js';
 import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
 import type { InputPrint } from '../../io/read/unchanged.js';
@@ -129,5 +129,5 @@ export async function assertFree(path: string, run: string): Promise<void> {
 /** The same where only the place tells which run it was. @throws RredcotError (exit 2) */
 export async function assertOwn(path: string, isOwn: (run: string | undefined) => boolean): Promise<void> {
   const found = await standing(path);
-  if (found !== undefined && !isOwn(found.run)) throw overtaken(path);
+  if (found !== undefined && !isOwn(found.run)) throw new OvertakenError(path);
 }

@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs';
 import { type FileHandle, link, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { overtaken, usageError } from '../../errors.js';
+import { OvertakenError, usageError } from '../../errors.js';
 import { sha256OfFile, writeWhole } from './file-bytes.js';
 import { failed, fileError, statIfThere } from './file-error.js';
 import { isStored } from './opened.js';
@@ -45,9 +45,11 @@ async function linkedAnew(from: string, to: string): Promise<boolean> {
     if (NO_HARD_LINKS.has(code)) return false;
     if (code !== 'EEXIST') throw error;
     // an attempt that was cut off right behind it has put the same there; a link to nothing holds nothing
-    const isSame = (await sha256OfFile(from)) === (await sha256OfFile(to));
-    if (isSame || (await statIfThere(to)) === null) return false;
-    throw overtaken(to);
+    const own = await sha256OfFile(from);
+    // taken away by the same command, started twice: the rename says so
+    const isGone = own === null;
+    if (isGone || own === (await sha256OfFile(to)) || (await statIfThere(to)) === null) return false;
+    throw new OvertakenError(to);
   }
   await rm(from);
   return true;

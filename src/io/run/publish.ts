@@ -1,7 +1,7 @@
 // Publishes the file of a run that was begun for it, with its rejects; the folder goes.
 import { readdir, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { EXIT, RredcotError } from '../../errors.js';
+import { EXIT, OvertakenError, RredcotError } from '../../errors.js';
 import { putInPlace, removeFile } from '../files/atomic-file.js';
 import { shardOf } from '../files/chunks.js';
 import { sha256OfFiles } from '../files/file-bytes.js';
@@ -80,8 +80,8 @@ export async function publishFile(
     }
   } catch (error) {
     // beside another command's file, which came in between, it would be taken for what that was made with
-    const isOvertaken = error instanceof RredcotError && error.exitCode === EXIT.usage;
-    if (isOvertaken && (await readSummary(path))?.run === run) await removeFile(summaryPath(path));
+    if (error instanceof OvertakenError && (await readSummary(path))?.run === run)
+      await removeFile(summaryPath(path));
     throw error;
   }
   if (format === 'jsonl' && sha256 !== null) await writeSums(path, sha256, run, folder);

@@ -1,7 +1,7 @@
 // Files of this machine put into a store: whole or not at all, and in the place of nothing unless that is asked for.
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
-import { overtaken } from '../../errors.js';
+import { OvertakenError } from '../../errors.js';
 import type { HttpAnswer } from './http.js';
 import { lookAtObject, StoredObject } from './object.js';
 import { askS3, refusalOf, textOf } from './s3.js';
@@ -32,7 +32,7 @@ export async function putObject(from: string, path: string, replaces: boolean): 
   if (mayBeOurs && (await isSame(file, size, path))) return;
   // a store that does not know the condition: what is there is looked for, as on a disk
   if (isUnknown && (await lookAtObject(path)) === null) return putObject(from, path, true);
-  if (answer.status === 412 || isUnknown) throw overtaken(path);
+  if (answer.status === 412 || isUnknown) throw new OvertakenError(path);
   throw await refusalOf(path, answer, 'written');
 }
 
