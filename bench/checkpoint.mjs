@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { randomStream } from '../dist/compare/bootstrap.js';
-import { parseArchitecture } from '../dist/policy/build/architecture.js';
-import { expectedWeights } from '../dist/policy/build/graphs.js';
-import { openPolicyFolder } from '../dist/policy/folder.js';
-import { buildPolicyFolder } from '../dist/policy/run/build.js';
-import { ModelSession } from '../dist/policy/run/session.js';
+import { parseArchitecture } from '../dist/model/graph/architecture.js';
+import { expectedWeights } from '../dist/model/graph/graphs.js';
+import { buildPolicyFolder } from '../dist/model/onnx/build.js';
+import { openPolicyFolder } from '../dist/model/onnx/folder.js';
+import { ModelSession } from '../dist/model/onnx/session.js';
 import { cutPieces } from '../dist/segment/segment.js';
 
 const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));

@@ -6,14 +6,14 @@ import { arch, cpus, platform, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError, RredcotError } from '../dist/errors.js';
+import { Graph, serialiseModel } from '../dist/model/graph/onnx.js';
+import { cast } from '../dist/model/graph/precision.js';
+import { beyond, describeFinding } from '../dist/model/onnx/canary.js';
+import { findCuda } from '../dist/model/onnx/cuda.js';
+import { parseDevice, resolveDevice } from '../dist/model/onnx/device.js';
+import { openPolicyFolder } from '../dist/model/onnx/folder.js';
+import { ModelSession } from '../dist/model/onnx/session.js';
 import { EMBEDDED_POLICY } from '../dist/package-files.js';
-import { Graph, serialiseModel } from '../dist/policy/build/onnx.js';
-import { cast } from '../dist/policy/build/precision.js';
-import { findCuda } from '../dist/policy/cuda.js';
-import { parseDevice, resolveDevice } from '../dist/policy/device.js';
-import { openPolicyFolder } from '../dist/policy/folder.js';
-import { beyond, describeFinding } from '../dist/policy/run/canary.js';
-import { ModelSession } from '../dist/policy/run/session.js';
 import {
   EIGHT_B,
   inTwoRuns,

@@ -1,8 +1,8 @@
 // How long the main thread is ever kept from its work while the policy runs: node bench/event-loop.mjs [tokens] [runs]
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
-import { openPolicyFolder } from '../dist/policy/folder.js';
-import { ModelSession } from '../dist/policy/run/session.js';
+import { openPolicyFolder } from '../dist/model/onnx/folder.js';
+import { ModelSession } from '../dist/model/onnx/session.js';
 import { tokensOf, traceOf } from './checkpoint.mjs';
 
 const [tokens = 2000, runs = 10] = process.argv.slice(2).map(Number);

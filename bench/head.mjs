@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
-import { Graph, serialiseModel } from '../dist/policy/build/onnx.js';
-import { readSafetensorsHeader } from '../dist/policy/build/safetensors.js';
-import { openPolicyFolder } from '../dist/policy/folder.js';
-import { ModelSession } from '../dist/policy/run/session.js';
+import { Graph, serialiseModel } from '../dist/model/graph/onnx.js';
+import { readSafetensorsHeader } from '../dist/model/graph/safetensors.js';
+import { openPolicyFolder } from '../dist/model/onnx/folder.js';
+import { ModelSession } from '../dist/model/onnx/session.js';
 import { randomPolicy, SMALL, tokensOf } from './checkpoint.mjs';
 import { median } from './measure.mjs';
 

@@ -9,8 +9,8 @@ import { HALF_B, randomPolicy } from './checkpoint.mjs';
 const rounds = Number(process.argv[2]);
 
 if (process.argv[3] !== undefined) {
-  const { openPolicyFolder } = await import('../dist/policy/folder.js');
-  const { ModelSession } = await import('../dist/policy/run/session.js');
+  const { openPolicyFolder } = await import('../dist/model/onnx/folder.js');
+  const { ModelSession } = await import('../dist/model/onnx/session.js');
   const before = process.cpuUsage();
   const session = await ModelSession.open(await openPolicyFolder(process.argv[3]));
   const { user, system } = process.cpuUsage(before);

@@ -1,6 +1,6 @@
 // What `--estimator siblings` costs beside `pr`: a group of 8 traces with 40 exits each, mates aligned and their tails scored.
 import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
-import { withMates } from '../dist/estimators/with-mates.js';
+import { withMates } from '../dist/estimate/with-mates.js';
 import { JOB, openRandom, SMALL, tokensOf, valueJob } from './checkpoint.mjs';
 import { interleaved } from './measure.mjs';
 

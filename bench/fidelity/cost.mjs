@@ -2,11 +2,11 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { bagsOf, chooseMates, tailsAt } from '../../dist/estimate/mates.js';
+import { estimatorNamed } from '../../dist/estimate/registry.js';
 import { shareTails } from '../../dist/estimate/shared-tails.js';
-import { bagsOf, chooseMates, tailsAt } from '../../dist/estimators/mates.js';
-import { estimatorNamed } from '../../dist/estimators/registry.js';
-import { encodeTrace } from '../../dist/policy/text/encode.js';
-import { openTokenizer } from '../../dist/policy/text/open-tokenizer.js';
+import { encodeTrace } from '../../dist/model/text/encode.js';
+import { openTokenizer } from '../../dist/model/text/open-tokenizer.js';
 import { candidateExits, cutPieces } from '../../dist/segment/segment.js';
 import { thoughtsOf } from './traces.mjs';
 

@@ -1,10 +1,10 @@
 // Scored traces to fit to and to judge in, how near the calibrated value comes to Monte Carlo with each set of further features out.
 
-import { storedStates } from '../../dist/estimators/calibrated.js';
-import { Calibration, calibrationFile } from '../../dist/estimators/calibration.js';
-import { fitCalibration, groupPlace } from '../../dist/estimators/calibration-fit.js';
-import { FEATURES, parseFeatures, stateFeatures } from '../../dist/estimators/states.js';
-import { storedRow } from '../../dist/io/scored/stored-rows.js';
+import { storedStates } from '../../dist/estimate/calibrated.js';
+import { Calibration, calibrationFile } from '../../dist/estimate/calibration.js';
+import { fitCalibration, groupPlace } from '../../dist/estimate/calibration-fit.js';
+import { FEATURES, parseFeatures, stateFeatures } from '../../dist/estimate/states.js';
+import { storedRow } from '../../dist/scored/stored-rows.js';
 import { finder } from './figures.mjs';
 import { mean } from './samples.mjs';
 import { differences, thoughtsOf, valuesOf } from './traces.mjs';

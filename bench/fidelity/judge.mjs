@@ -1,7 +1,7 @@
 // One policy's scored traces and its completions in, all figures of the page out.
 
 import { hasLevel } from '../../dist/estimate/nature.js';
-import { ESTIMATORS, estimatorNamed } from '../../dist/estimators/registry.js';
+import { ESTIMATORS, estimatorNamed } from '../../dist/estimate/registry.js';
 import { ceilingWithInterval } from './ceiling.mjs';
 import { forwardTokens, sampledTokens, tailTokens, tokensBeforeAnswer } from './cost.mjs';
 import { featureStudy } from './feature-study.mjs';

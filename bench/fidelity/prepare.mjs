@@ -1,7 +1,7 @@
 // One policy in, its traces split, calibrated and scored by every estimator out, with the states that are to be sampled from.
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { estimatorNamed } from '../../dist/estimators/registry.js';
+import { estimatorNamed } from '../../dist/estimate/registry.js';
 import { readLines, rredcot, writeLines } from './program.mjs';
 import { fineRows, sampledEnds, splitGroups } from './traces.mjs';
 

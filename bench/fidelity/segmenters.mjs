@@ -1,7 +1,7 @@
 // Scored rows in, their thoughts cut by every segmenter into K segments out, as the program itself cuts them.
 
-import { encodeTrace } from '../../dist/policy/text/encode.js';
-import { openTokenizer } from '../../dist/policy/text/open-tokenizer.js';
+import { encodeTrace } from '../../dist/model/text/encode.js';
+import { openTokenizer } from '../../dist/model/text/open-tokenizer.js';
 import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
 
 /** Numbers of segments that are tried. */

@@ -1,9 +1,9 @@
 // The command that scores once more as a file was scored: its resolved configuration as flags, for a person to copy.
 import type { Command } from 'commander';
-import { estimatorNamed } from '../estimators/registry.js';
-import { flagOfKey } from '../io/run/description.js';
+import { estimatorNamed } from '../estimate/registry.js';
 import type { Config } from '../io/write/output.js';
 import { shellWord } from '../printable.js';
+import { flagOfKey } from '../run/description.js';
 import { isIdle } from '../segment/segmenters.js';
 import { declared } from './declare.js';
 

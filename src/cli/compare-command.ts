@@ -2,14 +2,14 @@
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
-import { type BenchColumn, MEANINGS } from '../io/scored/bench-set.js';
+import { type BenchColumn, MEANINGS } from '../scored/bench-set.js';
 import {
   type CreditColumn,
   type LabelPath,
   type Meaning,
   parseNamedPath,
   UNIFORM,
-} from '../io/scored/trace-credits.js';
+} from '../scored/trace-credits.js';
 import { type Done, type LogFlags, logged, logOf, repeated, write } from './declare.js';
 import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
 

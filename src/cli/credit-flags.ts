@@ -1,7 +1,7 @@
 // The flags of the credit on the command line: those of `score`, which has defaults, and of `redistribute`, which has a file's.
 import type { Command } from 'commander';
-import { type CreditFlags, creditFlags } from '../estimators/credit-flags.js';
-import { ESTIMATORS, flagsOfAll, isModule, loadEstimator, setOwn } from '../estimators/registry.js';
+import { type CreditFlags, creditFlags } from '../estimate/credit-flags.js';
+import { ESTIMATORS, flagsOfAll, isModule, loadEstimator, setOwn } from '../estimate/registry.js';
 
 /** A file says how it was scored, but for the calibration: that is given again. */
 const NOT_STORED = /^--calibration /;

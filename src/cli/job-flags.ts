@@ -1,15 +1,15 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
-import { resolveMaxRejects } from '../commands/job/reject-limits.js';
-import { parseShard } from '../commands/job/shard.js';
-import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
 import { CORES_VARIABLE } from '../cores.js';
 import { usageError } from '../errors.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
-import { parseDevice } from '../policy/device.js';
-import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { parseDevice } from '../model/onnx/device.js';
+import { parseTemplateArgs } from '../model/text/chat-template.js';
+import { resolveMaxRejects } from '../run/reject-limits.js';
+import { parseShard } from '../run/shard.js';
+import { parseColumnChoice, parseColumns, parseNames } from '../run/written-columns.js';
 import { type LogFlags, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 

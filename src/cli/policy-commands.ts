@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import type { BuildFlags } from '../commands/policy-build.js';
 import { finite, given } from '../flag-values.js';
-import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { parseTemplateArgs } from '../model/text/chat-template.js';
 import { escapeControls } from '../printable.js';
 import { print } from './declare.js';
 import { CHAT_TEMPLATE_ARG } from './job-flags.js';
@@ -94,7 +94,7 @@ export function addPolicyCommands(program: Command): void {
     .action(async (folder: string, flags: CheckFlags) => {
       const { policyCheck } = await import('../commands/policy-check.js');
       const { text, reference } = flags;
-      const { parseDevice } = await import('../policy/device.js');
+      const { parseDevice } = await import('../model/onnx/device.js');
       const [tolerance, device] = [toleranceOf(flags.tolerance), parseDevice(flags.device)];
       await policyCheck(folder, { text, reference, tolerance, device }, print);
     });

@@ -1,12 +1,12 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
-import { type Interruption, interruptible } from '../commands/job/interrupt.js';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY, VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
 import { noteError } from '../report/worker-log.js';
+import { type Interruption, interruptible } from '../run/interrupt.js';
 import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
 import { declared, endHelp, readableHelp } from './declare.js';
@@ -105,7 +105,7 @@ async function run(
     .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device webgpu\n')
     .action(async (flags: { json: boolean; device: string }) => {
       const { doctor } = await import('../commands/doctor.js');
-      const { parseDevice } = await import('../policy/device.js');
+      const { parseDevice } = await import('../model/onnx/device.js');
       result = await doctor(EMBEDDED_POLICY, { json: flags.json, device: parseDevice(flags.device) });
     });
 

@@ -1,15 +1,15 @@
 // The flags and help of the commands that make a run: `score`, `segment` and `sample`.
 import type { Command } from 'commander';
-import type { Interruption } from '../commands/job/interrupt.js';
-import { parseExport } from '../commands/job/written-columns.js';
 import { usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
+import type { CreditFlags } from '../estimate/credit-flags.js';
+import type { FlagValues } from '../estimate/estimator.js';
 import { scoresReferences } from '../estimate/nature.js';
-import type { CreditFlags } from '../estimators/credit-flags.js';
-import type { FlagValues } from '../estimators/estimator.js';
-import { askedEnvironment, resolveSampling, samplingFlags } from '../estimators/mc.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
+import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
+import type { Interruption } from '../run/interrupt.js';
+import { parseExport } from '../run/written-columns.js';
 import { type Done, lazily, print } from './declare.js';
 import { type JobFlags, job, jobOptions, type RunFlags, run, runOptions } from './job-flags.js';
 import { refuseWithoutPolicy } from './segment-flags.js';
@@ -54,12 +54,12 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
     .action(async (inputs: string[], given: ScoreFlags & FlagValues, command: Command) => {
       const log = await jobLog(given);
       const { score } = await import('../commands/score.js');
-      const { askEstimator } = await import('../estimators/registry.js');
+      const { askEstimator } = await import('../estimate/registry.js');
       const { namedEstimator } = await import('./credit-flags.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
-      const { checkExport, refuseOfOthers } = await import('../commands/job/options.js');
-      const { resolveCreditOptions } = await import('../estimators/credit-flags.js');
+      const { checkExport, refuseOfOthers } = await import('../run/options.js');
+      const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
       const credit = resolveCreditOptions(flags);
       const exportName = parseExport(flags.export);
       checkExport(exportName, credit);

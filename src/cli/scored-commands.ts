@@ -2,13 +2,13 @@
 // and `inspect`, which takes any file of traces.
 import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
-import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
 import { usageError } from '../errors.js';
-import type { CreditFlags } from '../estimators/credit-flags.js';
+import type { CreditFlags } from '../estimate/credit-flags.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { depthOf } from '../report/terminal.js';
+import { parseColumnChoice, parseColumns } from '../run/written-columns.js';
 
 import { type Done, type LogFlags, lazily, logged, logOf, print, repeated, write } from './declare.js';
 import {
@@ -174,9 +174,9 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
     )
     .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
     .action(async (path: string, flags: LogFlags & { json: boolean; byStep: boolean }) => {
-      const { summary } = await import('../commands/scored/summary.js');
+      const { summary } = await import('../commands/summary.js');
       const { commandOf } = await import('./command-of.js');
-      const { openPolicyFolder } = await import('../policy/folder.js');
+      const { openPolicyFolder } = await import('../model/onnx/folder.js');
       const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
       const opts = {
         ...{ json: flags.json, byStep: flags.byStep, signal },
@@ -199,7 +199,7 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
     )
     .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
     .action(async (path: string, flags: ReportFlags) => {
-      const { report, defaultPage } = await import('../commands/scored/report.js');
+      const { report, defaultPage } = await import('../commands/report.js');
       const { output = defaultPage(path), where = [] } = flags;
       const traces = positiveInteger('--traces', flags.traces, 50, 0);
       done(await report(path, { output, traces, where, signal }, await logOf(flags)));
@@ -230,7 +230,7 @@ export function addCalibrateCommand(program: Command, signal: AbortSignal, done:
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
   logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
     const { calibrate } = await import('../commands/calibrate.js');
-    const { parseFeatures } = await import('../estimators/states.js');
+    const { parseFeatures } = await import('../estimate/states.js');
     const further = flags.features === undefined ? [] : parseFeatures(flags.features);
     done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
   });

@@ -1,14 +1,14 @@
 // `--workers` and `--devices` on the command line: which of a command's flags its workers are given.
 import { availableParallelism } from 'node:os';
 import type { Command } from 'commander';
-import { shardOfEnvironment } from '../commands/job/shard.js';
-import type { Workers } from '../commands/job/workers.js';
 import { usageError } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
+import { type DeviceChoice, parseDevice } from '../model/onnx/device.js';
 import { plural } from '../plural.js';
-import { type DeviceChoice, parseDevice } from '../policy/device.js';
 import type { Log } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
+import { shardOfEnvironment } from '../run/shard.js';
+import type { Workers } from '../run/workers.js';
 import { type LogFlags, logOf } from './declare.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */

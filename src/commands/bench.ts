@@ -5,10 +5,14 @@ import { type BenchRow, benchFigures } from '../compare/bench.js';
 import { type CreditTable, NO_LABEL } from '../compare/credit-table.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { isMartingale } from '../estimate/nature.js';
-import { storedNature } from '../estimators/registry.js';
+import { storedNature } from '../estimate/registry.js';
 import { sha256OfFile } from '../io/files/file-bytes.js';
 import { writeText } from '../io/files/json-file.js';
 import { fileStem, readRows, resolveInputs } from '../io/read/inputs.js';
+import { packageFile } from '../package-files.js';
+import { drawBench } from '../report/compare-view.js';
+import { isBad } from '../rows.js';
+import { assertPlace } from '../run/target.js';
 import {
   type BenchColumn,
   type BenchSet,
@@ -17,13 +21,9 @@ import {
   besideCredits,
   readBenchSet,
   shuffledCredits,
-} from '../io/scored/bench-set.js';
-import { CreditFault } from '../io/scored/trace-credits.js';
-import { packageFile } from '../package-files.js';
-import { drawBench } from '../report/compare-view.js';
-import { isBad } from '../rows.js';
-import { assertPlace } from './job/target.js';
-import { accountOf } from './scored/open-scored.js';
+} from '../scored/bench-set.js';
+import { accountOf } from '../scored/open-scored.js';
+import { CreditFault } from '../scored/trace-credits.js';
 
 export interface BenchOptions {
   /** where a row's credits are, and what its numbers are; undefined: what the columns' names say, or a scored file's own */

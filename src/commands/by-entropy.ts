@@ -1,16 +1,16 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
 import { scoreWindows, windowsOf } from '../estimate/windows.js';
 import { windowOf } from '../io/files/chunks.js';
-import { noteProof } from '../policy/run/canary.js';
-import { openPolicy } from '../policy/run/open-model.js';
-import { graphFor, ModelSession } from '../policy/run/session.js';
+import { noteProof } from '../model/onnx/canary.js';
+import { openPolicy } from '../model/onnx/open-model.js';
+import { graphFor, ModelSession } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
+import type { Run } from '../run/open-run.js';
+import type { Source } from '../run/source.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import { allEnds, type SegmentOptions, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
-import type { Run } from './job/open-run.js';
-import type { Source } from './job/source.js';
 import { reader } from './ready.js';
 
 /** Opens the policy, and hands back what cuts traces by its entropies: one run of it a trace, and these decide the merge. */

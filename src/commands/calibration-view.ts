@@ -1,5 +1,5 @@
 // A calibration as lines for the terminal: what it was fitted to, its log losses, its weights, its reliability curve.
-import type { CalibrationFile } from '../estimators/calibration.js';
+import type { CalibrationFile } from '../estimate/calibration.js';
 import { count, plural } from '../plural.js';
 
 type LossName = keyof NonNullable<CalibrationFile['log_loss']>;

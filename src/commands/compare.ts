@@ -5,19 +5,9 @@ import { type CreditTable, NO_LABEL } from '../compare/credit-table.js';
 import { boundedSteps } from '../credit/martingale.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { isMartingale, type Nature } from '../estimate/nature.js';
-import { storedNature } from '../estimators/registry.js';
+import { storedNature } from '../estimate/registry.js';
 import { writeText } from '../io/files/json-file.js';
 import { fileStem, type Input, readRows, resolveInputs } from '../io/read/inputs.js';
-import { CreditCollector, type Refusal } from '../io/scored/collect.js';
-import { partOf } from '../io/scored/origins.js';
-import {
-  type CreditRequest,
-  DELTA,
-  type FileCredits,
-  isRead,
-  SIGMA,
-  UNIFORM,
-} from '../io/scored/trace-credits.js';
 import type { Config } from '../io/write/output.js';
 import { POLICY_KEY } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
@@ -29,8 +19,18 @@ import type { Log } from '../report/log.js';
 import { comparePage } from '../report/page/compare-page.js';
 import { duration } from '../report/progress.js';
 import { listCodes } from '../report/run-figures.js';
-import { assertPlace } from './job/target.js';
-import { accountOf, assertWritten } from './scored/open-scored.js';
+import { assertPlace } from '../run/target.js';
+import { CreditCollector, type Refusal } from '../scored/collect.js';
+import { accountOf, assertWritten } from '../scored/open-scored.js';
+import { partOf } from '../scored/origins.js';
+import {
+  type CreditRequest,
+  DELTA,
+  type FileCredits,
+  isRead,
+  SIGMA,
+  UNIFORM,
+} from '../scored/trace-credits.js';
 
 export interface CompareCommandOptions extends CreditRequest, CompareOptions {
   /** forms of `--steps` in which the differences of values are compared, too */

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { availableParallelism, freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
-import { plural } from '../plural.js';
+import type { Proof } from '../model/onnx/canary.js';
 import {
   type CudaFindings,
   cudaProblems,
@@ -12,11 +12,11 @@ import {
   libraryProblem,
   onnxRuntimePackage,
   type Problem,
-} from '../policy/cuda.js';
-import { autoDevice, type Device, type DeviceChoice, deviceName } from '../policy/device.js';
-import { openPolicyFolder } from '../policy/folder.js';
-import type { Proof } from '../policy/run/canary.js';
-import { ModelSession } from '../policy/run/session.js';
+} from '../model/onnx/cuda.js';
+import { autoDevice, type Device, type DeviceChoice, deviceName } from '../model/onnx/device.js';
+import { openPolicyFolder } from '../model/onnx/folder.js';
+import { ModelSession } from '../model/onnx/session.js';
+import { plural } from '../plural.js';
 import { escapeControls, printableJson } from '../printable.js';
 
 /** One line of the table. */

@@ -1,17 +1,17 @@
 // `--dry-run`: tells what a run would be, from the traces that are ready for the policy.
 import { dataError } from '../errors.js';
+import type { Started, ValueJob } from '../estimate/estimator.js';
 import { type Forecast, forecast } from '../estimate/forecast.js';
 import { itemsOf, windowsOf } from '../estimate/windows.js';
-import type { Started, ValueJob } from '../estimators/estimator.js';
+import type { PolicyRuns } from '../model/onnx/session.js';
 import { count, plural } from '../plural.js';
-import type { PolicyRuns } from '../policy/run/session.js';
 import { escapeControls, printableJson } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
 import { statusWarnings } from '../report/run-figures.js';
 import { RejectTally, rejectWarning } from '../report/summary.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import { allRejected, type MaxRejects, tooMany } from './job/reject-limits.js';
+import { allRejected, type MaxRejects, tooMany } from '../run/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
 interface BranchText {

@@ -7,11 +7,11 @@ import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
+import { resolveTarget, stemOf } from '../run/target.js';
+import { openScored, originOf, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
+import { type Condition, parseWhere } from '../scored/where.js';
+import { writeScored } from '../scored/write-scored.js';
 import type { OutputRow } from '../scored.js';
-import { resolveTarget, stemOf } from './job/target.js';
-import { openScored, originOf, type ScoredFiles, storedTrace } from './scored/open-scored.js';
-import { type Condition, parseWhere } from './scored/where.js';
-import { writeScored } from './scored/write-scored.js';
 
 export interface FilterOptions {
   /** all of them have to hold */

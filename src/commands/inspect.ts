@@ -8,7 +8,6 @@ import { mapText, proposePaths } from '../io/map/propose.js';
 import type { Field, FieldMap } from '../io/map/sources.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
-import { isScored } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
@@ -16,14 +15,15 @@ import type { Log } from '../report/log.js';
 import { type Depth, terminalNotice } from '../report/terminal.js';
 import { drawShown } from '../report/trace-view.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
+import { type Mapping, type MappingOptions, resolveMapping } from '../run/mapping.js';
+import { rewardNote } from '../run/reward-scale.js';
+import { openScored } from '../scored/open-scored.js';
+import { fitting, type Pick, type Picked, pickRow, pickTrace, rowAt } from '../scored/pick.js';
+import { isScored } from '../scored/stored-rows.js';
+import { parseWhere } from '../scored/where.js';
 import type { Trace } from '../trace.js';
-import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
-import { rewardNote } from './job/reward-scale.js';
-import { openScored } from './scored/open-scored.js';
-import { browse, type Terminal } from './scored/pager.js';
-import { fitting, type Pick, type Picked, pickRow, pickTrace, rowAt } from './scored/pick.js';
-import { shownFile, shownRecord, shownTrace } from './scored/shown.js';
-import { parseWhere } from './scored/where.js';
+import { browse, type Terminal } from './pager.js';
+import { shownFile, shownRecord, shownTrace } from './shown.js';
 
 export interface InspectOptions extends MappingOptions {
   /** a row's number, or a trace's id; the first row that can be read where absent */

@@ -5,16 +5,16 @@ import { shardName } from '../io/files/chunks.js';
 import { assertWritable } from '../io/files/elsewhere.js';
 import { sumPath } from '../io/files/json-file.js';
 import { rejectsPath, summaryPath } from '../io/files/run-paths.js';
-import { type MergeTarget, mergeRun } from '../io/run/merge.js';
-import { sumCounts } from '../io/run/records.js';
-import { locateRun, type RunState, readRunState } from '../io/run/state.js';
-import { readMerged } from '../io/run/summary-file.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { shellWord } from '../printable.js';
 import type { Log } from '../report/log.js';
-import { assertSame, refuseOther, standing } from './job/standing.js';
-import { formatOfFile, refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { type MergeTarget, mergeRun } from '../run/merge.js';
+import { sumCounts } from '../run/records.js';
+import { assertSame, refuseOther, standing } from '../run/standing.js';
+import { locateRun, type RunState, readRunState } from '../run/state.js';
+import { readMerged } from '../run/summary-file.js';
+import { formatOfFile, refuseInputs, refuseUnreplaceable } from '../run/target.js';
 import { ranges } from './status.js';
 
 export interface MergeOptions {

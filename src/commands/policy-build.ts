@@ -1,11 +1,11 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
 import { usageError } from '../errors.js';
 import { assertHere } from '../io/files/elsewhere.js';
-import { isPrmCheckpoint } from '../policy/build/checkpoint.js';
-import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
-import { buildPolicyFolder, buildPrmFolder } from '../policy/run/build.js';
-import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { readExitTemplate } from '../policy/text/templates.js';
+import { isPrmCheckpoint } from '../model/graph/checkpoint.js';
+import { CUDA_PRECISIONS, type CudaPrecision } from '../model/graph/precision.js';
+import { buildPolicyFolder, buildPrmFolder } from '../model/onnx/build.js';
+import { openTokenizer } from '../model/text/open-tokenizer.js';
+import { readExitTemplate } from '../model/text/templates.js';
 import { askLines, prmLines, templateLines, writingLines } from './policy-info.js';
 
 export interface BuildFlags {

@@ -1,19 +1,8 @@
 // `rredcot policy check`: is the folder what was built, and does it compute what it should.
 import { readFile } from 'node:fs/promises';
 import { dataError, usageError } from '../errors.js';
-import { plural } from '../plural.js';
-import { type Device, type DeviceChoice, deviceName, resolveDevice } from '../policy/device.js';
-import {
-  isPrmFolder,
-  type ModelFolder,
-  openPolicyFolder,
-  openPrmFolder,
-  type PolicyFolder,
-  type PrmFolder,
-  whatOf,
-} from '../policy/folder.js';
-import { beyond, type CanaryFinding, describeFinding, noCanary, type Proof } from '../policy/run/canary.js';
-import { CHECKED_TEXT, type CheckedIds, checkedIds } from '../policy/run/canary-passes.js';
+import { beyond, type CanaryFinding, describeFinding, noCanary, type Proof } from '../model/onnx/canary.js';
+import { CHECKED_TEXT, type CheckedIds, checkedIds } from '../model/onnx/canary-passes.js';
 import {
   compareAttribution,
   compareDecoding,
@@ -24,10 +13,21 @@ import {
   LEAST_TOKENS,
   readPrmReference,
   readReference,
-} from '../policy/run/check.js';
-import { ModelSession } from '../policy/run/session.js';
-import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { checkFiles } from '../policy/unchanged.js';
+} from '../model/onnx/check.js';
+import { type Device, type DeviceChoice, deviceName, resolveDevice } from '../model/onnx/device.js';
+import {
+  isPrmFolder,
+  type ModelFolder,
+  openPolicyFolder,
+  openPrmFolder,
+  type PolicyFolder,
+  type PrmFolder,
+  whatOf,
+} from '../model/onnx/folder.js';
+import { ModelSession } from '../model/onnx/session.js';
+import { checkFiles } from '../model/onnx/unchanged-policy.js';
+import { openTokenizer } from '../model/text/open-tokenizer.js';
+import { plural } from '../plural.js';
 import { askLines } from './policy-info.js';
 
 export interface CheckOptions {

@@ -3,22 +3,22 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { dataError } from '../errors.js';
 import { type Suffix, suffixMaker } from '../estimate/references.js';
-import { count, plural } from '../plural.js';
-import { type Architecture, type Head, isScore } from '../policy/build/architecture.js';
-import { expectedWeights } from '../policy/build/graphs.js';
-import { readSafetensorsHeader } from '../policy/build/safetensors.js';
+import { type Architecture, type Head, isScore } from '../model/graph/architecture.js';
+import { expectedWeights } from '../model/graph/graphs.js';
+import { readSafetensorsHeader } from '../model/graph/safetensors.js';
 import {
   isPrmFolder,
   openPolicyFolder,
   openPrmFolder,
   type PolicyFolder,
   type PrmFolder,
-} from '../policy/folder.js';
-import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
-import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { NO_STOP } from '../policy/text/stops.js';
-import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../policy/text/templates.js';
-import type { PolicyTokenizer } from '../policy/text/tokenizer.js';
+} from '../model/onnx/folder.js';
+import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
+import { openTokenizer } from '../model/text/open-tokenizer.js';
+import { NO_STOP } from '../model/text/stops.js';
+import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../model/text/templates.js';
+import type { PolicyTokenizer } from '../model/text/tokenizer.js';
+import { count, plural } from '../plural.js';
 
 /**
  * @param print gets what is told, a line at a time

@@ -3,17 +3,16 @@ import { TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import type { GroupMean, RewardedTrace } from '../estimate/baseline.js';
 import type { CreditOptions } from '../estimate/credit.js';
+import type { AskedValues, Opened, ValueJob } from '../estimate/estimator.js';
 import type { Nature } from '../estimate/nature.js';
 import { bankMaker } from '../estimate/references.js';
 import { readsEntropies, readsLogprobs } from '../estimate/requested.js';
 import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward.js';
-import type { AskedValues, Opened, ValueJob } from '../estimators/estimator.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import { foundPlaces } from '../io/map/map.js';
 import { completionText } from '../io/map/messages.js';
 import type { Field } from '../io/map/sources.js';
-import { EMBEDDED_POLICY } from '../package-files.js';
-import type { OpenPolicy } from '../policy/run/open-model.js';
+import type { OpenPolicy } from '../model/onnx/open-model.js';
 import {
   type EncodedTrace,
   encodeBehind,
@@ -21,13 +20,14 @@ import {
   spelledText,
   thoughtStatus,
   withTexts,
-} from '../policy/text/encode.js';
+} from '../model/text/encode.js';
+import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
+import type { Mapping } from '../run/mapping.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
-import type { Mapping } from './job/mapping.js';
 
 /**
  * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named

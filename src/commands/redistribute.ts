@@ -2,16 +2,14 @@
 
 import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { type CreditOptions, creditConfig } from '../estimate/credit.js';
-import { isMartingale, type Nature, valueNameOf } from '../estimate/nature.js';
-import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../estimate/requested.js';
 import {
   calibrationDoubt,
   calibrated as fitted,
   readCalibration,
   scoredWith,
-} from '../estimators/calibrated.js';
-import type { Calibration } from '../estimators/calibration.js';
+} from '../estimate/calibrated.js';
+import type { Calibration } from '../estimate/calibration.js';
+import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import {
   ANY_RANGE,
   type CreditFlags,
@@ -19,10 +17,12 @@ import {
   OF_RULES,
   resolveCreditOptions,
   resolveEstimator,
-} from '../estimators/credit-flags.js';
-import type { FlagValues } from '../estimators/estimator.js';
-import { pr } from '../estimators/one-pass.js';
-import { ESTIMATORS, estimatorNamed } from '../estimators/registry.js';
+} from '../estimate/credit-flags.js';
+import type { FlagValues } from '../estimate/estimator.js';
+import { isMartingale, type Nature, valueNameOf } from '../estimate/nature.js';
+import { pr } from '../estimate/one-pass.js';
+import { ESTIMATORS, estimatorNamed } from '../estimate/registry.js';
+import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../estimate/requested.js';
 import {
   type ColumnChoice,
   columnName,
@@ -30,19 +30,19 @@ import {
   type OurColumn,
   type WrittenColumn,
 } from '../io/arrow/output-columns.js';
-import { REDISTRIBUTED_KEY, rejectsOf } from '../io/scored/origins.js';
 import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';
 import { refuseUnknown, renamedText, resolveColumnNames } from '../io/write/output-layout.js';
 import { partText, wholeText } from '../io/write/part.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
+import { resolveTarget, stemOf } from '../run/target.js';
+import { again } from '../scored/again.js';
+import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from '../scored/open-scored.js';
+import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/origins.js';
+import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from '../scored/survey-scored.js';
+import { writeScored } from '../scored/write-scored.js';
 import type { OutputRow } from '../scored.js';
-import { resolveTarget, stemOf } from './job/target.js';
-import { again } from './scored/again.js';
-import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from './scored/open-scored.js';
-import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/survey-scored.js';
-import { writeScored } from './scored/write-scored.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */

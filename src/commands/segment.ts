@@ -3,13 +3,13 @@ import type { ExitCode } from '../errors.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
+import { openInputs } from '../run/mapping.js';
+import type { Run } from '../run/open-run.js';
+import type { CutOptions } from '../run/options.js';
+import { runJob } from '../run/run-job.js';
+import type { Source } from '../run/source.js';
+import { chosenColumns } from '../run/written-columns.js';
 import { byLength } from '../segment/by-length.js';
-import { openInputs } from './job/mapping.js';
-import type { Run } from './job/open-run.js';
-import type { CutOptions } from './job/options.js';
-import { runJob } from './job/run-job.js';
-import type { Source } from './job/source.js';
-import { chosenColumns } from './job/written-columns.js';
 
 export interface SegmentCommandOptions extends CutOptions {
   /** null: no policy, length stands in for entropy */

@@ -2,14 +2,14 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import { sumFigures } from '../figures.js';
 import { shardName } from '../io/files/chunks.js';
-import { sumCounts } from '../io/run/records.js';
-import { hiddenFolders } from '../io/run/remove.js';
-import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { partText } from '../io/write/part.js';
 import { are, count, plural } from '../plural.js';
 import { escapeControls, printableJson } from '../printable.js';
 import { duration } from '../report/progress.js';
 import { figureLines, figureRecord } from '../report/run-figures.js';
+import { sumCounts } from '../run/records.js';
+import { hiddenFolders } from '../run/remove.js';
+import { locateRun, type RunState, readRunState, type ShardState } from '../run/state.js';
 
 /**
  * Tells a run's state on stdout.

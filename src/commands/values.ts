@@ -1,18 +1,18 @@
 // Values of traces that are ready: by the policy's pass and what the estimator opens beside it, or the rows' own, which need none.
 import type { RewardedTrace } from '../estimate/baseline.js';
+import type { ValueJob } from '../estimate/estimator.js';
 import type { Reward } from '../estimate/reward.js';
 import { type PassJob, scoreWindows, type Valued, windowsOf } from '../estimate/windows.js';
-import type { ValueJob } from '../estimators/estimator.js';
 import { windowOf } from '../io/files/chunks.js';
-import { noteProof } from '../policy/run/canary.js';
-import { ModelSession } from '../policy/run/session.js';
+import { noteProof } from '../model/onnx/canary.js';
+import { ModelSession } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
+import type { Run } from '../run/open-run.js';
+import type { Source } from '../run/source.js';
 import { mergeSegments } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { type DryRunOptions, dryRun as tellDryRun } from './dry-run.js';
-import type { Run } from './job/open-run.js';
-import type { Source } from './job/source.js';
 import type { Method, preparing } from './ready.js';
 
 /** What makes them. */

@@ -1,22 +1,13 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { asksForMean, type CreditOptions, isOfMates } from '../estimate/credit.js';
-import { knownCredit } from '../estimators/stored-credit.js';
+import { knownCredit } from '../estimate/stored-credit.js';
 import { stringifyJson } from '../io/arrow/json.js';
 import { chunkCount, shardOf } from '../io/files/chunks.js';
 import { sumPath } from '../io/files/json-file.js';
 import { factsOf } from '../io/files/opened.js';
 import { runPaths } from '../io/files/run-paths.js';
 import { resolveInputs } from '../io/read/inputs.js';
-import { ForeignRecordError, readChunkRecord, sumCounts } from '../io/run/records.js';
-import { locateRun, type RunState, readRunState } from '../io/run/state.js';
-import { type MergedRecord, mergedPath, readMerged } from '../io/run/summary-file.js';
-import { chunkFindings, type RereadRow } from '../io/scored/check-chunk.js';
-import { fileFindings, mergedFindings, recordFindings, type StoredFacts } from '../io/scored/check-file.js';
-import { textFaults } from '../io/scored/check-row.js';
-import { type Finding, type RowChecks, SeenRows } from '../io/scored/check-rows.js';
-import { partOf } from '../io/scored/origins.js';
-import { type Cells, storedRow } from '../io/scored/stored-rows.js';
 import type { ExportName } from '../io/write/exports.js';
 import { namedFormat } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
@@ -24,10 +15,19 @@ import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type Named, SeenNames } from '../report/names.js';
 import type { InputRow } from '../rows.js';
+import { ForeignRecordError, readChunkRecord, sumCounts } from '../run/records.js';
+import { inspectInputs, rereadRows } from '../run/reread-inputs.js';
+import { locateRun, type RunState, readRunState } from '../run/state.js';
+import { type MergedRecord, mergedPath, readMerged } from '../run/summary-file.js';
+import { chunkFindings, type RereadRow } from '../scored/check-chunk.js';
+import { fileFindings, mergedFindings, recordFindings, type StoredFacts } from '../scored/check-file.js';
+import { textFaults } from '../scored/check-row.js';
+import { type Finding, type RowChecks, SeenRows } from '../scored/check-rows.js';
+import { partOf } from '../scored/origins.js';
+import { columnsBeside, remadeFaults } from '../scored/remade.js';
+import { type Cells, storedRow } from '../scored/stored-rows.js';
 import { segmentFaults } from '../segment/segmenters.js';
-import { inspectInputs, rereadRows } from './job/reread-inputs.js';
 import { COLUMNS as SAMPLE_COLUMNS } from './sample.js';
-import { columnsBeside, remadeFaults } from './scored/remade.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
 export interface VerifyOptions {

@@ -1,5 +1,5 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
-import type { EncodedTrace } from '../policy/text/encode.js';
+import type { EncodedTrace } from '../model/text/encode.js';
 import { type OutputRow, ownTokens, UNREAD, withoutShown } from '../scored.js';
 import { allEnds, type Pieces, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';

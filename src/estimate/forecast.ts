@@ -1,5 +1,5 @@
 // `--dry-run`: counts traces and what they cost, and runs a few of them for the time that they take.
-import type { PolicyRuns } from '../policy/run/session.js';
+import type { PolicyRuns } from '../model/onnx/session.js';
 import { type BadRow, isBad } from '../rows.js';
 import { candidateExits } from '../segment/segment.js';
 import { type PassJob, type ScoredJob, scoreWindows, type Window } from './windows.js';

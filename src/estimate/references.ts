@@ -1,6 +1,6 @@
 // Turns a trace's references into what is scored at every exit point: exit template, solution, answer.
 import { TraceRejected } from '../errors.js';
-import type { ExitTemplate } from '../policy/folder.js';
+import type { ExitTemplate } from '../model/onnx/folder.js';
 import type { Reference } from '../trace.js';
 import type { Nature } from './nature.js';
 

@@ -1,8 +1,8 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
 import { TraceRejected } from '../errors.js';
-import { inHalves } from '../policy/run/layout.js';
-import { type Branch, nextKept } from '../policy/run/placed.js';
-import type { PolicyRuns, TraceScores } from '../policy/run/session.js';
+import { inHalves } from '../model/onnx/layout.js';
+import { type Branch, nextKept } from '../model/onnx/placed.js';
+import type { PolicyRuns, TraceScores } from '../model/onnx/session.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../segment/segment.js';
 import type { TokenFigures } from '../segment/split.js';
 import { silenced } from '../turns.js';

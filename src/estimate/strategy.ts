@@ -1,6 +1,6 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
-import type { Device } from '../policy/device.js';
-import { rowsPerGroup, sharingRoom } from '../policy/run/layout.js';
+import type { Device } from '../model/onnx/device.js';
+import { rowsPerGroup, sharingRoom } from '../model/onnx/layout.js';
 import { candidateExits, isCutLate, type Pieces } from '../segment/segment.js';
 import type { Suffix } from './references.js';
 import { shareTails, type TailsAt } from './shared-tails.js';

@@ -1,7 +1,7 @@
 // Cuts a stream of traces into windows of neighbours, which alone may share runs of the policy, and puts them to it: results in input order.
 import { dataError, type RredcotError, TraceRejected } from '../errors.js';
-import { deviceName } from '../policy/device.js';
-import type { PolicyRuns } from '../policy/run/session.js';
+import { deviceName } from '../model/onnx/device.js';
+import type { PolicyRuns } from '../model/onnx/session.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import { joinIds, type Suffix } from './references.js';

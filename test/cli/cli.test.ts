@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
-import { ESTIMATORS } from '../../dist/estimators/registry.js';
+import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import {
   CHAIN,

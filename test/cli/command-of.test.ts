@@ -7,7 +7,7 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { job } from '../../dist/cli/job-flags.js';
 import { workerFlags } from '../../dist/cli/worker-flags.js';
 import { CORES_VARIABLE, coreShare, ownCores } from '../../dist/cores.js';
-import { flagOfKey, nameOfField } from '../../dist/io/run/description.js';
+import { flagOfKey, nameOfField } from '../../dist/run/description.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, ROOT } from '../support/program.js';
 import { temporaryFolder } from '../support/temporary-folder.js';

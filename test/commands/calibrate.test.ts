@@ -2,8 +2,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { agreement } from '../../dist/commands/calibrate.js';
-import { type CalibrationFile, parseCalibration } from '../../dist/estimators/calibration.js';
-import { KnownGroups } from '../../dist/estimators/calibration-fit.js';
+import { type CalibrationFile, parseCalibration } from '../../dist/estimate/calibration.js';
+import { KnownGroups } from '../../dist/estimate/calibration-fit.js';
 import { oracleFit } from '../oracle/calibration.js';
 import { FIXTURES } from '../support/program.js';
 import { openScene } from '../support/scene.js';

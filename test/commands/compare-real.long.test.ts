@@ -4,8 +4,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../dist/commands/compare.js';
-import { parseNamedPath, traceCredits } from '../../dist/io/scored/trace-credits.js';
-import { buildPrmFolder } from '../../dist/policy/run/build.js';
+import { buildPrmFolder } from '../../dist/model/onnx/build.js';
+import { parseNamedPath, traceCredits } from '../../dist/scored/trace-credits.js';
 import { ROOT, SHARED_DATA } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 

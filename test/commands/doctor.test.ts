@@ -10,7 +10,7 @@ import {
   formatDiagnosis,
   nodeCheck,
 } from '../../dist/commands/doctor.js';
-import { type CudaFindings, onnxRuntimePackage } from '../../dist/policy/cuda.js';
+import { type CudaFindings, onnxRuntimePackage } from '../../dist/model/onnx/cuda.js';
 import { rredcotHere } from '../support/in-process.js';
 import { ROOT, temporaryFolder } from '../support/program.js';
 

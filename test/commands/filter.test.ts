@@ -2,8 +2,8 @@
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { FIGURES, parseWhere } from '../../dist/commands/scored/where.js';
 import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
+import { FIGURES, parseWhere } from '../../dist/scored/where.js';
 import type { OutputRow } from '../../dist/scored.js';
 import { named } from '../support/estimators.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';

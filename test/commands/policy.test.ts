@@ -4,9 +4,9 @@ import { createHash } from 'node:crypto';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { compareReference, compareRuns } from '../../dist/policy/run/check.js';
-import type { Branch, PackedTrace } from '../../dist/policy/run/placed.js';
-import type { ModelSession } from '../../dist/policy/run/session.js';
+import { compareReference, compareRuns } from '../../dist/model/onnx/check.js';
+import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
+import type { ModelSession } from '../../dist/model/onnx/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { ROOT } from '../support/program.js';
@@ -397,7 +397,7 @@ class AutoModelForCausalLM:
         for (const list of [file.logprobs, file.entropies]) expect(list).toHaveLength(31);
         for (const logprob of file.logprobs as number[]) expect(logprob).toBeCloseTo(-Math.log(259), 9);
         for (const entropy of file.entropies as number[]) expect(entropy).toBeCloseTo(Math.log(259), 9);
-        const { readReference } = await import('../../dist/policy/run/check.js');
+        const { readReference } = await import('../../dist/model/onnx/check.js');
         expect((await readReference(path, 259)).ids).toHaveLength(32);
       }
     },
@@ -405,7 +405,7 @@ class AutoModelForCausalLM:
 
   test.skipIf(!python)('of a head that classifies: the probability of a label at every token', async () => {
     const { path } = made('prm', '--label', '2');
-    const { readPrmReference } = await import('../../dist/policy/run/check.js');
+    const { readPrmReference } = await import('../../dist/model/onnx/check.js');
     const { ids, correct } = await readPrmReference(path, 259);
     expect([ids.length, correct.length]).toEqual([32, 32]);
     for (const share of correct) expect(share).toBeCloseTo(0.5, 9);

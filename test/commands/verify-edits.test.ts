@@ -2,7 +2,7 @@
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { writeSurveyFile } from '../../dist/io/run/summary-file.js';
+import { writeSurveyFile } from '../../dist/run/summary-file.js';
 import { seeded } from '../oracle/toy.js';
 import { editJson, editRows, SHARD } from '../support/edited-run.js';
 import { writeFixtures } from '../support/program.js';

@@ -3,7 +3,7 @@ import { appendFile, cp, mkdir, readFile, rm, truncate, utimes } from 'node:fs/p
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ranges } from '../../dist/commands/status.js';
-import { checkRow } from '../../dist/io/scored/check-row.js';
+import { checkRow } from '../../dist/scored/check-row.js';
 import { editDone, editJson, editRows, SHARD } from '../support/edited-run.js';
 import { BROKEN, INCOMPLETE, writeFixtures } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';

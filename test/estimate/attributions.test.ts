@@ -1,9 +1,9 @@
 /** What attributions are stored as, and where σ is none of them. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/estimate/sigma.js';
 import { summedAttributions } from '../../dist/estimate/value.js';
-import { ESTIMATORS } from '../../dist/estimators/registry.js';
 import { named } from '../support/estimators.js';
 
 const SHARE: SigmaOptions = { rule: 'share', residual: 'uniform', within: 'uniform' };

@@ -6,7 +6,9 @@ import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js'
 import { smoothed } from '../../dist/credit/shaping.js';
 import { bankFault } from '../../dist/estimate/bank.js';
 import { hasLevel, isMartingale } from '../../dist/estimate/nature.js';
+import { givenValues } from '../../dist/estimate/one-pass.js';
 import { bankOf, suffixMaker } from '../../dist/estimate/references.js';
+import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { requestedOf } from '../../dist/estimate/requested.js';
 import {
   RESIDUALS,
@@ -21,8 +23,6 @@ import {
   WITHINS,
 } from '../../dist/estimate/sigma.js';
 import { stateValue, summedLogprobs, traceValues } from '../../dist/estimate/value.js';
-import { givenValues } from '../../dist/estimators/one-pass.js';
-import { ESTIMATORS } from '../../dist/estimators/registry.js';
 import type { Reference } from '../../dist/trace.js';
 import {
   contrastValue,

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { forecast, secondsFor } from '../../dist/estimate/forecast.js';
 import { windowsOf } from '../../dist/estimate/windows.js';
-import type { PackedTrace } from '../../dist/policy/run/placed.js';
+import type { PackedTrace } from '../../dist/model/onnx/placed.js';
 import { FakePolicy, jobOf } from '../support/fake-policy.js';
 import { streamOf, traceAt } from '../support/streams.js';
 

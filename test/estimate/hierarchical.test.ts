@@ -5,7 +5,7 @@ import { HIERARCHICAL, hierarchical } from '../../dist/credit/hierarchical.js';
 import { groupMeanOf, type RewardedTrace, withContiguousMeans } from '../../dist/estimate/baseline.js';
 import { type CreditOptions, creditConfig, creditOf } from '../../dist/estimate/credit.js';
 import { methodNotice, requestedColumns } from '../../dist/estimate/requested.js';
-import { storedCredit } from '../../dist/estimators/stored-credit.js';
+import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { named } from '../support/estimators.js';

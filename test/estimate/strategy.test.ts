@@ -10,10 +10,10 @@ import { bankMaker } from '../../dist/estimate/references.js';
 import { runBatch } from '../../dist/estimate/run-batch.js';
 import { planWindow, type TraceJob } from '../../dist/estimate/strategy.js';
 import { type TraceResult, traceValues } from '../../dist/estimate/value.js';
-import { openPolicyFolder, type PolicyFolder } from '../../dist/policy/folder.js';
-import { ModelSession } from '../../dist/policy/run/session.js';
-import { encodeTrace } from '../../dist/policy/text/encode.js';
-import { loadTokenizer } from '../../dist/policy/text/tokenizer.js';
+import { openPolicyFolder, type PolicyFolder } from '../../dist/model/onnx/folder.js';
+import { ModelSession } from '../../dist/model/onnx/session.js';
+import { encodeTrace } from '../../dist/model/text/encode.js';
+import { loadTokenizer } from '../../dist/model/text/tokenizer.js';
 import { cutPieces } from '../../dist/segment/segment.js';
 import { seeded } from '../oracle/toy.js';
 import { named } from '../support/estimators.js';
@@ -351,7 +351,7 @@ test.skipIf(process.platform !== 'linux')(
   async () => {
     const script = `
       const { openPolicyFolder } = await import('${DIST}policy/folder.js');
-      const { ModelSession } = await import('${DIST}policy/run/session.js');
+      const { ModelSession } = await import('${DIST}model/onnx/session.js');
       const session = await ModelSession.open(await openPolicyFolder(${JSON.stringify(EMBEDDED)}));
       // B traces of 20,000 tokens, of which one is scored: 512 bytes a token after the embedding
       const run = (B, T) => session.run(Array(B).fill({ ids: new Int32Array(T).fill(48), promptLength: T - 1, branches: [] }));

@@ -1,7 +1,6 @@
 // Credit over the policy's own tokens: every rule against formulas with a mask, and the decoder of stored rows against the maker.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { withCredit } from '../../dist/commands/scored/again.js';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
 import {
   type CreditOptions,
@@ -9,6 +8,7 @@ import {
   creditTrace,
   type ReadyTrace,
 } from '../../dist/estimate/credit.js';
+import { withCredit } from '../../dist/scored/again.js';
 import type { OutputRow } from '../../dist/scored.js';
 import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
 import { sigmaOfTurns, TURN_RULES } from '../oracle/turns.js';

@@ -14,8 +14,8 @@ import {
 } from '../../dist/estimate/strategy.js';
 import { inOrder, type PassJob, scoreWindows as scoreCut, windowsOf } from '../../dist/estimate/windows.js';
 import { windowOf } from '../../dist/io/files/chunks.js';
-import type { Branch, PackedTrace } from '../../dist/policy/run/placed.js';
-import type { PolicyRuns, TraceScores } from '../../dist/policy/run/session.js';
+import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
+import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
 import { type BadRow, isBad } from '../../dist/rows.js';
 import { seeded } from '../oracle/toy.js';
 import { expectedResult, FakePolicy, type JobShape, jobOf } from '../support/fake-policy.js';

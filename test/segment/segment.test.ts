@@ -1,7 +1,7 @@
 /** The segmenters against METHOD 2: cases one by one, a naive merge, properties, and the oracle on random texts. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { alignTokens } from '../../dist/policy/text/align.js';
+import { alignTokens } from '../../dist/model/text/align.js';
 import { mergePieces } from '../../dist/segment/merge.js';
 import {
   allEnds,

@@ -1,6 +1,6 @@
 /** Estimators by their names, for tests that go by them. */
-import type { Estimator } from '../../dist/estimators/estimator.js';
-import { estimatorNamed } from '../../dist/estimators/registry.js';
+import type { Estimator } from '../../dist/estimate/estimator.js';
+import { estimatorNamed } from '../../dist/estimate/registry.js';
 
 /** @throws for a name that none has */
 export function named(name: string): Estimator {

@@ -4,8 +4,8 @@ import { OutOfMemoryError } from '../../dist/errors.js';
 import type { Suffix } from '../../dist/estimate/references.js';
 import type { TraceJob } from '../../dist/estimate/strategy.js';
 import type { TraceResult } from '../../dist/estimate/value.js';
-import type { Branch, PackedTrace } from '../../dist/policy/run/placed.js';
-import type { PolicyRuns, TraceScores } from '../../dist/policy/run/session.js';
+import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
+import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
 import type { TokenText } from '../../dist/segment/span.js';
 

@@ -1,8 +1,8 @@
 // Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
 import { describe, expect, test } from 'vitest';
-import { buildPolicyFolder } from '../../dist/policy/run/build.js';
-import type { Branch } from '../../dist/policy/run/placed.js';
-import { ModelSession, type TraceScores } from '../../dist/policy/run/session.js';
+import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
+import type { Branch } from '../../dist/model/onnx/placed.js';
+import { ModelSession, type TraceScores } from '../../dist/model/onnx/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';

@@ -1,9 +1,10 @@
 // Rows as they are stored, of cells that a test has made up, and what `verify` says of them.
-import { columnsBeside, remadeFaults } from '../../dist/commands/scored/remade.js';
+
 import type { CreditOptions } from '../../dist/estimate/credit.js';
-import { storedCredit } from '../../dist/estimators/stored-credit.js';
-import { storedRow } from '../../dist/io/scored/stored-rows.js';
+import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import type { Config } from '../../dist/io/write/output.js';
+import { columnsBeside, remadeFaults } from '../../dist/scored/remade.js';
+import { storedRow } from '../../dist/scored/stored-rows.js';
 import { inputRow } from './io-helpers.js';
 
 type Cells = Readonly<Record<string, unknown>>;

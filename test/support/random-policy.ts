@@ -1,7 +1,7 @@
 // A policy of random weights, small and of odd sizes, built as a user's checkpoint would be.
 import { join } from 'node:path';
-import type { PolicyFolder } from '../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../dist/policy/run/build.js';
+import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
+import type { PolicyFolder } from '../../dist/model/onnx/folder.js';
 import { LLAMA, writeCheckpoint } from './checkpoints.js';
 
 /** Heads of 8 dimensions (ONNX Runtime's attention rotates multiples of 16 alone), 3 queries a key, a head of its own. */

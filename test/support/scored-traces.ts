@@ -1,5 +1,5 @@
 // Made-up scored traces, in which a surprising token costs the reward more often than not: what a calibration is fitted to.
-import type { CalibrationFile } from '../../dist/estimators/calibration.js';
+import type { CalibrationFile } from '../../dist/estimate/calibration.js';
 import { seeded } from '../oracle/toy.js';
 import type { Scene } from './scene.js';
 

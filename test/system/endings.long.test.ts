@@ -4,10 +4,10 @@ import { spawnSync } from 'node:child_process';
 import { appendFile, mkdir, readdir, readFile, rm, symlink, truncate, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { parseTimeLimit } from '../../dist/commands/job/interrupt.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { watchInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
+import { parseTimeLimit } from '../../dist/run/interrupt.js';
 import { FIXTURES, hiddenRun, ROOT, start as startHere, writeFixtures } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 

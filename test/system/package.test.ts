@@ -2,8 +2,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { buildPolicyFolder } from '../../dist/policy/run/build.js';
-import { readExitTemplate } from '../../dist/policy/text/templates.js';
+import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
+import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
 describe('package.json', () => {

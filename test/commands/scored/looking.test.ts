@@ -3,13 +3,13 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { resolveMapping } from '../../../dist/commands/job/mapping.js';
-import { fitting, pickTrace, rowAfter, rowBefore } from '../../../dist/commands/scored/pick.js';
-import { shownTrace } from '../../../dist/commands/scored/shown.js';
-import { parseWhere } from '../../../dist/commands/scored/where.js';
+import { shownTrace } from '../../../dist/commands/shown.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import { openLog } from '../../../dist/report/log.js';
 import type { PageRecord } from '../../../dist/report/page/scored-page.js';
+import { resolveMapping } from '../../../dist/run/mapping.js';
+import { fitting, pickTrace, rowAfter, rowBefore } from '../../../dist/scored/pick.js';
+import { parseWhere } from '../../../dist/scored/where.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { inputRow } from '../../support/io-helpers.js';
 import {
@@ -209,7 +209,7 @@ describe('inspect', () => {
 
   /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
   const changed = async (change: (columns: Record<string, unknown>) => object) => {
-    const { openScored } = await import('../../../dist/commands/scored/open-scored.js');
+    const { openScored } = await import('../../../dist/scored/open-scored.js');
     const source = await openScored(join(folder, 'scored.parquet'), openLog({ quiet: true, json: false }));
     return {
       ...source,

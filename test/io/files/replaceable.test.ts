@@ -2,7 +2,7 @@
 import { chmod, chown, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { mountPoints, whyUnreplaceable } from '../../../dist/commands/job/target.js';
+import { mountPoints, whyUnreplaceable } from '../../../dist/run/target.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 let folder: string;

@@ -1,11 +1,11 @@
 // What is proposed for a row that nobody has mapped: paths by the names of its columns, and what a misspelled one was meant to be.
 import { describe, expect, it } from 'vitest';
-import { cureOf } from '../../../dist/commands/job/reject-limits.js';
 import { didYouMean } from '../../../dist/flag-values.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { mapText, proposePaths } from '../../../dist/io/map/propose.js';
 import { FIELDS } from '../../../dist/io/map/sources.js';
+import { cureOf } from '../../../dist/run/reject-limits.js';
 import { inputRow } from '../../support/io-helpers.js';
 
 const ALL = { prompt: true, references: true };

@@ -3,11 +3,11 @@
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { parseColumns, parseExport, writtenColumns } from '../../../dist/commands/job/written-columns.js';
 import { TraceRejected } from '../../../dist/errors.js';
 import { redistribute } from '../../../dist/estimate/sigma.js';
 import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
 import { EXPORT_FORMS } from '../../../dist/io/write/exports.js';
+import { parseColumns, parseExport, writtenColumns } from '../../../dist/run/written-columns.js';
 import type { OutputRow, SegmentRow } from '../../../dist/scored.js';
 import { bareRow } from '../../support/io-helpers.js';
 import { FIXTURES, type ScoredRow, storedSigmaInput } from '../../support/program.js';

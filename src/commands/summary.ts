@@ -1,0 +1,171 @@
+// `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
+import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
+import { creditableOf } from '../estimate/credit.js';
+import { hasLevel, valueNameOf } from '../estimate/nature.js';
+import { creditColumn } from '../estimate/requested.js';
+import { readJson } from '../io/files/json-file.js';
+import { summaryPath } from '../io/files/run-paths.js';
+import { HASH_KEY } from '../io/files/seal.js';
+import { POLICY_KEY, RUN_KEY, VERSION_KEY } from '../io/write/output.js';
+import { partText } from '../io/write/part.js';
+import { VERSION } from '../package-files.js';
+import { plural } from '../plural.js';
+import { escapeControls, printableJson } from '../printable.js';
+import { TraceChoice } from '../report/gathered.js';
+import type { Log } from '../report/log.js';
+import { drawNumbers, drawSteps } from '../report/numbers-view.js';
+import { RunCounts } from '../report/run-counts.js';
+import { StepKinds } from '../report/steps.js';
+import { type RunAccount, warningsOf } from '../report/warnings.js';
+import { type BadRow, type InputRow, isBad } from '../rows.js';
+import { openScored, type ScoredFiles, storedTrace, vocabOf } from '../scored/open-scored.js';
+import type { Condition } from '../scored/where.js';
+import type { OutputRow } from '../scored.js';
+import { TRANSITIONS } from '../segment/split.js';
+import { textPlaces, textsOf } from './shown.js';
+
+export interface SummaryOptions {
+  readonly json: boolean;
+  /** steps are counted by kind, too */
+  readonly byStep: boolean;
+  /** the command that scores so once more */
+  readonly commandOf: (config: ScoredFiles['config'], policy: Record<string, unknown>) => Promise<string>;
+  readonly signal: AbortSignal;
+}
+
+/** @throws RredcotError: exit 2 for what `score` has not written; 65 for a file that was changed, or has no trace */
+export async function summary(
+  path: string,
+  { json, byStep, commandOf, signal }: SummaryOptions,
+  write: (text: string) => void,
+  log: Log,
+): Promise<ExitCode> {
+  const source = await openScored(path, log);
+  const { steps, onTrace } = byStep ? await stepsOf(source) : {};
+  const counted = await countScored(source, { traces: 0, conditions: [], onTrace, signal }, log);
+  assertTraces(path, counted);
+  const throughput = await throughputOf(path);
+  const policy = policyOf(source.metadata);
+  const command = await commandOf(source.config, policy);
+  if (json) {
+    const about = {
+      ...{ format: 1, rredcot: VERSION, file: path },
+      run: source.metadata.get(RUN_KEY) ?? null,
+      sha256: source.metadata.get(HASH_KEY) ?? null,
+      ...{ config: source.config, policy, command, throughput: throughput ?? null },
+    };
+    const numbers = {
+      warnings: counted.warnings,
+      ...counted.numbers,
+      ...(steps && { by_step: steps.kinds }),
+    };
+    write(`${printableJson(JSON.stringify({ ...about, ...numbers }, null, 1))}\n`);
+  } else
+    write(
+      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), ...(steps ? drawSteps(steps.kinds) : []), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
+    );
+  return EXIT.done;
+}
+
+/** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
+async function stepsOf(source: ScoredFiles) {
+  const { keywords = TRANSITIONS } = source.config as { readonly keywords?: readonly string[] };
+  const places = await textPlaces(source);
+  const steps = new StepKinds(keywords, source.credit.estimator.isMagnitude === true);
+  const onTrace = (trace: OutputRow, row: InputRow) => steps.add(trace, textsOf(row, places).completion);
+  return { steps, onTrace };
+}
+
+/** @throws RredcotError (exit 65) where nothing was counted */
+export function assertTraces(
+  path: string,
+  { numbers, firstBad }: Awaited<ReturnType<typeof countScored>>,
+): void {
+  if (numbers.traces > 0) return;
+  const why =
+    firstBad === undefined ? '' : `: ${firstBad.file}:${firstBad.row}: ${firstBad.rejection.reason}`;
+  throw dataError(`${path}: no trace in it${why}`, 'rredcot verify tells what is wrong with it');
+}
+
+export interface CountOptions {
+  /** traces to choose */
+  readonly traces: number;
+  /** of those that fit all of these */
+  readonly conditions: readonly Condition[];
+  /** takes every trace that is counted */
+  readonly onTrace?: ((trace: OutputRow, row: InputRow) => void) | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** Reads all rows once; what it holds does not grow with them. */
+export async function countScored(
+  source: ScoredFiles,
+  { traces, conditions, onTrace, signal }: CountOptions,
+  log: Log,
+) {
+  const { estimator } = source.credit;
+  const counts = new RunCounts(hasLevel(estimator));
+  /** traces worth a page, by number of their row */
+  const choice = new TraceChoice(traces, estimator.isMagnitude === true);
+  /** the first row that is not as `score` writes one */
+  let firstBad: BadRow | undefined;
+  let read = 0;
+  for await (const row of source.read({})) {
+    throwIfInterrupted(signal);
+    if (++read % ROWS_TOLD === 0) log.progress(`reading: ${plural(read, 'row')}`, { read });
+    const trace = isBad(row) ? row : storedTrace(row, source);
+    if (isBad(trace)) {
+      counts.reject(trace);
+      firstBad ??= trace;
+      continue;
+    }
+    counts.add(trace, creditableOf(trace, estimator).values, row.row);
+    onTrace?.(trace, row as InputRow);
+    if (!conditions.every(({ holds }) => holds(trace))) continue;
+    choice.add(trace);
+  }
+  const { numbers } = counts;
+  const { part } = source;
+  const ofPart = part && {
+    code: 'part',
+    text: `the file ${partText(part)}: its groups may lack traces`,
+  };
+  const warnings = [...(ofPart ? [ofPart] : []), ...warningsOf(numbers, vocabOf(source), source.config.rule)];
+  return { numbers, warnings, choice, firstBad };
+}
+
+const ROWS_TOLD = 1000;
+
+/** How a file was made, by name: what identifies it, its configuration, and the hashes of its policy. */
+export function factsOf(
+  path: string,
+  { metadata, config, credit }: ScoredFiles,
+): [name: string, text: string][] {
+  const named: [string, string | undefined][] = [
+    ['file', path],
+    ['version', metadata.get(VERSION_KEY)],
+    ['run', metadata.get(RUN_KEY)],
+    ['sha256', metadata.get(HASH_KEY)],
+  ];
+  for (const [name, value] of Object.entries(config))
+    named.push([name, typeof value === 'string' ? value : JSON.stringify(value)]);
+  if ((credit.others ?? []).length > 0)
+    named.push(['columns of further credits', (credit.others ?? []).map(creditColumn).join(', ')]);
+  for (const [name, hash] of Object.entries(policyOf(metadata)))
+    named.push([`policy: ${name}`, String(hash)]);
+  return named.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as [string, string]]));
+}
+
+/** Hashes of the policy's files; empty where the file has none. */
+export function policyOf(metadata: ReadonlyMap<string, string>): Record<string, unknown> {
+  return JSON.parse(metadata.get(POLICY_KEY) ?? '{}') as Record<string, unknown>;
+}
+
+/** From the summary beside the file, where it is that of a run of the policy. */
+export async function throughputOf(path: string): Promise<RunAccount['throughput']> {
+  const found = (await readJson<Record<string, unknown>>(summaryPath(path))) ?? {};
+  const { seconds, traces, tokens, tokens_per_s: rate } = found;
+  if (typeof seconds !== 'number' || typeof traces !== 'number' || typeof tokens !== 'number')
+    return undefined;
+  return typeof rate === 'number' ? { seconds, traces, tokens } : undefined;
+}

@@ -1,0 +1,276 @@
+// Values that sum up attributions for which the policy reads a trace again: what each segment counts for, and what that costs.
+
+import { OutOfMemoryError, TraceRejected } from '../errors.js';
+import { sharingRoom, sizeOf } from '../model/onnx/layout.js';
+import { type Branch, besideEachOther, nextKept, type Sequence } from '../model/onnx/placed.js';
+import type { ModelSession, TraceScores } from '../model/onnx/session.js';
+import { count, plural } from '../plural.js';
+import { duration } from '../report/progress.js';
+import { type BadRow, eachTrace } from '../rows.js';
+import { candidateExits } from '../segment/segment.js';
+import type { OwnTokens } from '../turns.js';
+import { joinIds, type Suffix } from './references.js';
+import { assertPossible, branchAt, ImpossibleNumberError } from './run-batch.js';
+import { BATCH_ROWS } from './strategy.js';
+import { logSumExp, scoredReferences, summedAttributions } from './value.js';
+import { impossible, type PassJob, type ScoredJob, type Valued } from './windows.js';
+
+/** What reads a trace again. */
+export type Attributes = KeepsTrunks & Pick<ModelSession, 'attribute'> & Parameters<typeof impossible>[2];
+
+/** Which attribution, and how. */
+export type AttributionOptions =
+  | { readonly estimator: 'loo'; readonly loo: Loo }
+  | { readonly estimator: 'attention' | 'gradient' };
+
+/** Attributes every trace; what was set aside passes by in its place. @throws RredcotError (exit 65) for numbers that cannot be */
+export function attributedValues<T extends PassJob>(
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
+  session: Attributes,
+  opts: AttributionOptions,
+): AsyncGenerator<Valued<T> | BadRow> {
+  return eachTrace(scored, async ({ job, trace, result }) => {
+    const { branches, segmentation } = result;
+    const { promptIds, completionIds, continuations } = job;
+    const { own } = job.pieces.tokens;
+    const read = { promptIds, completionIds, exits: segmentation.exits, continuations, own };
+    const last = branches[branches.length - 1] ?? [];
+    const attributions = await attributionsOf(session, read, last, opts).catch((error: unknown) => {
+      throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
+    });
+    const values = { ...scoredReferences(branches), values: summedAttributions(attributions) };
+    return { job, trace, result, values };
+  });
+}
+
+/**
+ * What each segment counts for.
+ * @param logprobs (N) of each reference's scored tokens after the whole thought
+ * @returns (K); 0 for all where no reference earns anything
+ * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
+ */
+export async function attributionsOf(
+  session: Attributes,
+  trace: Ablated,
+  logprobs: readonly Float32Array[],
+  opts: AttributionOptions,
+): Promise<Float64Array> {
+  if (opts.estimator === 'loo') return leaveOneOut(session, trace, logprobs, opts.loo);
+  const isAttention = opts.estimator === 'attention';
+  const weights = posteriors(logprobs, trace.continuations);
+  if (weights.every((weight) => weight === 0)) return new Float64Array(trace.exits.length - 1);
+  const sequence = sequenceOf(trace, weights, isAttention);
+  const found = await session.attribute(sequence).catch((error: unknown) => {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const S = sequence.ids.length;
+    const reason = `the machine has not enough memory for the attention of its ${S} tokens with references, ${S} × ${S} numbers a head: --estimator pr needs less, or run it where there is more`;
+    throw new TraceRejected('out_of_memory', reason);
+  });
+  const at = found.findIndex((x) => !(x >= 0 && x < Number.POSITIVE_INFINITY));
+  if (at >= 0) {
+    const what = isAttention ? 'attention' : 'a squared gradient';
+    throw new ImpossibleNumberError(
+      trace,
+      `${what} of ${found[at]} at token ${at}, expected a number from 0`,
+    );
+  }
+  const sums = overSegments(found, trace);
+  return isAttention ? sums : sums.map(Math.sqrt);
+}
+
+// ------ sequences of `attention` and `gradient`
+
+/** The weight of each reference in ∂φ: ζ_n p_n / Σ ζ p, which sums to 1; all 0 where no reference earns anything. */
+export function posteriors(
+  logprobs: readonly Float32Array[],
+  continuations: readonly Suffix[],
+): Float64Array {
+  const total = answerLogprob(logprobs, continuations);
+  if (total === Number.NEGATIVE_INFINITY) return new Float64Array(continuations.length);
+  return Float64Array.from(continuations, (suffix, n) =>
+    Math.exp(answerLogprob([logprobs[n] as Float32Array], [suffix]) - total),
+  );
+}
+
+/**
+ * The trace up to the end of its thought, and behind it every reference that has a weight.
+ * @param weights (N) of the references
+ * @param isMean whether a reference's weight is shared out among its scored tokens
+ */
+export function sequenceOf(
+  { promptIds, completionIds, exits, continuations }: Ablated,
+  weights: Float64Array,
+  isMean: boolean,
+): Sequence {
+  const trunk = joinIds(promptIds, completionIds.subarray(0, exits[exits.length - 1]));
+  const weighed = continuations.map(({ ids, scoredFrom }, n) => {
+    const weight = weights[n] as number;
+    return { ids, scoredFrom, weight: isMean ? weight / (ids.length - scoredFrom) : weight };
+  });
+  return besideEachOther(
+    trunk,
+    weighed.filter(({ weight }) => weight !== 0),
+  );
+}
+
+/** Numbers of a sequence's tokens summed over each segment, but for tokens that the policy was shown. @returns (K) */
+export function overSegments(found: Float32Array, { promptIds, exits, own }: Ablated): Float64Array {
+  const shown = (t: number) => own?.[t - promptIds.length] === 0;
+  const tokens = own === undefined ? found : found.map((x, t) => (shown(t) ? 0 : x));
+  return Float64Array.from({ length: exits.length - 1 }, (_, k) => {
+    const at = (exit: number) => promptIds.length + (exits[exit] as number);
+    return tokens.subarray(at(k), at(k + 1)).reduce((sum, x) => sum + x, 0);
+  });
+}
+
+// ------ `--dry-run`
+
+/** Counts what traces will have read again, as if their pieces were merged evenly. */
+export class AttributionTally {
+  private sequences = 0;
+  private tokens = 0;
+  private first: Ablated | undefined;
+
+  constructor(
+    private readonly session: Attributes,
+    private readonly opts: AttributionOptions,
+  ) {}
+
+  add(job: PassJob): void {
+    const trace = evenly(job);
+    const lengths = this.lengthsOf(trace);
+    this.sequences += lengths.length;
+    this.tokens += lengths.reduce((sum, length) => sum + length, trunkOf(trace));
+    this.first ??= trace;
+  }
+
+  /** Attributes the first trace, twice: the first run of a graph takes longer. @returns what all comes to, by its name */
+  async measure(): Promise<readonly [name: string, text: string]> {
+    const { sequences, tokens, first, session, opts } = this;
+    const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
+    if (first === undefined) return ['again', all];
+    const measured = this.lengthsOf(first).reduce((sum, length) => sum + length, trunkOf(first));
+    const zeros = first.continuations.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom));
+    try {
+      await attributionsOf(session, first, zeros, opts);
+      const started = performance.now();
+      await attributionsOf(session, first, zeros, opts);
+      const seconds = (((performance.now() - started) / 1000) * tokens) / measured;
+      return ['again', `${all}: about ${duration(seconds)} more, by ${count(measured)} that were read`];
+    } catch (error) {
+      if (error instanceof TraceRejected) return ['again', all];
+      throw error;
+    }
+  }
+
+  /** Tokens of each sequence, without what all of a trace's share. */
+  private lengthsOf(trace: Ablated): number[] {
+    if (this.opts.estimator !== 'loo')
+      return [trace.continuations.reduce((sum, { ids }) => sum + ids.length - 1, 0)];
+    const segments = Array.from({ length: trace.exits.length - 1 }, (_, n) => n + 1);
+    return segments.flatMap((k) => withoutSegment(trace, k, 'deleted').map(({ ids }) => ids.length));
+  }
+}
+
+function evenly({ promptIds, completionIds, pieces, continuations }: PassJob): Ablated {
+  const all = candidateExits(pieces);
+  const P = all.length - 1;
+  const K = Math.min(pieces.segments, P);
+  const exits = Int32Array.from({ length: K + 1 }, (_, k) => all[Math.round((k * P) / Math.max(1, K))] ?? 0);
+  return { promptIds, completionIds, exits, continuations };
+}
+
+function trunkOf({ promptIds, exits }: Ablated): number {
+  return promptIds.length + (exits[exits.length - 1] as number);
+}
+
+// ------ `loo`: a segment counts for what the answer's log-probability loses without it
+
+/**
+ * What a trace is without a segment:
+ * - `deleted`: what follows moves up, as if the segment had never been written
+ * - `masked`: it stays where it is and nothing after it sees the segment
+ */
+export type Loo = 'deleted' | 'masked';
+
+/** A trace whose segments are left out; K thought segments. */
+export interface Ablated extends Pick<PassJob, 'promptIds' | 'completionIds' | 'continuations'> {
+  /** (K+1) exit points, in tokens of the completion */
+  readonly exits: Int32Array;
+  /** which tokens of the completion the policy wrote; absent where it wrote all of them */
+  readonly own?: OwnTokens | undefined;
+}
+
+/** What reads branches on a trunk. */
+export type KeepsTrunks = Pick<ModelSession, 'keepTrunks' | 'branches' | 'release'> &
+  Partial<Pick<ModelSession, 'vocab'>>;
+
+/** φ = log Σ_n ζ_n p(y_n); −∞ where no reference earns anything. @param logprobs (N) token log-probabilities of each reference */
+export function answerLogprob(logprobs: readonly Float32Array[], continuations: readonly Suffix[]): number {
+  return logSumExp(
+    logprobs.map((own, n) => own.reduce((sum, lp) => sum + lp, Math.log(continuations[n]?.utility ?? 0))),
+  );
+}
+
+/**
+ * The thought after segment k, the exit template and each reference, as branches before segment k: a branch sees the trunk
+ * before its exit, and itself.
+ * @param k from 1
+ * @returns (N)
+ */
+export function withoutSegment(trace: Ablated, k: number, loo: Loo): Branch[] {
+  const { promptIds, completionIds, exits, continuations } = trace;
+  const [before, after] = [exits[k - 1] as number, exits[k] as number];
+  const rest = completionIds.subarray(after, exits[exits.length - 1]);
+  const ids = joinIds(promptIds, completionIds.subarray(0, before));
+  return continuations.map(({ ids: suffix, scoredFrom, utility }) => {
+    const whole = { ids: joinIds(rest, suffix), scoredFrom: rest.length + scoredFrom, utility };
+    const branch = branchAt(ids, ids.length, whole);
+    // a token that comes along from before the segment keeps its place
+    const first = ids.length - branch.exit;
+    return loo === 'masked' ? { ...branch, gap: { before: first, tokens: after - before } } : branch;
+  });
+}
+
+/**
+ * a_k = φ(all) − φ(without u_k), at the end of the thought.
+ * @param logprobs (N) of each reference's scored tokens after the whole thought
+ * @returns (K) nats; 0 for all where no reference earns anything
+ * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
+ */
+export async function leaveOneOut(
+  session: KeepsTrunks,
+  trace: Ablated,
+  logprobs: readonly Float32Array[],
+  loo: Loo,
+): Promise<Float64Array> {
+  const { promptIds, completionIds, exits, continuations } = trace;
+  const attributions = new Float64Array(exits.length - 1);
+  const all = answerLogprob(logprobs, continuations);
+  if (all === Number.NEGATIVE_INFINITY) return attributions;
+  // a segment of nothing but an end token: there is nothing to leave out
+  const segments = Array.from(attributions.keys(), (n) => n + 1).filter((k) => exits[k] !== exits[k - 1]);
+  const branches = segments.flatMap((k) => withoutSegment(trace, k, loo));
+  const trunk = joinIds(promptIds, completionIds.subarray(0, exits[exits.length - 1]));
+  const kept = nextKept();
+  const scored: Float32Array[] = [];
+  try {
+    await session.keepTrunks(kept, [trunk]);
+    for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
+      const found = await session.branches(kept, [batch]);
+      assertPossible(found, [trace], session);
+      scored.push(...(found[0] as TraceScores).branches);
+    }
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const longest = branches.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    const reason = `the machine has not enough memory to read its ${trunk.length} tokens again without a segment, ${longest} at once: --estimator pr does not, or run it where there is more`;
+    throw new TraceRejected('out_of_memory', reason);
+  } finally {
+    await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
+  }
+  const N = continuations.length;
+  for (const [n, k] of segments.entries())
+    attributions[k - 1] = all - answerLogprob(scored.slice(n * N, (n + 1) * N), continuations);
+  return attributions;
+}

@@ -1,0 +1,299 @@
+// `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s), also for the states of a stored row.
+
+import { isDeepStrictEqual } from 'node:util';
+import { dataError, TraceRejected, usageError } from '../errors.js';
+import type { Flag } from '../flag-values.js';
+import { readGivenJson } from '../io/files/json-file.js';
+import type { Config } from '../io/write/output.js';
+import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
+import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
+import { compact, ownBefore } from '../turns.js';
+import { ask, askedValues, unansweredFaults } from './ask.js';
+import {
+  Calibration,
+  contentHash,
+  furtherOf,
+  modelValues,
+  parseCalibration,
+  type ScoredWith,
+  type StoredModel,
+  storedModel,
+} from './calibration.js';
+import { FOLDS, groupPlace } from './calibration-fit.js';
+import type {
+  AskedValues,
+  Estimator,
+  EstimatorCall,
+  FlagValues,
+  Opened,
+  Scene,
+  ValueJob,
+} from './estimator.js';
+import type { Nature } from './nature.js';
+import { contrast, geometricMean, perTrace, pr, rightNow, utilitiesOf } from './one-pass.js';
+import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
+import { noReferences, type TraceResult, type TraceValues, traceValues } from './value.js';
+
+/** Of the estimators whose values are put on the reward's scale. */
+export const CALIBRATION: Flag = [
+  '--calibration <file>',
+  'of --estimator calibrated and siblings, which need it: what rredcot calibrate has written; of siblings `none`, for values from outcomes alone',
+];
+
+/** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
+export async function givenCalibration(name: string, { calibration }: FlagValues): Promise<Calibration> {
+  if (calibration !== undefined) return readCalibration(String(calibration));
+  throw usageError(
+    `--estimator ${name} needs a calibration`,
+    'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
+  );
+}
+
+export const calibrated: Estimator = {
+  name: 'calibrated',
+  scores: 'answers',
+  onRewardScale: true,
+  card: 'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
+  creditFlags: [CALIBRATION],
+  configKeys: ['calibration', 'askTemplate'],
+  remade: (row, { calibration }) =>
+    calibratedAgain(row, storedModel(calibration)).map((values) => ({ from: 'the calibration', values })),
+  faults: calibrationFaults,
+  stored({ calibration }) {
+    const model = storedModel(calibration);
+    return model && (model.stands_back === null ? ofBase(calibrated, model) : NOW[model.estimator]);
+  },
+  async ask(values, call) {
+    const calibration = await givenCalibration(calibrated.name, values);
+    const { open, ...facts } = calibrationFacts(calibration, calibrated, call);
+    const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
+    return {
+      ...facts,
+      ...(now && { nature: now }),
+      open: async (scene) => ({
+        ...(await open(scene)),
+        start: () => ({ values: perTrace((job, result) => calibratedValues(job, result, calibration)) }),
+      }),
+    };
+  },
+};
+
+/** Whose values are calibrated; where nothing was scored a calibration that stands back leaves none. */
+const NOW: Readonly<Record<Base, Estimator | undefined>> = { pr, ask, none: undefined };
+
+/** An estimator's facts, with what a model needs scored. */
+export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel, 'estimator'>): T {
+  return { ...own, scores: NOW[estimator]?.scores ?? 'nothing' };
+}
+
+/** Status that says what a value was made of, where no reference was. */
+const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
+  pr: [],
+  ask: ['value:asked'],
+  none: ['value:thought'],
+};
+
+/**
+ * What an estimator has to say of its calibration; where that stands back, values are as they are.
+ * @returns open: what is asked at exit points, where the calibrated values are those of `ask`: the question that these were fitted with
+ * @throws RredcotError (exit 2) where it stands back from nothing
+ */
+export function calibrationFacts(
+  calibration: Calibration,
+  own: Estimator,
+  call: EstimatorCall,
+): Required<Pick<AskedValues, 'doubt' | 'status' | 'nature'>> & {
+  open(scene: Scene): Promise<Pick<Opened, 'config' | 'question'>>;
+} {
+  const { model, standsBack, file } = calibration;
+  const base = model.estimator;
+  const askTemplate = file.scored_with?.askTemplate;
+  if (standsBack && base === 'none')
+    throw usageError(
+      `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
+      'rredcot calibrate more traces, or --estimator siblings --calibration none',
+    );
+  return {
+    nature: ofBase(own, model),
+    status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
+    doubt: ({ policy, config }) =>
+      calibrationDoubt(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
+    async open(scene) {
+      const asked = base === 'ask' ? await ask.ask?.({ askTemplate }, call, ask) : undefined;
+      const { question, config } = (await asked?.open(scene)) ?? {};
+      return { config: { ...config, calibration: model }, ...(question && { question }) };
+    },
+  };
+}
+
+/** Whether a stored row says of its calibration what the configuration says of it. */
+export function calibrationFaults(row: OutputRow, { calibration }: Config, columns: Config): string[] {
+  const { status } = row;
+  const model = storedModel(calibration);
+  const isUncalibrated = status.includes(UNCALIBRATED);
+  const asked = model?.estimator === 'ask' ? unansweredFaults(row, columns) : [];
+  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return asked;
+  return [
+    ...asked,
+    `status is ${columns.status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`,
+  ];
+}
+
+/** Status where a calibration stands back: the values are those of `pr`, or `ask`. */
+export const UNCALIBRATED = 'value:uncalibrated';
+
+/** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
+const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'bank', 'rewardRange', 'askTemplate'];
+
+/** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
+export async function readCalibration(path: string): Promise<Calibration> {
+  const found = await readGivenJson('--calibration', path, HINT);
+  const file = parseCalibration(found);
+  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
+  if (contentHash(found as object) !== file.sha256)
+    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
+  return new Calibration(file);
+}
+
+const HINT = 'rredcot calibrate scored.parquet -o calibration.json';
+
+/** How a run scores, as far as φ depends on it. @param config the resolved configuration */
+export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWith['scored_with'] {
+  const keys = isIdle(config.segmenter, 'fixedLength') ? SCORED_WITH : [...SCORED_WITH, 'fixedLength'];
+  return Object.fromEntries(
+    keys.flatMap((key) => (config[key] === undefined ? [] : [[key, config[key]] as const])),
+  );
+}
+
+/** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
+export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string | undefined {
+  if (file.stands_back !== null)
+    return `the calibration stands back (${file.stands_back}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
+  const doubts = [
+    ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
+    ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
+  ];
+  if (doubts.length === 0) return undefined;
+  return `the calibration was fitted to traces that were scored ${doubts.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
+}
+
+/**
+ * V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0.
+ * @throws TraceRejected (`feature`) as {@link furtherNumbers}
+ */
+export function calibratedValues(
+  job: Pick<ValueJob, 'bank' | 'trace' | 'tokens'>,
+  { branches, segmentation, logprobs, entropies }: TraceResult,
+  calibration: Calibration,
+): TraceValues {
+  const utilities = utilitiesOf(job);
+  const nature = NOW[calibration.model.estimator];
+  const scored =
+    nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
+  const found = scored ?? noValues(segmentation.exits.length);
+  const { values, referenceLogprobs, referenceTokens } = found;
+  if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;
+  const { trace } = job;
+  const { own } = job.tokens;
+  const before = own && ownBefore(own);
+  const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
+  const ends = segmentation.thoughtEnds.map((end) => before?.[end] ?? end);
+  const columns = furtherNumbers(calibration, (name) => writtenCell(trace, name), ends);
+  const ofTokens = { logprobs: compact(logprobs, own), entropies: compact(entropies, own) };
+  const states = { values, geoValues, ends, ...ofTokens, columns };
+  return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
+}
+
+/** Of states of which nothing is known. @param exits K+1 */
+export function noValues(exits: number): TraceValues {
+  return { values: new Float32Array(exits), ...noReferences(exits) };
+}
+
+/**
+ * What a calibration reads in columns of a trace's row.
+ * @param cell of the row, by the name under which a column is written
+ * @throws TraceRejected (`feature`) where one of them is missing, or has not a number for each state
+ */
+export function furtherNumbers(
+  { further }: Calibration,
+  cell: (column: string) => unknown,
+  ends: Int32Array,
+): ReadonlyMap<string, Float64Array> {
+  const columns = columnNumbers(further, cell, ends);
+  if (typeof columns !== 'string') return columns;
+  const hint = '--join <file> --join-columns, or a calibration without --features';
+  throw new TraceRejected('feature', `the calibration reads it, and ${columns}: ${hint}`);
+}
+
+/** (K+1) `pr-geo` of every exit, from what a row stores. */
+export function geoValuesOf(
+  logprobs: readonly Float32Array[],
+  tokens: Int32Array,
+  utilities: Float32Array,
+): Float32Array {
+  return Float32Array.from(logprobs, (exit) => geometricMean({ logprobs: exit, tokens, utilities }));
+}
+
+/**
+ * The states of a stored row.
+ * @param further what of them stands in further columns
+ * @param base what was scored there, if anything was
+ * @returns why the row has none, as half a sentence, where that is so
+ */
+export function storedStates(
+  scored: OutputRow,
+  further: readonly ColumnFeature[] = [],
+  base: Base = 'pr',
+): States | string {
+  const row = withoutShown(scored);
+  const {
+    logprobs,
+    entropies,
+    referenceLogprobs: exits,
+    referenceTokens: tokens,
+    referenceUtilities: utilities,
+  } = row;
+  if (row.segments.length === 0) return 'it has no segments';
+  if (logprobs === null) return 'it has no logprobs';
+  const ends = thoughtEnds(row);
+  const isRising = ends.every((end, k) => end > (ends[k - 1] ?? 0));
+  if (!isRising || (ends.at(-1) ?? 0) > logprobs.length)
+    return `its segments end at ${ends.join(', ')}, with ${logprobs.length} tokens`;
+  const columns = columnNumbers(further, (name) => row.trace.source.columns[name], ends);
+  if (typeof columns === 'string') return columns;
+  if (base !== 'pr' && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
+  if (!logprobs.every(Number.isFinite)) return NOT_FINITE;
+  const read = { ends, logprobs, columns, ...(base !== 'pr' && entropies && { entropies }) };
+  if (base === 'none') {
+    const none = new Float32Array(ends.length + 1);
+    return { ...read, values: none, geoValues: none };
+  }
+  if (utilities === null || exits === null) return 'it has no reference_logprobs';
+  if (utilities.length === 0) return 'it has no reference';
+  if (exits.length !== ends.length + 1)
+    return `reference_logprobs has ${exits.length} exits, its segments ${ends.length + 1}`;
+  // of another program's rows an exit may be anything
+  if (!exits.every((exit) => exit?.length === utilities.length))
+    return `reference_logprobs does not have ${utilities.length} entries at every exit`;
+  if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
+    return `its reference_tokens are not ${utilities.length} counts`;
+  const readValue = base === 'ask' ? contrast : rightNow;
+  const values = Float32Array.from(exits, (exit) => readValue({ logprobs: exit, tokens, utilities }));
+  if (!values.every(Number.isFinite)) return NOT_FINITE;
+  return { ...read, values, geoValues: geoValuesOf(exits, tokens, utilities) };
+}
+
+const NOT_FINITE = 'its numbers are not finite';
+
+/**
+ * What V(s_0..K) of a stored row may be: by the weights of all traces, or by those of its fold, which are all folds where the row
+ * does not tell its group. None where the row has not all that they are made of.
+ */
+export function calibratedAgain(row: OutputRow, model: StoredModel | undefined): Float32Array[] {
+  if (!model || model.stands_back !== null) return [];
+  const states = storedStates(row, furtherOf(model), model.estimator);
+  if (typeof states === 'string') return [];
+  const { group } = row.trace;
+  const folds = group === undefined ? Array.from({ length: FOLDS }, (_, n) => n) : [groupPlace(group).fold];
+  return [null, ...folds].map((fold) => modelValues(model, states, fold));
+}

@@ -1,0 +1,135 @@
+// Puts the reference answer into a trace's prompt by a hint template, and values traces by what the policy that reads it says of them.
+import { z } from 'zod';
+import { TraceRejected, usageError } from '../errors.js';
+import { givenOrOwn } from '../model/graph/json.js';
+import { HINT_TEMPLATE } from '../model/onnx/folder.js';
+import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
+import type { BadRow } from '../rows.js';
+import type { Reference } from '../trace.js';
+import { openProver, type ReadTokens, readAgain, type SecondPass, tokenCheck } from './prover.js';
+import { joinIds } from './references.js';
+import { NO_HINT, noReferences, posteriorValues } from './value.js';
+import type { PassJob, ScoredJob, Valued } from './windows.js';
+
+/** How a prompt tells the answer. */
+export interface HintTemplate {
+  /** with `{answer}` where the reference stands, or `{mate}` where a mate's text does */
+  readonly text: string;
+  /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
+  readonly before: string;
+}
+
+/** What a hint tells: a reference's answer, or the text of one of the group's right completions. */
+export type Hint = 'answer' | 'mate';
+
+/** Where they are. */
+export interface HintOptions {
+  readonly hint: Hint;
+  /** a file; undefined: that of the policy's folder */
+  readonly template: string | undefined;
+  /** the folder of a policy that reads hints; undefined: the policy itself */
+  readonly policy: string | undefined;
+}
+
+const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as const;
+
+/**
+ * Opens what reads hints.
+ * @param own the policy whose traces they are
+ * @returns reader: another policy than the one that cuts, undefined where it is that
+ * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy
+ */
+export async function openHint(
+  { hint, template: path, policy: folder }: HintOptions,
+  own: Pick<OpenModel, 'policy' | 'tokenizer'>,
+  opts: ModelChoice,
+) {
+  const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
+  const template = await readTemplate(hint, path, folder ?? own.policy.path);
+  const { tokenizer, policy } = reader ?? own;
+  const { vocab, maxTokens } = policy.architecture;
+  const check = reader?.check ?? tokenCheck(own.tokenizer, tokenizer, vocab, maxTokens, READER);
+  const before = await tokenizer.encode(template.before);
+  const [lead = '', tail = ''] = template.text.split(placeOf('mate'));
+  const [leadIds, tailIds] = [await tokenizer.encode(lead), await tokenizer.encode(tail)];
+  return {
+    template,
+    reader,
+    /** Ids of a hint that tells the answer. @throws TraceRejected (`no_reference`) */
+    async ofAnswer(references: readonly Reference[]): Promise<Int32Array> {
+      const answer = bestOf(references);
+      // the answer's own dollar signs are no patterns
+      return tokenizer.encode(template.text.replace(placeOf('answer'), () => answer));
+    },
+    /** Ids of a hint that is a mate's text, in the tokens in which it was written. */
+    ofMate: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
+    /** Ids of the prompt with a hint in it. @throws TraceRejected (`hint`, `hint_tokens`, `hint_too_long`) */
+    hinted({ promptIds, completionIds }: ReadTokens, told: Int32Array): Int32Array {
+      const prompt = withHint(promptIds, told, before, template.before);
+      check({ promptIds: prompt, completionIds }, []);
+      return prompt;
+    },
+  };
+}
+
+function placeOf(hint: Hint): string {
+  return `{${hint}}`;
+}
+
+async function readTemplate(hint: Hint, path: string | undefined, folder: string): Promise<HintTemplate> {
+  const place = placeOf(hint);
+  const schema = z.strictObject({ text: z.string().includes(place), before: z.string().default('') });
+  const expected = `a file with {"text": "… ${place} …", "before": "…"}, with --hint-template`;
+  const found = await givenOrOwn(schema, path, folder, HINT_TEMPLATE, expected);
+  if (found !== undefined) return found;
+  throw usageError(`${folder}/${HINT_TEMPLATE}: --estimator posterior needs a hint template`, expected);
+}
+
+/** The answer of the reference that earns most, the first of equals. */
+function bestOf(references: readonly Reference[]): string {
+  const [first] = references.toSorted((a, b) => b.utility - a.utility);
+  if (first !== undefined && first.utility > 0) return first.answer;
+  throw new TraceRejected(
+    'no_reference',
+    'no reference has a utility above 0, expected one for the hint of --estimator posterior: --map reference=<path>',
+  );
+}
+
+/** @param name of `before`, for the error */
+export function withHint(
+  promptIds: Int32Array,
+  hint: Int32Array,
+  before: Int32Array,
+  name: string,
+): Int32Array {
+  if (before.length === 0) return joinIds(promptIds, hint);
+  for (let at = promptIds.length - before.length; at >= 0; at--)
+    if (before.every((id, i) => promptIds[at + i] === id))
+      return joinIds(promptIds.subarray(0, at), hint, promptIds.subarray(at));
+  throw new TraceRejected(
+    'hint',
+    `the prompt has no tokens of ${JSON.stringify(name)}, before which the hint is to go: --hint-template <one that fits>`,
+  );
+}
+
+/** Values by how a hint changes what the policy says of a trace's tokens: one more pass (METHOD §3, `posterior`). */
+export function hintedValues<T extends PassJob>(
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
+  how: SecondPass,
+): AsyncGenerator<Valued<T> | BadRow> {
+  return readAgain(
+    scored,
+    how,
+    'the reader of the hint',
+    ({ logprobs, segmentation: { exits } }, { logprobs: read }, { hasHint }) => {
+      // without a hint nothing is told by it
+      const hinted = hasHint === false ? logprobs : read;
+      return {
+        values: posteriorValues(logprobs, hinted, exits),
+        columns: { hint_logprobs: hinted },
+        status: hasHint === false ? [NO_HINT] : [],
+        ...noReferences(exits.length),
+      };
+    },
+  );
+}

@@ -1,0 +1,223 @@
+// Chooses the mates of a trace among its group: whose thoughts align best, which states correspond, and what is scored of their tails.
+
+import { candidateExits, type Pieces } from '../segment/segment.js';
+import type { TokenText } from '../segment/span.js';
+import type { TailsAt } from './shared-tails.js';
+
+/** What of a trace its mates are chosen by. */
+export interface Sibling {
+  readonly completionIds: Int32Array;
+  readonly pieces: Pick<Pieces, 'tokens' | 'thought' | 'ends'>;
+  readonly bags: PieceBags;
+}
+
+/** What of a mate its tails are taken from. */
+type Tailed = Pick<Sibling, 'completionIds'> & {
+  readonly pieces: { readonly tokens: Pick<TokenText, 'own'> };
+};
+
+/** How mates are used. */
+export interface MateOptions {
+  /** mates a trace at most, the most similar ones */
+  readonly mates: number;
+  /** L: tokens of a mate's tail that are scored */
+  readonly mateTokens: number;
+}
+
+/** A mate, as one trace sees it. */
+interface AlignedMate<T> {
+  readonly mate: T;
+  /** (P+1) for each exit that the trace's pieces allow: tokens of the mate's completion before the corresponding state */
+  readonly at: Int32Array;
+}
+
+/** A mate that a trace was given, with its ζ. */
+export interface GivenMate extends AlignedMate<Tailed> {
+  readonly reward: number;
+  /** traces of its group with its completion */
+  readonly draws: number;
+}
+
+/** One that has begun as the trace did, word for word: at the states of that beginning its outcome counts as a whole. */
+export interface SharedBeginning {
+  /** tokens of the completion that both have */
+  readonly tokens: number;
+  readonly reward: number;
+}
+
+/** What a trace is given of its group. */
+export interface WithMates {
+  readonly mates: readonly GivenMate[];
+  /** the others it was compared with */
+  readonly begunAlike: readonly SharedBeginning[];
+  /** traces of its group with its completion, itself among them */
+  readonly draws: number;
+}
+
+/** Pairs of pieces that are aligned at most, which take 16 bytes each: 4,000 pieces beside 4,000. */
+const MOST_PAIRS = 2 ** 24;
+
+/** The bags of a trace's pieces. */
+export function bagsOf({ completionIds, pieces }: Omit<Sibling, 'bags'>): PieceBags {
+  return pieceBags(completionIds, pieces.thought.start, pieces.ends);
+}
+
+/**
+ * The mates whose thoughts are most like the trace's own, the most similar first; of equal ones those that come first.
+ * @param others of the group, without the trace itself
+ */
+export function chooseMates<T extends Sibling>(
+  own: Sibling,
+  others: readonly T[],
+  most: number,
+): AlignedMate<T>[] {
+  return others
+    .filter(({ bags }) => bags.length * own.bags.length <= MOST_PAIRS)
+    .map((mate) => ({ mate, ...align(own.bags, mate.bags) }))
+    .sort((a, b) => b.similarity - a.similarity)
+    .slice(0, most)
+    .map(({ mate, states }) => {
+      const exits = candidateExits(mate.pieces);
+      return { mate, at: states.map((state) => exits[state] as number) };
+    });
+}
+
+/**
+ * What of a mate's tail is scored where it begins after `from` tokens of its completion: nothing that the mate was shown. None is
+ * left at its end.
+ */
+export function tailFrom({ completionIds, pieces }: Tailed, from: number, length: number): Int32Array {
+  const shown = pieces.tokens.own?.indexOf(0, from) ?? -1;
+  return completionIds.subarray(from, Math.min(from + length, shown < 0 ? completionIds.length : shown));
+}
+
+/** The tails that are scored at an exit, mate after mate; a mate that has none there is left out. */
+export function tailsAt(
+  own: Pick<Sibling, 'pieces'>,
+  mates: readonly AlignedMate<Tailed>[],
+  { mateTokens }: MateOptions,
+): TailsAt {
+  const places = placesOf(own.pieces);
+  return (exit) =>
+    mates.flatMap(({ mate, at }) => {
+      const ids = tailFrom(mate, at[places.get(exit) as number] as number, mateTokens);
+      return ids.length === 0 ? [] : [ids];
+    });
+}
+
+/** The number of each exit that pieces allow; the first of those that stand at one place. */
+export function placesOf(pieces: Sibling['pieces']): ReadonlyMap<number, number> {
+  const exits = Array.from(candidateExits(pieces), (exit, n) => [exit, n] as const);
+  return new Map(exits.reverse());
+}
+
+/** A piece's tokens as a bag. */
+interface Bag {
+  /** distinct, rising */
+  readonly ids: Int32Array;
+  readonly counts: Int32Array;
+}
+
+/** The pieces of a thought as bags of tokens. */
+type PieceBags = readonly Bag[];
+
+/** How two thoughts lie beside each other. */
+interface ThoughtAlignment {
+  /** 0..1: the similarity of aligned pieces, as a share of all pieces of both */
+  readonly similarity: number;
+  /** (K+1) for each state of the first thought the corresponding one of the second, 0..J, never falling; that of s_0 is s_0 */
+  readonly states: Int32Array;
+}
+
+/** @param starts token from which the first piece counts @param ends (K) piece ends, rising */
+export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): PieceBags {
+  return Array.from(ends, (end, k) => {
+    const sorted = ids.slice(k === 0 ? start : ends[k - 1], end).sort();
+    const distinct: number[] = [];
+    const counts: number[] = [];
+    for (const id of sorted) {
+      if (id !== distinct.at(-1)) {
+        distinct.push(id);
+        counts.push(0);
+      }
+      counts[counts.length - 1] = (counts[counts.length - 1] as number) + 1;
+    }
+    return { ids: Int32Array.from(distinct), counts: Int32Array.from(counts) };
+  });
+}
+
+/**
+ * Aligns the pieces of two thoughts in order (Needleman and Wunsch, without a price for gaps), by the Dice similarity of their
+ * tokens, where a token that many pieces of the two have counts less. No policy is asked, and no reward is read. The state that
+ * corresponds to s_k is the mate's last one before the next piece of its own that is aligned to a piece after s_k. Of alignments
+ * that are equally good it is the one whose pieces lie latest: what has nothing in common goes side by side, from the end.
+ */
+export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {
+  const [K, J] = [first.length, second.length];
+  const states = new Int32Array(K + 1);
+  if (K === 0 || J === 0) return { similarity: 0, states };
+  const similarity = similarities(first, second);
+  const width = J + 1;
+  const total = new Float64Array((K + 1) * width);
+  for (let k = 1; k <= K; k++)
+    for (let j = 1; j <= J; j++) {
+      const [match, without] = stepsTo(total, similarity, width, k, j);
+      total[k * width + j] = Math.max(match, without);
+    }
+  let [k, j] = [K, J];
+  states[K] = J;
+  while (k > 0) {
+    const [match, without] = stepsTo(total, similarity, width, k, j);
+    if (j > 0 && match >= without) [k, j] = [k - 1, j - 1];
+    else if (j === 0 || total[(k - 1) * width + j] === total[k * width + j]) k -= 1;
+    else {
+      j -= 1;
+      continue;
+    }
+    states[k] = j;
+  }
+  // both begin with nothing but the prompt
+  states[0] = 0;
+  return { similarity: (2 * (total[K * width + J] as number)) / (K + J), states };
+}
+
+/** The best sums that end in pieces k and j: with both aligned to each other, and with one of them left out. */
+function stepsTo(
+  total: Float64Array,
+  similarity: Float64Array,
+  width: number,
+  k: number,
+  j: number,
+): readonly [match: number, without: number] {
+  if (j === 0) return [0, 0];
+  const at = k * width + j;
+  const match = (total[at - width - 1] as number) + (similarity[(k - 1) * (width - 1) + j - 1] as number);
+  return [match, Math.max(total[at - width] as number, total[at - 1] as number)];
+}
+
+/** (K·J) Dice similarity of every piece of the one with every piece of the other, tokens weighted by log(1 + pieces / pieces that have it). */
+function similarities(first: PieceBags, second: PieceBags): Float64Array {
+  const having = new Map<number, number>();
+  for (const { ids } of [...first, ...second])
+    for (const id of ids) having.set(id, (having.get(id) ?? 0) + 1);
+  const pieces = first.length + second.length;
+  const weigh = ({ ids, counts }: Bag) => {
+    const weights = Float64Array.from(ids, (id) => Math.log(1 + pieces / (having.get(id) as number)));
+    return { ids, counts, weights, sum: weights.reduce((sum, w, n) => sum + w * (counts[n] as number), 0) };
+  };
+  const [rows, columns] = [first.map(weigh), second.map(weigh)];
+  const found = new Float64Array(rows.length * columns.length);
+  for (const [k, a] of rows.entries())
+    for (const [j, b] of columns.entries()) {
+      let common = 0;
+      for (let x = 0, y = 0; x < a.ids.length && y < b.ids.length; ) {
+        const difference = (a.ids[x] as number) - (b.ids[y] as number);
+        if (difference === 0)
+          common += (a.weights[x] as number) * Math.min(a.counts[x] as number, b.counts[y] as number);
+        if (difference <= 0) x++;
+        if (difference >= 0) y++;
+      }
+      found[k * columns.length + j] = a.sum + b.sum === 0 ? 0 : (2 * common) / (a.sum + b.sum);
+    }
+  return found;
+}

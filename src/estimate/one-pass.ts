@@ -1,0 +1,216 @@
+// Estimators that ask for nothing but the one pass of the policy: the references' log-probabilities read in several ways, the tokens' own, and values of the row.
+import { TraceRejected, usageError } from '../errors.js';
+import { eachTrace } from '../rows.js';
+import type { AskedValues, Estimator, FlagValues, ValueJob, ValuesOf } from './estimator.js';
+import type { Nature, StoredBank } from './nature.js';
+import {
+  logSumExp,
+  scoredReferences,
+  summedAttributions,
+  type TraceResult,
+  type TraceValues,
+  traceValues,
+} from './value.js';
+import type { ScoredJob } from './windows.js';
+
+/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
+export function rightNow(bank: StoredBank): number {
+  return weighted(bank).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
+}
+
+/** `pr`, the default: the probability of giving a reference answer if the policy had to answer there. */
+export const pr: Estimator = {
+  name: 'pr',
+  scores: 'answers',
+  fromStored: rightNow,
+  card: 'the probability of the reference answer, if the policy had to answer there',
+};
+
+/** max_n ζ_n · mean_i p(y_n,i): RLPR's reading. @param logprobs (N) of each reference's tokens */
+function arithmeticMean(logprobs: readonly Float32Array[], utilities: Float32Array): number {
+  const means = logprobs.map((own) => own.reduce((total, lp) => total + Math.exp(lp), 0) / own.length);
+  return means.reduce((best, mean, n) => Math.max(best, (utilities[n] as number) * mean), 0);
+}
+
+/** `pr-mean`: the mean probability of a reference answer's tokens, as RLPR has it. */
+export const prMean: Estimator = {
+  name: 'pr-mean',
+  scores: 'answers',
+  // the mean of token probabilities does not follow from their product, which is what a row stores
+  fromTokens: arithmeticMean,
+  card: 'the mean token probability of the reference answer, if the policy had to answer there',
+};
+
+/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
+export function geometricMean({ logprobs, tokens, utilities }: StoredBank): number {
+  return logprobs.reduce(
+    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
+    0,
+  );
+}
+
+/** `pr-geo`: the likelihood of a reference answer, whatever its length. */
+export const prGeo: Estimator = {
+  name: 'pr-geo',
+  scores: 'answers',
+  fromStored: geometricMean,
+  card: 'the geometric mean of the token probabilities of the reference answer, if the policy had to answer there',
+};
+
+/** `joint`: the probability of a reference's solution and answer as the continuation, kept as its logarithm. */
+export const joint: Estimator = {
+  name: 'joint',
+  scores: 'continuations',
+  // log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full
+  fromStored: (bank) => logSumExp(weighted(bank)),
+  isLog: true,
+  hasOwnScale: true,
+  noLevel: 'logarithms',
+  valueName: 'log v̂',
+  card: 'the log-probability of the reference solution and answer as the continuation',
+};
+
+const { hasOwnScale: _, ...ofJoint } = joint;
+
+/** `joint-log`: differences of the logarithm itself, the change of the NLL that the paper's PRM figure studies. */
+export const jointLog: Estimator = {
+  ...ofJoint,
+  name: 'joint-log',
+  card: 'the log-probability of the reference solution and answer as the continuation; differences are of the logarithm',
+};
+
+/** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
+export function contrast(bank: StoredBank): number {
+  const { logprobs } = bank;
+  return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(bank)) - logSumExp([...logprobs]));
+}
+
+/** `snis`: the share of right answers in the probability of all that a bank has, right and wrong. */
+export const snis: Estimator = {
+  name: 'snis',
+  scores: 'answers',
+  isContrast: true,
+  fromStored: contrast,
+  card: 'the share of right answers in the probability of all in the bank, if the policy had to answer there',
+};
+
+/**
+ * Values that the row brings along (`given`).
+ * @param exits K+1
+ * @throws TraceRejected (`values`) where there are none, not one for every exit, or one that is no expected reward on 0..1
+ */
+export function givenValues(given: Float32Array | undefined, exits: number): Float32Array {
+  if (given === undefined)
+    throw new TraceRejected(
+      'values',
+      'no list of finite numbers in the row, expected one for every exit point, for --estimator given: --map values=<path> takes it from another column, or tells what is wrong with this one',
+    );
+  if (given.length !== exits)
+    throw new TraceRejected(
+      'values',
+      `values has ${given.length} entries, the trace has ${exits} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
+    );
+  // on another scale V(s_0) as the baseline would turn the sign of R* round
+  const outside = given.findIndex((value) => !(value >= 0 && value <= 1));
+  if (outside >= 0)
+    throw new TraceRejected(
+      'values',
+      `values[${outside}] is ${given[outside]}, expected 0 to 1, an expected reward on the scale onto which --reward-range maps rewards`,
+    );
+  return given;
+}
+
+/** `given`: values that the rows bring along, such as published Monte Carlo values. */
+export const given: Estimator = {
+  name: 'given',
+  scores: 'nothing',
+  onRewardScale: true,
+  isOfRow: true,
+  card: 'values that the input brought along',
+  of: ({ trace, exits }) => givenValues(trace.values, exits.length),
+};
+
+/**
+ * a_k = −min log π(o_t) over the tokens of segment k, and 0 where that is below: a log-probability may be above 0 by rounding.
+ * @param logprobs (T) nats
+ * @param ends (K) of the thought segments, exclusive
+ * @returns (K+1) nats, as they are stored
+ */
+export function surpriseValues(logprobs: Float32Array, ends: Int32Array): Float32Array {
+  const attributions = Float64Array.from(ends, (end, k) => {
+    const own = logprobs.subarray(k === 0 ? 0 : ends[k - 1], end);
+    return -own.reduce((least, logprob) => Math.min(least, logprob), 0);
+  });
+  return summedAttributions(attributions);
+}
+
+/** `surprise`: how unlikely a segment's least likely token was; no reference, no value, no further pass. */
+export const surprise: Estimator = {
+  name: 'surprise',
+  scores: 'nothing',
+  isAttribution: true,
+  isMagnitude: true,
+  noLevel: 'sums of attributions',
+  valueName: 'Σa',
+  fromLogprobs: surpriseValues,
+  card: 'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
+  of: ({ logprobs, ends }) => surpriseValues(logprobs, ends),
+};
+
+/** (N) log ζ_n p_n; −∞ where ζ_n = 0 */
+function weighted({ logprobs, utilities }: StoredBank): number[] {
+  return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
+}
+
+/** @param of a trace, what the policy said of it, and its mates' log-probabilities where it has mates */
+export function perTrace(
+  of: (
+    job: ValueJob,
+    result: TraceResult,
+    needed: ScoredJob<ValueJob>['needed'],
+  ) => TraceValues | Promise<TraceValues>,
+): ValuesOf {
+  return (scored) =>
+    eachTrace(scored, async ({ job, trace, result, needed }) => {
+      return { job, trace, result, values: await of(job, result, needed) };
+    });
+}
+
+/** (N) ζ_n of a trace's bank */
+export function utilitiesOf({ bank }: Pick<ValueJob, 'bank'>): Float32Array {
+  return Float32Array.from(bank, ({ utility }) => utility);
+}
+
+/** Values that follow from the references' log-probabilities alone. */
+export function ofReferences(nature: Nature): AskedValues {
+  return asked(perTrace((job, { branches }) => traceValues(branches, utilitiesOf(job), nature)));
+}
+
+/** Values that an estimator makes of what the pass has seen. @throws RredcotError (exit 2) where it makes not one for each exit */
+export function ofSeen(name: string, of: NonNullable<Estimator['of']>, flags: FlagValues): AskedValues {
+  return asked(
+    perTrace((job, { logprobs, entropies, segmentation, branches }) => {
+      const { exits, thoughtEnds: ends } = segmentation;
+      const seen = {
+        trace: job.trace,
+        logprobs,
+        entropies,
+        exits,
+        ends,
+        branches,
+        utilities: utilitiesOf(job),
+      };
+      const values = Float32Array.from(of(seen, flags));
+      if (values.length !== exits.length || values.some(Number.isNaN))
+        throw usageError(
+          `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(job.trace.id)}, expected ${exits.length} numbers`,
+          'one for each exit point',
+        );
+      return { values, ...scoredReferences(branches) };
+    }),
+  );
+}
+
+function asked(values: ValuesOf): AskedValues {
+  return { open: () => ({ values, start: () => ({ values }) }) };
+}

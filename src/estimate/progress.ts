@@ -1,0 +1,89 @@
+// `progress`: values under another policy, the prover, whose answers at the same exits say how far each step gets it (the second framework).
+import { isDeepStrictEqual } from 'node:util';
+import { usageError } from '../errors.js';
+import { oneOf, positiveInteger } from '../flag-values.js';
+import { type Estimator, secondModel } from './estimator.js';
+import type { Nature, StoredBank } from './nature.js';
+import { pr, prGeo, prMean, snis } from './one-pass.js';
+
+/** How a prover values a state: as those do that score answers. */
+const READINGS: readonly Nature[] = [pr, prMean, prGeo, snis];
+const NAMES = READINGS.map(({ name }) => name);
+/** Those whose values are probabilities, so that the best of K answers has one too. */
+const OF_BEST: readonly Nature[] = [pr, snis];
+
+export const progress: Estimator = {
+  ...facts(pr, 1),
+  card: 'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
+  creditFlags: [
+    [
+      '--prover-estimator <name>',
+      `of --estimator progress, how the prover values a state: ${NAMES.join('|')} (default: pr)`,
+    ],
+    [
+      '--best-of <k>',
+      `of --estimator progress: the best of k answers of the prover, for ${OF_BEST.map(({ name }) => name).join(' and ')} (default: 1)`,
+    ],
+  ],
+  flags: [
+    [
+      '--prover <folder>',
+      'of --estimator progress, which needs it: the policy folder under which states are valued (default: none)',
+    ],
+  ],
+  configKeys: ['prover', 'proverEstimator', 'bestOf'],
+  withFlags({ proverEstimator = 'pr', bestOf = '1' }) {
+    const name = oneOf('--prover-estimator', String(proverEstimator), NAMES);
+    const reading = READINGS.find((each) => each.name === name) as Nature;
+    const best = positiveInteger('--best-of', String(bestOf), 4);
+    if (best > 1 && !OF_BEST.includes(reading))
+      throw usageError(
+        `--best-of ${best}: the values of --prover-estimator ${name} are no probabilities`,
+        `--prover-estimator ${OF_BEST.map((each) => each.name).join('|')}, or leave it out`,
+      );
+    return { ...progress, ...facts(reading, best) };
+  },
+  stored({ proverEstimator, bestOf = 1 }) {
+    const reading = READINGS.find(({ name }) => name === proverEstimator);
+    return reading && typeof bestOf === 'number' ? { ...progress, ...facts(reading, bestOf) } : undefined;
+  },
+  ask({ prover: folder }, _, nature) {
+    if (typeof folder !== 'string')
+      throw usageError(
+        '--estimator progress needs a prover, another policy under which states are valued',
+        '--prover <policy folder>; rredcot policy build makes one of a checkpoint',
+      );
+    return {
+      async open({ tokenizer, policy: own, log, choice, signal }) {
+        const { openProver, proverConfig, provedValues } = await import('./prover.js');
+        const prover = await openProver(folder, tokenizer, { device: choice, signal });
+        const { policy } = prover;
+        if (isDeepStrictEqual(own.files, policy.files))
+          log.warn('prover', `${folder}: is the policy itself, so its values are those without a prover`);
+        return {
+          config: { prover: proverConfig(prover) },
+          scorer: { exitTemplate: policy.exitTemplate, encode: prover.tokenizer.encode },
+          prepare({ tokens, continuations }) {
+            prover.check(tokens, continuations);
+            return { continuations };
+          },
+          ...secondModel(prover, 'prover', (pass) => (scored) => provedValues(scored, { ...pass, nature })),
+        };
+      },
+    };
+  },
+};
+
+/** @param bestOf K: values are the probability that one of K answers is right, 1 − (1 − v)^K */
+function facts({ name, isContrast, fromStored, fromTokens }: Nature, bestOf: number): Nature {
+  const best = fromStored && ((bank: StoredBank) => 1 - Math.max(0, 1 - fromStored(bank)) ** bestOf); // rounding may have taken a probability beyond 1
+  return {
+    name: 'progress',
+    scores: 'answers',
+    isOfProver: true,
+    ...(isContrast && { isContrast }),
+    ...(fromTokens && { fromTokens }),
+    fromStored: bestOf === 1 ? fromStored : best,
+    config: { proverEstimator: name, ...(bestOf > 1 && { bestOf }) },
+  };
+}

@@ -1,0 +1,166 @@
+// The estimators: what the program knows of values begins here. To add one is to write its file and to name it in this list.
+
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { z } from 'zod';
+import { ruleOf, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { usageError } from '../errors.js';
+import { attributeOf, type Flag } from '../flag-values.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
+import { failed } from '../io/files/file-error.js';
+import type { Config } from '../io/write/output.js';
+import { mc, mcTruncated } from '../model/decode/mc.js';
+import { ask } from './ask.js';
+import { attention, gradient, loo } from './attributions.js';
+import { calibrated } from './calibrated.js';
+import type { AskedValues, Estimator, EstimatorCall, FlagValues } from './estimator.js';
+import type { Nature } from './nature.js';
+import {
+  given,
+  joint,
+  jointLog,
+  ofReferences,
+  ofSeen,
+  pr,
+  prGeo,
+  prMean,
+  snis,
+  surprise,
+} from './one-pass.js';
+import { posterior } from './posterior.js';
+import { prm } from './prm.js';
+import { progress } from './progress.js';
+import { ratio } from './ratio.js';
+import { siblings } from './siblings.js';
+
+/** In the order in which help and errors name them; the first is the default. */
+const known: Estimator[] = [
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, prm, given, mc, mcTruncated],
+  ...[loo, gradient, attention, surprise, ratio, ask, posterior],
+];
+
+const BUILT_IN = known.length;
+
+/** Those, and the user's own where a command line names one. */
+export const ESTIMATORS: readonly Estimator[] = known;
+
+/** Puts one of the user's own behind them, in the place of that of the command line before; undefined: none. */
+export function setOwn(estimator: Estimator | undefined): void {
+  known.splice(BUILT_IN, 1, ...(estimator === undefined ? [] : [estimator]));
+}
+
+/** The one with a name; undefined for a name that none has, and for what is no name. */
+export function estimatorNamed(name: unknown): Estimator | undefined {
+  return ESTIMATORS.find((each) => each.name === name);
+}
+
+/** The facts of the values in a file, by its configuration. */
+export function storedNature(config: Config): Nature | undefined {
+  const { estimator: name, estimatorModule, estimatorFacts } = config;
+  // of a module of the user's own the file keeps the facts
+  if (typeof estimatorFacts === 'object' && typeof name === 'string')
+    return { ...(estimatorFacts as Omit<Nature, 'name'>), name, config: { estimatorModule, estimatorFacts } };
+  const estimator = estimatorNamed(name);
+  return estimator?.stored === undefined ? estimator : estimator.stored(config);
+}
+
+/** An estimator as flags ask for it. @param nature its facts, as its flags make them @throws RredcotError (exit 2) */
+export async function askEstimator(
+  nature: Nature,
+  values: FlagValues,
+  call: EstimatorCall,
+): Promise<AskedValues> {
+  const { ask, of, flags = [] } = estimatorNamed(nature.name) ?? {};
+  if (ask !== undefined) return ask(values, call, nature);
+  if (of === undefined) return ofReferences(nature);
+  const given = flags.map(attributeOf).filter((name) => values[name] !== undefined);
+  const config = Object.fromEntries(given.map((name) => [name, values[name]]));
+  return { config, ...ofSeen(nature.name, of, values) };
+}
+
+/** The columns that come with the values of a file. @param config its configuration */
+export function valueColumns(config: Config): readonly OutputColumn[] {
+  return estimatorNamed(config.estimator)?.columns?.(config) ?? [];
+}
+
+/** What the estimator and the σ rule of a configuration do, in the words of a dataset card. */
+export function wordsOf({ estimator, rule }: Config) {
+  const [first] = [rule].flat();
+  return {
+    estimator: estimatorNamed(estimator)?.card,
+    rule: SIGMA_RULES.includes(first as SigmaRule) ? ruleOf(first as SigmaRule).words : undefined,
+  };
+}
+
+/** Flags of all of them, each once. */
+export function flagsOfAll(kind: 'flags' | 'creditFlags'): readonly Flag[] {
+  const all = ESTIMATORS.flatMap((each) => each[kind] ?? []);
+  return all.filter(([flag], n) => all.findIndex(([other]) => other === flag) === n);
+}
+
+const FUNCTION = z.custom<(...args: never[]) => unknown>(
+  (value) => typeof value === 'function',
+  'expected a function',
+);
+const FlagShape = z.tuple([z.string().regex(/^--[a-z][a-z-]*( <[^>]+>)?$/), z.string()]);
+
+/** The facts that a file keeps of it, so that it can be read without the module. */
+const Facts = z.object({
+  scores: z.enum(['answers', 'continuations', 'nothing']),
+  valueName: z.string().exactOptional(),
+  noLevel: z.string().exactOptional(),
+  ...Object.fromEntries(
+    [
+      ...['isLog', 'hasOwnScale', 'onRewardScale', 'hasOutcome', 'isContrast'],
+      ...['isAttribution', 'isMagnitude', 'isUnitless', 'isOfProver'],
+    ].map((fact) => [fact, z.literal(true).exactOptional()]),
+  ),
+});
+
+const Module = Facts.extend({
+  name: z.string().regex(/^[a-z][a-z0-9-]*$/),
+  card: z.string().min(1),
+  flags: z.array(FlagShape).exactOptional(),
+  ...Object.fromEntries(
+    ['of', 'ask', 'fromStored', 'fromTokens', 'fromLogprobs', 'columns'].map((name) => [
+      name,
+      FUNCTION.exactOptional(),
+    ]),
+  ),
+}).strict();
+
+const HINT = 'docs/your-own-credit.md has one of 30 lines';
+
+/** Whether a value of `--estimator` names a file. */
+export function isModule(estimator: string): boolean {
+  return /[\\/]|\.[cm]?js$/.test(estimator);
+}
+
+/**
+ * Loads it, once. @returns the name that it gives itself
+ * @throws RredcotError (exit 2) where it is none
+ */
+export async function loadEstimator(path: string): Promise<string> {
+  const bytes = await readFile(path).catch(failed(path, 'read'));
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  // Node keeps what it has loaded by its URL: an edited file is another one
+  const url = `${pathToFileURL(resolve(path)).href}?${sha256}`;
+  const module = (await import(url).catch((error: Error) => {
+    throw usageError(`--estimator ${path}: cannot be loaded: ${error.message}`, HINT);
+  })) as { readonly default?: unknown };
+  const parsed = Module.safeParse(module.default);
+  if (!parsed.success)
+    throw usageError(
+      `--estimator ${path}: its default export: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' ')}`,
+      HINT,
+    );
+  const own = module.default as Estimator;
+  const known = ESTIMATORS.find(({ name }) => name === own.name);
+  if (known !== undefined && known.config?.estimatorModule !== sha256)
+    throw usageError(`--estimator ${path}: calls itself ${own.name}, as another one does`, 'another name');
+  const estimatorFacts = Facts.parse(own);
+  if (known === undefined) setOwn({ ...own, config: { estimatorModule: sha256, estimatorFacts } });
+  return own.name;
+}

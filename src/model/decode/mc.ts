@@ -1,0 +1,162 @@
+// `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion. The flags by which a policy samples, which `rredcot sample` has too.
+
+import type { AskedValues, Estimator, FlagValues } from '../../estimate/estimator.js';
+import { JUDGES } from '../../estimate/reward.js';
+import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
+import { TokenMeter } from '../../report/progress.js';
+import { stopsOf } from '../text/stops.js';
+import {
+  type MonteCarloOptions,
+  monteCarloColumns,
+  monteCarloConfig,
+  sampledAgain,
+  sampledFaults,
+  UNFINISHED,
+} from './monte-carlo.js';
+import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';
+
+const OF = 'of mc and mc-truncated: ';
+
+/** Tokens a completion at most. */
+const MOST = { mc: 4096, truncated: 256 } as const;
+
+const FLAGS: readonly Flag[] = [
+  ['--mc-samples <n>', `${OF}completions an exit point (default: 20)`],
+  [
+    '--mc-max-tokens <n>',
+    `${OF}new tokens a completion at most (default: ${MOST.mc}; ${MOST.truncated} for mc-truncated)`,
+  ],
+  ['--mc-unfinished <how>', `${OF}what a completion without a verdict counts: zero|drop (default: zero)`],
+  ['--keep-samples', `${OF}write the completions too`],
+  ...samplingFlags(OF),
+];
+
+const OF_SAMPLES = {
+  scores: 'nothing',
+  onRewardScale: true,
+  flags: FLAGS,
+  configKeys: [
+    ...['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'temperature', 'topP', 'seed', 'judge', 'keepSamples'],
+    ...['stop', 'environment'],
+  ],
+  columns: ({ keepSamples }) => monteCarloColumns(keepSamples === true),
+  remade: (row, { mcUnfinished }) =>
+    sampledAgain(row, mcUnfinished).map((made) => ({ from: 'its samples', ...made })),
+  faults: (row, _, columns) => sampledFaults(row, 'status' in columns),
+} as const satisfies Partial<Estimator>;
+
+export const mc: Estimator = {
+  ...OF_SAMPLES,
+  name: 'mc',
+  card: 'the mean reward of going on from there, over completions that the policy wrote (`mcSamples` of them, `mcMaxTokens` long at most)',
+  ask: (values) => sampled(values, MOST.mc),
+};
+
+export const mcTruncated: Estimator = {
+  ...OF_SAMPLES,
+  name: 'mc-truncated',
+  card: 'the mean reward of going on from there for a few tokens (`mcMaxTokens`), over `mcSamples` completions that the policy wrote; `mcUnfinished` says what one that was cut counts',
+  ask: (values) => sampled(values, MOST.truncated),
+};
+
+async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
+  const { mcSamples = '20', mcMaxTokens = most, mcUnfinished = 'zero', keepSamples = false } = values;
+  const asked = await askedEnvironment(values);
+  const opts: MonteCarloOptions = {
+    samples: positiveInteger('--mc-samples', String(mcSamples), 20),
+    unfinished: oneOf('--mc-unfinished', String(mcUnfinished), UNFINISHED),
+    keep: keepSamples === true,
+    ...resolveSampling(values, '--mc-max-tokens', String(mcMaxTokens)),
+  };
+  return {
+    config: { ...monteCarloConfig(opts), ...asked?.config },
+    readsReferences: asked === undefined,
+    async open({ policy, tokenizer, prompts, marks, signal, log }) {
+      const { openWriting } = await import('./continue.js');
+      const { SamplingTally, sampledValues } = await import('./sampled.js');
+      const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
+      const meter = new TokenMeter();
+      const { maxTokens } = policy.architecture;
+      const environment = await asked?.open(signal);
+      const players = environment && { environment, prompts, tokenizer };
+      return {
+        openSession: openWriting,
+        meter,
+        [Symbol.asyncDispose]: async () => environment?.[Symbol.asyncDispose](),
+        start({ session, window }) {
+          const writer = { session, tokenizer, marks, stops, maxTokens, players };
+          const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
+          return {
+            values: (scored) => sampledValues(scored, writer, how, window),
+            tally: () => new SamplingTally(session, maxTokens, opts),
+          };
+        },
+      };
+    },
+  };
+}
+
+/** @param of what they are about, for the help of a command with other flags */
+export function samplingFlags(of = ''): readonly Flag[] {
+  return [
+    ['--temperature <t>', `${of}1 samples from the policy itself, 0 takes the likeliest token (default: 1)`],
+    ['--top-p <p>', `${of}only the likeliest tokens that hold so much probability together (default: 1)`],
+    ['--seed <n>', `${of}the same seed writes the same, whatever --batch, shards or workers (default: 0)`],
+    ['--batch <n>', `${of}completions that are written at once (default: ${DEFAULT_BATCH})`],
+    [
+      '--stop <text|id>',
+      `${of}a token that ends a completion, beside those that the policy names (default: none)`,
+    ],
+    [
+      '--environment <file>',
+      `${of}module that answers each turn of the policy's, or ends the episode: code that runs, at most 30 s an answer (docs/sampling.md)`,
+    ],
+    [
+      '--judge <how>',
+      `${of}reward: compare (docs/answers.md)|exact (the answer's very text) (default: compare)`,
+    ],
+  ];
+}
+
+/**
+ * Checks the values.
+ * @param maxTokensFlag of the flag with the limit, @param maxTokens its raw value
+ * @throws RredcotError (exit 2)
+ */
+export function resolveSampling(values: FlagValues, maxTokensFlag: string, maxTokens: string) {
+  const text = (name: string, fallback: string): string => String(values[name] ?? fallback);
+  const temperature = finite(
+    '--temperature',
+    text('temperature', '1'),
+    'a number of at least 0',
+    '1',
+    (x) => x >= 0,
+  );
+  const isShare = (x: number) => x > 0 && x <= 1;
+  const topP = finite('--top-p', text('topP', '1'), 'a number above 0, up to 1', '0.95', isShare);
+  const sampling: SamplingOptions = {
+    temperature,
+    topP,
+    maxTokens: positiveInteger(maxTokensFlag, maxTokens, 2048),
+    seed: positiveInteger('--seed', text('seed', '0'), 1, 0),
+    batch: positiveInteger('--batch', text('batch', String(DEFAULT_BATCH)), DEFAULT_BATCH),
+    ...(values.stop === undefined ? {} : { stop: String(values.stop) }),
+  };
+  return { sampling, judge: oneOf('--judge', text('judge', 'compare'), JUDGES) };
+}
+
+/**
+ * The module that `--environment` names, read; undefined without the flag.
+ * @throws RredcotError for a file that cannot be read
+ */
+export async function askedEnvironment({ environment: path }: FlagValues) {
+  if (path === undefined) return undefined;
+  const { Environment, readEnvironment } = await import('./environment.js');
+  const file = await readEnvironment(String(path));
+  return {
+    config: { environment: { sha256: file.sha256 } },
+    open: (signal: AbortSignal) => Environment.open(file, { signal }),
+  };
+}
+
+export type AskedEnvironment = Awaited<ReturnType<typeof askedEnvironment>>;

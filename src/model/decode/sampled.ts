@@ -1,0 +1,181 @@
+// Values the exits of traces by completions that are sampled there, and measures what that would take.
+import { TraceRejected } from '../../errors.js';
+import { joinIds } from '../../estimate/references.js';
+import { type AnswerMarks, judged } from '../../estimate/reward.js';
+import { noReferences, type TraceResult } from '../../estimate/value.js';
+import type { PassJob, ScoredJob, Valued } from '../../estimate/windows.js';
+import { count, plural } from '../../plural.js';
+import { duration } from '../../report/progress.js';
+import { type BadRow, eachTrace } from '../../rows.js';
+import { candidateExits } from '../../segment/segment.js';
+import type { Reference } from '../../trace.js';
+import { spelledText } from '../text/encode.js';
+import type { Spelling } from '../text/tokenizer.js';
+import { continueTraces, type PolicyWrites } from './continue.js';
+import {
+  assertOneConversation,
+  type Continuable,
+  continued,
+  type Episode,
+  type EpisodeState,
+  type Players,
+  standingAt,
+} from './episodes.js';
+import {
+  type MonteCarloOptions,
+  type MonteCarloValues,
+  monteCarloValues,
+  type Sample,
+} from './monte-carlo.js';
+import { rowKey, type SamplingOptions, type Start, type Written } from './sampling.js';
+
+/** What of the policy it takes. */
+export interface SampledFrom {
+  readonly session: PolicyWrites;
+  readonly tokenizer: Spelling;
+  readonly marks: AnswerMarks;
+  readonly stops: readonly number[];
+  /** tokens of the longest sequence */
+  readonly maxTokens: number;
+  /** who answers what it writes; absent: a completion is one turn */
+  readonly players?: Players | undefined;
+}
+
+interface SampledJob extends PassJob {
+  /** of the row, by which samples are judged */
+  readonly references: readonly Reference[];
+}
+
+/** Samples completions from every exit of every trace, and judges them. */
+export async function* sampledValues<T extends SampledJob>(
+  scored: AsyncIterable<ScoredJob<T> | BadRow>,
+  policy: SampledFrom,
+  opts: MonteCarloOptions & { readonly signal: AbortSignal; readonly onTokens: (count: number) => void },
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<Valued<T> | BadRow> {
+  const { session, stops, players } = policy;
+  const { samples, sampling, signal, onTokens } = opts;
+  const begun = eachTrace(scored, ({ job, trace, result }) => {
+    return { job, trace, result, ...begin(job, result, policy, samples, sampling) };
+  });
+  const how = { ...sampling, stops, signal, onTokens, players };
+  yield* eachTrace(continued(begun, session, how, windowOf), ({ item, written }) => {
+    if (written instanceof TraceRejected) throw written;
+    const { job, trace, result, exits } = item;
+    return { job, trace, result, values: valuesOf(job, result, exits, written, policy, opts) };
+  });
+}
+
+/** The states of a trace; a state that fills the context has nothing to write. */
+function begin(
+  { trace, promptIds, completionIds, pieces }: PassJob,
+  { segmentation }: TraceResult,
+  { maxTokens, players }: SampledFrom,
+  samples: number,
+  sampling: SamplingOptions,
+): Omit<Continuable, 'trace'> & { exits: readonly number[] } {
+  const { own } = pieces.tokens;
+  if (own !== undefined && players === undefined)
+    throw new TraceRejected(
+      'turns',
+      'it has several turns, and nobody answers what is sampled in their place: --environment <file>, or another --estimator',
+    );
+  if (players !== undefined) assertOneConversation(trace, promptIds, completionIds, players.tokenizer);
+  const starts: Start[] = [];
+  const standings: EpisodeState[] = [];
+  const exits: number[] = []; // number of the exit of each start
+  for (const [k, end] of segmentation.exits.entries()) {
+    const exit = promptIds.length + end;
+    const most = Math.min(sampling.maxTokens, maxTokens - exit);
+    const standing = players && standingAt(trace, completionIds, own, end);
+    for (let m = 0; m < samples && most > 0; m++) {
+      starts.push({ exit, key: rowKey(sampling.seed, trace.id, k, m), most });
+      exits.push(k);
+      if (standing !== undefined) standings.push(standing);
+    }
+  }
+  return { begun: { ids: joinIds(promptIds, completionIds), starts }, standings, exits };
+}
+
+function valuesOf(
+  { references, trace, completionIds }: SampledJob,
+  { segmentation }: TraceResult,
+  exits: readonly number[],
+  written: readonly (Written & Partial<Episode>)[],
+  { tokenizer, marks }: SampledFrom,
+  { judge, unfinished, keep, samples: M }: MonteCarloOptions,
+): MonteCarloValues {
+  const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
+  const samples = written.map(({ ids, finish, messages, reward = null }, i): Sample => {
+    const exit = exits[i] as number;
+    const whole = () => joinIds(completionIds.subarray(0, segmentation.exits[exit]), ids);
+    // of several turns the answer stands in the last
+    const text = messages?.at(-1)?.content ?? spelledText(whole(), tokenizer);
+    const found = () => judged(text, references, marks, judge, prompt).reward;
+    const utility = finish === 'length' ? null : (reward ?? found());
+    return { exit, completion: spelledText(ids, tokenizer), ids, finish, utility };
+  });
+  const utilities = Array.from(segmentation.exits, (_, k) => {
+    const own = samples.filter(({ exit }) => exit === k).map(({ utility }) => utility);
+    // a state without room for one more token has lost all of them
+    return own.length > 0 ? own : new Array<null>(M).fill(null);
+  });
+  const { columns, ...values } = monteCarloValues(utilities, unfinished);
+  return {
+    ...values,
+    ...noReferences(segmentation.exits.length),
+    columns: keep ? { ...columns, samples } : columns,
+  };
+}
+
+// ------ `--dry-run`
+
+/** Tokens a row that are written for a measurement: a run of the decoding graph on the CPU. */
+const MEASURED_TOKENS = 32;
+
+/** Counts what traces will have written. */
+export class SamplingTally {
+  private completions = 0;
+  private tokens = 0;
+  private first: PassJob | undefined;
+
+  /** @param maxTokens of a sequence */
+  constructor(
+    private readonly session: PolicyWrites,
+    private readonly maxTokens: number,
+    private readonly opts: Pick<MonteCarloOptions, 'samples' | 'sampling'>,
+  ) {}
+
+  add(job: PassJob): void {
+    const { samples, sampling } = this.opts;
+    const K = job.pieces.segments;
+    this.first ??= job;
+    this.completions += samples * (K + 1);
+    for (let k = 0; k <= K; k++)
+      this.tokens += samples * Math.min(sampling.maxTokens, job.completionIds.length * (1 - k / (K + 1)));
+  }
+
+  /** Writes a batch from the first trace's exits, twice: the first run of a graph takes longer. @returns what all comes to, by its name */
+  async measure(): Promise<readonly [name: string, text: string]> {
+    const { completions, first, session, maxTokens } = this;
+    const tokens = Math.round(this.tokens);
+    const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
+    if (first === undefined) return ['samples', all];
+    const { sampling } = this.opts;
+    const exits = candidateExits(first.pieces);
+    const starts = Array.from({ length: Math.min(sampling.batch, completions) }, (_, m) => {
+      const exit = first.promptIds.length + (exits[m % exits.length] as number);
+      return { exit, key: rowKey('forecast', m), most: Math.min(MEASURED_TOKENS, maxTokens - exit) };
+    }).filter(({ exit, most }) => exit > 0 && most > 0);
+    const begun = { ids: joinIds(first.promptIds, first.completionIds), starts };
+    const how = { ...sampling, stops: [] };
+    await continueTraces(session, [begun], how);
+    const started = performance.now();
+    await continueTraces(session, [begun], how);
+    const taken = (performance.now() - started) / 1000;
+    const written = starts.reduce((sum, { most }) => sum + most, 0);
+    const seconds = written === 0 ? 0 : (taken * tokens) / written;
+    const time = `about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
+    return ['samples', `${all}: ${time}`];
+  }
+}

@@ -1,0 +1,64 @@
+// Opens what reads texts as a model does: its tokenizer and the device that is to run it, and for prompts its chat template.
+import type { Log } from '../../report/log.js';
+import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
+import { Prompts } from '../text/prompts.js';
+import { type Device, type DeviceChoice, resolveDevice } from './device.js';
+import { type ModelFolder, openPolicyFolder, type PolicyFolder } from './folder.js';
+
+/** What is asked of it. */
+export interface ModelChoice {
+  readonly device: DeviceChoice;
+  /** ends what its threads are at */
+  readonly signal: AbortSignal;
+}
+
+/** A model that reads; its graphs are opened by whoever runs them. */
+export interface OpenModel<Folder extends ModelFolder = PolicyFolder> extends AsyncDisposable {
+  readonly policy: Folder;
+  readonly device: Device;
+  readonly tokenizer: OpenTokenizer;
+}
+
+/** @throws RredcotError: exit 2 for a tokenizer that is none, 69 where the device is not there */
+export async function openModel<Folder extends ModelFolder>(
+  policy: Folder,
+  { device: choice, signal }: ModelChoice,
+): Promise<OpenModel<Folder>> {
+  const [{ device }, tokenizer] = await Promise.all([
+    resolveDevice(choice, policy),
+    openTokenizer(policy.path, { signal }),
+  ]);
+  return { policy, device, tokenizer, [Symbol.asyncDispose]: () => tokenizer.close() };
+}
+
+/** One that makes of prompts what it reads. */
+export interface OpenPolicy<Folder extends ModelFolder = PolicyFolder> extends OpenModel<Folder> {
+  readonly prompts: Prompts;
+}
+
+/** @throws RredcotError as {@link openModel}, exit 2 also for a template that is none */
+export async function openReader<Folder extends ModelFolder>(
+  policy: Folder,
+  choice: ModelChoice & { readonly chatTemplateArgs: Readonly<Record<string, unknown>> },
+  log: Log,
+): Promise<OpenPolicy<Folder>> {
+  const opened = await openModel(policy, choice);
+  const { chatTemplateArgs, signal } = choice;
+  const prompts = await Prompts.open(policy, opened.tokenizer, chatTemplateArgs, log, signal);
+  return {
+    ...opened,
+    prompts,
+    async [Symbol.asyncDispose]() {
+      await prompts.close();
+      await opened[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** The policy of a run. @throws RredcotError as {@link openReader}, exit 2 also for a folder that is none */
+export async function openPolicy(
+  { policy, ...choice }: Parameters<typeof openReader>[1] & { readonly policy: string },
+  log: Log,
+): Promise<OpenPolicy> {
+  return openReader(await openPolicyFolder(policy), choice, log);
+}

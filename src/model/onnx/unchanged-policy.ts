@@ -1,0 +1,75 @@
+// A policy's files, which have to be those that policy.json was built with from the first shard of a run to the end of its last.
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { dataError } from '../../errors.js';
+import type { FileStamp } from '../../run/description.js';
+import { HASHED_BYTES, hashesOf, MANIFEST, type ModelFolder, notAsBuilt, sha256 } from './folder.js';
+
+/** By the files' names. */
+export type FileStamps = Readonly<Record<string, FileStamp>>;
+
+/** A policy's files since a process has looked at them. */
+export type WatchedPolicy = Awaited<ReturnType<typeof watchPolicy>>;
+
+/** Looks at a policy's files. */
+export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>) {
+  const { path, files } = policy;
+  const stampsNow = async (): Promise<FileStamps> => {
+    const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
+    return Object.fromEntries(await Promise.all(entries));
+  };
+  const isAsBuilt = async (name: string): Promise<boolean> =>
+    (await sha256(join(path, name))) === files[name];
+  const stamps = await stampsNow();
+  return {
+    stamps,
+    /**
+     * Hashes those of the large files that another stamp stands for in `known`; without it those that were changed since
+     * policy.json was written. (The others are hashed whenever the folder is opened.)
+     * @throws RredcotError (exit 2) for one that is not what policy.json was built with
+     */
+    async assertSince(known: FileStamps | null): Promise<void> {
+      const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
+      for (const [name, stamp] of Object.entries(stamps)) {
+        if (stamp.bytes <= HASHED_BYTES) continue;
+        const isKnown =
+          known === null
+            ? (await stat(join(path, name))).ctimeMs <= builtMs
+            : isDeepStrictEqual(known[name], stamp);
+        if (isKnown || (await isAsBuilt(name))) continue;
+        throw notAsBuilt(join(path, name));
+      }
+    },
+    /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
+    async assertUnchanged(): Promise<void> {
+      for (const [name, now] of Object.entries(await stampsNow())) {
+        if (isDeepStrictEqual(stamps[name], now) || (await isAsBuilt(name))) continue;
+        throw dataError(
+          `${join(path, name)}: changed while the run was at work with it; nothing is published, and its chunks are of no known policy`,
+          'build the policy again, then the same command with --overwrite',
+        );
+      }
+    },
+  };
+}
+
+/** Hashes all files, for `policy check`: a line for people, and what is wrong. */
+export async function checkFiles({
+  path,
+  ...folder
+}: Pick<ModelFolder, 'path' | 'files' | 'canary'>): Promise<{ line: string; faults: string[] }> {
+  const files = hashesOf(folder);
+  const changed: string[] = [];
+  for (const [name, expected] of Object.entries(files))
+    if ((await sha256(join(path, name))) !== expected) changed.push(name);
+  const names = changed.join(', ');
+  return changed.length === 0
+    ? { line: `files: ${Object.keys(files).length} as built`, faults: [] }
+    : { line: `files: ${names} not as built`, faults: [`${names} changed since the build`] };
+}
+
+async function stampOf(path: string): Promise<FileStamp> {
+  const { size, mtimeMs, ino } = await stat(path);
+  return { bytes: size, mtime_ms: mtimeMs, inode: ino };
+}

@@ -1,0 +1,109 @@
+// Writes a model's folder: links to a checkpoint's files where the file system allows, graphs, the canary, and at last policy.json.
+import { constants } from 'node:fs';
+import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { RredcotError, usageError } from '../../errors.js';
+import { foreignFile } from '../../io/files/foreign-files.js';
+import { writeJson, writeText } from '../../io/files/json-file.js';
+import { CHECKPOINT_CONFIG, type WeightFile } from '../graph/checkpoint.js';
+import { type Graph, serialiseModel } from '../graph/onnx.js';
+import { ASK_TEMPLATE } from '../text/templates.js';
+import {
+  type CanaryFile,
+  HINT_TEMPLATE,
+  hasAccess,
+  MANIFEST,
+  type ModelFolder,
+  sha256,
+  TOKENIZER_FILES,
+} from './folder.js';
+
+/** newer checkpoints keep the chat template in a file of its own */
+const CHAT_TEMPLATE = 'chat_template.jinja';
+
+export interface FolderParts {
+  readonly weightFiles: readonly WeightFile[];
+  readonly graphs: readonly (readonly [name: string, build: () => Graph])[];
+  /** made when all others are there: the model runs for it */
+  readonly canary: readonly [name: string, make: () => Promise<object>];
+  /** what it says, from the hashes of its files */
+  readonly manifest: (files: ModelFolder['files'], canary: CanaryFile) => object;
+}
+
+/** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
+export async function writeFolder(
+  checkpoint: string,
+  out: string,
+  { weightFiles, graphs, canary: [canary, makeCanary], manifest }: FolderParts,
+  log: ((message: string) => void) | undefined,
+): Promise<void> {
+  const kept = await keptFiles(checkpoint, weightFiles);
+  try {
+    await mkdir(out, { recursive: true });
+    await checkTarget(checkpoint, out, weightFiles);
+    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
+    if ((await realpath(out)) !== (await realpath(checkpoint)))
+      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
+    for (const [name, build] of graphs) await writeText(join(out, name), serialiseModel(build()));
+    await writeJson(join(out, canary), await makeCanary());
+    const files: Record<string, string> = {};
+    for (const file of [...graphs.map(([name]) => name), ...kept.map(({ name }) => name)])
+      files[file] = await sha256(join(out, file));
+    const proof = { file: canary, sha256: await sha256(join(out, canary)) };
+    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (cause instanceof RredcotError || code === undefined) throw cause;
+    throw usageError(
+      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
+      '-o <a folder that can be written>',
+      cause,
+    );
+  }
+}
+
+/** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
+async function checkTarget(
+  checkpoint: string,
+  out: string,
+  weightFiles: readonly WeightFile[],
+): Promise<void> {
+  const elsewhere = '-o <another folder>';
+  if ((await realpath(out)) === (await realpath(checkpoint))) {
+    for (const { name } of weightFiles)
+      if ((await lstat(join(out, name))).isSymbolicLink())
+        throw usageError(
+          `${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`,
+          elsewhere,
+        );
+  } else if ((await hasAccess(join(out, CHECKPOINT_CONFIG))) && !(await hasAccess(join(out, MANIFEST))))
+    throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
+}
+
+/** Weights, tokenizer and templates of a checkpoint, as they are. @throws RredcotError (exit 2) as `foreignFile` */
+async function keptFiles(checkpoint: string, weightFiles: readonly WeightFile[]): Promise<WeightFile[]> {
+  const kept = [...weightFiles];
+  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE, HINT_TEMPLATE, ASK_TEMPLATE]) {
+    const path = await foreignFile(checkpoint, name);
+    if (path !== undefined) kept.push({ name, path });
+  }
+  return kept;
+}
+
+/** A hard link where source (a real path) and target share a file system that has them, else a copy, which is logged. */
+async function linkOrCopy(source: string, to: string, log?: (message: string) => void): Promise<void> {
+  await rm(to, { force: true });
+  try {
+    await link(source, to);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const megabytes = Math.ceil((await stat(source)).size / 1e6);
+    log?.(`${to}: copied (${megabytes} MB), it cannot be linked to ${source}: ${reasonOf(code)}`);
+    await copyFile(source, to, constants.COPYFILE_FICLONE | constants.COPYFILE_EXCL);
+  }
+}
+
+function reasonOf(code: string | undefined): string {
+  if (code === 'EXDEV') return 'it lies on another file system';
+  return code === 'EPERM' || code === 'ENOTSUP' ? `the system allows no hard link (${code})` : String(code);
+}

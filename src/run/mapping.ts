@@ -1,0 +1,196 @@
+// Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
+import { EXIT, RredcotError, usageError } from '../errors.js';
+import { didYouMean } from '../flag-values.js';
+import { describeKeys, stringifyJson } from '../io/arrow/json.js';
+import { parseFieldMap, withSources } from '../io/map/field-map.js';
+import {
+  JOINS,
+  type JoinKey,
+  type JoinPreset,
+  joinedColumns,
+  NAMED_FIELDS,
+  openJoin,
+} from '../io/map/join.js';
+import { locate } from '../io/map/map.js';
+import { lastQuestion } from '../io/map/messages.js';
+import { type Choice, choosePreset, fits } from '../io/map/presets.js';
+import {
+  type Columns,
+  type FieldMap,
+  type FieldPath,
+  type FieldSource,
+  parsePath,
+  valueAt,
+} from '../io/map/sources.js';
+import { withHiveKeys } from '../io/read/find-files.js';
+import { type Input, resolveInputs } from '../io/read/inputs.js';
+import { peekRows, type ReadRows } from '../io/read/peek.js';
+import type { Log } from '../report/log.js';
+import { terminalNotice } from '../report/terminal.js';
+import type { InputRow } from '../rows.js';
+
+/** The flags that say where the fields of a trace are. */
+export interface MappingOptions {
+  readonly map: string | undefined;
+  /** `auto`, `none` or a name */
+  readonly preset: string;
+  /** a file with the prompts or answers that the rows lack */
+  readonly join?: string | undefined;
+  readonly joinOn?: string | undefined;
+  /** columns of the joined file that are written */
+  readonly joinColumns?: readonly string[] | undefined;
+  readonly maxLineBytes?: number | undefined;
+}
+
+export interface Mapping {
+  readonly map: FieldMap;
+  /** false where the inputs have no row that can be read */
+  readonly hasRow: boolean;
+  /** columns of the first row that can be read */
+  readonly first: Columns;
+  /** undefined where fields are taken by their names */
+  readonly choice: Choice | undefined;
+  readonly join: { readonly name: string; readonly on: string; readonly rows: string } | undefined;
+  readonly read: ReadRows;
+  /** what the output's metadata and a resumed run have to agree on */
+  readonly config: Readonly<Record<string, unknown>>;
+}
+
+/** Looks at the first row of the inputs, and reads the joined file. */
+export async function resolveMapping(inputs: readonly Input[], opts: MappingOptions): Promise<Mapping> {
+  if (opts.joinOn !== undefined && opts.join === undefined)
+    throw usageError('--join-on has no meaning here', 'add --join <file>');
+  if (opts.joinColumns !== undefined && opts.join === undefined)
+    throw usageError('--join-columns has no meaning here', 'add --join <file>');
+  const asked = parseFieldMap(opts.map); // a wrong one is told before anything is read
+  const { first, read } = await peekRows(inputs, opts.maxLineBytes);
+  const row = { hasRow: first !== undefined, first: first?.columns ?? {} };
+  const choice = choosePreset(opts.preset, first?.columns);
+  const config = { map: opts.map, preset: choice?.preset.name ?? 'none', joinColumns: opts.joinColumns };
+  const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
+  const joined = opts.join === undefined ? undefined : await resolveJoin(opts.join, map, opts);
+  const join = joined?.about;
+  return { map: joined?.map ?? map, ...row, choice, join, read, config: join ? { ...config, join } : config };
+}
+
+/** Tells the user what was found. */
+export function logMapping({ choice, join, hasRow }: Mapping, { preset }: MappingOptions, log: Log): void {
+  if (choice !== undefined)
+    log.info(`preset ${choice.preset.name} (${choice.why}); --map overrides a field, --preset none all`);
+  else if (!hasRow) log.warn('no_row', 'there is no row in the input that can be read');
+  else if (preset === 'auto')
+    log.info('no preset fits the first row: fields are taken by their names or --map');
+  if (join !== undefined) log.info(`joined as ${join.name} on ${join.on}`);
+}
+
+async function resolveJoin(
+  path: string,
+  map: FieldMap,
+  { joinOn, joinColumns = [], maxLineBytes }: MappingOptions,
+): Promise<{ map: FieldMap; about: NonNullable<Mapping['join']> }> {
+  if (path === '-') throw usageError('--join -: stdin is for traces', '--join <file>');
+  const inputs = await resolveInputs([path]);
+  const { first, read } = await peekRows(inputs, maxLineBytes);
+  if (first === undefined)
+    throw new RredcotError(`${path}: no row in it, expected prompts or answers`, { exitCode: EXIT.usage });
+  const found = JOINS.find((each) => fits(each, first.columns));
+  const key = joinOn === undefined ? promptKey(map, found) : fieldKey(joinOn);
+  if (key === undefined)
+    throw usageError(
+      `${path}: is not a data set that --join knows (${describeKeys(first.columns)}), expected ${JOINS.map(({ what }) => what).join('; ')}`,
+      '--join-on field=field, the first one of the traces, the second of the joined file',
+    );
+  const whole = withSources(map, [found?.fields ?? NAMED_FIELDS, map.defaults]);
+  const keep = joinedColumns([...whole.mapped.values(), ...whole.defaults.values()].flat());
+  for (const column of joinColumns) {
+    if (!Object.hasOwn(first.columns, column))
+      throw usageError(
+        `--join-columns ${column}: ${path} has no such column (${describeKeys(first.columns)})`,
+        `--join-columns ${didYouMean(column, Object.keys(first.columns)) ?? '<a,b>'}`,
+      );
+    keep.add(column);
+  }
+  if (!Object.keys(first.columns).some((column) => keep.has(column)))
+    throw usageError(
+      `${path}: none of its columns is used (${describeKeys(first.columns)})`,
+      '--map reference=join.<column>',
+    );
+  const kept = { file: path, key, keep, written: joinColumns };
+  const { join, sha256 } = await openJoin(read({ maxLineBytes }), kept);
+  return {
+    map: { ...whole, join },
+    about: { name: found?.name ?? 'a file of its own form', on: key.text, rows: sha256 },
+  };
+}
+
+/** The joined file's question has to stand in the trace's prompt. */
+function promptKey(map: FieldMap, found: JoinPreset | undefined): JoinKey | undefined {
+  if (found === undefined) return undefined;
+  const sources = map.mapped.get('prompt') ?? map.defaults.get('prompt') ?? [];
+  return {
+    text: `${found.keyText} in the prompt`,
+    isWithin: true,
+    ofPartner: found.key,
+    ofRow: (row) => promptText(row, sources),
+  };
+}
+
+function promptText(row: InputRow, sources: readonly FieldSource[]): string | undefined {
+  const place = locate(row, 'prompt', sources);
+  if (place === undefined || !('value' in place)) return undefined;
+  return typeof place.value === 'string' ? place.value : lastQuestion(place.value);
+}
+
+/** `--join-on field=field`: two paths, the first one into the trace's row; a single one stands for both. */
+function fieldKey(joinOn: string): JoinKey {
+  const [left = '', right = left, ...more] = joinOn.split('=').map((part) => part.trim());
+  const paths = [left, right].map((text) => {
+    try {
+      return parsePath(text);
+    } catch (error) {
+      throw malformed(joinOn, (error as Error).message);
+    }
+  }) as [FieldPath, FieldPath];
+  if (more.length > 0 || paths.some(({ tail }) => tail !== undefined))
+    throw malformed(joinOn, 'not field=field');
+  return {
+    text: `${left} = ${right}`,
+    isWithin: false,
+    ofRow: (row) => keyAt(row.columns, paths[0]),
+    ofPartner: (columns) => keyAt(columns, paths[1]),
+  };
+}
+
+function malformed(joinOn: string, why: string): RredcotError {
+  return usageError(`--join-on ${joinOn}: ${why}`, '--join-on problem=question, paths as in --map');
+}
+
+function keyAt(columns: Columns, path: FieldPath): string | undefined {
+  const value = valueAt(columns, path) ?? undefined;
+  return value === undefined || typeof value === 'string' ? value : stringifyJson(value);
+}
+
+/** What a command reads. */
+export interface JobInputs {
+  readonly inputs: readonly Input[];
+  readonly mapping: Mapping;
+}
+
+/**
+ * Finds the inputs, and where in their rows the fields of a trace are.
+ * @param opts with what workers cannot share
+ */
+export async function openInputs(
+  paths: readonly string[],
+  opts: MappingOptions & { readonly workers?: unknown; readonly limit?: number | undefined },
+  log: Log,
+): Promise<JobInputs> {
+  const inputs = withHiveKeys(await resolveInputs(paths));
+  if (opts.workers !== undefined && inputs.some(({ size }) => size === null))
+    throw usageError('workers need files, stdin can be read only once', 'name the input files');
+  if (opts.workers !== undefined && opts.limit !== undefined)
+    throw usageError('--limit counts traces from the first, so workers cannot share it', 'leave out --limit');
+  const notice = terminalNotice(inputs.map(({ path }) => path));
+  if (notice !== undefined) log.info(notice);
+  return { inputs, mapping: await resolveMapping(inputs, opts) };
+}

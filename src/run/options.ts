@@ -1,0 +1,131 @@
+// The options that `score`, `segment` and `sample` share, what they say of their work, and what of a credit a pass over traces cannot write.
+import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
+import { usageError } from '../errors.js';
+import type { GroupBanks } from '../estimate/bank.js';
+import type { CreditOptions } from '../estimate/credit.js';
+import { OF_OTHERS } from '../estimate/requested.js';
+import type { ColumnChoice, OurColumn, TextColumn, WrittenColumn } from '../io/arrow/output-columns.js';
+import type { Shard } from '../io/files/chunks.js';
+import type { Needs } from '../io/map/sources.js';
+import type { ExportName } from '../io/write/exports.js';
+import type { OutputFormat } from '../io/write/output.js';
+import type { TextChoice } from '../io/write/output-layout.js';
+import type { DeviceChoice } from '../model/onnx/device.js';
+import type { PolicyFolder } from '../model/onnx/folder.js';
+import type { TokenMeter } from '../report/progress.js';
+import type { SegmentOptions } from '../segment/segment.js';
+import type { Trace } from '../trace.js';
+import type { RunCommand, RunDescription } from './description.js';
+import type { MappingOptions } from './mapping.js';
+import type { MaxRejects } from './reject-limits.js';
+import type { RewardCheck } from './reward-scale.js';
+import type { Workers } from './workers.js';
+
+/** The flags that say how a run is cut and begun. */
+export interface RunOptions {
+  /** undefined: the scheduler's, or the whole */
+  readonly shard: Shard | undefined;
+  /** undefined: by the number of rows */
+  readonly rowsPerChunk: number | undefined;
+  /** put the output in the place of another run's, and drop what that has left */
+  readonly overwrite: boolean;
+  readonly limit: number | undefined;
+  /** processes that make its chunks in place of this one */
+  readonly workers?: Workers;
+  readonly signal: AbortSignal;
+}
+
+/** What `score`, `segment` and `sample` share. */
+export interface JobOptions extends MappingOptions, RunOptions {
+  readonly device: DeviceChoice;
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  /** ours that are written; undefined: all */
+  readonly columns: readonly OurColumn[] | undefined;
+  /** columns of the input that are written */
+  readonly choice?: ColumnChoice;
+  readonly text?: TextChoice;
+  readonly maxRejects: MaxRejects | undefined;
+  /** variables for the policy's chat template */
+  readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
+}
+
+/** What `score` and `segment` share. */
+export interface CutOptions extends JobOptions {
+  readonly segments: SegmentOptions;
+}
+
+/** What a command does, as far as it is known before a row is read. */
+export interface Work {
+  readonly command: RunCommand;
+  /** rows of the output that a trace of the input becomes (default 1) */
+  readonly rowsPerTrace?: number;
+  /** where the command counts tokens as it writes them */
+  readonly meter?: TokenMeter | undefined;
+  /** nothing is written: the stages tell what they would do */
+  readonly isDry?: boolean;
+  /** beside the input's columns */
+  readonly columns: readonly WrittenColumn[];
+  /** texts that may be written besides; none where the user or an export says exactly what is written */
+  readonly texts: readonly TextColumn[];
+  /** flags that the bytes depend on, beside those that all jobs have */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly policy: PolicyFolder | undefined;
+  /** others that run beside it, which have to stay what they are; their hashes are in `config` */
+  readonly policiesBeside?: readonly Pick<PolicyFolder, 'path' | 'files'>[];
+  readonly passes: RunDescription['passes'];
+  readonly needs: Needs;
+  /** the reward that counts, null where unknown, for what follows of a trace's group; undefined where nothing does */
+  readonly reward?: ((trace: Trace) => number | null) | undefined;
+  /** sees every reward before the first pass, and ends the run where they are of another scale */
+  readonly rewards?: RewardCheck | undefined;
+  /** whether traces are looked at together with others of their group, wherever these lie */
+  readonly readsMates?: boolean;
+  /** whether the output's reward is the input's, on the same scale */
+  readonly rewardAsIs: boolean;
+  /** completions are the command's own, not the input's */
+  readonly isSampled?: boolean;
+  /** its rows have several turns, whatever the input's have */
+  readonly hasTurns?: boolean;
+  /** filled by the survey, for references from a trace's group */
+  readonly banks?: GroupBanks | undefined;
+  /** how values are called in the trace that is drawn at the end; undefined where there are none */
+  readonly valueName?: string | undefined;
+}
+
+/**
+ * What a pass over traces cannot know is made of the file that it writes.
+ * @throws RredcotError (exit 2) for normalisers that count the tokens of other traces
+ */
+export function refuseOfOthers({ normalisers = [] }: CreditOptions): void {
+  const found = normalisers.find((name) => OF_OTHERS.includes(name));
+  if (found !== undefined)
+    throw usageError(
+      `--normalisers ${found} counts the tokens of other traces, which are known when all are scored`,
+      `score without it, then rredcot redistribute <scored> --normalisers ${normalisers.join(',')}`,
+    );
+}
+
+/**
+ * Steps are labelled by the sign of their σ, which not all rules give them.
+ * @throws RredcotError (exit 2) for an export that the rule cannot make, or beside columns that it has no place for
+ */
+export function checkExport(exportName: ExportName | undefined, credit: CreditOptions): void {
+  if (exportName === undefined) return;
+  const { rule, others = [], method, normalisers = [] } = credit;
+  if (others.length > 0 || method !== undefined || normalisers.length > 0)
+    throw usageError(
+      `--export ${exportName} writes a trainer's columns alone`,
+      'leave it out, or name one --sigma, and no --method or --normalisers',
+    );
+  if ((exportName === 'prm' || exportName === 'progress') && credit.estimator.isMagnitude)
+    throw usageError(
+      `--export ${exportName} labels steps by what has a sign, and what segments count for by --estimator ${credit.estimator.name} has none`,
+      'take another --estimator',
+    );
+  if (exportName === 'prm' && !ruleOf(rule).isSigned)
+    throw usageError(
+      `--export prm labels steps by the sign of σ, and with --sigma ${rule} all have the same`,
+      `add --sigma ${SIGMA_RULES.find((each) => ruleOf(each).isSigned)}`,
+    );
+}

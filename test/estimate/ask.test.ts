@@ -1,0 +1,129 @@
+// What is of `ask` alone: traces without a reference, the folder's own question, the tokens of its answers, and what its value is made of.
+import { cp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { askedValues } from '../../dist/estimate/ask.js';
+import { openTokenizer } from '../../dist/model/text/open-tokenizer.js';
+import { askedIds } from '../../dist/model/text/templates.js';
+import { named } from '../support/estimators.js';
+import { faultsOf } from '../support/faults.js';
+import { EMBEDDED, PROVER, type ScoredRow, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+
+const { at, config, done, fails, rows, text, write } = await openScene();
+const template = (question: string, yes: string, no: string) => JSON.stringify({ question, yes, no });
+
+beforeAll(async () => {
+  const fixtures = await fixtureRows(0, 2);
+  await write(
+    'bare.jsonl',
+    fixtures.map(({ answer: _, ...row }) => row),
+  );
+  await cp(PROVER, at('asking'), { recursive: true });
+  await write('asking/ask_template.json', template('\nright? ', 'y', 'n'));
+  await done(`policy build asking -o asked --exit-template ${join(PROVER, 'exit_template.json')}`);
+});
+
+it('needs no reference: build takes the question along, and score asks it', async () => {
+  const { said } = await done('policy info asked');
+  expect(said).toContain('"\\nright? "\n');
+  expect(said).toMatch(/scored "y" \(1 token\) against "n" \(1 token\)/);
+  expect((await done('policy check asked')).said).toContain('scored "y" (1 token) against "n"');
+  await done('score bare.jsonl --policy asked --estimator ask -o own.jsonl');
+  const [first] = (await rows('own.jsonl')) as [ScoredRow];
+  expect(first.status).not.toContain('no-bank');
+  const [yes = 0, no = 0] = first.reference_logprobs[0] as number[];
+  expect(storedValues(first)[0]).toBeCloseTo(Math.exp(yes) / (Math.exp(yes) + Math.exp(no)), 6);
+  await done('verify own.jsonl');
+});
+
+it('says where the policy does not answer, until other values take the place of these', async () => {
+  // it was never taught to
+  await done('score bare.jsonl --policy asked --estimator ask -o noise.jsonl');
+  const found = await rows('noise.jsonl');
+  for (const { status } of found) expect(status).toContain('ask:unanswered');
+  const said = await config('noise.jsonl');
+  const [first] = found as [ScoredRow];
+  expect(faultsOf(first, said)).toBe('');
+  expect(faultsOf({ ...first, status: first.status.replace('ask:unanswered;', '') }, said)).toContain(
+    'the policy has not answered',
+  );
+  const sure = first.reference_logprobs.map(() => [-0.1, -3]);
+  expect(faultsOf({ ...first, reference_logprobs: sure }, said)).toContain('the policy has answered');
+  await done('redistribute noise.jsonl --estimator surprise -o surprise.jsonl');
+  for (const { status } of await rows('surprise.jsonl')) expect(status).not.toContain('ask:');
+
+  const lp = fc.float({ min: -12, max: Math.fround(-0.7), noNaN: true });
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(lp, lp), { minLength: 1, maxLength: 4 }),
+      fc.boolean(),
+      (exits, isShared) => {
+        const branches = exits.map(([yes, no]) =>
+          isShared ? [Float32Array.of(yes, no)] : [Float32Array.of(yes), Float32Array.of(no)],
+        );
+        const { status } = askedValues(branches, Float32Array.of(1, 0));
+        const most = Math.max(...exits.map(([yes, no]) => Math.exp(yes) + Math.exp(no)));
+        expect(status).toEqual(most < 0.01 ? ['ask:unanswered'] : []);
+      },
+    ),
+  );
+});
+
+it('a folder whose question was changed is refused, and so is a checkpoint whose question cannot be asked', async () => {
+  const own = await text('asked/ask_template.json');
+  // it may be a link to the checkpoint's
+  await rm(at('asked/ask_template.json'));
+  await write('asked/ask_template.json', own.replace('right', 'wrong'));
+  await fails('score bare.jsonl --policy asked --estimator ask -o no.jsonl', 2, 'is not the file that');
+  for (const [broken, why] of [
+    [template('? ', 'ye', 'yes'), 'begin alike'],
+    [template('? ', '', 'no'), '→ at yes'],
+    ['{"question": "?"}', 'asking/ask_template.json: '],
+  ] as const) {
+    await write('asking/ask_template.json', broken);
+    await fails('policy build asking -o none', 2, why);
+  }
+});
+
+describe('askedIds', () => {
+  it('scores from the first token in which the answers differ', async () => {
+    const tokenizer = await openTokenizer(EMBEDDED);
+    const words = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 4 });
+    await fc.assert(
+      fc.asyncProperty(words, words, words, async (question, yes, no) => {
+        const asked = askedIds({ question, yes, no }, tokenizer, 259);
+        // of this tokenizer a letter is a token
+        const at = [...yes].findIndex((letter, t) => letter !== no[t]);
+        if (yes.startsWith(no) || no.startsWith(yes)) await expect(asked).rejects.toThrow('begin alike');
+        else {
+          const spelled = (answer: string) => Int32Array.from(Buffer.from(question + answer));
+          const scoredFrom = question.length + at;
+          expect(await asked).toEqual({ yes: spelled(yes), no: spelled(no), scoredFrom });
+        }
+      }),
+    );
+    await expect(askedIds({ question: '?', yes: 'é', no: 'n' }, tokenizer, 128)).rejects.toThrow(
+      'config.json has a vocabulary of 128',
+    );
+    await tokenizer.close();
+  });
+});
+
+it('is p(yes) / (p(yes) + p(no)): within 0 and 1, and 1 less of it where the answers are exchanged', () => {
+  const { fromStored = () => Number.NaN } = named('ask');
+  const lp = fc.float({ min: -60, max: 0, noNaN: true });
+  fc.assert(
+    fc.property(lp, lp, (yes, no) => {
+      const of = (...logprobs: number[]) =>
+        fromStored({
+          logprobs: Float32Array.from(logprobs),
+          tokens: Int32Array.of(1, 1),
+          utilities: Float32Array.of(1, 0),
+        });
+      expect(of(yes, no)).toBeCloseTo(1 / (1 + Math.exp(no - yes)), 10);
+      expect(of(yes, no) + of(no, yes)).toBeCloseTo(1, 10);
+    }),
+  );
+});

@@ -1,0 +1,135 @@
+// `calibrated` and its file: where it stands back, what redistribute makes with another one, columns that it reads, what it is fitted to.
+import { rm } from 'node:fs/promises';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { CalibrationFile } from '../../dist/estimate/calibration.js';
+import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { faultsOf } from '../support/faults.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+import { fitted, type MadeTrace } from '../support/scored-traces.js';
+
+const scene = await openScene();
+const { at, config, done, expectSame, fails, json, rows, text, write } = scene;
+const CALIBRATED = '--estimator calibrated --calibration calibration.json';
+let file: CalibrationFile;
+
+beforeAll(async () => {
+  await write('traces.jsonl', await fixtureRows(0, 12));
+  file = await fitted(scene, 'calibration');
+  await fitted(scene, 'none', () => ({ reward: 1 }));
+  await done(`score traces.jsonl ${CALIBRATED} -o scored.jsonl`);
+});
+
+/** A file that another command has made is the one that score makes. */
+async function expectMade(made: string, fresh: string): Promise<void> {
+  await expectSame(made, fresh);
+  expect(JSON.stringify(await config(made))).toBe(JSON.stringify(await config(fresh)));
+}
+
+describe('a calibration', () => {
+  it('that stands back leaves the bytes of pr, but for the status', async () => {
+    await done('score traces.jsonl --limit 4 -o pr.jsonl');
+    await done('score traces.jsonl --limit 4 -o back.jsonl --estimator calibrated --calibration none.json');
+    const back = await text('back.jsonl');
+    expect(back.match(/"status":"value:uncalibrated"/g)?.length).toBe(4);
+    expect(back.replaceAll('"status":"value:uncalibrated"', '"status":"ok"')).toBe(await text('pr.jsonl'));
+    await done('verify back.jsonl');
+    const [row] = await rows('pr.jsonl');
+    expect(faultsOf(row as object, await config('back.jsonl'))).toContain('stands back');
+  });
+
+  it('without weights says nothing of the values', async () => {
+    const { calibration, ...less } = await config('scored.jsonl');
+    expect(storedCredit(less)).toBe(undefined);
+    const weightless = { ...(calibration as object), weights: null };
+    expect(storedCredit({ ...less, calibration: weightless })).toBe(undefined);
+  });
+
+  it('is exchanged by redistribute, and its baseline', async () => {
+    await done(`redistribute scored.jsonl --estimator calibrated --baseline 0.5 -o half.jsonl`);
+    await done('verify half.jsonl');
+    await done('redistribute scored.jsonl --calibration none.json -o made.back.jsonl');
+    await done('score traces.jsonl -o fresh.back.jsonl --estimator calibrated --calibration none.json');
+    await expectMade('made.back.jsonl', 'fresh.back.jsonl');
+    await done('redistribute made.back.jsonl --calibration calibration.json -o forth.jsonl');
+    await expectMade('forth.jsonl', 'scored.jsonl');
+    await fails('redistribute pr.jsonl --estimator calibrated -o no.jsonl', 2, 'and no calibration');
+    await fails('redistribute pr.jsonl --calibration calibration.json -o no.jsonl', 2, '--estimator pr');
+    const columns = 'id,sigma,segments,value_start,reward,baseline,reference_utilities,status';
+    await done(`score traces.jsonl --limit 2 -o few.parquet --columns ${columns}`);
+    await fails(
+      `redistribute few.parquet ${CALIBRATED} -o no.jsonl`,
+      2,
+      /^(?:WARN: .*\n)?rredcot: .*has no reference_logprobs, group, logprobs/,
+    );
+  });
+
+  it('that was edited, or is none, is refused', async () => {
+    const edited = { ...file, weights: file.weights?.map((weight) => -weight) };
+    await write('edited.json', JSON.stringify(edited));
+    await write('bad.json', JSON.stringify({ ...file, mean: [] }));
+    const score = 'score traces.jsonl --estimator calibrated -o no.jsonl --calibration';
+    await fails(`${score} edited.json`, 65, /edited\.json: was changed/);
+    await fails(`${score} bad.json`, 2, /bad\.json: mean: /);
+  });
+
+  it('is fitted again to its own output: v̂ is recovered from the references', async () => {
+    const of = { config: await config('scored.jsonl') };
+    const again = await fitted(scene, 'again', () => ({ value_start: 0.5 }), of);
+    expect(again.weights).toEqual(file.weights);
+  });
+
+  it('looks at a joined column; without the column nothing is valued with it', async () => {
+    const told = ({ ends, reward }: MadeTrace) => ({
+      join_segments: ends.map((_, k) => (k % 3) / 3 + reward),
+    });
+    await fitted(scene, 'further', told, { flags: '--features join_segments' });
+    // another run's values, which stand in its segments
+    const join = '--join scored.jsonl --join-on id --join-columns segments';
+    const flags = '--estimator calibrated --calibration further.json';
+    await done(`score traces.jsonl -o further.out.jsonl ${join} ${flags}`);
+    await done('verify further.out.jsonl');
+    const [[row], said] = [
+      await rows<{ join_segments: object[] }>('further.out.jsonl'),
+      await config('further.out.jsonl'),
+    ];
+    expect(faultsOf(row as object, said)).toBe('');
+    const other = row?.join_segments.map((segment) => ({ ...segment, value: 0 }));
+    expect(faultsOf({ ...row, join_segments: other }, said)).toContain('from the calibration');
+    await done('redistribute further.out.jsonl -o further.pr.jsonl --estimator pr');
+    await done(`redistribute further.pr.jsonl -o further.back.jsonl ${flags}`);
+    await expectSame('further.back.jsonl', 'further.out.jsonl');
+    // what lacks it
+    for (const [line, code, why] of [
+      [
+        `redistribute scored.jsonl ${flags}`,
+        2,
+        /scored\.jsonl: has no column join_segments, which the calibration reads.*--join/s,
+      ],
+      ['calibrate scored.jsonl --features gone', 2, /scored\.jsonl: has no column gone/],
+      ['calibrate scored.jsonl --features segments', 2, /--features join_segments/],
+      [
+        `score traces.jsonl --limit 1 ${flags}`,
+        65,
+        /the calibration reads it, and its column join_segments is missing: --join/,
+      ],
+    ] as const)
+      await fails(`${line} -o no.jsonl`, code, why);
+  });
+
+  it('is fitted to run folders, merged ones, Parquet and Arrow alike, with the policy and flags that they name', async () => {
+    await done('score traces.jsonl -o out/ --rows-per-chunk 5');
+    for (const to of ['all.parquet', 'all/', 'all.arrow']) await done(`merge out/ -o ${to}`);
+    const fitted: CalibrationFile[] = [];
+    for (const input of ['out/', 'all.parquet', 'all/', 'all.arrow']) {
+      await done(`calibrate ${input} -o of.json`);
+      fitted.push(await json('of.json'));
+    }
+    const [first, ...others] = fitted;
+    expect(first).toMatchObject({ traces: 12, groups: 2, stands_back: 'too-few-groups' });
+    expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, bank: 'row' });
+    expect(Object.keys(first?.policy ?? {})).toContain('policy.onnx');
+    for (const other of others) expect(other).toEqual(first);
+    for (const name of ['out/_SUCCESS', 'out/done']) await rm(at(name), { recursive: true });
+    await fails('calibrate out/ -o of.json', 75, '');
+  });
+});

@@ -1,0 +1,253 @@
+// The fit of the calibrated value: against the oracle, and what must not change it.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Fit, type FitTrace, fitCalibration, groupPlace } from '../../dist/estimate/calibration-fit.js';
+import { LogisticFit, logitOf, Moments, sigmoid, standardise } from '../../dist/estimate/logistic.js';
+import { stateFeatures } from '../../dist/estimate/states.js';
+import { descend, oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
+import { seeded } from '../oracle/toy.js';
+import { type MadeTrace, madeTraces } from '../support/scored-traces.js';
+
+const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
+  values: Float32Array.from(values),
+  geoValues: Float32Array.from(geo),
+  ends: Int32Array.from(ends),
+  logprobs: Float32Array.from(logprobs),
+});
+
+const fitTrace = (trace: MadeTrace): FitTrace => ({
+  features: stateFeatures(statesOf(trace)),
+  reward: trace.reward,
+  place: groupPlace(trace.group ?? trace.id),
+});
+
+function fitAll(traces: readonly MadeTrace[]): Promise<Fit> {
+  const all = traces.map(fitTrace);
+  return fitCalibration(async function* () {
+    yield* all;
+  });
+}
+
+const oracleTraces = (traces: readonly MadeTrace[]) =>
+  traces.map((trace) => ({ ...trace, key: trace.group ?? trace.id }));
+
+/** The largest difference, relative to 1 or what is larger. */
+function apart(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  expect(a.length).toBe(b.length);
+  return Array.from(a, (x, n) => Math.abs(x - (b[n] as number)) / Math.max(1, Math.abs(x))).reduce(
+    (most, x) => Math.max(most, x),
+    0,
+  );
+}
+
+describe('φ', () => {
+  const number = fc.float({ min: -20, max: 0, noNaN: true });
+  const value = fc.float({ min: 0, max: 1, noNaN: true });
+  const trace = fc
+    .record({
+      lengths: fc.array(fc.integer({ min: 1, max: 9 }), { maxLength: 5 }),
+      tail: fc.integer({ min: 0, max: 5 }),
+      numbers: fc.array(number, { minLength: 50, maxLength: 50 }),
+      values: fc.array(value, { minLength: 6, maxLength: 6 }),
+      geo: fc.array(value, { minLength: 6, maxLength: 6 }),
+    })
+    .map(({ lengths, tail, numbers, values, geo }) => {
+      const ends = lengths.map((_, k) => lengths.slice(0, k + 1).reduce((a, b) => a + b, 0));
+      const logprobs = numbers.slice(0, (ends.at(-1) ?? 0) + tail);
+      const states = { values: values.slice(0, ends.length + 1), geo: geo.slice(0, ends.length + 1) };
+      return { id: 't', group: null, reward: 1, ...states, ends, logprobs };
+    });
+
+  it('is the formula', () => {
+    fc.assert(
+      fc.property(trace, (made) => {
+        const found = stateFeatures(statesOf(made));
+        expect(apart(found, oracleFeatures(made).flat())).toBeLessThan(1e-12);
+      }),
+    );
+  });
+
+  it('does not look past its state: another tail changes nothing before it', () => {
+    fc.assert(
+      fc.property(trace, fc.nat(), fc.float({ min: -9, max: 0, noNaN: true }), (made, cut, other) => {
+        const k = cut % made.values.length;
+        const end = k === 0 ? 0 : (made.ends[k - 1] as number);
+        const changed = {
+          ...made,
+          logprobs: made.logprobs.map((lp, t) => (t < end ? lp : other)),
+          values: made.values.map((value, n) => (n <= k ? value : 0.5)),
+          geo: made.geo.map((value, n) => (n <= k ? value : 0.5)),
+        };
+        const [before, after] = [stateFeatures(statesOf(made)), stateFeatures(statesOf(changed))];
+        const F = before.length / made.values.length;
+        expect(after.subarray(0, (k + 1) * F)).toEqual(before.subarray(0, (k + 1) * F));
+      }),
+    );
+  });
+});
+
+describe('the fit', () => {
+  const traces = madeTraces(12, 8);
+
+  it("is the oracle's, of the whole and of each fold, to 1e-6", async () => {
+    const found = await fitAll(traces);
+    const expected = oracleFit(oracleTraces(traces));
+    expect(apart(found.scale.mean, expected.mean)).toBeLessThan(1e-9);
+    expect(apart(found.scale.sd, expected.sd)).toBeLessThan(1e-9);
+    expect(apart(found.weights?.whole ?? [], expected.whole)).toBeLessThan(1e-6);
+    for (const [fold, weights] of expected.folds.entries())
+      expect(apart(found.weights?.folds[fold] ?? [], weights)).toBeLessThan(1e-6);
+    expect(found.quality?.logLoss.calibrated).toBeCloseTo(expected.loss, 9);
+    expect(found.standsBack).toBe(null);
+    expect(found.traces).toBe(96);
+    expect(found.groups.size).toBe(12);
+  });
+
+  it('takes rewards between 0 and 1, and traces without a group', async () => {
+    const graded = madeTraces(60, 1, 2).map((trace) => ({
+      ...trace,
+      reward: trace.reward === 1 ? 0.75 : 0.125,
+    }));
+    const found = await fitAll(graded);
+    expect(apart(found.weights?.whole ?? [], oracleFit(oracleTraces(graded)).whole)).toBeLessThan(1e-6);
+  });
+
+  it("gives the same bits again, and other rows' order only other roundings", async () => {
+    const first = await fitAll(traces);
+    expect(await fitAll(traces)).toEqual(first);
+    const turned = await fitAll([...traces].reverse());
+    expect(apart(turned.weights?.whole ?? [], first.weights?.whole ?? [])).toBeLessThan(1e-9);
+  });
+
+  it('is cross-fitted: another reward of a group changes nothing in the weights that its own traces get', async () => {
+    const own = traces[0]?.group as string;
+    const changed = traces.map((trace) =>
+      trace.group === own ? { ...trace, reward: 1 - trace.reward } : trace,
+    );
+    const [before, after] = [await fitAll(traces), await fitAll(changed)];
+    const fold = oracleFold(own);
+    expect(after.scale).toEqual(before.scale);
+    expect(after.weights?.folds[fold]).toEqual(before.weights?.folds[fold]);
+    for (const other of [0, 1, 2, 3, 4].filter((n) => n !== fold))
+      expect(after.weights?.folds[other]).not.toEqual(before.weights?.folds[other]);
+  });
+
+  it("reports the losses of a constant, of the group's others and of v̂", async () => {
+    const { quality } = await fitAll(traces);
+    const mean = (of: (trace: MadeTrace) => number) =>
+      traces.reduce((sum, t) => sum + of(t), 0) / traces.length;
+    const entropy = (p: number, y: number) => {
+      const q = Math.max(1e-4, Math.min(1 - 1e-4, p));
+      return -(y * Math.log(q) + (1 - y) * Math.log(1 - q));
+    };
+    const foldOf = ({ group }: MadeTrace) => oracleFold(group as string);
+    const constant = (trace: MadeTrace) => {
+      const others = traces.filter((other) => foldOf(other) !== foldOf(trace));
+      return others.reduce((sum, { reward }) => sum + reward, 0) / others.length;
+    };
+    expect(quality?.logLoss.constant).toBeCloseTo(
+      mean((t) => entropy(constant(t), t.reward)),
+      9,
+    );
+    const mates = (trace: MadeTrace) =>
+      traces.filter((other) => other.group === trace.group && other !== trace);
+    const groupMean = (trace: MadeTrace) =>
+      (mates(trace).reduce((sum, { reward }) => sum + reward, 0) + constant(trace)) / 8;
+    expect(quality?.logLoss.group_mean).toBeCloseTo(
+      mean((t) => entropy(groupMean(t), t.reward)),
+      9,
+    );
+    const ofValues = (t: MadeTrace) =>
+      t.values.reduce((sum, value) => sum + entropy(value, t.reward), 0) / t.values.length;
+    expect(quality?.logLoss.value).toBeCloseTo(mean(ofValues), 9);
+    const { calibrated, value_fitted } = quality?.logLoss ?? { calibrated: 1, value_fitted: 0 };
+    expect(calibrated).toBeLessThan(value_fitted as number);
+    // every state is in a bin, and the bins' rewards are the traces'
+    const bins = quality?.reliability ?? [];
+    expect(bins.length).toBe(10);
+    expect(bins.reduce((sum, { states }) => sum + states, 0)).toBe(
+      traces.reduce((sum, { values }) => sum + values.length, 0),
+    );
+    for (const { from, to, value } of bins) {
+      if (value === null) continue;
+      expect(value).toBeGreaterThanOrEqual(from);
+      expect(value).toBeLessThanOrEqual(to);
+    }
+  });
+
+  it('stands back: too few groups, rewards that are all alike, rewards that mean nothing', async () => {
+    expect(await fitAll(madeTraces(4, 8))).toMatchObject({ standsBack: 'too-few-groups', weights: null });
+    const alike = traces.map((trace) => ({ ...trace, reward: 1 }));
+    expect(await fitAll(alike)).toMatchObject({ standsBack: 'one-reward', weights: null });
+    // one group alone has a wrong trace: without its fold nothing differs
+    const lone = traces.map((trace) => ({ ...trace, reward: trace.id === 't0' ? 0 : 1 }));
+    expect(await fitAll(lone)).toMatchObject({ standsBack: 'too-few-groups', weights: null });
+    const random = seeded(9);
+    const drawn = madeTraces(40, 4).map((trace) => ({ ...trace, reward: Number(random() < 0.5) }));
+    const noise = await fitAll(drawn);
+    expect(noise.standsBack).toBe('no-gain');
+    expect(noise.weights).not.toBe(null);
+  });
+});
+
+describe('logistic regression', () => {
+  const random = seeded(3);
+  const samples = Array.from({ length: 200 }, () => {
+    const z = Float64Array.from({ length: 3 }, () => 2 * random() - 1);
+    return { z, y: Number(random() < sigmoid(3 * (z[0] as number) - 1)), w: random() };
+  });
+
+  function fitted(all: readonly { z: Float64Array; y: number; w: number }[], l2: number, used?: number[]) {
+    const found = new LogisticFit(all[0]?.z.length ?? 0, l2, used);
+    let passes = 0;
+    for (; !found.hasEnded && passes < 100; passes++) {
+      for (const { z, y, w } of all) found.add(z, y, w);
+      found.endPass();
+    }
+    expect(found.hasEnded).toBe(true);
+    return found.weights;
+  }
+
+  it('does not move for a constant feature, nor for one that is not used', () => {
+    const alone = fitted(samples, 1);
+    const more = samples.map(({ z, ...rest }) => ({ ...rest, z: Float64Array.of(...z, 0) }));
+    expect([...fitted(more, 1)]).toEqual([...alone, 0]);
+    const noisy = samples.map(({ z, ...rest }) => ({ ...rest, z: Float64Array.of(...z, random()) }));
+    expect([...fitted(noisy, 1, [0, 1, 2])]).toEqual([...alone, 0]);
+    // a constant that is not 0 has no spread: standardised it is 0
+    const moments = new Moments(2);
+    for (const { z, w } of samples) moments.add(Float64Array.of(7.1, z[0] as number), 0, w);
+    const out = new Float64Array(2);
+    standardise(Float64Array.of(7.1, 0), 0, moments.standardisation, out);
+    expect(Math.abs(out[0] as number)).toBeLessThan(1e-12);
+  });
+
+  it("finds the least where Newton's full steps would overshoot, and where classes are apart", () => {
+    const far = Array.from({ length: 60 }, (_, n) => ({
+      z: Float64Array.of(n === 0 ? 1000 : n % 7, n % 3),
+      y: Number(n % 7 > 3 && n > 0),
+      w: 1,
+    }));
+    for (const [all, l2] of [
+      [far, 1e-3],
+      [samples.map((each) => ({ ...each, y: Number((each.z[0] as number) > 0) })), 1e-2],
+    ] as const) {
+      const found = fitted(all, l2);
+      const gradient = new Float64Array(found.length);
+      for (const { z, y, w } of all) {
+        const error = w * (sigmoid(logitOf(found, z)) - y);
+        for (let f = 0; f < found.length; f++)
+          gradient[f] = (gradient[f] as number) + error * (f === 0 ? 1 : (z[f - 1] as number));
+      }
+      for (let f = 0; f < found.length; f++)
+        expect(Math.abs((gradient[f] as number) + (f === 0 ? 0 : l2 * (found[f] as number)))).toBeLessThan(
+          1e-6,
+        );
+    }
+    const expected = descend(
+      samples.map(({ z, ...rest }) => ({ ...rest, z: [1, ...z] })),
+      1,
+    );
+    expect(apart(fitted(samples, 1), expected)).toBeLessThan(1e-8);
+  });
+});

@@ -1,0 +1,703 @@
+// What holds of every estimator that a policy or a second model runs for, in one form: its values from their formula in float64, verify, redistribute, forecast, refusals.
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { align, pieceBags } from '../../dist/estimate/mates.js';
+import { buildPolicyFolder, buildPrmFolder } from '../../dist/model/onnx/build.js';
+import { readExitTemplate } from '../../dist/model/text/templates.js';
+import { askedValue } from '../oracle/ask.js';
+import { attentionMass, deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
+import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
+import { type FamilyModel, loadFamily } from '../oracle/families.js';
+import {
+  continuationLogprobs,
+  fork,
+  loadOracleModel,
+  type OracleModel,
+  tokenStats,
+} from '../oracle/llama.js';
+import { rewardShares } from '../oracle/prm.js';
+import { segmentRatios } from '../oracle/ratio.js';
+import { oracleSibling } from '../oracle/siblings.js';
+import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
+import { faultsOf } from '../support/faults.js';
+import { exitTemplate, tokenIds } from '../support/oracle-comparison.js';
+import { EMBEDDED, type FixtureRow, PROVER, type ScoredRow, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+import { fitted, type MadeTrace } from '../support/scored-traces.js';
+
+type Row = ScoredRow &
+  Readonly<
+    Record<
+      'hint_logprobs' | 'ref_logprobs' | 'value_prior' | 'value_ess' | 'sigma_share' | 'sigma_rudder',
+      number[]
+    >
+  >;
+
+interface Case {
+  readonly name: string;
+  readonly flags?: string;
+  readonly config?: object;
+  /** v̂(s_0..K), by its formula; where that takes too long, what is known of them */
+  readonly values: (row: Row, fixture: FixtureRow, all: readonly Row[]) => ArrayLike<number> | undefined;
+  /** rows that are held against it, and how near they are */
+  readonly checked?: readonly number[];
+  readonly within?: number;
+  /** flags of another credit, which follows from the file */
+  readonly rule?: string;
+  /** the values alone are looked at: the rest is that of the case before */
+  readonly isVariant?: true;
+  /** what a file of it becomes with `--estimator pr`, and the other way round: the same bytes, nearly the same numbers, or why not */
+  readonly toPr?: Passage;
+  readonly fromPr?: Passage;
+  readonly dryRun?: RegExp;
+  /** cells that do not fit the others, and what verify says of them */
+  readonly edits?: readonly Edit[];
+  /** flags that do not go together; an estimator that is not named is this one */
+  readonly refused?: readonly (readonly [flags: string, why: string])[];
+}
+interface Edit {
+  readonly edit: (row: Row) => object;
+  readonly said: RegExp;
+}
+const edited = (edit: Edit['edit'], said: RegExp): Edit => ({ edit, said });
+type Passage = 'same' | 'near' | { readonly refused: string };
+
+const scene = await openScene();
+const { at, config, done, expectSame, fails, rows, text, write } = scene;
+const CALIBRATED = '--calibration calibration.json';
+const QUESTION = '\n</think>\nright? ';
+const K = 3;
+const sum = (list: ArrayLike<number>) => Array.from(list).reduce((a, b) => a + b, 0);
+const running = (list: readonly number[]) => [0, ...list.map((_, k) => sum(list.slice(0, k + 1)))];
+const thoughts = (row: ScoredRow) => row.segments.filter(({ kind }) => kind === 'thought');
+/** the bundled policy begins a thought behind its tag and a newline */
+const exitsOf = (row: ScoredRow) => [2, ...thoughts(row).map(({ end }) => end as number)];
+
+let fixtures: FixtureRow[];
+let family: FamilyModel;
+let template: Awaited<ReturnType<typeof exitTemplate>>;
+
+beforeAll(async () => {
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(PROVER));
+  // another policy of the same task, with a template beside its weights: `policy build` takes it along
+  await cp(PROVER, at('told'), { recursive: true });
+  await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');
+  await done(`policy build told -o hinted --exit-template ${join(PROVER, 'exit_template.json')}`);
+  await cp(PROVER, at('shown'), { recursive: true });
+  await write('shown/hint_template.json', '{"text": "hint {mate}\\n"}');
+  await done('policy build shown -o told-mates');
+  // a policy with another tokenizer
+  await cp(PROVER, at('spelt'), { recursive: true });
+  await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
+  await done('policy build spelt -o odd');
+  await write('hint.json', '{"text": "hint {answer}\\n"}');
+  await write('mate.json', '{"text": "hint {mate}\\n"}');
+  await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
+  await write('words.json', JSON.stringify({ question: QUESTION, yes: 'yes', no: 'nono' }));
+  await write('alike.json', JSON.stringify({ question: QUESTION, yes: 'not wrong', no: 'not' }));
+  await write('none.json', '{"text": "no place"}');
+  const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
+  writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
+  writeCheckpoint(at('qwen'), { ...judge, architectures: ['Qwen2ForProcessRewardModel'] }, { seed: 3 });
+  await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));
+  await buildPrmFolder(at('plain'), at('ends'));
+  writeCheckpoint(at('scores'), { ...judge, architectures: ['Qwen2ForSequenceClassification'] }, { seed: 4 });
+  await buildPrmFolder(at('scores'), at('outcome'));
+  await buildPrmFolder(at('qwen'), at('marked'), { stepToken: '</think>', correctLabel: '0' });
+  // top-0000 was in the fit, top-0001 was not
+  const inFit = ({ group }: MadeTrace) => (group === 'g3' ? { group: 'top-0000' } : {});
+  calibration = (await fitted(scene, 'calibration', inFit)) as unknown as typeof calibration;
+  // a group of eight, of which one is wrong and one completion was drawn five times, and two of the next
+  fixtures = await fixtureRows(0, 10);
+  await write('traces.jsonl', fixtures);
+  await done('score traces.jsonl --sigma rudder,share -o pr.jsonl');
+  family = loadFamily(EMBEDDED);
+  template = await exitTemplate();
+});
+
+// ------ the formulas
+
+/** A trace and its reference, as attributions are taken of them. */
+function attributed(row: Row, { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow): OracleTrace {
+  const exits = exitsOf(row).map((exit) => prompt.length + exit);
+  const scored = [...tokenIds(answer), ...template.closer];
+  const ids = [...template.close, ...template.open, ...scored];
+  const thought = [...prompt, ...own].slice(0, exits.at(-1));
+  return { ids: thought, exits, references: [{ ids, scored: scored.length, utility: 1 }] };
+}
+
+/** A magnitude of each segment, of which the answer has none. */
+function magnitudes(row: Row): undefined {
+  const deltas = row.segments.map(({ delta }) => delta as number);
+  expect(Math.min(...deltas)).toBe(0);
+  expect(deltas.slice(0, -1).every((delta) => delta > 0)).toBe(true);
+  expect(sum(deltas)).toBeCloseTo(storedValues(row).at(-1) as number, 4);
+  expect(row.reference_logprobs.every((exit) => exit.length === 1)).toBe(true);
+}
+
+/** By a policy that reads a hint behind the prompt. */
+function posterior(
+  policy: string,
+  row: Row,
+  { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow,
+  told: readonly number[] = tokenIds(answer),
+) {
+  const before = [...prompt, ...tokenIds('hint '), ...told, ...tokenIds('\n')];
+  const { logprobs } = tokenStats(loadOracleModel(policy), [...before, ...own]);
+  const hinted = logprobs.subarray(before.length);
+  for (const [t, lp] of hinted.entries())
+    expect(Math.abs((row.hint_logprobs[t] as number) - lp)).toBeLessThan(1e-3);
+  expect(row.reference_utilities).toEqual([]);
+  return exitsOf(row).map(
+    (exit) => 1 / (1 + Math.exp(sum(row.logprobs.slice(2, exit)) - sum(hinted.slice(2, exit)))),
+  );
+}
+
+/** By a hint that is the text of a right completion of the group, not the trace's own; of equal ones the first that follows it. */
+function mated(row: Row, fixture: FixtureRow, which: 'shortest' | 'similar', policy = EMBEDDED) {
+  const place = fixtures.indexOf(fixture);
+  const mates = [...fixtures.slice(place + 1), ...fixtures.slice(0, place)].filter(
+    ({ group, reward, completion }) =>
+      group === fixture.group && reward === 1 && completion !== fixture.completion,
+  );
+  const pieces = ({ completion, completion_ids: ids }: FixtureRow) => {
+    // lines of the thought are its pieces, as the policy's tokens are bytes
+    const ends = [...completion.slice(0, completion.indexOf('</think>')).matchAll(/\n/g)].slice(1);
+    const tokens = ends.map(({ index }) => index + 1 - '<think>'.length + 1);
+    return pieceBags(Int32Array.from(ids), 2, Int32Array.from(tokens));
+  };
+  const scores = mates.map((mate) =>
+    which === 'similar' ? align(pieces(fixture), pieces(mate)).similarity : -mate.completion.length,
+  );
+  const { completion_ids: ids } = mates[scores.indexOf(Math.max(...scores))] as FixtureRow;
+  // without its end token
+  return posterior(policy, row, fixture, ids.slice(0, ids.at(-1) === 258 ? -1 : undefined));
+}
+
+/** By what the policy answers to a question. */
+function asked(yes: string, no: string, row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
+  const model = loadOracleModel(EMBEDDED);
+  const { state } = tokenStats(model, [...prompt, ...own]);
+  const [question = [], ...answers] = [QUESTION, yes, no].map(tokenIds);
+  expect(row.reference_utilities).toEqual([1, 0]);
+  expect(row.reference_tokens).toEqual(answers.map(({ length }) => length));
+  return exitsOf(row).map((exit) =>
+    askedValue(model, () => fork(state, prompt.length + exit), question, answers[0] ?? [], answers[1] ?? []),
+  );
+}
+
+/** By the prover as an older policy. */
+function ratios(row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
+  const ends = row.segments.map(({ end }) => end as number);
+  const models = [EMBEDDED, PROVER].map(loadOracleModel) as [OracleModel, OracleModel];
+  const found = segmentRatios(...models, prompt, own, ends);
+  // over all tokens it is log π(completion) / π_ref(completion)
+  expect(sum(row.logprobs) - sum(row.ref_logprobs)).toBeCloseTo(sum(found), 2);
+  expect(row.reference_utilities).toEqual([]);
+  return running(found.slice(0, -1));
+}
+
+/** P of a label where each step ends, of steps as the row has them; of a score also in front of the first one. */
+function judged(model: string, label: number, prompt: string, row: Row, mark = ''): number[] {
+  const ends = thoughts(row).map(({ char_end: end }) => end as number);
+  let sequence = `${prompt}<think>\n`;
+  const start = tokenIds(sequence).length - 1;
+  const steps = ends.map((end, k) => {
+    const step = row.completion.slice(ends[k - 1] ?? '<think>\n'.length, end);
+    sequence += mark === '' ? step : `${step.trim()}${mark}`;
+    return tokenIds(sequence).length - 1;
+  });
+  const shares = rewardShares(loadFamily(at(model)), tokenIds(sequence), label);
+  expect(row.reference_utilities).toEqual([]);
+  return [model === 'scores' ? (shares[start] as number) : 1, ...steps.map((step) => shares[step] as number)];
+}
+
+/** The best of K tries of the prover, where the policy has cut. */
+function proved(row: Row, { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow): number[] {
+  const model = loadOracleModel(PROVER);
+  const { state } = tokenStats(model, [...prompt, ...own]);
+  const close = [...template.close, ...template.open];
+  return exitsOf(row).map((exit) => {
+    const suffix = [...close, ...tokenIds(`${answer}\n`)];
+    const lp = continuationLogprobs(model, fork(state, prompt.length + exit), suffix).subarray(close.length);
+    return 1 - (1 - Math.exp(sum(lp))) ** K;
+  });
+}
+
+let calibration: Record<'weights' | 'mean' | 'sd', number[]> & { fold_weights: number[][] };
+function calibrated(row: Row): number[] {
+  // a group of the fit has the weights of its fold, another one those of all
+  const { weights, fold_weights, mean, sd } = calibration;
+  const own = (row.group === 'top-0000' ? fold_weights[oracleFold('top-0000')] : weights) as number[];
+  const [tokens] = row.reference_tokens as [number];
+  const values = row.reference_logprobs.map(([lp]) => Math.fround(Math.exp(lp as number)));
+  const geo = row.reference_logprobs.map(([lp]) => Math.fround(Math.exp((lp as number) / tokens)));
+  const features = oracleFeatures({ values, geo, ends: exitsOf(row).slice(1), logprobs: row.logprobs });
+  return features.map((phi) => {
+    const terms = phi.map((x, f) => ((x - (mean[f] as number)) / (sd[f] as number)) * (own[f + 1] as number));
+    return 1 / (1 + Math.exp(-sum(terms) - (own[0] as number)));
+  });
+}
+
+/** By the three mates most like the trace; of one completion the first one is the mate. */
+function bySiblings(row: Row, fixture: FixtureRow, all: readonly Row[]): number[] {
+  const model = loadOracleModel(EMBEDDED);
+  const ids = (each: Row) => (fixtures.find(({ id }) => id === each.id) as FixtureRow).completion_ids;
+  const prompt = fixture.prompt_ids;
+  const bags = (each: Row) =>
+    pieceBags(Int32Array.from(ids(each)), 2, Int32Array.from(exitsOf(each).slice(1)));
+  const { state } = tokenStats(model, [...prompt, ...ids(row)]);
+  const group = all.filter((each) => each.group === row.group);
+  const drawn = (each: Row) => group.filter(({ completion }) => completion === each.completion);
+  const chosen = group
+    .filter((mate) => drawn(mate)[0] === mate && mate.completion !== row.completion)
+    .map((mate) => ({ mate, ...align(bags(row), bags(mate)) }))
+    .sort((a, b) => b.similarity - a.similarity);
+  const scored = chosen.slice(0, 3).map(({ mate, states }) => {
+    const { logprobs } = tokenStats(model, [...prompt, ...ids(mate)]);
+    return { mate, states, logprobs: logprobs.subarray(prompt.length) };
+  });
+  expect(row.baseline).toBe(row.value_prior[0]);
+  expect(row.value_ess).toHaveLength(exitsOf(row).length);
+  expect(Math.max(...row.value_ess)).toBeGreaterThan(1.5);
+  return exitsOf(row).map((exit, k) => {
+    const mates = scored.map(({ mate, states, logprobs }) => {
+      const from = exitsOf(mate)[states[k] as number] as number;
+      const tail = ids(mate).slice(from, from + 40);
+      const here = sum(continuationLogprobs(model, fork(state, prompt.length + exit), tail));
+      return {
+        here,
+        own: sum(logprobs.subarray(from, from + 40)),
+        reward: mate.reward as number,
+        draws: drawn(mate).length,
+      };
+    });
+    const begunAlike = chosen
+      .slice(3)
+      .filter(({ mate }) => ids(row).slice(0, exit).join() === ids(mate).slice(0, exit).join())
+      .map(({ mate }) => mate.reward as number);
+    return oracleSibling(
+      row.reward as number,
+      row.value_prior[k] as number,
+      mates,
+      begunAlike,
+      drawn(row).length,
+    );
+  });
+}
+
+// ------ the cases
+
+const NOT_STORED = { refused: 'do not follow from what is stored' };
+const CASES: readonly Case[] = [
+  {
+    name: 'surprise',
+    values: ({ logprobs, segments }) =>
+      running(
+        segments.slice(0, -1).map(({ start, end }) => -Math.min(...logprobs.slice(start ?? 0, end ?? 0))),
+      ),
+    within: 1e-4,
+    rule: '--sigma rudder,softmax',
+    toPr: { refused: 'surprise has scored nothing' },
+    // branches share the run of pr: the last bits of what the policy says differ
+    fromPr: 'near',
+    edits: [
+      edited(
+        ({ logprobs }) => ({ logprobs: logprobs.map((lp) => lp / 2) }),
+        /0\].value .* from logprobs it is/,
+      ),
+    ],
+    refused: [
+      ['--bank group', 'no reference is scored'],
+      ['--baseline value', 'sums of attributions'],
+      ['--sigma signed', 'sums of attributions'],
+      ['--steps scaled', 'sums of attributions'],
+      ['--method segment', 'no expected rewards'],
+    ],
+  },
+  {
+    name: 'loo',
+    config: { loo: 'deleted' },
+    values: (row, fixture) => running(deletedLoo(family, attributed(row, fixture))),
+    checked: [7],
+    toPr: 'same',
+    fromPr: NOT_STORED,
+    dryRun: /again +\d+ sequences, [\d,]+ tokens to be read besides: about/,
+    refused: [['--loo hidden', '--loo hidden']],
+  },
+  {
+    name: 'loo',
+    flags: '--loo masked',
+    isVariant: true,
+    values: (row, fixture) => running(maskedLoo(family, attributed(row, fixture))),
+    checked: [7],
+  },
+  {
+    name: 'attention',
+    values: (row, fixture) => {
+      magnitudes(row);
+      return running(attentionMass(family, attributed(row, fixture)));
+    },
+    checked: [0, 7],
+    toPr: 'same',
+    fromPr: NOT_STORED,
+  },
+  {
+    name: 'gradient',
+    values: magnitudes,
+    toPr: 'same',
+    fromPr: NOT_STORED,
+    refused: [['--sigma rudder --export prm', 'has none']],
+  },
+  {
+    name: 'posterior',
+    flags: '--hint-policy hinted',
+    config: {
+      hintTemplate: { text: 'hint {answer}\n', before: '' },
+      hintPolicy: { files: expect.objectContaining({ 'hint_template.json': expect.any(String) }) },
+    },
+    values: (row, fixture) => posterior(PROVER, row, fixture),
+    checked: [0, 9],
+    within: 1e-3,
+    toPr: { refused: 'posterior has scored nothing' },
+    fromPr: NOT_STORED,
+    dryRun: /with the second pass/,
+    edits: [
+      edited(
+        ({ hint_logprobs: own }) => ({ hint_logprobs: own.map((lp) => lp - 1) }),
+        /from logprobs and hint_logp/,
+      ),
+    ],
+    refused: [
+      ['', '--estimator posterior needs a hint template'],
+      ['--hint-template none.json', 'none.json: '],
+      ['--hint-template missing.json', 'missing.json'],
+      ['--hint-policy hinted --sigma signed', 'no values of a state'],
+    ],
+  },
+  {
+    name: 'posterior',
+    flags: '--hint-template hint.json',
+    isVariant: true,
+    values: (row, fixture) => posterior(EMBEDDED, row, fixture),
+    checked: [0],
+    within: 1e-3,
+  },
+  {
+    name: 'posterior',
+    flags: '--hint mate --hint-template mate.json',
+    isVariant: true,
+    config: { hint: 'mate', hintMate: 'shortest', hintTemplate: { text: 'hint {mate}\n', before: '' } },
+    values: (row, fixture) => mated(row, fixture, 'shortest'),
+    // one of two of the next group
+    checked: [0, 8],
+    within: 1e-3,
+    edits: [
+      edited(({ logprobs: own }) => ({ hint_logprobs: own }), /status is .*, and hint_logprobs are logprobs/),
+      edited(() => ({ status: 'hint:no-mate' }), /status is .*, and hint_logprobs are not logprobs/),
+    ],
+    refused: [
+      ['--hint mate --hint-template hint.json', 'hint.json: '],
+      ['--hint mate --hint-template mate.json --hint-mate longest', '--hint-mate longest: unknown choice'],
+      [
+        '--hint-mate similar --hint-template hint.json',
+        '--hint-mate similar has no meaning with --hint answer',
+      ],
+      ['--hint mate --hint-mate similar --segmenter entropy', '--hint-mate similar aligns pieces of text'],
+    ],
+  },
+  {
+    name: 'posterior',
+    flags: '--hint mate --hint-mate similar --hint-policy told-mates',
+    isVariant: true,
+    values: (row, fixture) => mated(row, fixture, 'similar', PROVER),
+    checked: [5],
+    within: 1e-3,
+  },
+  {
+    name: 'ratio',
+    flags: '--ref-policy prover',
+    config: { refPolicy: { files: expect.objectContaining({ 'tokenizer.json': expect.any(String) }) } },
+    values: ratios,
+    checked: [0],
+    within: 2e-3,
+    rule: '--sigma rudder,softmax',
+    toPr: { refused: 'ratio has scored nothing' },
+    fromPr: NOT_STORED,
+    dryRun: /with the second pass/,
+    edits: ['logprobs', 'ref_logprobs'].map((name) =>
+      edited(
+        (row) => ({ [name]: row[name as 'logprobs'].map((lp) => lp - 1) }),
+        /segments\[0\]\.value is .*, from logprobs and ref_logprobs it is/,
+      ),
+    ),
+    refused: [
+      ['', '--estimator ratio needs an older policy'],
+      ['--policy prover --ref-policy prover', 'has the weights of the policy itself'],
+      ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
+      ['--ref-policy prover --steps scaled', 'sums of attributions'],
+    ],
+  },
+  {
+    name: 'ask',
+    flags: '--ask-template ask.json',
+    config: { askTemplate: { question: QUESTION, yes: 'y', no: 'n' } },
+    values: (row, fixture) => asked('y', 'n', row, fixture),
+    checked: [0, 7],
+    rule: '--sigma signed,rudder --steps smoothed',
+    toPr: { refused: 'ask has scored questions, and pr needs answers scored' },
+    fromPr: { refused: 'pr has scored answers, and ask needs questions scored' },
+    // answers of one token are one branch an exit
+    dryRun: /exits +(\d+), with \1 branches[\s\S]*branch .* ┃.*right\? ┃ y\n/,
+    edits: [
+      edited(
+        ({ reference_logprobs: own }) => ({ reference_logprobs: own.map(([yes = 0, no = 0]) => [no, yes]) }),
+        /value_start is .*, from reference_logprobs it is/,
+      ),
+      edited(() => ({ reference_utilities: [0, 1] }), /value_start is .*, from reference_logprobs it is/),
+    ],
+    refused: [
+      ['', 'ask_template.json: --estimator ask needs a question'],
+      ['--ask-template hint.json', 'hint.json: '],
+      ['--ask-template alike.json', 'begin alike to the end of one of them'],
+      ['--ask-template ask.json --bank group', 'no reference is scored'],
+      ['--ask-template ask.json --method segment', 'are no expected rewards'],
+    ],
+  },
+  {
+    name: 'ask',
+    flags: '--ask-template words.json',
+    isVariant: true,
+    values: (row, fixture) => asked('yes', 'nono', row, fixture),
+    checked: [7],
+  },
+  {
+    name: 'prm',
+    flags: '--prm ends',
+    values: (row, { prompt }) => judged('plain', 1, prompt, row),
+    within: 1e-5,
+    fromPr: NOT_STORED,
+    dryRun: /time +about .* with the second pass, by/,
+    refused: [
+      ['', '--estimator prm needs a process reward model'],
+      ['--prm ends --baseline value', "are a reward model's judgements of steps, so v̂(s_0) is no baseline"],
+      ['--prm ends --method segment', 'are no expected rewards'],
+      ['--prm ends --bank group', '--bank group has no meaning'],
+      ['--estimator pr --policy ends', 'a process reward model, which judges steps, and no policy'],
+    ],
+  },
+  {
+    name: 'prm',
+    flags: '--prm marked',
+    isVariant: true,
+    values: (row, { prompt }) => judged('qwen', 0, prompt, row, '</think>'),
+    within: 1e-5,
+  },
+  {
+    name: 'prm',
+    flags: '--prm outcome',
+    isVariant: true,
+    config: { prm: expect.objectContaining({ score: 'logistic' }) },
+    values: (row, { prompt }) => judged('scores', 0, prompt, row),
+    within: 1e-5,
+  },
+  {
+    name: 'prm',
+    flags: '--prm ends --prm-reference',
+    isVariant: true,
+    values: (row, { prompt, answer }) => judged('plain', 1, `${prompt}=${answer};`, row),
+    within: 1e-5,
+  },
+  {
+    name: 'progress',
+    flags: `--prover prover --best-of ${K}`,
+    config: { proverEstimator: 'pr', bestOf: K },
+    values: proved,
+    checked: [0, 9],
+    rule: '--sigma rudder --best-of 1',
+    toPr: { refused: 'were scored by the prover, not by the policy' },
+    fromPr: { refused: 'by the policy, not by a prover' },
+    dryRun: /time +about .* with the second pass/,
+    edits: [edited(() => ({ value_start: 0.5 }), /value_start is 0.5, from reference_logprobs it is/)],
+    refused: [
+      ['', '--estimator progress needs a prover'],
+      ['--method hierarchical', '--estimator progress needs a prover'],
+      ['--method hierarchical --estimator pr', '--estimator pr has none'],
+      ['--estimator pr --alpha 2', '--alpha has no meaning with --method sigma'],
+      ['--prover prover --method hierarchical --beta -1', '--beta -1: expected 0 to 1000000'],
+      ['--prover prover --prover-estimator joint', '--prover-estimator joint: unknown choice'],
+      [
+        '--prover prover --prover-estimator pr-geo --best-of 2',
+        '--prover-estimator pr-geo are no probabilities',
+      ],
+    ],
+  },
+  {
+    name: 'calibrated',
+    flags: CALIBRATED,
+    values: (row) => {
+      expect(row.baseline).toBe(row.value_start);
+      expect(row.status).not.toContain('value:');
+      return calibrated(row);
+    },
+    within: 1e-5,
+    toPr: 'same',
+    fromPr: 'same',
+    edits: [
+      edited(
+        ({ segments: [first, ...others] }) => ({ segments: [{ ...first, value: 0.123 }, ...others] }),
+        /segments\[0\]\.value is .*, from the calibration it is 0\.\d+/,
+      ),
+      edited(() => ({ status: 'value:uncalibrated' }), /does not stand back/),
+    ],
+    refused: [
+      ['', 'needs a calibration'],
+      ['--calibration gone.json', 'gone.json'],
+      ['--calibration calibration.jsonl', 'is not JSON'],
+    ],
+  },
+  {
+    name: 'siblings',
+    flags: CALIBRATED,
+    config: {
+      ...{ mates: 3, mateTokens: 40, mateWeights: [-30, 3], matePrior: 0.5 },
+      ...{ matePriorShare: 0.25, mateDrawnTwice: 1e-4 },
+    },
+    values: bySiblings,
+    checked: [0, 2],
+    rule: '--sigma signed',
+    toPr: 'near',
+    fromPr: NOT_STORED,
+    edits: [
+      edited(
+        ({ value_prior: [, ...own] }) => ({ value_prior: [0.25, ...own] }),
+        /prior\[0\] is 0\.25, from .*calibration/,
+      ),
+      edited(
+        ({ value_prior: [, ...own] }) => ({ value_prior: own }),
+        /value_prior has \d+ entries, expected/,
+      ),
+      edited(
+        ({ value_start: baseline }) => ({ baseline }),
+        /baseline is .*, from the configuration and the values/,
+      ),
+      edited(() => ({ status: 'siblings:no-fit' }), /value.* is .*, from value_prior/),
+      edited(() => ({ status: 'siblings:no-fit' }), /value_ess\[0\] is .*, from .* it is 0/),
+      edited(
+        ({ value_ess: own }) => ({ value_ess: own.map(() => 0.5) }),
+        /value_ess\[0\] is 0\.5, expected 1 or/,
+      ),
+      edited(() => ({ value_ess: [] }), /value_ess has 0 entries, expected/),
+    ],
+    refused: [
+      ['', 'needs a calibration'],
+      [`${CALIBRATED} --mates 0`, '--mates 0'],
+      [`${CALIBRATED} --segmenter entropy`, 'aligns pieces of text'],
+      [`${CALIBRATED} --method segment`, "have the trace's own outcome in them"],
+    ],
+  },
+];
+
+/** Cells that differ by no more than rounding. */
+const near = (value: unknown): unknown => {
+  if (typeof value === 'number') return expect.closeTo(value, 3);
+  if (Array.isArray(value)) return value.map(near);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, near(each)]));
+};
+
+describe.each(CASES)('$name $flags', (own) => {
+  const { name, flags = '', rule, within = 1e-4 } = own;
+  // of a variant no more rows are scored than are looked at
+  const count = own.isVariant ? Math.max(...(own.checked ?? [2])) + 1 : 10;
+  const file = `${name}-${flags.replaceAll(/\W+/g, '-')}.jsonl`;
+  const score = (more: string, out: string) =>
+    done(
+      `score traces.jsonl ${own.isVariant ? `--limit ${count}` : ''} --estimator ${name} ${flags} ${more} -o ${out}`,
+    );
+  beforeAll(() => score('--sigma rudder,share', file));
+
+  /** A file that another command has made is the one that score makes. */
+  async function expectMade(made: string, fresh: string, how: 'same' | 'near' = 'same') {
+    if (how === 'same') await expectSame(made, fresh);
+    else expect(await rows(made)).toEqual(near(await rows(fresh)));
+    expect(await config(made)).toEqual(await config(fresh));
+    await done(`verify ${made}`);
+  }
+
+  it('has the values of its formula, at the cuts of the policy', async () => {
+    const all = await rows<Row>(file);
+    const pr = await rows('pr.jsonl');
+    expect(all).toHaveLength(count);
+    for (const n of own.checked ?? all.keys()) {
+      const [row, policy] = [all[n] as Row, pr[n] as ScoredRow];
+      for (const [t, lp] of row.logprobs.entries()) expect(lp).toBeCloseTo(policy.logprobs[t] as number, 4);
+      expect(row.segments.map(({ end }) => end)).toEqual(policy.segments.map(({ end }) => end));
+      const expected = own.values(row, fixtures[n] as FixtureRow, all);
+      if (expected === undefined) continue;
+      expect(storedValues(row)).toHaveLength(expected.length);
+      for (const [k, value] of storedValues(row).entries())
+        expect(Math.abs(value - (expected[k] as number)), `${row.id} at ${k}`).toBeLessThan(within);
+    }
+    expect(await config(file)).toMatchObject({ estimator: name, ...own.config });
+  });
+
+  it('is found sound by verify, and unsound with another cell', async () => {
+    await done(`verify ${file}`);
+    const [[row], said] = [(await rows<Row>(file)) as [Row], await config(file)];
+    expect(faultsOf(row, said)).toBe('');
+    for (const { edit, said: found } of own.edits ?? [])
+      expect(faultsOf({ ...row, ...edit(row) }, said)).toMatch(found);
+  });
+
+  it('is told by summary as a command of flags that there are', async () => {
+    const { command } = JSON.parse((await done(`summary ${file} --json`)).stdout) as { command: string };
+    const { said } = await done('score --help');
+    for (const [flag] of command.matchAll(/--[a-z-]+/g)) expect(said).toMatch(new RegExp(` ${flag} `));
+  });
+
+  it.skipIf(own.isVariant)('is made again with another rule as score makes it', async () => {
+    if (rule !== undefined) {
+      await done(`redistribute ${file} ${rule} -o again-${file}`);
+      await score(rule, `fresh-${file}`);
+      return expectMade(`again-${file}`, `fresh-${file}`);
+    }
+    // the two rules that it has the other way round, whose σ score has written too, and back
+    await done(`redistribute ${file} --sigma share,rudder -o turned-${file}`);
+    await done(`verify turned-${file}`);
+    const [scored, turned] = [await rows<Row>(file), await rows<Row>(`turned-${file}`)];
+    expect(turned.map((row) => [row.sigma, row.sigma_rudder])).toEqual(
+      scored.map((row) => [row.sigma_share, row.sigma]),
+    );
+    await done(`redistribute turned-${file} --sigma rudder,share -o back-${file}`);
+    await expectMade(`back-${file}`, file);
+  });
+
+  it.skipIf(!own.toPr)('becomes a file of pr, and one of pr it, or not', async () => {
+    for (const [how, from, to, more, fresh] of [
+      [own.toPr, file, 'pr', '', 'pr.jsonl'],
+      [own.fromPr, 'pr.jsonl', name, name === 'calibrated' ? flags : '', file],
+    ] as const) {
+      const line = `redistribute ${from} --estimator ${to} ${more} -o ${to}-of-${from}`;
+      if (typeof how === 'object') await fails(line, 2, how.refused);
+      else if (how !== undefined) {
+        await done(line);
+        await expectMade(`${to}-of-${from}`, fresh, how);
+      }
+    }
+  });
+
+  it.skipIf(!own.dryRun)('says beforehand what it takes', async () => {
+    expect((await done(`score traces.jsonl --estimator ${name} ${flags} --dry-run`)).said).toMatch(
+      own.dryRun as RegExp,
+    );
+  });
+
+  it.skipIf(!own.refused)('says what does not go together', async () => {
+    for (const [more, why] of own.refused ?? []) {
+      const estimator = more.includes('--estimator') ? '' : `--estimator ${name}`;
+      await fails(`score traces.jsonl ${estimator} ${more} -o no.jsonl`, 2, why);
+    }
+  });
+});

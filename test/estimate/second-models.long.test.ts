@@ -1,0 +1,206 @@
+// What is of one estimator alone: rewards of steps, a prover's hierarchical credit, models that were exchanged, traces without what is needed; and
+// the same chunks in shards, the same bytes by workers, where a second model is asked, or the policy once more.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { buildPolicyFolder, buildPrmFolder } from '../../dist/model/onnx/build.js';
+import { readExitTemplate } from '../../dist/model/text/templates.js';
+import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
+import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
+import { faultsOf } from '../support/faults.js';
+import { FIXTURES, type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+import { expectShards, hashes } from '../support/sharded-runs.js';
+
+// JavaScript without types: bench is run as it is
+const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
+
+type HierarchicalRow = ScoredRow & { readonly reward: number; readonly baseline: number } & {
+  readonly [name in 'token_advantage' | 'token_factor' | 'progress']: number[];
+} & { readonly group_std: number };
+
+const { at, config, done, expectSame, fails, rows, text, write } = await openScene();
+const PROGRESS = '--estimator progress --prover prover --best-of 3';
+const PRM = '--estimator prm --prm ends';
+let fixtures: FixtureRow[];
+
+beforeAll(async () => {
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(PROVER));
+  const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
+  writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
+  await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));
+  await buildPrmFolder(at('plain'), at('ends'));
+  // of one group, right ones and wrong ones
+  fixtures = await fixtureRows(8, 12);
+  await write('traces.jsonl', fixtures);
+  await write('six.jsonl', await fixtureRows(0, 6));
+  await write('hint.json', '{"text": "hint {answer}\\n"}');
+  await done(`score traces.jsonl ${PROGRESS} -o progress.jsonl`);
+});
+
+it('posterior turns a trace down whose prompt has no place for the hint', async () => {
+  await write('chat.json', '{"text": "{answer}", "before": "<|assistant|>"}');
+  await fails(
+    'score traces.jsonl --estimator posterior --hint-template chat.json -o chat.jsonl',
+    65,
+    'rejected',
+  );
+  expect(await text('chat.jsonl.rejects.jsonl')).toContain('the prompt has no tokens of');
+});
+
+describe('prm', () => {
+  it('reads the reference that earns most, the first of these, in a prompt that has a place for it', async () => {
+    const several = fixtures.map(({ answer, ...row }) => {
+      const others = [{ answer }, { answer: `${answer}6` }];
+      return { ...row, references: [{ answer: `${answer}5`, utility: 0.5 }, ...others] };
+    });
+    await write('several.jsonl', several);
+    await done(`score several.jsonl ${PRM} --prm-reference -o several.out.jsonl`);
+    await done(`score traces.jsonl ${PRM} --prm-reference -o told.jsonl`);
+    const [told, found] = await Promise.all(['told.jsonl', 'several.out.jsonl'].map((name) => rows(name)));
+    expect(found?.map(storedValues)).toEqual(told?.map(storedValues));
+    // the baseline is the group's mean: these are no expected rewards
+    expect(new Set(found?.map(({ baseline }) => baseline)).size).toBe(1);
+    const [first] = fixtures as [FixtureRow];
+    const chat = [{ role: 'user', content: first.prompt.trim() }];
+    await write('odd.jsonl', [
+      { ...first, prompt: chat, prompt_ids: undefined },
+      { ...first, answer: undefined },
+    ]);
+    await fails(`score odd.jsonl ${PRM} --prm-reference -o odd.out.jsonl`, 65, 'prm_prompt');
+  });
+
+  it('models/prm finds the first wrong line of most traces that have one', async () => {
+    await buildPrmFolder(join(ROOT, 'models/prm'), at('lines'));
+    await done(`score ${FIXTURES} --limit 64 --segmenter newline --estimator prm --prm lines -o lines.jsonl`);
+    // .77 of all such traces, by chance .16
+    expect(hits(await rows('lines.jsonl'), (delta) => -delta)).toBeGreaterThan(0.55);
+  });
+});
+
+/** Of traces with a wrong line, the share in which it is the segment of the largest `size`. */
+function hits(all: readonly ScoredRow[], size: (delta: number) => number): number {
+  const found = all.flatMap(({ prompt, completion, segments }) => {
+    const wrong = firstMistake(prompt, completion) as number | null;
+    const sizes = segments.filter(({ kind }) => kind === 'thought').map(({ delta }) => size(delta));
+    return wrong === null ? [] : [sizes.indexOf(Math.max(...sizes)) === wrong];
+  });
+  expect(found.length).toBeGreaterThan(15);
+  return found.filter(Boolean).length / found.length;
+}
+
+it('models/hint reads the answer behind the prompt: its largest magnitude is at the first wrong line of most wrong traces', async () => {
+  const model = join(ROOT, 'models/hint');
+  await buildPolicyFolder(model, at('hint'), await readExitTemplate(model));
+  const score = `score ${FIXTURES} --limit 96 --segmenter newline --estimator posterior`;
+  await done(`${score} --hint-policy hint -o read.jsonl`);
+  await done(`${score} --hint-template hint.json -o unread.jsonl`);
+  const [read = 0, unread = 0] = await Promise.all(
+    ['read.jsonl', 'unread.jsonl'].map(async (name) =>
+      hits(
+        (await rows(name)).filter(({ reward }) => reward === 0),
+        Math.abs,
+      ),
+    ),
+  );
+  expect(read).toBeGreaterThan(unread + 0.1);
+});
+
+it.each([
+  PROGRESS,
+  PRM,
+  '--estimator posterior --hint-template hint.json',
+  '--estimator loo --loo masked',
+  '--estimator gradient --baseline group',
+])('in shards: %s', async (flags) => {
+  const score = `score six.jsonl ${flags} --rows-per-chunk 2`;
+  const name = flags.replaceAll(/\W+/g, '-');
+  await done(`${score} -o whole${name}/`);
+  for (const i of [0, 1]) await done(`${score} --shard ${i}/2 -o shards${name}/`);
+  await expectShards(at(`shards${name}`), await hashes(at(`whole${name}`)), 2);
+});
+
+it.each([PROGRESS, `${PRM} --prm-reference`])('by workers: %s', async (flags) => {
+  const score = `score six.jsonl ${flags} --rows-per-chunk 2 --overwrite`;
+  await done(`${score} -o one.jsonl`);
+  await done(`${score} -o two.jsonl --workers 2`);
+  await expectSame('two.jsonl', 'one.jsonl');
+  expect(await rows('two.jsonl')).toHaveLength(6);
+});
+
+describe('progress', () => {
+  it('is made for another estimator of the prover, and fits no calibration', async () => {
+    await done('redistribute progress.jsonl --prover-estimator pr-geo --best-of 1 -o geo.jsonl');
+    await done('verify geo.jsonl');
+    await fails('calibrate progress.jsonl -o no.json', 2, '--estimator progress');
+  });
+
+  it('says that a policy is its own prover', async () => {
+    const { stdout, stderr } = await done(`score traces.jsonl --policy prover ${PROGRESS} --dry-run`);
+    expect(stderr).toContain('is the policy itself');
+    const exits = (await rows('progress.jsonl')).reduce((sum, row) => sum + storedValues(row).length, 0);
+    expect(stdout).toMatch(new RegExp(`exits +${exits}, with ${exits} branches`));
+  });
+
+  it('makes hierarchical credit, of the same file and in one go, apart and together', async () => {
+    await done('redistribute progress.jsonl --method hierarchical --alpha 2 -o made.jsonl');
+    await done(
+      'score traces.jsonl --prover prover --best-of 3 --method hierarchical --alpha 2 -o hierarchical.jsonl',
+    );
+    await expectSame('made.jsonl', 'hierarchical.jsonl');
+    const said = await config('made.jsonl');
+    expect(said).toEqual(await config('hierarchical.jsonl'));
+    expect(said.returnEquivalent).toBe(false);
+    await done('verify made.jsonl');
+    // the deviation of a part of a group is not the group's
+    await done('filter progress.jsonl --where reward==0 -o part.jsonl');
+    await fails('redistribute part.jsonl --method hierarchical -o no.jsonl', 65, 'was filtered');
+    const made = await rows<HierarchicalRow>('made.jsonl');
+    const std = oracleStd(made.map(({ reward }) => reward));
+    expect(std).toBeGreaterThan(0);
+    for (const row of made) {
+      const [values, ends] = [storedValues(row), row.segments.map(({ end }) => end as number)];
+      const expected = oracleHierarchical({ ...row, ends, values, std }, 2, 0.5);
+      for (const [t, advantage] of row.token_advantage.entries())
+        expect(advantage).toBeCloseTo(expected[t] as number, 5);
+      expect(row.progress).toEqual(row.segments.map(({ delta }) => delta));
+      expect(row.group_std).toBeCloseTo(std, 6);
+    }
+    const faults = (change: object) => faultsOf({ ...made[0], ...change }, said);
+    expect(faults({})).toBe('');
+    expect(faults({ outcome_advantage: 0.1 })).toContain(
+      'outcome_advantage is 0.1, from reward, baseline and group_std',
+    );
+    for (const name of ['token_advantage', 'token_factor', 'progress'] as const)
+      expect(faults({ [name]: made[0]?.[name].map(() => 7) })).toContain(`${name}[0] is 7`);
+    // back again: nothing of it is left
+    await done('redistribute made.jsonl --method sigma -o back.jsonl');
+    await expectSame('back.jsonl', 'progress.jsonl');
+  });
+});
+
+/** sha256 of `{}` */
+const HASH_OF_BRACES = '44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a';
+
+it.each<[string, string, () => Promise<unknown>]>([
+  [String.raw`prm \(`, PRM, () => buildPrmFolder(at('plain'), at('ends'), { correctLabel: '0' })],
+  [
+    String.raw`prover \(tokenizer_config\.json\) is "`,
+    PROGRESS,
+    async () => {
+      const manifest = (await text('prover/policy.json')).replace(
+        /("tokenizer_config.json": ")[0-9a-f]{64}/,
+        `$1${HASH_OF_BRACES}`,
+      );
+      // they may be links to the checkpoint's
+      for (const name of ['policy.json', 'tokenizer_config.json']) await rm(at(`prover/${name}`));
+      await write('prover/policy.json', manifest);
+      await write('prover/tokenizer_config.json', '{}');
+    },
+  ],
+])('a run goes on with its own model alone: --%s', async (said, flags, exchange) => {
+  const first = `score traces.jsonl ${flags} --rows-per-chunk 1 --shard 0/2 -o shards-${flags.length}/`;
+  await done(first);
+  await exchange();
+  await fails(first, 2, new RegExp(`--${said}`));
+});

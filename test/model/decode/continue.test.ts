@@ -1,0 +1,67 @@
+// Rows that are written in waves: an interruption ends them, and what was begun is ended in any case.
+import { expect, it } from 'vitest';
+import { runBatch } from '../../../dist/estimate/run-batch.js';
+import {
+  type ContinueOptions,
+  continueTraces,
+  type PolicyWrites,
+} from '../../../dist/model/decode/continue.js';
+import { rowKey } from '../../../dist/model/decode/sampling.js';
+import { FakePolicy, jobOf } from '../../support/fake-policy.js';
+
+/** Writes one token a call and never ends; tells what was begun and ended. */
+function endless(onAdvance: (calls: number) => void) {
+  const [begun, ended]: [number[], number[]] = [[], []];
+  let calls = 0;
+  const session = {
+    keepTrunks: async () => {},
+    release: async () => {},
+    beginRows: async (id: number) => void begun.push(id),
+    advanceRows: async () => {
+      onAdvance(++calls);
+      if (calls > 50) throw new Error('nobody has ended it');
+      return { ended: [], tokens: 1, isDone: false };
+    },
+    endRows: async (id: number) => void ended.push(id),
+  } as unknown as PolicyWrites;
+  return { session, begun, ended };
+}
+
+it('an interruption ends what is being written, and frees its rows', async () => {
+  const interruption = new AbortController();
+  const { session, begun, ended } = endless((calls) => {
+    if (calls === 3) interruption.abort();
+  });
+  const opts: ContinueOptions = {
+    ...{ temperature: 1, topP: 1, stops: [], batch: 4 },
+    signal: interruption.signal,
+  };
+  const trace = { ids: Int32Array.of(1, 2, 3), starts: [{ exit: 2, key: 1n, most: 1000 }] };
+  await expect(continueTraces(session, [trace as never], opts)).rejects.toThrow('interrupted');
+  expect(begun).toHaveLength(1);
+  expect(ended).toEqual(begun);
+});
+
+it('what is kept to be continued has a number that no run beside it has', async () => {
+  const scoring = new FakePolicy();
+  const written: number[] = [];
+  const session = {
+    keepTrunks: async (kept: number) => void written.push(kept),
+    release: async () => {},
+    beginRows: async () => {},
+    advanceRows: async () => ({ ended: [], tokens: 0, isDone: true }),
+    endRows: async () => {},
+  } as unknown as PolicyWrites;
+  const read: number[] = [];
+  const run = scoring.run.bind(scoring);
+  scoring.run = (traces, keep = 0) => {
+    read.push(keep);
+    return run(traces, keep);
+  };
+  const job = jobOf({ name: 1, prompt: 2, tokens: 8, piece: 2, maxSegments: 9, continuations: [] });
+  const trace = { ids: Int32Array.of(1, 2, 3), starts: [{ exit: 2, key: rowKey('a'), most: 1 }] };
+  const how = { temperature: 1, topP: 1, stops: [], batch: 4 };
+  for (let n = 0; n < 3; n++)
+    await Promise.all([runBatch(scoring, [job], 'two-run'), continueTraces(session, [trace], how)]);
+  expect(new Set([...read, ...written]).size).toBe(6);
+});

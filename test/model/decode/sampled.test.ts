@@ -1,0 +1,138 @@
+// Monte Carlo values: of a toy policy against the sum over all continuations, and of a scored file against its own samples.
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { continueTraces } from '../../../dist/model/decode/continue.js';
+import { monteCarloValues } from '../../../dist/model/decode/monte-carlo.js';
+import type { Written } from '../../../dist/model/decode/sampling.js';
+import { rowKey } from '../../../dist/model/decode/sampling.js';
+import { familyScores } from '../../oracle/families.js';
+import { enumerate } from '../../oracle/sampling.js';
+import { seeded } from '../../oracle/toy.js';
+import { LLAMA } from '../../support/checkpoints.js';
+import { openFamily } from '../../support/family-checks.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { FIXTURES, readJsonl, type ScoredRow, temporaryFolder } from '../../support/program.js';
+
+const cwd = await temporaryFolder();
+
+describe('a policy small enough to sum over every continuation', () => {
+  test.each([
+    { temperature: 1, topP: 1 },
+    { temperature: 0.7, topP: 0.9 },
+  ])('values and what is lost are within 4 standard errors, %o', async (how) => {
+    const vocab = 41;
+    await using opened = await openFamily({ ...LLAMA, vocab_size: vocab }, { seed: 3 });
+    const { session, model } = opened;
+    await session.openDecoder();
+    const next = (ids: readonly number[]) => familyScores(model, ids).next;
+    const random = seeded(9);
+    const ids = Int32Array.from({ length: 9 }, () => Math.floor(random() * vocab));
+    const stops = Array.from({ length: 9 }, (_, n) => 4 * n);
+    const zeta = (written: readonly number[]) => (written.reduce((a, b) => a + b, 0) % 3) / 2;
+    const [exits, M, limit] = [[2, 5, 9], 4000, 2];
+    const starts = exits.flatMap((exit) =>
+      Array.from({ length: M }, (_, m) => ({ exit, key: rowKey('toy', exit, m), most: limit })),
+    );
+    const [written] = await continueTraces(session, [{ ids, starts }], { ...how, stops, batch: 1024 });
+    const utilities = exits.map((_, k) =>
+      (written as Written[])
+        .slice(k * M, (k + 1) * M)
+        .map((own) => (own.finish === 'length' ? null : zeta([...own.ids]))),
+    );
+    const { values, columns } = monteCarloValues(utilities, 'zero');
+    for (const [k, exit] of exits.entries()) {
+      const exact = enumerate(next, [...ids.subarray(0, exit)], limit, new Set(stops), zeta, how);
+      const error = (columns.value_sd as Float32Array)[k] as number;
+      expect(error).toBeGreaterThan(0);
+      expect(Math.abs((values[k] as number) - exact.value)).toBeLessThan(4 * error);
+      const lost = (columns.lost_fraction as Float32Array)[k] as number;
+      expect(Math.abs(lost - exact.lost)).toBeLessThan(4 * Math.sqrt((exact.lost * (1 - exact.lost)) / M));
+    }
+  });
+});
+
+interface Sampled extends ScoredRow {
+  readonly answer: string;
+  readonly value_sd: number[];
+  readonly lost_fraction: number[];
+  readonly samples: {
+    exit: number;
+    completion: string;
+    completion_ids: number[];
+    finish_reason: string;
+    utility: number | null;
+  }[];
+}
+
+async function scored(name: string, ...flags: string[]): Promise<Sampled[]> {
+  const args = ['score', 'traces.jsonl', '-o', name, '--max-segments', '4', ...flags];
+  const { code, stderr } = await rredcotHere(args, { cwd });
+  expect(code, stderr).toBe(0);
+  return name.endsWith('.jsonl') ? readJsonl<Sampled>(join(cwd, name)) : [];
+}
+
+const M = 8;
+const HOW = ['--estimator', 'mc', '--mc-samples', String(M)];
+
+describe('a scored file', () => {
+  test('has values that are the means of its samples, which go on from their exits', async () => {
+    const traces = (await readJsonl<Record<string, unknown>>(FIXTURES)).slice(0, 2);
+    await writeFile(join(cwd, 'traces.jsonl'), traces.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const rows = await scored('mc.jsonl', ...HOW, '--keep-samples');
+    for (const row of rows) {
+      const thoughts = row.segments.filter(({ kind }) => kind === 'thought');
+      const values = [row.value_start, ...thoughts.map(({ value }) => value)];
+      const ends = [0, ...thoughts.map(({ char_end }) => char_end as number)];
+      expect(row.samples.length).toBe(M * values.length);
+      for (const [k, value] of values.entries()) {
+        const own = row.samples.filter(({ exit }) => exit === k);
+        const right = own.map(({ completion, finish_reason: finish }) => {
+          const whole = row.completion.slice(0, k === 0 ? '<think>'.length : ends[k]) + completion;
+          expect(finish).toBe('stop');
+          return whole.split('answer: ').at(-1)?.trimEnd() === row.answer ? 1 : 0;
+        });
+        expect(own.map(({ utility }) => utility)).toEqual(right);
+        const mean = right.reduce<number>((a, b) => a + b, 0) / M;
+        expect(Math.fround(value as number)).toBe(Math.fround(mean));
+        expect(row.value_sd[k]).toBeCloseTo(Math.sqrt((mean * (1 - mean)) / M), 6);
+        expect(row.lost_fraction[k]).toBe(0);
+      }
+      expect(row.baseline).toBe(row.value_start); // V(s_0), on the reward's scale
+      expect(new Set(row.samples.map(({ completion }) => completion)).size).toBeGreaterThan(values.length);
+    }
+    // a dry run says beforehand how many they are, about how long, and what time they take
+    const dry = await rredcotHere(
+      ['score', 'traces.jsonl', '--max-segments', '4', ...HOW, '--batch', '16', '--dry-run'],
+      { cwd },
+    );
+    const [, completions, tokens] =
+      /^samples +(\S+) of some (\S+) tokens, .*: about .+ more, by 512 tokens/m.exec(dry.stdout) ?? [];
+    const samples = rows.flatMap((row) => row.samples);
+    expect(Number(completions)).toBe(samples.length);
+    const length = samples.reduce((sum, { completion_ids: ids }) => sum + ids.length, 0);
+    expect(Number(tokens?.replace(',', '')) / length).toBeGreaterThan(0.7);
+    expect(Number(tokens?.replace(',', '')) / length).toBeLessThan(1.4);
+    // nothing depends on what is sampled beside
+    const apart = ['--batch', '5', '--rows-per-chunk', '1'];
+    const again = await scored('apart.jsonl', ...HOW, '--keep-samples', ...apart);
+    expect(again.map(({ samples }) => samples)).toEqual(rows.map(({ samples }) => samples));
+    const other = await scored('seed.jsonl', ...HOW, '--seed', '1');
+    expect(other.map(({ value_sd }) => value_sd)).not.toEqual(rows.map(({ value_sd }) => value_sd));
+    expect(other[0]?.samples).toBeUndefined();
+    const verified = await rredcotHere(['verify', 'mc.jsonl'], { cwd });
+    expect(verified.code, verified.stdout).toBe(0);
+  });
+
+  test('says how much was cut off, and that such values are not to be trusted', async () => {
+    const how = ['--estimator', 'mc-truncated', '--mc-samples', '4', '--mc-max-tokens', '30'];
+    const rows = await scored('cut.jsonl', ...how);
+    for (const { status, lost_fraction: lost, value_start: start } of rows) {
+      expect(status).toContain('mc:lost');
+      expect([lost[0], start]).toEqual([1, 0]);
+      expect(lost.at(-1)).toBeLessThan(1);
+    }
+    const { code, stderr } = await rredcotHere(['score', 'traces.jsonl', '--keep-samples'], { cwd });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--keep-samples has no meaning')]);
+  });
+});

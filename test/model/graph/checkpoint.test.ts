@@ -1,0 +1,562 @@
+/** Checkpoints as they lie on disk: layouts that build, and files that lie, refused by name before anything is loaded. */
+import {
+  cpSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join } from 'node:path';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { RredcotError } from '../../../dist/errors.js';
+import { readCheckpoint } from '../../../dist/model/graph/checkpoint.js';
+import { repeatedKey } from '../../../dist/model/graph/json.js';
+import { readSafetensorsHeader } from '../../../dist/model/graph/safetensors.js';
+import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
+import { deriveExitTemplate, readChatTemplate } from '../../../dist/model/text/templates.js';
+import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { familyScores, loadFamily } from '../../oracle/families.js';
+import {
+  headerBytes,
+  type Json,
+  LLAMA,
+  randomTensors,
+  SHARD,
+  safetensors,
+  type TestTensor,
+  writeCheckpoint,
+} from '../../support/checkpoints.js';
+import { EMBEDDED, temporaryFolder } from '../../support/program.js';
+
+const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
+const IDS = Int32Array.from({ length: 20 }, (_, i) => (i * 37) % 131);
+const INDEX = 'model.safetensors.index.json';
+const scratch = await temporaryFolder();
+let next = 0;
+const fresh = () => join(scratch, String(next++));
+
+async function failureOf(promise: Promise<unknown>): Promise<RredcotError> {
+  const error: unknown = await promise.then(
+    () => undefined,
+    (cause: unknown) => cause,
+  );
+  expect(error).toBeInstanceOf(RredcotError);
+  expect(error).toMatchObject({ exitCode: 2, message: expect.not.stringContaining('\n') });
+  return error as RredcotError;
+}
+
+/** The folder runs, and gives what the float64 pass over the checkpoint gives. */
+async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<void> {
+  await using session = await ModelSession.open(policy);
+  const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [TraceScores];
+  const expected = familyScores(loadFamily(checkpoint), [...IDS]).logprobs.slice(1);
+  for (const [t, logprob] of expected.entries())
+    expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);
+}
+
+const inode = (path: string) => statSync(path).ino;
+
+// ------ layouts
+
+describe('layouts', () => {
+  test('shards are hard links beside the graphs, under their own names', async () => {
+    const [checkpoint, out] = [writeCheckpoint(fresh(), LLAMA, { shards: 3 }), fresh()];
+    const logged: string[] = [];
+    const policy = await buildPolicyFolder(checkpoint, out, TEMPLATE, { log: (line) => logged.push(line) });
+    expect(logged).toEqual([]);
+    for (let i = 0; i < 3; i++)
+      expect(inode(join(out, SHARD(i, 3)))).toBe(inode(join(checkpoint, SHARD(i, 3))));
+    expect(Object.keys(policy.files).filter((name) => name.endsWith('.safetensors'))).toHaveLength(3);
+    await expectRuns(policy, checkpoint);
+  });
+
+  /** models--a--b/{blobs, snapshots/<revision>} with relative links, as huggingface_hub lays them out */
+  function cacheLayout(shards: number): string {
+    const [plain, cache] = [writeCheckpoint(fresh(), LLAMA, { shards }), fresh()];
+    const snapshot = join(cache, 'models--a--b/snapshots/0123abcd');
+    mkdirSync(join(cache, 'models--a--b/blobs'), { recursive: true });
+    mkdirSync(snapshot, { recursive: true });
+    for (const [i, name] of readdirSync(plain).entries()) {
+      renameSync(join(plain, name), join(cache, 'models--a--b/blobs', `blob${i}`));
+      symlinkSync(`../../blobs/blob${i}`, join(snapshot, name));
+    }
+    return snapshot;
+  }
+
+  test.each([1, 2])('a Hugging Face cache, %i weight files: hard links to the blobs', async (shards) => {
+    const [snapshot, out] = [cacheLayout(shards), fresh()];
+    const policy = await buildPolicyFolder(snapshot, out, TEMPLATE);
+    for (const name of readdirSync(out)) expect(lstatSync(join(out, name)).isFile(), name).toBe(true);
+    for (const name of Object.keys(policy.files).filter((file) => file.endsWith('.safetensors')))
+      expect(inode(join(out, name))).toBe(inode(join(snapshot, name)));
+    await expectRuns(policy, snapshot);
+    // the cache is as it was
+    expect(lstatSync(join(snapshot, 'config.json')).isSymbolicLink()).toBe(true);
+    const error = await failureOf(buildPolicyFolder(snapshot, snapshot, TEMPLATE));
+    expect(error.message).toContain('symbolic link');
+    expect(existsSync(join(snapshot, 'policy.json'))).toBe(false);
+  });
+
+  test('a link to the checkpoint folder, and out = checkpoint', async () => {
+    const checkpoint = writeCheckpoint(fresh(), LLAMA);
+    const linked = fresh();
+    symlinkSync(checkpoint, linked);
+    const policy = await buildPolicyFolder(linked, linked, TEMPLATE);
+    await expectRuns(policy, checkpoint);
+    // again, over itself
+    await expectRuns(await buildPolicyFolder(checkpoint, linked, TEMPLATE), checkpoint);
+    expect(readdirSync(checkpoint).sort()).toEqual(
+      [
+        ...[
+          'canary.json',
+          'config.json',
+          'model.safetensors',
+          'policy.json',
+          'policy.onnx',
+          'policy.cuda.onnx',
+        ],
+        ...['policy.attention.onnx', 'policy.gradient.onnx'],
+        ...['policy.decode.onnx', 'policy.decode.cuda.onnx', 'tokenizer.json', 'tokenizer_config.json'],
+      ].sort(),
+    );
+  });
+
+  const memory = '/dev/shm';
+  const other =
+    existsSync(memory) && statSync(memory).dev !== statSync(scratch).dev && statfsSync(memory).bavail > 1000;
+  test.skipIf(!other)('another file system: copies, and says so (skipped where there is none)', async () => {
+    const checkpoint = writeCheckpoint(fresh(), LLAMA);
+    const out = await temporaryFolder(memory);
+    const logged: string[] = [];
+    const policy = await buildPolicyFolder(checkpoint, out, TEMPLATE, { log: (line) => logged.push(line) });
+    expect(logged.join('\n')).toMatch(
+      /model\.safetensors: copied \(1 MB\), it cannot be linked to .*: it lies on another file system/,
+    );
+    await expectRuns(policy, checkpoint);
+  });
+
+  test('a target that cannot be written, or that holds another checkpoint, is refused', async () => {
+    const checkpoint = writeCheckpoint(fresh(), LLAMA);
+    const file = fresh();
+    writeFileSync(file, '');
+    expect((await failureOf(buildPolicyFolder(checkpoint, join(file, 'out'), TEMPLATE))).message).toContain(
+      'cannot be written',
+    );
+    const another = writeCheckpoint(fresh(), LLAMA, { seed: 2 });
+    const before = inode(join(another, 'model.safetensors'));
+    expect((await failureOf(buildPolicyFolder(checkpoint, another, TEMPLATE))).message).toContain(
+      'another checkpoint',
+    );
+    expect(inode(join(another, 'model.safetensors'))).toBe(before);
+  });
+
+  test('an interrupted build leaves no policy.json', async () => {
+    const [checkpoint, out] = [writeCheckpoint(fresh(), LLAMA), fresh()];
+    await buildPolicyFolder(checkpoint, out, TEMPLATE);
+    rmSync(join(out, 'policy.onnx'));
+    mkdirSync(join(out, 'policy.onnx')); // what cannot be replaced by a file
+    await failureOf(buildPolicyFolder(checkpoint, out, TEMPLATE));
+    expect(existsSync(join(out, 'policy.json'))).toBe(false);
+  });
+
+  test('a tied head that is stored as well, old rotary buffers, both index and single file', async () => {
+    const tied = { ...LLAMA, tie_word_embeddings: true };
+    const tensors = randomTensors(tied, 'BF16');
+    tensors.set('lm_head.weight', tensors.get('model.embed_tokens.weight') as TestTensor);
+    const frequencies = { dtype: 'F32', shape: [5], bytes: Buffer.alloc(20) } as const;
+    tensors.set('model.layers.0.self_attn.rotary_emb.inv_freq', frequencies);
+    const checkpoint = writeCheckpoint(fresh(), tied, { tensors });
+    writeFileSync(join(checkpoint, INDEX), 'not even JSON');
+    await expectRuns(await buildPolicyFolder(checkpoint, fresh(), TEMPLATE), checkpoint);
+  });
+
+  test('a policy.json written before there were families opens as it did', async () => {
+    const policy = await openPolicyFolder(EMBEDDED);
+    expect(policy.architecture).not.toHaveProperty('ropeScaling');
+    expect(policy.architecture).not.toHaveProperty('slidingWindow');
+    const out = fresh();
+    cpSync(EMBEDDED, out, { recursive: true });
+    const manifest = JSON.parse(readFileSync(join(out, 'policy.json'), 'utf8')) as { files: Json };
+    manifest.files['../secret'] = manifest.files['policy.onnx'];
+    writeFileSync(join(out, 'policy.json'), JSON.stringify(manifest));
+    expect((await failureOf(openPolicyFolder(out))).message).toContain('../secret');
+  });
+});
+
+// ------ files that lie
+
+describe('refused before anything is loaded', () => {
+  const config = (more: Json) => writeCheckpoint(fresh(), { ...LLAMA, ...more });
+  const refused = async (checkpoint: string, message: string | RegExp) => {
+    const out = fresh();
+    const error = await failureOf(buildPolicyFolder(checkpoint, out, TEMPLATE));
+    expect(error.message).toMatch(message);
+    expect(error.hint).toBeTruthy();
+    expect(existsSync(out)).toBe(false); // nothing was begun
+  };
+
+  test.each<[string, Json, RegExp]>([
+    ['a mixture of experts', { architectures: ['MixtralForCausalLM'] }, /MixtralForCausalLM/],
+    ['experts in a dense family', { num_local_experts: 8 }, /num_local_experts/],
+    ['another family', { architectures: ['Gemma2ForCausalLM'] }, /Gemma2ForCausalLM/],
+    ['no family', { architectures: undefined }, /architectures/],
+    ['code of its own', { auto_map: { AutoModelForCausalLM: 'm.M' } }, /auto_map/],
+    ['quantised', { quantization_config: { quant_method: 'gptq' } }, /quantization_config/],
+    ['another act', { hidden_act: 'gelu_pytorch_tanh' }, /hidden_act/],
+    ['biases outside Qwen2', { attention_bias: true }, /attention_bias/],
+    ['biases of the MLP', { mlp_bias: true }, /mlp_bias/],
+    [
+      'dynamic scaling',
+      { rope_scaling: { type: 'dynamic', factor: 2 } },
+      /rope_scaling: rope type "dynamic"/,
+    ],
+    ['longrope', { rope_scaling: { rope_type: 'longrope' } }, /rope type "longrope"/],
+    ['linear without a factor', { rope_scaling: { type: 'linear' } }, /rope_scaling: .*factor/],
+    [
+      'a negative factor',
+      { rope_parameters: { rope_type: 'yarn', factor: -1 } },
+      /rope_parameters: .*factor/,
+    ],
+    [
+      'a scaling with a part unknown',
+      { rope_scaling: { type: 'linear', factor: 2, x: 1 } },
+      /rope_scaling: .*x/,
+    ],
+    [
+      'two types in one',
+      { rope_scaling: { type: 'linear', rope_type: 'yarn', factor: 2 } },
+      /"yarn".*"linear"/,
+    ],
+    ['both spellings', { rope_scaling: { type: 'linear' }, rope_parameters: { rope_theta: 1 } }, /both/],
+    ['rotary over a part of a head', { partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
+    [
+      'llama3 bounds the wrong way round',
+      {
+        rope_scaling: {
+          ...{ rope_type: 'llama3', factor: 8, low_freq_factor: 4 },
+          ...{ high_freq_factor: 1, original_max_position_embeddings: 64 },
+        },
+      },
+      /low_freq_factor must be below/,
+    ],
+    [
+      'llama3 bounds that are one',
+      {
+        rope_scaling: {
+          ...{ rope_type: 'llama3', factor: 8, low_freq_factor: 4 },
+          ...{ high_freq_factor: 4, original_max_position_embeddings: 64 },
+        },
+      },
+      /low_freq_factor must be below/,
+    ],
+    [
+      'a list of too few layers',
+      { architectures: ['Qwen3ForCausalLM'], layer_types: ['full_attention'] },
+      /layer_types names 1 of 2/,
+    ],
+    ['other shapes than the weights', { intermediate_size: 54 }, /gate_proj.weight has shape \[53, 44\].*54/],
+    ['more layers than the weights', { num_hidden_layers: 3 }, /layers\.2\..* is missing/],
+    [
+      'fewer layers than the weights',
+      { num_hidden_layers: 1 },
+      /layers\.1\..*no place in a LlamaForCausalLM/,
+    ],
+    ['a family without its biases', { architectures: ['Qwen2ForCausalLM'] }, /q_proj.bias is missing/],
+    ['a family without its norms', { architectures: ['Qwen3ForCausalLM'] }, /q_norm.weight is missing/],
+    ['tied, but another head is stored', { tie_word_embeddings: true }, /tie_word_embeddings: true.*lm_head/],
+  ])('config.json: %s', async (_, more, message) => {
+    const checkpoint = writeCheckpoint(fresh(), LLAMA);
+    writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...LLAMA, ...more }));
+    await refused(checkpoint, message);
+  });
+
+  test('a head that is neither tied nor stored', async () => {
+    const tensors = randomTensors({ ...LLAMA, tie_word_embeddings: true }, 'F32');
+    await refused(writeCheckpoint(fresh(), LLAMA, { tensors }), /lm_head.weight is missing/);
+  });
+
+  test('a bias that the family does not have', async () => {
+    const tensors = randomTensors(LLAMA, 'F32');
+    tensors.set('model.layers.0.self_attn.q_proj.bias', {
+      ...{ dtype: 'F32', shape: [60], bytes: Buffer.alloc(240) },
+    } as TestTensor);
+    await refused(writeCheckpoint(fresh(), LLAMA, { tensors }), /q_proj.bias has no place/);
+  });
+
+  test('no weights, or weights of another format', async () => {
+    const checkpoint = config({});
+    renameSync(join(checkpoint, 'model.safetensors'), join(checkpoint, 'pytorch_model.bin'));
+    await refused(checkpoint, /no model\.safetensors and no model\.safetensors\.index\.json/);
+    await refused(fresh(), /not a checkpoint/);
+  });
+
+  // ------ the index
+
+  const sharded = () => writeCheckpoint(fresh(), LLAMA, { shards: 2 });
+  const changeIndex = (checkpoint: string, change: (map: Record<string, unknown>) => void) => {
+    const path = join(checkpoint, INDEX);
+    const index = JSON.parse(readFileSync(path, 'utf8')) as { weight_map: Record<string, unknown> };
+    change(index.weight_map);
+    writeFileSync(path, JSON.stringify(index));
+    return checkpoint;
+  };
+  const NORM = 'model.norm.weight';
+
+  test.each([
+    '../model.safetensors',
+    '/etc/passwd',
+    '/tmp/model.safetensors',
+    'sub/model.safetensors',
+    '..\\model.safetensors',
+    '..',
+    '',
+    'model.bin',
+    'nul\0.safetensors',
+  ])('an index that names %j', async (name) => {
+    const checkpoint = changeIndex(sharded(), (map) => {
+      map[NORM] = name;
+    });
+    await refused(checkpoint, /index\.json: it names the file/);
+  });
+
+  test.each<[string, (map: Record<string, unknown>) => unknown, string | RegExp]>([
+    ['no file', (map) => Object.assign(map, { [NORM]: 7 }), /index\.json: .*weight_map/],
+    [
+      'a missing one',
+      (map) => Object.assign(map, { [NORM]: 'missing.safetensors' }),
+      /missing\.safetensors: weights cannot be read/,
+    ],
+    [
+      'the wrong one',
+      (map) => Object.assign(map, { [NORM]: map[NORM] === SHARD(0, 2) ? SHARD(1, 2) : SHARD(0, 2) }),
+      new RegExp(`tensor ${NORM} is in .*, the index has it in model-`),
+    ],
+    ['a tensor more', (map) => Object.assign(map, { more: SHARD(0, 2) }), /tensor more is not in/],
+    ['a tensor less', (map) => delete map[NORM], /the index has it in no file/],
+    ['nothing', (map) => Object.keys(map).map((key) => delete map[key]), /weight_map is empty/],
+  ])('an index that names %s', (_, change, message) =>
+    refused(
+      changeIndex(sharded(), (map) => void change(map)),
+      message,
+    ),
+  );
+
+  test('an index that maps a tensor twice', async () => {
+    const checkpoint = sharded();
+    const path = join(checkpoint, INDEX);
+    const text = readFileSync(path, 'utf8');
+    writeFileSync(path, text.replace('"weight_map":{', `"weight_map":{"${NORM}":"${SHARD(0, 2)}",`));
+    await refused(checkpoint, new RegExp(`it has "${NORM}" twice`));
+  });
+
+  test('a tensor in two shards', async () => {
+    const checkpoint = sharded();
+    const tensors = [...randomTensors(LLAMA, 'F32')];
+    writeFileSync(
+      join(checkpoint, SHARD(1, 2)),
+      safetensors(tensors.filter((_, t) => t % 2 === 1 || t === 0)),
+    );
+    await refused(checkpoint, /tensor model\.embed_tokens\.weight is in both/);
+  });
+
+  // ------ links
+
+  test('links that lead out of the checkpoint; into it, and hard links, are fine', async () => {
+    const [checkpoint, elsewhere] = [writeCheckpoint(fresh(), LLAMA), fresh()];
+    const path = join(checkpoint, 'model.safetensors');
+    mkdirSync(elsewhere);
+    renameSync(path, join(elsewhere, 'weights'));
+    symlinkSync(join(elsewhere, 'weights'), path);
+    await refused(checkpoint, /links to .*weights, outside its folder/);
+    rmSync(path);
+    linkSync(join(elsewhere, 'weights'), path);
+    expect((await readCheckpoint(checkpoint)).files).toHaveLength(1);
+    renameSync(path, join(checkpoint, 'inside'));
+    symlinkSync('inside', path);
+    expect(basename((await readCheckpoint(checkpoint)).files[0]?.path ?? '')).toBe('inside');
+  });
+
+  test("a snapshot that links to another repository's blobs, or to its own but not as a snapshot", async () => {
+    const cache = fresh();
+    for (const repository of ['models--a--b', 'models--c--d'])
+      mkdirSync(join(cache, repository, 'blobs'), { recursive: true });
+    for (const [folder, target] of [
+      ['models--a--b/snapshots/1', '../../../models--c--d/blobs/w'],
+      ['models--a--b/elsewhere/1', '../../blobs/w'],
+      ['models--a--b/snapshots/2', '../../blobs/../../models--c--d/blobs/w'],
+    ] as const) {
+      const checkpoint = writeCheckpoint(join(cache, folder), LLAMA);
+      const path = join(checkpoint, 'model.safetensors');
+      for (const repository of ['models--a--b', 'models--c--d'])
+        cpSync(path, join(cache, repository, 'blobs/w'));
+      rmSync(path);
+      symlinkSync(target, path);
+      await refused(checkpoint, /outside its folder/);
+    }
+  });
+});
+
+// ------ headers
+
+describe('safetensors headers', () => {
+  const path = join(scratch, 'header.safetensors');
+
+  test('a tensor named twice, plainly or by an escape, and a field given twice', async () => {
+    const entry = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}';
+    for (const [text, key] of [
+      [`{"a":${entry},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 'a'],
+      [`{"a":${entry},"\\u0061":${entry}}`, 'a'],
+      ['{"a":{"dtype":"F32","shape":[2],"shape":[1],"data_offsets":[0,4]}}', 'shape'],
+    ] as const) {
+      writeFileSync(path, Buffer.concat([headerBytes(text), Buffer.alloc(8)]));
+      expect((await failureOf(readSafetensorsHeader(path))).message).toContain(`"${key}" twice`);
+    }
+  });
+
+  test('repeatedKey finds a repeated key wherever it is, and only keys', () => {
+    // fast-check's objects have every key once
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        expect(repeatedKey(JSON.stringify(value))).toBeUndefined();
+        expect(repeatedKey(`{"k":${JSON.stringify(value)},"k":1}`)).toBe('k');
+        expect(repeatedKey(`[{"":[{"k":0, "x" : {"k":1}, "k"\n:2}]}]`)).toBe('k');
+      }),
+    );
+    expect(repeatedKey('["a","a",{"a":"a:\\"a\\":"},{"a":{"a":1}}]')).toBeUndefined();
+  });
+
+  test('fuzz: whatever a header says, it is refused or every range lies inside the file', async () => {
+    const sound = safetensors(randomTensors({ ...LLAMA, num_hidden_layers: 1 }, 'F16'));
+    const headerLength = Number(sound.readBigUInt64LE(0));
+    const header = JSON.parse(sound.toString('utf8', 8, 8 + headerLength)) as Record<string, Json>;
+    const data = sound.subarray(8 + headerLength);
+    const names = Object.keys(header).slice(1);
+    const anyNumber = fc.oneof(
+      fc.constantFrom(0, 1, -1, 2 ** 31, 2 ** 32, 2 ** 53 - 1, 2 ** 53, 2 ** 63, 1e308, data.length),
+      fc.nat(2 * data.length),
+      fc.double(),
+    );
+    const anyEntry = fc.record(
+      {
+        dtype: fc.oneof(fc.constantFrom('F32', 'F16', 'BF16', 'I64', 'f16'), fc.jsonValue()),
+        shape: fc.oneof(fc.array(anyNumber, { maxLength: 5 }), fc.jsonValue()),
+        data_offsets: fc.oneof(fc.tuple(anyNumber, anyNumber), fc.array(anyNumber), fc.jsonValue()),
+      },
+      { requiredKeys: [] },
+    );
+    const anyFile = fc.oneof(
+      // entries replaced
+      fc
+        .dictionary(fc.oneof(fc.constantFrom(...names), fc.string()), anyEntry, { maxKeys: 3 })
+        .map((entries) => Buffer.concat([headerBytes(JSON.stringify({ ...header, ...entries })), data])),
+      // a length field that says something else, a file cut short
+      fc.tuple(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), fc.nat(sound.length)).map(([length, end]) => {
+        const file = Buffer.from(sound.subarray(0, Math.max(end, 8)));
+        file.writeBigUInt64LE(length >> (length & 63n));
+        return file;
+      }),
+      // bytes of the header changed
+      fc
+        .array(fc.tuple(fc.nat(headerLength + 7), fc.nat(255)), { minLength: 1, maxLength: 4 })
+        .map((changes) => {
+          const file = Buffer.from(sound);
+          for (const [at, byte] of changes) file[at] = byte;
+          return file;
+        }),
+    );
+    let [taken, refused] = [0, 0];
+    await fc.assert(
+      fc.asyncProperty(anyFile, async (bytes) => {
+        writeFileSync(path, bytes);
+        const found = await readSafetensorsHeader(path).catch((error: unknown) => error);
+        if (!(found instanceof Map)) {
+          refused++;
+          expect(found).toBeInstanceOf(RredcotError);
+          return;
+        }
+        taken++;
+        const begin = 8 + Number(bytes.readBigUInt64LE(0));
+        const ranges = [...found.values()].sort((a, b) => a.offset - b.offset || a.length - b.length);
+        let free = begin;
+        for (const { offset, length } of ranges) {
+          expect(offset).toBeGreaterThanOrEqual(free);
+          free = offset + length;
+        }
+        expect(free).toBeLessThanOrEqual(bytes.length);
+      }),
+      { numRuns: 1500, seed: 20 },
+    );
+    expect(taken).toBeGreaterThan(20);
+    expect(refused).toBeGreaterThan(500);
+  });
+});
+
+// ------ exit templates
+
+describe('the exit template of a checkpoint', () => {
+  const PLAIN = { close: '\n\n', open: '**Final Answer**\n\\boxed{', closer: '}' };
+  const THINKING = { ...PLAIN, close: '\n</think>\n\n' };
+  let withToken: string;
+  let without: string;
+  beforeAll(() => {
+    withToken = writeCheckpoint(fresh(), LLAMA);
+    without = writeCheckpoint(fresh(), LLAMA);
+    const path = join(without, 'tokenizer.json');
+    const spec = JSON.parse(readFileSync(path, 'utf8')) as { added_tokens: { content: string }[] };
+    spec.added_tokens = spec.added_tokens.filter(({ content }) => content !== '</think>');
+    writeFileSync(path, JSON.stringify(spec));
+  });
+  const derive = async (folder: string) =>
+    deriveExitTemplate(await loadTokenizer(folder), await readChatTemplate(folder));
+  const setConfig = (chat_template: unknown) => {
+    const path = join(without, 'tokenizer_config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8')) as Json;
+    delete (config.added_tokens_decoder as Json)['257'];
+    writeFileSync(path, JSON.stringify({ ...config, chat_template }));
+  };
+
+  test('</think> as one token', async () => {
+    expect(await derive(withToken)).toEqual(THINKING);
+  });
+
+  test('no </think> anywhere', async () => {
+    setConfig(undefined);
+    expect(await derive(without)).toEqual(PLAIN);
+    setConfig('{{ messages[0].content }}');
+    expect(await derive(without)).toEqual(PLAIN);
+  });
+
+  test('</think> as several tokens, named in the chat template: text, list, file of its own', async () => {
+    setConfig("{{ content.split('</think>')[-1] }}");
+    expect((await loadTokenizer(without)).encode('</think>').length).toBeGreaterThan(1);
+    expect(await derive(without)).toEqual(THINKING);
+    setConfig([{ name: 'default', template: '<think>\n</think>' }]);
+    expect(await derive(without)).toEqual(THINKING);
+    setConfig(undefined);
+    writeFileSync(join(without, 'chat_template.jinja'), '<think>\n</think>');
+    expect(await derive(without)).toEqual(THINKING);
+    const policy = await buildPolicyFolder(without, fresh());
+    expect(policy.exitTemplate).toEqual(THINKING);
+    expect(existsSync(join(policy.path, 'chat_template.jinja'))).toBe(true);
+    rmSync(join(without, 'chat_template.jinja'));
+  });
+
+  test('a tokenizer with more ids than config.json, and an empty template, are refused', async () => {
+    expect((await failureOf(buildPolicyFolder(withToken, fresh()))).message).toMatch(
+      /close the id 257, config.json has a vocabulary of 131/,
+    );
+    const empty = await failureOf(buildPolicyFolder(withToken, fresh(), { close: '', open: '' }));
+    expect(empty.message).toContain('empty before the answer');
+  });
+});

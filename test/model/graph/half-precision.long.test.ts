@@ -1,0 +1,257 @@
+/** The graph for CUDA on a CPU: in emulated float16 and bfloat16, and in the CPU's float16, against the float64 pass. */
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { cudaPrecisionOf } from '../../../dist/model/graph/precision.js';
+import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
+import { beyond, readCanary } from '../../../dist/model/onnx/canary.js';
+import { prove, SCORING } from '../../../dist/model/onnx/canary-passes.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
+import type { Branch } from '../../../dist/model/onnx/placed.js';
+import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
+import { familyScores, loadFamily } from '../../oracle/families.js';
+import { seeded } from '../../oracle/toy.js';
+import { type Json, LLAMA, type TensorType, writeCheckpoint } from '../../support/checkpoints.js';
+import { emulateHalf } from '../../support/emulated-half.js';
+import { FAMILIES } from '../../support/family-checks.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
+
+const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
+const scratch = await temporaryFolder();
+
+const CASES: Record<string, Json> = {
+  'Llama, heads of 10': LLAMA,
+  'Llama, heads of 16': { ...LLAMA, head_dim: 16 },
+  'Mistral, heads of 8, a window': { ...FAMILIES.Mistral, sliding_window: 9 },
+  'Qwen2, heads of 12, tied': FAMILIES.Qwen2 as Json,
+  'Qwen3, heads of 16': FAMILIES.Qwen3 as Json,
+};
+
+const random = seeded(7);
+const randomIds = (length: number, vocab: number) =>
+  Int32Array.from({ length }, () => Math.floor(random() * vocab));
+
+/** Largest and mean difference. */
+function differences(found: ArrayLike<number>, expected: ArrayLike<number>) {
+  expect(found.length).toBe(expected.length);
+  const all = Array.from(found, (value, i) => Math.abs(value - (expected[i] as number)));
+  return { most: Math.max(...all), mean: all.reduce((sum, d) => sum + d, 0) / all.length };
+}
+
+let built = 0;
+async function build(config: Json, dtype: TensorType, cudaPrecision: 'f16' | 'bf16') {
+  const at = join(scratch, String(built++));
+  writeCheckpoint(`${at}/checkpoint`, config, { dtype });
+  return {
+    checkpoint: `${at}/checkpoint`,
+    folder: await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE, { cudaPrecision }),
+  };
+}
+
+/** Of 50 tokens and 7 branches, by the graph named policy.onnx. */
+async function differencesOf(
+  { checkpoint, folder }: Awaited<ReturnType<typeof build>>,
+  vocab: number,
+  change: Json,
+) {
+  await using session = await ModelSession.openUnproved(folder);
+  const model = loadFamily(checkpoint);
+  const ids = randomIds(50, vocab);
+  const branches = [1, 1, 7, 23, 24, 49, 50].map(
+    (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13), vocab), scoredFrom: 1 + (i % 2) }),
+  );
+  const [packed] = (await session.run([{ ids, promptLength: 1, branches }], 0)) as [TraceScores];
+  const [apart] = (await session.branches(0, [branches])) as [TraceScores];
+  const expected = familyScores(model, [...ids]);
+  const found = {
+    naive: [] as number[],
+    oracle: [] as number[],
+    packed: [] as number[],
+    apart: [] as number[],
+  };
+  for (const [i, { exit, ids: suffix, scoredFrom }] of branches.entries()) {
+    const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
+    const from = exit + scoredFrom;
+    const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [TraceScores];
+    found.naive.push(...naive.logprobs);
+    found.oracle.push(...familyScores(model, [...whole]).logprobs.slice(from));
+    found.packed.push(...(packed.branches[i] as Float32Array));
+    found.apart.push(...(apart.branches[i] as Float32Array));
+  }
+  const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
+  return {
+    entropies: differences(packed.entropies, expected.entropies.slice(1)),
+    logprobs: differences(packed.logprobs, expected.logprobs.slice(1)),
+    branchesNaive: differences(found.packed, found.naive),
+    branchesOracle: differences(found.packed, found.oracle),
+    twoRuns: differences(found.apart, found.packed),
+    /** from an oracle whose config is changed */
+    changed: differences(packed.logprobs, other.logprobs.slice(1)),
+  };
+}
+
+/** Puts a graph in the place of the one that a CPU session opens. */
+function replaceGraph(
+  { path }: PolicyFolder,
+  change: (graph: Uint8Array) => Uint8Array = (graph) => graph,
+): void {
+  writeFileSync(join(path, 'policy.onnx'), change(readFileSync(join(path, 'policy.cuda.onnx'))));
+}
+
+/** Bounds in nats. A wrong mask, row or position costs a nat in the mean, as the changed config shows. */
+function expectWithin(found: Awaited<ReturnType<typeof differencesOf>>, mean: number, most: number): void {
+  const { changed, ...rest } = found;
+  if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(expect.getState().currentTestName, found);
+  for (const [what, difference] of Object.entries(rest)) {
+    expect(difference.mean, what).toBeLessThan(mean);
+    expect(difference.most, what).toBeLessThan(most);
+  }
+  expect(changed.mean).toBeGreaterThan(0.5);
+}
+
+/** Largest mean and single difference over families, weight types and seeds: measured, and allowed with some room. */
+const BOUNDS = {
+  /** .0029 and .013 */
+  f16: { mean: 0.006, most: 0.05 },
+  /** .027 and .15: 8 significant bits instead of 11 */
+  bf16: { mean: 0.04, most: 0.3 },
+};
+
+describe('the half-precision graphs, in float32 that is rounded after every node', () => {
+  // each family by one type, each type by several families and weights
+  test.each(
+    Object.keys(CASES).map(
+      (name, i) => [name, i % 2 === 0 ? 'f16' : 'bf16', (['F32', 'BF16', 'F16'] as const)[i % 3]] as const,
+    ),
+  )('%s, %s from %s weights: the float64 pass, naive re-encoding, one run as two', async (...of) => {
+    const [name, precision, type] = of;
+    const policy = await build(CASES[name] as Json, type as TensorType, precision);
+    replaceGraph(policy.folder, emulateHalf);
+    const { mean, most } = BOUNDS[precision];
+    expectWithin(await differencesOf(policy, 131, { rope_theta: 20 }), mean, most);
+  });
+
+  test.each(['f16', 'bf16'] as const)('the embedded policy in %s on its own traces', async (precision) => {
+    const at = join(scratch, `embedded-${precision}`);
+    const half = await buildPolicyFolder(EMBEDDED, at, TEMPLATE, { cudaPrecision: precision });
+    replaceGraph(half, emulateHalf);
+    const sessions = [
+      await ModelSession.openUnproved(half),
+      await ModelSession.open(await openPolicyFolder(EMBEDDED)),
+    ];
+    try {
+      const rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 24);
+      const traces = rows.map(({ prompt_ids, completion_ids }) => ({
+        ids: Int32Array.of(...prompt_ids, ...completion_ids),
+        promptLength: prompt_ids.length,
+        branches: [],
+      }));
+      const [found, expected] = (await Promise.all(sessions.map((session) => session.run(traces)))) as [
+        TraceScores[],
+        TraceScores[],
+      ];
+      for (const kind of ['entropies', 'logprobs'] as const) {
+        const all = (scores: TraceScores[]) => scores.flatMap((trace) => [...trace[kind]]);
+        const { most, mean } = differences(all(found), all(expected));
+        if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('embedded', precision, kind, { most, mean });
+        expect(mean, kind).toBeLessThan(BOUNDS[precision].mean / 4);
+        expect(most, kind).toBeLessThan(1);
+      }
+      // what the canary would say of a GPU that computes so, and of one that computes float32 so
+      const [gpu] = sessions as [ModelSession, ModelSession];
+      const canary = await readCanary(half);
+      const { findings } = await prove(SCORING, gpu, canary, { precision });
+      if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('canary', precision, findings);
+      for (const { what, off } of findings) expect(off, what).toBeGreaterThan(1e-5);
+      expect(beyond(findings)).toEqual([]);
+      expect(beyond((await prove(SCORING, gpu, canary, { precision: 'f32' })).findings)).toHaveLength(3);
+    } finally {
+      for (const session of sessions) await session.close();
+    }
+  });
+});
+
+/** ONNX Runtime's CPU kernels sum float16 products in float16, which no GPU does: twice as far from the truth. */
+test.each(['Llama, heads of 10', 'Mistral, heads of 8, a window', 'Qwen3, heads of 16'])(
+  "%s: the float16 graph as it stands, by the CPU's own kernels",
+  async (family) => {
+    const policy = await build(CASES[family] as Json, 'F32', 'f16');
+    replaceGraph(policy.folder);
+    expectWithin(await differencesOf(policy, 131, { rope_theta: 20 }), 0.015, 0.1);
+  },
+);
+
+describe('the head of a large vocabulary, in blocks of 2,048 entries', () => {
+  test.each([
+    ['two blocks and a rest, own head', 4500, false, 'F32'],
+    ['two blocks and a rest, tied', 4500, true, 'BF16'],
+    ['two blocks and nothing else', 4096, false, 'F16'],
+    ['one block, the largest', 4095, true, 'F32'],
+  ] as const)('%s: the float64 pass', async (_, vocab, tied, type) => {
+    const config = { ...LLAMA, hidden_size: 20, vocab_size: vocab, tie_word_embeddings: tied };
+    const { changed, ...found } = await differencesOf(await build(config, type, 'bf16'), vocab, {
+      rope_theta: 20,
+    });
+    for (const [what, { most }] of Object.entries(found)) expect(most, what).toBeLessThan(1e-4);
+    expect(changed.most).toBeGreaterThan(0.01);
+  });
+});
+
+describe('policy folders', () => {
+  test("the CUDA graph computes in the checkpoint's own type, in bfloat16 where that is float32 or mixed", () => {
+    expect(cudaPrecisionOf(['f16', 'f16'])).toBe('f16');
+    for (const types of [['bf16'], ['f32'], ['f16', 'f32'], ['f16', 'bf16']] as const)
+      expect(cudaPrecisionOf(types)).toBe('bf16');
+  });
+
+  test('policy build --cuda-precision: in policy.json and the graph; another type is exit 2 before anything is built', async () => {
+    const at = join(scratch, 'flag');
+    writeCheckpoint(`${at}/checkpoint`, LLAMA, { dtype: 'F16' });
+    const wrong = await rredcotHere([
+      'policy',
+      'build',
+      `${at}/checkpoint`,
+      '-o',
+      `${at}/policy`,
+      '--cuda-precision',
+      'f32',
+    ]);
+    expect([wrong.code, existsSync(`${at}/policy`)]).toEqual([2, false]);
+    expect(wrong.stderr).toContain('--cuda-precision f32: expected bf16 or f16');
+    writeFileSync(`${at}/exit.json`, '{"close": "a", "open": "b", "closer": "c"}');
+    const args = ['--exit-template', `${at}/exit.json`];
+    const build = (...more: string[]) =>
+      rredcotHere(['policy', 'build', `${at}/checkpoint`, '-o', `${at}/policy`, ...args, ...more]);
+    for (const [more, precision] of [
+      [[], 'f16'],
+      [['--cuda-precision', 'bf16'], 'bf16'],
+    ] as const) {
+      const { code, stderr } = await build(...more);
+      expect(code).toBe(0);
+      expect(stderr).toContain(`graphs: float32 for the CPU, ${precision} for CUDA`);
+      const { cuda } = await openPolicyFolder(`${at}/policy`);
+      expect(cuda).toEqual({ graph: 'policy.cuda.onnx', precision });
+    }
+  });
+
+  test('a folder of an earlier version opens without a CUDA graph; one whose graph is gone or changed does not', async () => {
+    const { folder } = await build(LLAMA, 'F32', 'f16');
+    const [graph, manifest] = ['policy.cuda.onnx', 'policy.json'].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+    ];
+    const { cuda: _, files, ...earlier } = JSON.parse(readFileSync(manifest, 'utf8'));
+    const bytes = readFileSync(graph);
+    writeFileSync(graph, 'no graph');
+    await expect(openPolicyFolder(folder.path)).rejects.toMatchObject({ exitCode: 2 });
+    rmSync(graph);
+    await expect(openPolicyFolder(folder.path)).rejects.toThrow('policy.cuda.onnx');
+    delete files['policy.cuda.onnx'];
+    writeFileSync(manifest, JSON.stringify({ ...earlier, files }));
+    expect((await openPolicyFolder(folder.path)).cuda).toBeUndefined();
+    writeFileSync(manifest, JSON.stringify({ ...earlier, files, cuda: { graph: '../x', precision: 'f16' } }));
+    await expect(openPolicyFolder(folder.path)).rejects.toThrow('cuda');
+    expect(bytes.length).toBeGreaterThan(1000);
+  });
+});

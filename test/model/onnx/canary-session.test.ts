@@ -1,0 +1,188 @@
+/** Real sessions held against the canary of their folder: a graph that is wrong is refused before anybody asks it for a row. */
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { openWriting } from '../../../dist/model/decode/continue.js';
+import { buildPolicyFolder, buildPrmFolder } from '../../../dist/model/onnx/build.js';
+import { beyond } from '../../../dist/model/onnx/canary.js';
+import {
+  openPolicyFolder,
+  openPrmFolder,
+  type PolicyFolder,
+  sha256,
+} from '../../../dist/model/onnx/folder.js';
+import { ModelSession } from '../../../dist/model/onnx/session.js';
+import { ROOT, temporaryFolder } from '../../support/program.js';
+import { randomPolicy } from '../../support/random-policy.js';
+
+const scratch = await temporaryFolder();
+let sound: PolicyFolder;
+let copies = 0;
+
+beforeAll(async () => {
+  sound = await randomPolicy(join(scratch, 'sound'), 5);
+});
+
+/** A copy of a folder with a file changed, as its author would publish it: with the right hash. */
+async function changed(
+  from: string,
+  file: string,
+  change: (bytes: Buffer) => Buffer | string,
+): Promise<string> {
+  const path = join(scratch, `copy-${++copies}`);
+  cpSync(from, path, { recursive: true });
+  const bytes = change(readFileSync(join(path, file)));
+  rmSync(join(path, file)); // it may be a link to the checkpoint's
+  writeFileSync(join(path, file), bytes);
+  const manifest = JSON.parse(readFileSync(join(path, 'policy.json'), 'utf8'));
+  if (file === manifest.canary.file) manifest.canary.sha256 = await sha256(join(path, file));
+  else if (file in manifest.files) manifest.files[file] = await sha256(join(path, file));
+  else Object.assign(manifest, JSON.parse(String(bytes)));
+  writeFileSync(join(path, 'policy.json'), JSON.stringify(manifest));
+  return path;
+}
+
+/** What comes of opening a session in a folder: how far it is off, or the error. */
+async function opened(path: string, open = ModelSession.open): Promise<ModelSession['proof'] | Error> {
+  try {
+    await using session = await open(await openPolicyFolder(path), { name: 'cpu' });
+    return session.proof;
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/** One weight of many: the last but `back` float32 of the file becomes another number. */
+const oneWeight = (value: number, back: number) => (bytes: Buffer) => {
+  bytes.writeFloatLE(value, bytes.length - 4 * back);
+  return bytes;
+};
+const jsonWith = (change: (value: never) => void) => (bytes: Buffer) => {
+  const value = JSON.parse(bytes.toString());
+  change(value as never);
+  return JSON.stringify(value);
+};
+
+type Stored = { passes: { traces: { entropies: number[] }[] }[] };
+const entropyBy = (nats: number) =>
+  jsonWith(({ passes }: Stored) => {
+    const entropies = passes[0]?.traces[0]?.entropies as number[];
+    entropies[11] = (entropies[11] as number) + nats;
+  });
+
+describe('a session on the CPU', () => {
+  test('gives the numbers of its build again, and keeps how far it was off', async () => {
+    const proof = await opened(sound.path);
+    expect(proof).toMatchObject({ leftOut: 0, attentionOnCpu: false });
+    for (const { off } of (proof as NonNullable<ModelSession['proof']>).findings)
+      expect(off).toBeLessThan(1e-4);
+    // what differs by less than the bound is float32
+    expect(await opened(await changed(sound.path, 'canary.json', entropyBy(5e-4)))).toHaveProperty(
+      'findings',
+    );
+  });
+
+  test.each([
+    [
+      'an entropy is off',
+      'canary.json',
+      entropyBy(2e-3),
+      /: entropy of token 12 of 40 is \S+, expected \S+: 2\.0e-3 nats off/,
+    ],
+    // a row of the head: log p of one token, and all others by the softmax
+    ['one weight is another', 'model.safetensors', oneWeight(40, 3), /log p of token \d+ of \d+ is/],
+    [
+      'the rotary tables turn a little faster',
+      'policy.json',
+      jsonWith((manifest: { architecture: { ropeTheta: number } }) => {
+        manifest.architecture.ropeTheta = 480;
+      }),
+      /log p of token \d+ of \d+ is/,
+    ],
+  ])('is refused where %s, with exit 69, by token and numbers', async (_, file, change, message) => {
+    const path = await changed(sound.path, file, change as (bytes: Buffer) => Buffer);
+    const refused = (await opened(path)) as Error;
+    expect(refused).toMatchObject({
+      exitCode: 69,
+      message: expect.stringMatching(/: on cpu the policy does not give the numbers of its canary: /),
+      hint: expect.stringContaining('rredcot policy check'),
+    });
+    expect(refused.message).toMatch(message);
+  });
+
+  test('is refused in one line where the folder has no canary, or what is none', async () => {
+    const without = join(scratch, 'without');
+    cpSync(sound.path, without, { recursive: true });
+    const { canary, files, ...manifest } = JSON.parse(readFileSync(join(without, 'policy.json'), 'utf8'));
+    writeFileSync(join(without, 'policy.json'), JSON.stringify({ ...manifest, files }));
+    expect(canary).toMatchObject({ file: 'canary.json' });
+    expect(await opened(without)).toMatchObject({
+      exitCode: 2,
+      message: `${without}: has no canary, by which a device proves its numbers`,
+      hint: expect.stringContaining('rredcot policy build'),
+    });
+    expect(await opened(await changed(sound.path, 'canary.json', () => '[]'))).toMatchObject({ exitCode: 2 });
+    const odd = await changed(
+      sound.path,
+      'canary.json',
+      () => '{"passes": [{"split": false, "traces": [{}]}]}',
+    );
+    expect(await opened(odd)).toMatchObject({
+      exitCode: 69,
+      message: expect.stringContaining('cannot run its canary'),
+    });
+  });
+
+  test('that writes is refused where the graph that writes is another than the one that scores', async () => {
+    const { findings } = (await opened(sound.path, openWriting)) as NonNullable<ModelSession['proof']>;
+    expect(findings.at(-1)).toMatchObject({ what: 'written log p', count: 12 });
+    expect(findings.at(-1)?.off).toBeLessThan(1e-4);
+    // the same weights, normed otherwise
+    const checkpoint = join(scratch, 'normed');
+    cpSync(join(sound.path, '../checkpoint'), checkpoint, { recursive: true });
+    const config = JSON.parse(readFileSync(join(checkpoint, 'config.json'), 'utf8'));
+    writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...config, rms_norm_eps: 0.3 }));
+    await buildPolicyFolder(checkpoint, checkpoint, sound.exitTemplate);
+    const other = readFileSync(join(checkpoint, 'policy.decode.onnx'));
+    const path = await changed(sound.path, 'policy.decode.onnx', () => other);
+    expect(await opened(path)).toHaveProperty('findings');
+    expect(await opened(path, openWriting)).toMatchObject({
+      exitCode: 69,
+      message: expect.stringMatching(
+        /: on cpu the policy does not .*: written log p of token \d of 6 written behind \d+ of 40 is/,
+      ),
+    });
+  });
+
+  test('is refused where its graph knows no limbs, as those of earlier versions', async () => {
+    // the graph that writes knows none, either; ONNX Runtime passes over inputs that a graph does not know
+    const path = await changed(sound.path, 'policy.onnx', () =>
+      readFileSync(join(sound.path, 'policy.decode.onnx')),
+    );
+    await expect(ModelSession.open(await openPolicyFolder(path))).rejects.toMatchObject({
+      exitCode: 69,
+      message: expect.stringContaining('its graph is of an earlier version'),
+      hint: expect.stringContaining('rredcot policy build'),
+    });
+  });
+
+  test('that is asked for a look is not refused', async () => {
+    const path = await changed(sound.path, 'canary.json', entropyBy(2));
+    await using session = await ModelSession.openUnproved(await openPolicyFolder(path));
+    expect(session.proof).toBeUndefined();
+    expect(beyond((await session.prove()).findings).map(({ what }) => what)).toEqual(['entropy']);
+  });
+});
+
+test('a process reward model proves itself too', async () => {
+  const { path } = await buildPrmFolder(join(ROOT, 'models/prm'), join(scratch, 'prm'));
+  await using session = await ModelSession.open(await openPrmFolder(path));
+  expect(session).toMatchObject({ device: { name: 'cpu' }, precision: 'f32', proof: { leftOut: 0 } });
+  const broken = await changed(path, 'model.safetensors', oneWeight(50, 1));
+  await expect(ModelSession.open(await openPrmFolder(broken))).rejects.toMatchObject({
+    exitCode: 69,
+    message: expect.stringMatching(
+      /on cpu the reward model does not give the numbers of its canary: P\(right\) of token \d+/,
+    ),
+  });
+});

@@ -1,0 +1,241 @@
+/** The canary over a policy that takes no time: what it sees, what it lets pass, what it leaves out. */
+import { describe, expect, test } from 'vitest';
+import {
+  type Bound,
+  beyond,
+  describeFinding,
+  disproved,
+  Farthest,
+  NATS,
+  noteProof,
+  type Proof,
+} from '../../../dist/model/onnx/canary.js';
+import {
+  JUDGING,
+  makeCanary,
+  prove,
+  repeated,
+  SCORING,
+  type ScoringPass,
+  stored,
+} from '../../../dist/model/onnx/canary-passes.js';
+import type { PackedTrace } from '../../../dist/model/onnx/placed.js';
+import type { TraceScores } from '../../../dist/model/onnx/session.js';
+import type { Log } from '../../../dist/report/log.js';
+import type { CanaryRecord } from '../../../dist/run/records.js';
+import { FakePolicy } from '../../support/fake-policy.js';
+
+const TEXT = Int32Array.from({ length: 90 }, (_, i) => (i * 7) % 50);
+const TEXTS = { ids: TEXT, other: Int32Array.of(3, 4, 5) };
+const SIZE = { vocab: 40, maxTokens: 4096 };
+const F32 = { precision: 'f32' } as const;
+
+/** What a device makes of one kind of number of a trace's token or a branch's. */
+type Fault = (
+  value: number,
+  at: { token: number; length: number; branch: number | null; kind: string; isShared: boolean },
+) => number;
+
+/** The fake policy on a device with a fault. */
+class Faulty extends FakePolicy {
+  constructor(private readonly fault: Fault) {
+    super();
+  }
+  override async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+    return this.spoil(await super.run(traces, keep), traces);
+  }
+  override async branches(kept: number, branches: Parameters<FakePolicy['branches']>[1]) {
+    const traces = (this.kept.get(kept) ?? []).map((trace, b) => ({ ...trace, branches: branches[b] ?? [] }));
+    return this.spoil(await super.branches(kept, branches), traces);
+  }
+  private spoil(scores: TraceScores[], traces: readonly PackedTrace[]): TraceScores[] {
+    return scores.map(({ entropies, logprobs, branches }, i) => {
+      const { ids, promptLength, branches: asked, shares } = traces[i] as PackedTrace;
+      const { length } = ids;
+      const isShared = shares !== undefined;
+      const own = (kind: string) => (value: number, t: number) =>
+        this.fault(value, { token: promptLength + t, length, branch: null, kind, isShared });
+      return {
+        entropies: entropies.map(own('entropy')),
+        logprobs: logprobs.map(own('log p')),
+        branches: branches.map((values, b) => {
+          const { exit, scoredFrom } = asked[b] as PackedTrace['branches'][number];
+          return values.map((value, t) =>
+            this.fault(value, {
+              token: exit + scoredFrom + t,
+              length,
+              branch: exit,
+              kind: 'branch log p',
+              isShared,
+            }),
+          );
+        }),
+      };
+    });
+  }
+}
+
+const canary = await makeCanary(SCORING, new FakePolicy(), TEXTS, SIZE);
+const shown = async (fault: Fault, opts: Parameters<typeof prove>[3] = F32) =>
+  prove(SCORING, new Faulty(fault), canary, opts);
+
+describe('the tokens of a canary', () => {
+  test('short traces in a padded batch, one of several hundred tokens in two runs, a branch far out', () => {
+    const [batch, long] = canary.passes as [ScoringPass, ScoringPass];
+    expect(batch.split).toBe(false);
+    const lengths = batch.traces.map(({ ids }) => ids.length);
+    expect(lengths[0]).toBeGreaterThan(32); // where WebGPU's attention has been wrong
+    expect(lengths[1]).toBeLessThan(32);
+    expect(long.split).toBe(true);
+    expect(long.traces[0]?.ids.length).toBeGreaterThanOrEqual(256);
+    expect(long.traces[0]?.branches.at(-1)?.gap?.tokens).toBeGreaterThan(500);
+    for (const { traces } of canary.passes)
+      for (const { ids, entropies, logprobs, branches } of traces) {
+        expect(Math.max(...Array.from(ids))).toBeLessThan(SIZE.vocab);
+        expect(entropies?.length).toBe(logprobs?.length);
+        expect(branches.length).toBeGreaterThan(0);
+        for (const branch of branches)
+          expect(branch.logprobs?.length).toBe(branch.ids.length - branch.scoredFrom);
+      }
+  });
+
+  test('fit into a context of a few tokens, and come of the vocabulary where the text has none of it', async () => {
+    const small = await makeCanary(SCORING, new FakePolicy(), TEXTS, { vocab: 40, maxTokens: 5 });
+    for (const { traces } of small.passes)
+      for (const { ids } of traces) expect(ids.length).toBeLessThanOrEqual(5);
+    expect(beyond((await prove(SCORING, new FakePolicy(), small, F32)).findings)).toEqual([]);
+    expect([...repeated(Int32Array.of(90, 91), 3, 5)]).toEqual([0, 1, 2, 0, 1]);
+    expect([...repeated(Int32Array.of(90, 2, 1), 3, 5)]).toEqual([2, 1, 2, 1, 2]);
+  });
+
+  test('a policy that gives no number has none', () => {
+    expect(() => stored({ a: Float32Array.of(0.5, Number.NaN) })).toThrow(RangeError);
+    expect(stored([Float32Array.of(0.1)])).toEqual([[0.1]]);
+  });
+});
+
+describe('a session', () => {
+  test('that gives its numbers again is proved, whatever it keeps', async () => {
+    const policy = new FakePolicy();
+    const { findings, leftOut } = await prove(SCORING, policy, canary, F32);
+    expect(beyond(findings)).toEqual([]);
+    expect(leftOut).toBe(0);
+    expect(policy.kept.size).toBe(0);
+    expect(findings.map(({ what }) => what)).toEqual(['log p', 'entropy', 'branch log p']);
+    for (const { off, count } of findings) {
+      expect(off).toBeLessThan(1e-6);
+      expect(count).toBeGreaterThan(20);
+    }
+  });
+
+  test.each([
+    ['an entropy is off', 'entropy', 12],
+    ['a log-probability is off', 'log p', 39],
+    ['a branch is off', 'branch log p', 23],
+  ])(
+    'is refused where %s, by kind, token and numbers; within the bound it passes',
+    async (_, kind, token) => {
+      const by = (nats: number) => (value: number, at: { kind: string; token: number; length: number }) =>
+        at.kind === kind && at.token === token && at.length === 40 ? value + nats : value;
+      expect(beyond((await shown(by(9e-4))).findings)).toEqual([]);
+      const wrong = beyond((await shown(by(2e-3))).findings);
+      expect(wrong.map(({ what }) => what)).toEqual([kind]);
+      const said = describeFinding(wrong[0] as (typeof wrong)[0]);
+      expect(said).toMatch(
+        /token \d+ of (40|a branch at 20 of 40) is -?\d\S*, expected -?\d\S*: 2\.0e-3 nats off/,
+      );
+      if (kind !== 'branch log p') expect(said).toContain(`token ${token} of 40`);
+    },
+  );
+
+  test.each([33, 200])(
+    'is refused where it is wrong beyond %i tokens alone, and nowhere before',
+    async (n) => {
+      const beyondN: Fault = (value, { token, branch }) =>
+        branch === null && token >= n ? value + 0.5 : value;
+      expect(beyond((await shown(beyondN)).findings).map(({ what }) => what)).toEqual(['log p', 'entropy']);
+    },
+  );
+
+  test.each(['log p', 'entropy', 'branch log p'])(
+    'is refused where %s is wrong behind a shared prompt alone',
+    async (kind) => {
+      const wrong: Fault = (value, at) => (at.isShared && at.kind === kind ? value + 0.1 : value);
+      expect(beyond((await shown(wrong)).findings).map(({ what }) => what)).toEqual([kind]);
+    },
+  );
+
+  test('is refused where it gives no number, or not as many', async () => {
+    const nan = beyond((await shown((value, { token }) => (token === 7 ? Number.NaN : value))).findings);
+    expect(nan.map(({ found }) => found)).toEqual([Number.NaN, Number.NaN]);
+    const fewer = structuredClone(canary) as unknown as { passes: { traces: { logprobs: number[] }[] }[] };
+    fewer.passes[0]?.traces[0]?.logprobs.pop();
+    const { findings } = await prove(SCORING, new FakePolicy(), fewer as unknown as typeof canary, F32);
+    expect(beyond(findings).map(({ what }) => what)).toEqual(['log p']);
+    const none = await prove(SCORING, new FakePolicy(), { passes: [] }, F32);
+    expect(beyond(none.findings)).toHaveLength(3);
+  });
+
+  test('in half precision may be off at a token that is unlikely, and not in the mean', async () => {
+    const bf16 = { precision: 'bf16' } as const;
+    const single: Fault = (value, { token }) => (token === 30 ? value + 1 : value);
+    expect(beyond((await shown(single, bf16)).findings)).toEqual([]);
+    expect(beyond((await shown(single)).findings)).not.toEqual([]);
+    const all: Fault = (value) => value + 0.25;
+    const wrong = beyond((await shown(all, bf16)).findings);
+    expect(wrong.map(({ what }) => what)).toEqual(['log p', 'entropy', 'branch log p']);
+    expect(describeFinding(wrong[0] as (typeof wrong)[0])).toContain('2.5e-1 in the mean, allowed 0.2');
+    const bounds: readonly Bound[] = [NATS.f32, NATS.f16, NATS.bf16];
+    for (const [i, { off, mean }] of bounds.entries()) {
+      expect(mean).toBeLessThanOrEqual(off);
+      if (i > 0) expect(off).toBeGreaterThan(bounds[i - 1]?.off as number);
+    }
+  });
+
+  test('that is slow leaves the long trace out where it may, and says so', async () => {
+    const slow = () => new FakePolicy(undefined, () => new Promise((resolve) => setTimeout(resolve, 30)));
+    const { leftOut, findings } = await prove(SCORING, slow(), canary, { ...F32, mostMs: 10 });
+    expect(leftOut).toBe(256);
+    expect(beyond(findings)).toEqual([]);
+    expect((await prove(SCORING, slow(), canary, F32)).leftOut).toBe(0);
+  });
+});
+
+test('the largest of differences is the one that is farthest beyond what is allowed for it', () => {
+  const farthest = new Farthest('log p', 'nats', { off: 0.1, share: 0.1, mean: 1 });
+  farthest.add([-10.5, -0.3], [-10, 0], (i) => `token ${i}`);
+  expect(farthest.result()).toMatchObject({ off: 0.3, allowed: 0.1, place: 'token 1', count: 2 });
+  farthest.add([], [1], () => 'nowhere');
+  expect(farthest.result().off).toBeNaN();
+});
+
+test('a refusal names folder, device, token and numbers; a record keeps the largest differences', async () => {
+  const { findings, leftOut } = await shown((value, { token }) => (token === 35 ? value - 3 : value));
+  const device = { name: 'webgpu' } as const;
+  const error = disproved('a/folder', 'the policy', device, beyond(findings));
+  expect(error.exitCode).toBe(69);
+  expect(error.message).toMatch(
+    /^a\/folder: on webgpu the policy does not give the numbers of its canary: log p of token 35/,
+  );
+  expect(error.hint).toContain('--device cpu');
+  const proof: Proof = { findings, leftOut, attentionOnCpu: false };
+  const proofs: CanaryRecord[] = [];
+  const log = { info: () => {}, record: () => {} } as unknown as Log;
+  noteProof({ proofs }, log, { device, precision: 'f32', proof }, 'policy');
+  expect(proofs).toMatchObject([{ device: 'webgpu', precision: 'f32', tokens_left_out: 0 }]);
+  expect(proofs[0]?.off['log p']).toBeCloseTo(3, 3);
+});
+
+test('a process reward model is held against its own', async () => {
+  const says = (wrong: number) => ({
+    judge: async (sequences: readonly { ids: Int32Array; rows: Int32Array }[]) =>
+      sequences.map(({ ids, rows }) =>
+        Float32Array.from(rows, (row) => (ids[row] as number) / 100 + (row === 37 ? wrong : 0)),
+      ),
+  });
+  const made = await makeCanary(JUDGING, says(0), TEXTS, SIZE);
+  expect(beyond((await prove(JUDGING, says(5e-5), made, F32)).findings)).toEqual([]);
+  const [wrong] = beyond((await prove(JUDGING, says(2e-4), made, F32)).findings);
+  expect(wrong).toMatchObject({ what: 'P(right)', unit: 'P' });
+  expect(wrong?.place).toMatch(/^token 37 of (40|256)$/);
+});

@@ -1,0 +1,119 @@
+/**
+ * The real CUDA provider takes every heavy node of the graphs, in both precisions, for every family and head size; no GPU
+ * needed (fake-cuda.ts). Opt-in, for the provider is no dependency: RREDCOT_CUDA_PROVIDER names the folder with
+ * libonnxruntime_providers_cuda.so and libonnxruntime_providers_shared.so of onnxruntime 1.29.0 (CONTRIBUTING.md).
+ */
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
+import { type Json, LLAMA, writeCheckpoint } from '../../support/checkpoints.js';
+import { buildFakeCuda } from '../../support/fake-cuda.js';
+import { EMBEDDED, ROOT, temporaryFolder } from '../../support/program.js';
+
+const provider = process.env.RREDCOT_CUDA_PROVIDER;
+const scratch = await temporaryFolder();
+
+const WIDE: Json = { ...LLAMA, hidden_size: 64, intermediate_size: 96 };
+const qwen3 = { architectures: ['Qwen3ForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 };
+const SHAPES: Record<string, Json> = {
+  ...Object.fromEntries(
+    [8, 10, 64, 80, 96, 100, 128, 256].map((head_dim) => [
+      `Llama, heads of ${head_dim}`,
+      { ...WIDE, head_dim },
+    ]),
+  ),
+  'Mistral, a window': { ...WIDE, architectures: ['MistralForCausalLM'], head_dim: 32, sliding_window: 9 },
+  'Mistral, heads of 20': { ...WIDE, architectures: ['MistralForCausalLM'], head_dim: 20, sliding_window: 9 },
+  'Qwen2, tied, heads of 64': {
+    ...WIDE,
+    architectures: ['Qwen2ForCausalLM'],
+    head_dim: 64,
+    tie_word_embeddings: true,
+  },
+  'Qwen2, heads of 10': { ...WIDE, architectures: ['Qwen2ForCausalLM'] },
+  'Qwen3, heads of 128': { ...WIDE, ...qwen3, head_dim: 128 },
+  'Qwen3, heads of 10': { ...WIDE, ...qwen3 },
+};
+
+/** Opens policy folders on cuda:0 by the program itself, and prints what it says of each; no numbers, for which the canary asks. */
+const OPEN = `
+  const { openPolicyFolder } = await import('./dist/model/onnx/folder.js');
+  const { ModelSession } = await import('./dist/model/onnx/session.js');
+  const said = {};
+  for (const path of process.argv.slice(2)) {
+    const policy = await openPolicyFolder(path);
+    said[path] = await ModelSession.openUnproved(policy, { name: 'cuda', deviceId: 0 }).then(
+      (session) => session.openDecoder().then(() => session.openAttribution('attention')).then(() => session.openAttribution('gradient')).then(() => session.close()).then(() => 'opened'),
+      (error) => error.message,
+    );
+  }
+  console.log(JSON.stringify(said));
+`;
+
+/** A copy of the program with the provider beside ONNX Runtime. */
+function programWith(providerFolder: string): string {
+  const program = join(scratch, 'program');
+  const modules = join(program, 'node_modules');
+  mkdirSync(modules, { recursive: true });
+  cpSync(join(ROOT, 'dist'), join(program, 'dist'), { recursive: true });
+  cpSync(join(ROOT, 'package.json'), join(program, 'package.json'));
+  for (const name of readdirSync(join(ROOT, 'node_modules')))
+    if (name !== 'onnxruntime-node') symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
+  const native = 'bin/napi-v6/linux/x64';
+  const runtime = join(ROOT, 'node_modules/onnxruntime-node');
+  for (const part of ['package.json', 'dist', native])
+    cpSync(join(runtime, part), join(modules, 'onnxruntime-node', part), { recursive: true });
+  for (const part of ['cuda', 'shared']) {
+    const file = `libonnxruntime_providers_${part}.so`;
+    symlinkSync(join(providerFolder, file), join(modules, 'onnxruntime-node', native, file));
+  }
+  return program;
+}
+
+describe.skipIf(provider === undefined)(
+  'node placement on the real CUDA provider (skipped where RREDCOT_CUDA_PROVIDER names none)',
+  () => {
+    it('opens every shape in both precisions; a float32 graph is refused by the names of its attention nodes', async () => {
+      const libraries = join(scratch, 'libraries');
+      mkdirSync(libraries);
+      buildFakeCuda(join(provider as string, 'libonnxruntime_providers_cuda.so'), libraries);
+      const program = programWith(provider as string);
+      const folders = [EMBEDDED];
+      const template = { close: 'a', open: 'b', closer: 'c' };
+      for (const [shape, config] of Object.entries(SHAPES))
+        for (const [dtype, cudaPrecision] of [
+          ['F32', 'f16'],
+          ['BF16', 'bf16'],
+        ] as const) {
+          const folder = join(scratch, `${shape}, ${cudaPrecision}`);
+          writeCheckpoint(folder, config, { dtype });
+          await buildPolicyFolder(folder, folder, template, { cudaPrecision });
+          folders.push(folder);
+        }
+      // the check itself must be able to fail: the same folder with the float32 graph in the CUDA graph's place
+      const float32 = join(scratch, 'float32');
+      cpSync(join(scratch, 'Llama, heads of 64, bf16'), float32, { recursive: true });
+      cpSync(join(float32, 'policy.onnx'), join(float32, 'policy.cuda.onnx'));
+      const manifest = join(float32, 'policy.json');
+      const { files, ...rest } = JSON.parse(readFileSync(manifest, 'utf8'));
+      writeFileSync(
+        manifest,
+        JSON.stringify({ ...rest, files: { ...files, 'policy.cuda.onnx': files['policy.onnx'] } }),
+      );
+
+      writeFileSync(join(program, 'open.mjs'), OPEN);
+      const printed = execFileSync(process.execPath, ['open.mjs', ...folders, float32], {
+        cwd: program,
+        encoding: 'utf8',
+        env: { ...process.env, LD_LIBRARY_PATH: libraries },
+      });
+      const said = JSON.parse(printed) as Record<string, string>;
+      expect(Object.keys(said)).toHaveLength(2 + 2 * Object.keys(SHAPES).length);
+      for (const folder of folders) expect(said[folder], folder).toBe('opened');
+      expect(said[float32]).toMatch(/heavy nodes run on the CPU instead of cuda:0: GroupQueryAttention/);
+    });
+  },
+);

@@ -1,0 +1,270 @@
+// What a downloaded checkpoint or policy folder cannot do: read other files, write to them, hold the program, or make it grow.
+import { execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { globSync } from 'tinyglobby';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { policyBuild } from '../../../dist/commands/policy-build.js';
+import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
+import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { ModelSession } from '../../../dist/model/onnx/session.js';
+import { LLAMA, SHARD, writeCheckpoint } from '../../support/checkpoints.js';
+import { ROOT, temporaryFolder } from '../../support/program.js';
+
+const SECRET = '{"chat_template": "a secret of somebody else"}';
+/** with room for all tokens of the embedded tokenizer */
+const CONFIG = { ...LLAMA, vocab_size: 263 };
+let scratch: string;
+let count = 0;
+const fresh = () => join(scratch, `${count++}`);
+let secret: string;
+
+beforeAll(async () => {
+  scratch = await temporaryFolder();
+  secret = join(scratch, 'secret');
+  writeFileSync(secret, SECRET);
+});
+
+/** Every name of a file in the sources: what is read or written of a checkpoint or a policy folder has its name there. */
+const NAMED = new Set(
+  globSync('src/policy/**/*.ts', { cwd: ROOT }).flatMap((path) =>
+    Array.from(
+      readFileSync(join(ROOT, path), 'utf8').matchAll(/'([\w.]+\.(?:json|jinja|safetensors|onnx))'/g),
+      ([, name]) => name as string,
+    ),
+  ),
+);
+const isWritten = (name: string) => /\.onnx$|^(?:policy|canary)\.json$/.test(name);
+/** What a build reads of a checkpoint: of a policy, and of a process reward model. */
+const POLICY_READS = [
+  ...['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'],
+  ...['chat_template.jinja', 'hint_template.json', 'ask_template.json', 'exit_template.json'],
+  ...['model.safetensors', 'model.safetensors.index.json', SHARD(0, 2)],
+];
+const PRM_READS = [
+  'config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'prm_template.json',
+  'model.safetensors',
+];
+
+/** The checkpoint in shards, with every file that a build of a policy reads. */
+function checkpointOf(): string {
+  const folder = writeCheckpoint(fresh(), CONFIG, { shards: 2 });
+  writeFileSync(join(folder, 'chat_template.jinja'), '{{ messages[0].content }}');
+  writeFileSync(join(folder, 'hint_template.json'), '{"text": "{answer}", "before": "x"}');
+  writeFileSync(join(folder, 'ask_template.json'), '{"question": "ok?", "yes": "y", "no": "n"}');
+  writeFileSync(join(folder, 'exit_template.json'), '{"close": "\\n", "open": "= ", "closer": "\\n"}');
+  writeFileSync(join(folder, 'generation_config.json'), '{"eos_token_id": 0}');
+  return folder;
+}
+
+function prmCheckpointOf(): string {
+  const folder = writeCheckpoint(fresh(), { ...CONFIG, architectures: ['LlamaForTokenClassification'] });
+  writeFileSync(join(folder, 'prm_template.json'), '{"with_reference": "{prompt} {reference}"}');
+  return folder;
+}
+
+const built = (checkpoint: string, output: string) => policyBuild(checkpoint, { output }, () => {});
+
+it('the files that are tested here are all those that the sources name', () => {
+  const read = [...NAMED].filter((name) => !isWritten(name)).sort();
+  const tested = new Set([...POLICY_READS, ...PRM_READS].filter((name) => name !== SHARD(0, 2)));
+  expect(read).toEqual([...tested].sort());
+});
+
+/** What may stand in place of a file. */
+const REPLACEMENTS: readonly (readonly [string, (path: string) => void, RegExp])[] = [
+  ['a link out of the folder', (path) => symlinkSync(secret, path), /links to .*secret, outside its folder/],
+  ['a pipe', (path) => execFileSync('mkfifo', [path]), /is no regular file/],
+  ['a folder', (path) => mkdirSync(path), /is no regular file/],
+  ['a device', (path) => symlinkSync('/dev/zero', path), /links to \/dev\/zero, outside its folder/],
+];
+
+/** Something else stands in place of a file while it is looked at. */
+async function replaced(path: string, put: (path: string) => void, look: () => Promise<void>): Promise<void> {
+  const [aside, isThere] = [join(scratch, 'aside'), existsSync(path)];
+  if (isThere) renameSync(path, aside);
+  put(path);
+  await look();
+  rmSync(path, { recursive: true });
+  if (isThere) renameSync(aside, path);
+}
+
+describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
+  const refused = { exitCode: 2, message: expect.stringMatching(refusal) };
+
+  it.each([
+    ['a checkpoint', POLICY_READS, checkpointOf],
+    ['a reward model', PRM_READS, prmCheckpointOf],
+  ] as const)('in place of any file of %s is refused', async (__, names, make) => {
+    const [checkpoint, out] = [make(), fresh()];
+    for (const name of names)
+      await replaced(join(checkpoint, name), put, async () => {
+        await expect(built(checkpoint, out), name).rejects.toMatchObject(refused);
+        expect(existsSync(out), name).toBe(false);
+      });
+  });
+
+  it('in place of any file of a policy folder is refused', async () => {
+    const policy = await policyOf();
+    const names = readdirSync(policy);
+    expect(names).toEqual(expect.arrayContaining([...NAMED].filter((name) => /^policy|canary/.test(name))));
+    for (const name of names)
+      await replaced(join(policy, name), put, async () => {
+        for (const verify of [true, false])
+          await expect(openPolicyFolder(policy, { verify }), name).rejects.toMatchObject(refused);
+      });
+    await openPolicyFolder(policy);
+  });
+});
+
+it('what a build does not read may be anything', async () => {
+  const checkpoint = checkpointOf();
+  const others = [
+    'special_tokens_map.json',
+    'added_tokens.json',
+    'chat_template.json',
+    'vocab.json',
+    'README.md',
+  ];
+  for (const name of [...[...NAMED].filter(isWritten), ...others])
+    execFileSync('mkfifo', [join(checkpoint, name)]);
+  await built(checkpoint, fresh());
+});
+
+let policyOnce: string | undefined;
+async function policyOf(): Promise<string> {
+  if (policyOnce === undefined) {
+    const folder = fresh();
+    await built(checkpointOf(), folder);
+    policyOnce = folder;
+  }
+  const policy = fresh();
+  cpSync(policyOnce, policy, { recursive: true });
+  return policy;
+}
+
+describe('a graph whose hash fits', () => {
+  const inside = SHARD(0, 2);
+
+  /** The policy, its graph taking weights from another name of the same length. */
+  async function policyReading(name: string): Promise<string> {
+    const policy = await policyOf();
+    const path = join(policy, 'policy.onnx');
+    const bytes = readFileSync(path, 'latin1').replaceAll(inside, name);
+    writeFileSync(path, bytes, 'latin1');
+    return policy;
+  }
+  const opening = async (policy: string) => {
+    const session = await ModelSession.open(await openPolicyFolder(policy, { verify: false }));
+    await session.close();
+  };
+
+  it('reads no file outside of the folder, by a path or by a link', async () => {
+    const beside = `${'x'.repeat(inside.length - 3)}`;
+    const other = inside.replace('model', 'other');
+    const [byPath, byLink, fine] = [
+      await policyReading(`../${beside}`),
+      await policyReading(other),
+      await policyReading(other),
+    ];
+    // all of them would find the right weights
+    cpSync(join(fine, inside), join(fine, '..', beside));
+    symlinkSync(join(fine, '..', beside), join(byLink, other));
+    cpSync(join(fine, inside), join(fine, other));
+    await expect(opening(fine)).resolves.toBeUndefined();
+    for (const policy of [byPath, byLink])
+      await expect(opening(policy)).rejects.toMatchObject({
+        exitCode: 69,
+        message: expect.stringMatching(/escapes|outside/),
+      });
+  });
+});
+
+describe('a build in the checkpoint itself', () => {
+  it('writes through no link that it finds there', async () => {
+    const checkpoint = checkpointOf();
+    const written = ['policy.json', 'policy.onnx', 'policy.cuda.onnx'];
+    for (const name of [...written, ...written.map((each) => `${each}.tmp`)])
+      symlinkSync(secret, join(checkpoint, name));
+    await buildPolicyFolder(checkpoint, checkpoint);
+    expect(readFileSync(secret, 'utf8')).toBe(SECRET);
+    for (const name of written) expect(lstatSync(join(checkpoint, name)).isFile(), name).toBe(true);
+    expect(readdirSync(checkpoint).filter((name) => name.startsWith('.'))).toEqual([]);
+  });
+});
+
+describe('numbers', () => {
+  const HUGE: readonly (readonly [string, Record<string, unknown>, RegExp])[] = [
+    ['layers', { layers: 1e9 }, /layers.*10000|10000.*layers/],
+    ['more layers than the weights', { layers: 9999 }, /layers\.2\.\S+ is missing, policy\.json expects/],
+    ['a vocabulary', { vocab: 2 ** 40 }, /embed_tokens\.weight has shape .*policy\.json expects/],
+    ['heads', { heads: 2 ** 40 }, /q_proj\.weight has shape/],
+    ['a hidden size', { hidden: 2 ** 50 }, /embed_tokens\.weight has shape/],
+    ['a context', { maxTokens: 1e12 }, /more than 16,777,216 tokens.*architecture\.maxTokens/],
+    ['an MLP', { intermediate: 2 ** 50 }, /gate_proj\.weight has shape/],
+    ['a window in layers that there are not', { slidingWindow: { tokens: 4, layers: [2] } }, /slidingWindow/],
+  ];
+
+  it.each(HUGE)(
+    'of a manifest that are not those of its weights are refused: %s',
+    async (_, more, refusal) => {
+      const policy = await policyOf();
+      const path = join(policy, 'policy.json');
+      const manifest = JSON.parse(readFileSync(path, 'utf8')) as { architecture: object };
+      manifest.architecture = { ...manifest.architecture, ...more };
+      writeFileSync(path, JSON.stringify(manifest));
+      const began = performance.now();
+      await expect(openPolicyFolder(policy)).rejects.toMatchObject({
+        exitCode: 2,
+        message: expect.stringMatching(refusal),
+      });
+      expect(performance.now() - began).toBeLessThan(20_000);
+    },
+  );
+
+  it.each([
+    [{ max_position_embeddings: 1e12 }, /more than 16,777,216 tokens.*max_position_embeddings/],
+    [
+      { rope_scaling: { rope_type: 'yarn', factor: 1e9, original_max_position_embeddings: 256 } },
+      /its rope scaling makes more than 16,777,216 tokens/,
+    ],
+  ])('of a config.json likewise: a context of %j', async (more, refusal) => {
+    const checkpoint = writeCheckpoint(fresh(), { ...CONFIG, ...more });
+    const refused = { exitCode: 2, message: expect.stringMatching(refusal) };
+    await expect(buildPolicyFolder(checkpoint, fresh())).rejects.toMatchObject(refused);
+  });
+
+  it('of a config.json likewise: 10⁹ layers', async () => {
+    for (const window of [{}, { sliding_window: 3, use_sliding_window: true }]) {
+      const family = { architectures: ['Qwen2ForCausalLM'] };
+      const checkpoint = writeCheckpoint(fresh(), { ...CONFIG, ...family });
+      const config = { ...CONFIG, ...family, ...window, num_hidden_layers: 1e9 };
+      writeFileSync(join(checkpoint, 'config.json'), JSON.stringify(config));
+      await expect(buildPolicyFolder(checkpoint, fresh())).rejects.toMatchObject({ exitCode: 2 });
+    }
+  });
+
+  it('a policy whose file list leaves the weights out is refused', async () => {
+    const policy = await policyOf();
+    const path = join(policy, 'policy.json');
+    const manifest = JSON.parse(readFileSync(path, 'utf8')) as { files: Record<string, string> };
+    for (const name of Object.keys(manifest.files))
+      if (name.endsWith('.safetensors')) delete manifest.files[name];
+    writeFileSync(path, JSON.stringify(manifest));
+    await expect(openPolicyFolder(policy)).rejects.toThrow(/embed_tokens\.weight is missing/);
+  });
+});

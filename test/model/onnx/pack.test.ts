@@ -1,0 +1,283 @@
+/** How traces' branches become groups of rows: index arithmetic only, every property over several traces at once. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { packBranches } from '../../../dist/model/onnx/pack.js';
+import { type Branch, branchEnd } from '../../../dist/model/onnx/placed.js';
+
+const anyBranch = fc
+  .record({
+    exit: fc.integer({ min: 0, max: 50 }),
+    ids: fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 2, maxLength: 90 }),
+    from: fc.nat(),
+    also: fc.option(fc.nat(300)),
+  })
+  .map(({ exit, ids, from, also }): Branch => {
+    const scoredFrom = 1 + (from % (ids.length - 1));
+    return { exit, ids: Int32Array.from(ids), scoredFrom, ...(also !== null && { also }) };
+  });
+/** (B) branches of each trace, of which some have none; at least one in all */
+const anyTraces = fc
+  .array(fc.array(anyBranch, { maxLength: 12 }), { minLength: 1, maxLength: 6 })
+  .filter((traces) => traces.some((branches) => branches.length > 0));
+
+/** The trace that each branch belongs to, branches numbered through all traces. */
+const owners = (traces: readonly (readonly Branch[])[]) =>
+  traces.flatMap((branches, b) => branches.map(() => b));
+
+describe('packBranches', () => {
+  test('a gap leaves places free before a token of the branch', () => {
+    const branch = { exit: 4, ids: Int32Array.of(7, 8, 9), scoredFrom: 1, gap: { before: 1, tokens: 5 } };
+    const { pos, exit } = packBranches([[branch]]);
+    expect([...pos.subarray(0, 3)]).toEqual([4n, 10n, 11n]);
+    expect([...exit.subarray(0, 3)]).toEqual([4n, 4n, 4n]);
+    expect(branchEnd(branch)).toBe(12);
+    expect(branchEnd({ ...branch, gap: undefined } as never)).toBe(7);
+  });
+
+  test("every branch lies whole in its trace's part of one group, in consecutive rows, its positions from its exit on", () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, abreast: W, rowsPerGroup: R, ids, pos, exit, number, from } = packBranches(traces);
+        for (const array of [ids, pos, exit, number]) expect(array).toHaveLength(groups * W * R);
+        const owner = owners(traces);
+        for (const [i, { exit: e, ids: suffix }] of traces.flat().entries()) {
+          const first = number.indexOf(BigInt(i));
+          const last = first + suffix.length - 1;
+          expect(first).toBeGreaterThanOrEqual(0);
+          expect(number.lastIndexOf(BigInt(i))).toBe(last);
+          const part = Math.floor(first / R);
+          expect(Math.floor(last / R)).toBe(part);
+          // the group's first trace, and how many behind it this one stands
+          expect(Number(from[2 * Math.floor(part / W)]) + (part % W)).toBe(owner[i]);
+          for (const [j, id] of suffix.entries()) {
+            expect(ids[first + j]).toBe(BigInt(id));
+            expect(pos[first + j]).toBe(BigInt(e + j));
+            expect(exit[first + j]).toBe(BigInt(e));
+            expect(number[first + j]).toBe(BigInt(i));
+          }
+        }
+      }),
+    );
+  });
+
+  test('a group holds a branch at least, of traces that are there; traces follow one another', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, abreast: W, rowsPerGroup: R, number, from, to } = packBranches(traces);
+        expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
+        for (let g = 0; g < groups; g++) {
+          expect(number.subarray(g * W * R, (g + 1) * W * R).some((i) => i !== -1n)).toBe(true);
+          expect([Number(to[2 * g]) - Number(from[2 * g]), from[2 * g + 1]]).toEqual([W, 0n]);
+          expect(to[2 * g] as bigint).toBeLessThanOrEqual(BigInt(traces.length));
+          if (g > 0) expect(from[2 * g] as bigint).toBeGreaterThanOrEqual(from[2 * g - 2] as bigint);
+        }
+      }),
+    );
+  });
+
+  test('every scored token is read out once, in the order given, from the row of the token before it', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { ids, number, pos, rows, targets } = packBranches(traces);
+        const expected = traces.flat().flatMap(({ exit, ids: suffix, scoredFrom, also }, i) => [
+          ...Array.from(suffix.subarray(scoredFrom), (target, j) => [i, exit + scoredFrom + j - 1, target]),
+          // in the place of the last one
+          ...(also === undefined ? [] : [[i, exit + suffix.length - 2, also]]),
+        ]);
+        const found = Array.from(rows, (row, n) => [
+          Number(number[row]),
+          Number(pos[row]),
+          targets[n] as number,
+        ]);
+        expect(found).toEqual(expected);
+        // inside a branch the target of a row is the token in the next row, the first time that it is read out
+        const first = [...rows.entries()].filter(([n, row]) => rows.indexOf(row) === n);
+        expect(first.length).toBe(
+          rows.length - traces.flat().filter(({ also }) => also !== undefined).length,
+        );
+        for (const [n, row] of first) expect(ids[row + 1]).toBe(BigInt(targets[n] as number));
+      }),
+    );
+  });
+
+  test("a group has as many keys as its farthest exit sees, and exits rise along a trace's parts", () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, abreast: W, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
+        const least = traces.map(() => 0);
+        for (let g = 0; g < groups; g++) {
+          const farthest = Array.from({ length: W }, (_, w) => {
+            const exits = Array.from({ length: R }, (_, r) => (g * W + w) * R + r)
+              .filter((row) => number[row] !== -1n)
+              .map((row) => Number(exit[row]));
+            const b = Number(from[2 * g]) + w;
+            if (exits.length > 0) expect(Math.min(...exits)).toBeGreaterThanOrEqual(least[b] as number);
+            least[b] = Math.max(least[b] as number, ...exits);
+            return Math.max(0, ...exits);
+          });
+          expect(Number(to[2 * g + 1])).toBe(Math.max(...farthest));
+        }
+      }),
+    );
+  });
+
+  test('behind a prompt: a limb in pieces as long as a group, each of which sees the prompt and the pieces before it', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.array(anyBranch, { maxLength: 4 }), fc.integer({ min: 1, max: 300 })), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+        fc.integer({ min: 1, max: 40 }),
+        (grown, prompt) => {
+          const branches = grown.map(([own]) => own);
+          const limbs = grown.map(([, length], n) => Int32Array.from({ length }, (_, t) => 1000 * n + t));
+          const places = grown.map((_, number) => ({ trunk: 7, limb: { number, from: prompt } }));
+          const packed = packBranches(branches, places, limbs);
+          const { rowsPerGroup: R, ids, pos, exit, number, from, to, limbFrom, limbTo, limbRows } = packed;
+          for (const [n, rows] of limbRows.entries()) {
+            expect(Array.from(rows, (row) => Number(ids[row]))).toEqual([...(limbs[n] as Int32Array)]);
+            for (const [t, row] of rows.entries()) {
+              expect([pos[row], exit[row]]).toEqual([BigInt(prompt + t), BigInt(prompt + t - (t % R))]);
+              // alone in its piece
+              expect(number.indexOf(number[row] as bigint)).toBe(rows[t - (t % R)]);
+              expect(limbFrom[2 * Math.floor(row / R)]).toBe(BigInt(n));
+            }
+          }
+          for (let g = 0; g < packed.groups; g++) {
+            expect([from[2 * g], to[2 * g]]).toEqual([7n, 8n]);
+            const keys = Math.max(...[...exit.subarray(g * R, (g + 1) * R)].map(Number));
+            expect(Number(to[2 * g + 1])).toBe(Math.min(keys, prompt));
+            expect(Number(limbTo[2 * g + 1])).toBe(Math.max(0, keys - prompt));
+          }
+          expect(limbRows).toHaveLength(limbs.length);
+        },
+      ),
+      { numRuns: 25 }, // each compares token by token
+    );
+  });
+
+  test('padding rows are of branch −1 at exit 0, and no row is read out of them', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { ids, pos, exit, number, rows } = packBranches(traces);
+        const used = traces.flat().reduce((sum, { ids: suffix }) => sum + suffix.length, 0);
+        const padding = [...number.keys()].filter((row) => number[row] === -1n);
+        expect(padding).toHaveLength(number.length - used);
+        for (const row of padding) expect([ids[row], pos[row], exit[row]]).toEqual([0n, 0n, 0n]);
+        for (const row of rows) expect(number[row]).not.toBe(-1n);
+      }),
+    );
+  });
+
+  test("a trace's next part is begun only where the next branch has no room in the last one", () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { abreast: W, rowsPerGroup: R, number, from } = packBranches(traces);
+        const owner = owners(traces);
+        const parts = traces.map((): bigint[][] => []);
+        for (let part = 0; part * R < number.length; part++) {
+          const inside = [...number.subarray(part * R, (part + 1) * R)].filter((i) => i !== -1n);
+          if (inside.length > 0) parts[owner[Number(inside[0])] as number]?.push(inside);
+          expect(Number(from[2 * Math.floor(part / W)])).toBeLessThan(traces.length);
+        }
+        for (const own of parts)
+          for (const [n, inside] of own.entries()) {
+            const next = own[n + 1]?.[0];
+            if (next === undefined) continue;
+            expect(inside.length + (traces.flat()[Number(next)] as Branch).ids.length).toBeGreaterThan(R);
+          }
+      }),
+    );
+  });
+
+  test('on a GPU groups are fewer, and hold the same rows', () => {
+    fc.assert(
+      fc.property(anyTraces, fc.constantFrom('cuda' as const, 'webgpu' as const), (traces, device) => {
+        const narrow = packBranches(traces);
+        const wide = packBranches(traces, undefined, undefined, device);
+        expect([...wide.targets]).toEqual([...narrow.targets]);
+        for (const part of ['ids', 'pos', 'exit', 'number'] as const)
+          expect(Array.from(wide.rows, (row) => wide[part][row])).toEqual(
+            Array.from(narrow.rows, (row) => narrow[part][row]),
+          );
+      }),
+    );
+    const row = { exit: 1, ids: new Int32Array(16), scoredFrom: 1 };
+    const exits = new Array(40).fill(row);
+    expect(packBranches([exits])).toMatchObject({ groups: 10, abreast: 1, rowsPerGroup: 64 });
+    const wide = packBranches([exits], undefined, undefined, 'cuda');
+    expect(wide).toMatchObject({ groups: 3, abreast: 1, rowsPerGroup: 224 });
+  });
+
+  test('no more rows, and 16 a group, than with 64 rows of one trace in each', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, abreast, rowsPerGroup } = packBranches(traces);
+        const room = Math.max(64, ...traces.flat().map(({ ids }) => ids.length));
+        const parts = traces.flatMap((own) => {
+          const filled: number[] = [];
+          for (const { ids } of [...own].sort(
+            (one, other) => one.exit - other.exit || one.ids.length - other.ids.length,
+          ))
+            if ((filled.at(-1) ?? room) + ids.length > room) filled.push(ids.length);
+            else filled.push((filled.pop() as number) + ids.length);
+          return filled;
+        });
+        expect(groups * (abreast * rowsPerGroup + 16)).toBeLessThanOrEqual(
+          parts.length * (Math.max(...parts) + 16),
+        );
+      }),
+    );
+  });
+
+  test('rows of a trace are divided so that few are padding, and short traces stand abreast', () => {
+    const of = (...traces: number[][]) =>
+      packBranches(
+        traces.map((lengths) =>
+          lengths.map((length) => ({ exit: 1, ids: new Int32Array(length), scoredFrom: 1 })),
+        ),
+      );
+    expect(of([2, 3])).toMatchObject({ groups: 1, abreast: 1, rowsPerGroup: 5 });
+    expect(of([32, 32])).toMatchObject({ groups: 1, rowsPerGroup: 64 });
+    // 7 branches of 12 rows: 2 groups of 48 in place of 2 of 64, of which one is nearly empty
+    expect(of(new Array(7).fill(12))).toMatchObject({ groups: 2, rowsPerGroup: 48 });
+    // one branch needs more than 64
+    expect(of([100, 2])).toMatchObject({ groups: 2, rowsPerGroup: 100 });
+    expect(of([2, 3], [2, 2, 2])).toMatchObject({ groups: 1, abreast: 2, rowsPerGroup: 6 });
+    // of 7 traces of one branch 4 stand abreast, the last ones beside one that is done; of 5 it would pad too much
+    const last = of(...new Array(7).fill([64]));
+    expect(last).toMatchObject({ groups: 2, abreast: 4, rowsPerGroup: 64 });
+    expect([...last.from]).toEqual([0n, 0n, 3n, 0n]);
+    expect(last.number.subarray(256, 320).every((i) => i === -1n)).toBe(true);
+    expect(of(...new Array(5).fill([64]))).toMatchObject({ groups: 5, abreast: 1, rowsPerGroup: 64 });
+  });
+
+  test.each([1, 3])(
+    'without any branch there is one idle group of one row, of the first of %i traces',
+    (B) => {
+      const packed = packBranches(Array.from({ length: B }, () => []));
+      expect(packed).toEqual({
+        groups: 1,
+        abreast: 1,
+        rowsPerGroup: 1,
+        ids: BigInt64Array.of(0n),
+        pos: BigInt64Array.of(0n),
+        exit: BigInt64Array.of(0n),
+        number: BigInt64Array.of(-1n),
+        from: BigInt64Array.of(0n, 0n),
+        to: BigInt64Array.of(1n, 0n),
+        limbFrom: BigInt64Array.of(0n, 0n),
+        limbTo: BigInt64Array.of(1n, 0n),
+        limbRows: [],
+        rows: new Int32Array(0),
+        targets: new Int32Array(0),
+      });
+    },
+  );
+
+  test('a branch that scores nothing, or its first token, is refused', () => {
+    for (const scoredFrom of [0, 3, 4, -1])
+      expect(() => packBranches([[], [{ exit: 1, ids: new Int32Array(3), scoredFrom }]])).toThrow(RangeError);
+  });
+});

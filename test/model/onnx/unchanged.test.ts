@@ -1,0 +1,70 @@
+// A policy's large files are hashed again where they lie there anew, and what they are not is told.
+import { open, truncate, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { HASHED_BYTES, type PolicyFolder, sha256 } from '../../../dist/model/onnx/folder.js';
+import { watchPolicy } from '../../../dist/model/onnx/unchanged-policy.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+let policy: PolicyFolder;
+let weights: string;
+beforeEach(async () => {
+  const path = await temporaryFolder();
+  weights = join(path, 'model.safetensors');
+  await writeFile(weights, 'weights');
+  await truncate(weights, HASHED_BYTES + 1);
+  await writeFile(join(path, 'policy.json'), '{}');
+  policy = { path, files: { 'model.safetensors': await sha256(weights) } } as unknown as PolicyFolder;
+});
+
+/** As somebody writes into a file that is open elsewhere: the same inode, the same size. */
+async function changeInPlace(): Promise<void> {
+  await using file = await open(weights, 'r+');
+  await file.write(Buffer.from('x'), 0, 1, HASHED_BYTES / 2);
+}
+
+const touch = () => utimes(weights, 1e9, 1e9);
+
+describe('at a start', () => {
+  it('files that are as they were, or were only touched, are taken', async () => {
+    const { stamps, assertSince } = await watchPolicy(policy);
+    await assertSince(null);
+    await assertSince(stamps);
+    await touch();
+    const again = await watchPolicy(policy);
+    expect(again.stamps).not.toEqual(stamps);
+    await again.assertSince(stamps);
+    await again.assertSince(null);
+  });
+
+  it.each(['a resumed run', 'a new one'])(
+    'weights that were changed in place are found by %s',
+    async (kind) => {
+      const { stamps } = await watchPolicy(policy);
+      await changeInPlace();
+      const now = await watchPolicy(policy);
+      await expect(now.assertSince(kind === 'a new one' ? null : stamps)).rejects.toMatchObject({
+        exitCode: 2,
+        message: expect.stringContaining(`${weights}: is not the file that policy.json was built with`),
+      });
+    },
+  );
+});
+
+describe('at the end', () => {
+  it('files that are as they were, or were only touched, are taken', async () => {
+    const watched = await watchPolicy(policy);
+    await watched.assertUnchanged();
+    await touch();
+    await watched.assertUnchanged();
+  });
+
+  it('weights that were changed meanwhile are found', async () => {
+    const watched = await watchPolicy(policy);
+    await changeInPlace();
+    await expect(watched.assertUnchanged()).rejects.toMatchObject({
+      exitCode: 65,
+      message: expect.stringContaining(`${weights}: changed while the run was at work with it`),
+    });
+  });
+});

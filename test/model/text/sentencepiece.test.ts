@@ -1,0 +1,172 @@
+/** SentencePiece tokenizers: exact byte alignment, on stories260K's; that checkpoint built, checked and scored. */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { alignTokens } from '../../../dist/model/text/align.js';
+import { encodeTrace } from '../../../dist/model/text/encode.js';
+import {
+  isSentencePiece,
+  loadTokenizer,
+  pieceBytes,
+  withoutPrefixSpace,
+} from '../../../dist/model/text/tokenizer.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { readScored, temporaryFolder } from '../../support/program.js';
+
+const stories = fileURLToPath(new URL('../../../../shared/models-src/stories260K', import.meta.url));
+const scratch = await temporaryFolder();
+
+describe('the form of tokenizer.json', () => {
+  const PREPEND = { type: 'Prepend', prepend: '▁' };
+  const REPLACE = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+  const DECODERS = [
+    { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+    { type: 'ByteFallback' },
+    { type: 'Fuse' },
+    { type: 'Strip', content: ' ', start: 1, stop: 0 },
+  ];
+  const SPEC = {
+    model: { type: 'BPE', byte_fallback: true },
+    normalizer: { type: 'Sequence', normalizers: [PREPEND, REPLACE] },
+    pre_tokenizer: null,
+    decoder: { type: 'Sequence', decoders: DECODERS },
+  };
+  const METASPACE = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: false };
+
+  test('both spellings are taken: normalizers, or a Metaspace step', () => {
+    expect(isSentencePiece(SPEC)).toBe(true);
+    expect(isSentencePiece({ ...SPEC, normalizer: null, pre_tokenizer: METASPACE })).toBe(true);
+  });
+
+  test.each<[string, Record<string, unknown>]>([
+    ['no byte fallback', { model: { type: 'BPE' } }],
+    ['a normalizer that changes characters', { normalizer: { type: 'NFKC' } }],
+    ['another prefix', { normalizer: { type: 'Prepend', prepend: '_' } }],
+    ['another pre-tokenizer', { pre_tokenizer: { type: 'ByteLevel' } }],
+    [
+      'a decoder that strips words',
+      { decoder: { type: 'Sequence', decoders: [...DECODERS, { type: 'BPEDecoder' }] } },
+    ],
+    [
+      'a decoder that strips more',
+      {
+        decoder: {
+          type: 'Sequence',
+          decoders: [...DECODERS.slice(0, 3), { type: 'Strip', content: ' ', start: 2 }],
+        },
+      },
+    ],
+    ['no decoder', { decoder: null }],
+  ])('not taken: %s', (_, change) => {
+    expect(isSentencePiece({ ...SPEC, ...change })).toBe(false);
+  });
+
+  test('for a text that continues, the prefix goes and the rest stays', () => {
+    expect(withoutPrefixSpace(SPEC)).toEqual({
+      ...SPEC,
+      normalizer: { type: 'Sequence', normalizers: [REPLACE] },
+    });
+    expect(withoutPrefixSpace({ ...SPEC, normalizer: PREPEND, pre_tokenizer: METASPACE })).toMatchObject({
+      normalizer: null,
+      pre_tokenizer: { type: 'Metaspace', prepend_scheme: 'never' },
+    });
+  });
+
+  test('pieces spell bytes', () => {
+    expect([...pieceBytes('<0x0A>')]).toEqual([10]);
+    expect([...pieceBytes('<0xFF>')]).toEqual([255]);
+    expect(Buffer.from(pieceBytes('▁a▁é')).toString()).toBe(' a é');
+    expect(Buffer.from(pieceBytes('<0x0a>')).toString()).toBe('<0x0a>');
+  });
+});
+
+describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/models-src is absent)', () => {
+  test('ids of a continuing text spell it byte by byte; a prompt has the start token and the space', async () => {
+    const tokenizer = await loadTokenizer(stories);
+    expect(tokenizer.kind).toBe('sentencepiece');
+    const units = ['a', ' ', '  ', '\n', 'é', '😀', '字', 'the', '<', '0x0A>', '\u0000', '\ufeff'];
+    fc.assert(
+      fc.property(fc.string({ unit: fc.constantFrom(...units) }), (text) => {
+        const ids = tokenizer.encode(text);
+        expect(tokenizer.decode(ids)).toEqual(Buffer.from(text, 'utf8'));
+        expect(alignTokens(Array.from(ids, tokenizer.bytes), text)?.textEnd).toBe(ids.length);
+        const prompt = tokenizer.encodePrompt(text);
+        expect(prompt[0]).toBe(1);
+        if (text !== '') expect(tokenizer.decode(prompt.subarray(1)).toString()).toBe(` ${text}`);
+      }),
+      { numRuns: 300 },
+    );
+    const published = JSON.parse(readFileSync(join(stories, 'reference.json'), 'utf8')) as {
+      text: string;
+      ids: number[];
+    };
+    expect([...tokenizer.encodePrompt(published.text)]).toEqual(published.ids);
+  });
+
+  test('sampled ids whose first space the decoded text has lost are aligned', async () => {
+    const tokenizer = await loadTokenizer(stories);
+    const encode = (completion: string, text: string) =>
+      encodeTrace(
+        {
+          id: 'x',
+          prompt: 'Once',
+          completion,
+          completionIds: tokenizer.encode(text),
+          references: [],
+          extra: {},
+        } as unknown as Parameters<typeof encodeTrace>[0],
+        tokenizer,
+        512,
+        512,
+      );
+    expect(await encode('upon a time', ' upon a time')).toMatchObject({
+      status: [],
+      tokens: { text: 'upon a time' },
+    });
+    expect((await encode(' upon a time', ' upon a time')).status).toEqual([]);
+    expect((await encode('upon', '  upon')).status).toEqual(['ids:text-mismatch']);
+    expect([...((await encode('upon a time', ' upon a time')).chars ?? [])].at(-1)).toBe(11);
+  });
+
+  test('builds, agrees with its published numbers, and scores', async () => {
+    const policy = join(scratch, 'policy');
+    const build = await rredcotHere(['policy', 'build', stories, '-o', policy]);
+    expect(build.code, build.stderr).toBe(0);
+    expect(build.stderr).toContain('close  "\\n\\n"');
+    const reference = join(stories, 'reference.json');
+    const check = await rredcotHere([
+      'policy',
+      'check',
+      policy,
+      '--reference',
+      reference,
+      '--tolerance',
+      '1e-4',
+    ]);
+    expect(check.code, check.stdout + check.stderr).toBe(0);
+    expect(check.stdout).toContain('(32 compared)'); // entropies, the one after the last token too
+    const [traces, scored] = [join(scratch, 'traces.jsonl'), join(scratch, 'scored.parquet')];
+    const completion = 'She saw a dog.\nThe dog was big.\n\nShe ran home 😀.';
+    writeFileSync(
+      traces,
+      `${JSON.stringify({ prompt: 'Once upon a time', completion, answer: 'home', reward: 1 })}\n`,
+    );
+    const run = await rredcotHere([
+      'score',
+      traces,
+      '--policy',
+      policy,
+      '-o',
+      scored,
+      '--map',
+      'reference=answer',
+    ]);
+    expect(run.code, run.stderr).toBe(0);
+    const [row] = await readScored(scored);
+    // a policy of stories does not answer: its values are next to nothing
+    expect(row?.status).toBe('uniform:flat-values');
+    expect(row?.segments.at(-1)?.char_end).toBe([...completion].length);
+  });
+});

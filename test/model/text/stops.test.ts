@@ -1,0 +1,79 @@
+// Which tokens end a completion: those that the checkpoint names, the user's beside them, and what is none of the vocabulary.
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { readStops, stopsOf } from '../../../dist/model/text/stops.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+const VOCAB = 10;
+/** a letter is a token, from a on; what begins with `<` is the special one, 9 */
+const tokenizer = {
+  encode: (text: string) =>
+    Promise.resolve(
+      text.startsWith('<') ? Int32Array.of(9) : Int32Array.from(text, (c) => c.charCodeAt(0) - 97),
+    ),
+  isSpecial: (id: number) => id === 9,
+} as unknown as Parameters<typeof readStops>[1];
+
+async function stopsIn(files: Record<string, unknown>) {
+  const folder = await temporaryFolder();
+  for (const [name, content] of Object.entries(files))
+    await writeFile(join(folder, `${name}.json`), JSON.stringify(content));
+  return readStops(folder, tokenizer, VOCAB);
+}
+
+describe('the end tokens of a checkpoint', () => {
+  it.each([
+    ['one id', { config: { eos_token_id: 3 } }, [3]],
+    [
+      'both files, each once, in order',
+      { generation_config: { eos_token_id: [9, 3] }, config: { eos_token_id: 3 } },
+      [3, 9],
+    ],
+    ['the last id of the vocabulary', { config: { eos_token_id: 9 } }, [9]],
+    ["the tokenizer's special token", { tokenizer_config: { eos_token: '<end>' } }, [9]],
+    ['the same as an object', { tokenizer_config: { eos_token: { content: '<end>' } } }, [9]],
+    ['no letter, which traces hold', { tokenizer_config: { eos_token: 'a' } }, []],
+    ['no word of several tokens', { tokenizer_config: { eos_token: 'ab' } }, []],
+    ['no special token after others', { tokenizer_config: { eos_token: 'jj' } }, []],
+    ['nothing where nothing is named', { config: {} }, []],
+  ])('%s', async (_, files, expected) => {
+    expect(await stopsIn(files)).toEqual(expected);
+  });
+
+  it.each([VOCAB, VOCAB + 5])('%i is no token of a vocabulary of 10', async (id) => {
+    await expect(stopsIn({ config: { eos_token_id: id } })).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining(`eos_token_id is ${id}, config.json has a vocabulary of 10`),
+    });
+  });
+});
+
+describe('--stop', () => {
+  const policy = (stops: readonly number[]) => ({ architecture: { vocab: VOCAB }, decoding: { stops } });
+  const warned: string[] = [];
+  const log = { warn: (code: string) => void warned.push(code) };
+  const of = (stops: readonly number[], stop?: string) => stopsOf(policy(stops), stop, tokenizer, log);
+
+  it("stands beside the policy's own, each once; where there is none, that is told", async () => {
+    expect(await of([3])).toEqual([3]);
+    expect(warned).toEqual([]);
+    expect(await of([])).toEqual([]);
+    expect(warned).toEqual(['no_stop']);
+    expect(await of([3], '9')).toEqual([3, 9]);
+    expect(await of([3], 'd')).toEqual([3]);
+    expect(await of([], 'a')).toEqual([0]);
+    expect(warned).toEqual(['no_stop']);
+  });
+
+  it.each([
+    ['10', 'the policy has 10 tokens'],
+    ['z', 'the policy has 10 tokens'],
+    ['ab', 'is 2 tokens of the policy (0, 1)'],
+  ])('%s is refused', async (stop, expected) => {
+    await expect(of([3], stop)).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining(expected),
+    });
+  });
+});

@@ -1,0 +1,106 @@
+// What a shard reads of its inputs: of a columnar file the row groups that it needs, of JSONL the bytes of its chunks; and what one
+// process reads and writes that makes a file.
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { readParquetFooter } from '../../dist/io/parquet/footer.js';
+import { rredcotHere } from '../support/in-process.js';
+import { queryDuckdb } from '../support/io-helpers.js';
+import { readJsonl, temporaryFolder } from '../support/program.js';
+
+const GROUP_ROWS = 2048;
+
+async function segment(input: string, out: string, shard: string) {
+  const flags = ['--no-policy', '--format', 'jsonl', '--rows-per-chunk', `${GROUP_ROWS}`, '--quiet'];
+  return rredcotHere(['segment', input, '-o', `${out}/`, '--shard', shard, ...flags]);
+}
+
+it('a shard decodes the row groups of its chunks, and no other', async () => {
+  const work = await temporaryFolder();
+  const input = join(work, 'traces.parquet');
+  const rows = `select 'row ' || i || E'.\\nend.' as completion, i from range(${3 * GROUP_ROWS}) t(i)`;
+  await queryDuckdb(`copy (${rows}) to '${input}' (format parquet, row_group_size ${GROUP_ROWS})`);
+  const { groups } = await readParquetFooter(input);
+  expect(groups.map((group) => group.rows)).toEqual([GROUP_ROWS, GROUP_ROWS, GROUP_ROWS]);
+  // the pages of the second one are damaged: who reads them ends with an error
+  const bytes = await readFile(input);
+  const { start, end } = (groups[1] as (typeof groups)[number]).part();
+  bytes.fill(0xff, start, end);
+  await writeFile(input, bytes);
+
+  const out = join(work, 'out');
+  for (const shard of ['0/3', '2/3']) {
+    const run = await segment(input, out, shard);
+    expect(run.code, run.stderr).toBe(0);
+  }
+  const found = await readJsonl<{ i: number }>(join(out, 'chunks/00002-of-00003/000002.jsonl'));
+  expect(found.map(({ i }) => i)).toEqual(Array.from({ length: GROUP_ROWS }, (_, n) => 2 * GROUP_ROWS + n));
+  const damaged = await segment(input, out, '1/3');
+  expect([damaged.code, damaged.stderr]).toEqual([
+    65,
+    expect.stringMatching(/row group 1, from row 2048 on/),
+  ]);
+});
+
+/** What this process has read and written, of any file. */
+async function bytesMoved(): Promise<{ read: number; written: number }> {
+  const text = await readFile('/proc/self/io', 'utf8');
+  const [, read, written] = /^rchar: (\d+)\nwchar: (\d+)/.exec(text) ?? [];
+  return { read: Number(read), written: Number(written) };
+}
+
+/** 24 MiB in 12,288 rows. */
+async function largeLines(work: string): Promise<{ path: string; size: number }> {
+  const path = join(work, 'large.jsonl');
+  const line = (n: number) =>
+    `${JSON.stringify({ completion: 'One step. Another one.\n'.repeat(84), n }).padEnd(2047)}\n`;
+  const text = Array.from({ length: 12_288 }, (_, n) => line(n)).join('');
+  await writeFile(path, text);
+  return { path, size: text.length };
+}
+
+const MIB = 2 ** 20;
+
+it.skipIf(process.platform !== 'linux')(
+  'a shard of JSONL reads its own chunks, once they were surveyed',
+  async () => {
+    const work = await temporaryFolder();
+    const { path, size } = await largeLines(work);
+    const shards = 4;
+    const [out, whole] = [join(work, 'out'), join(work, 'whole')];
+    const first = await segment(path, out, `0/${shards}`);
+    expect(first.code, first.stderr).toBe(0);
+    const before = await bytesMoved();
+    for (let n = 1; n < shards; n++) {
+      const run = await segment(path, out, `${n}/${shards}`);
+      expect(run.code, run.stderr).toBe(0);
+    }
+    const { read } = await bytesMoved();
+    // each looks at the first row, and at both ends of the file
+    const others = (shards - 1) * 4 * MIB;
+    expect(read - before.read).toBeLessThan((1.2 * size * (shards - 1)) / shards + others);
+    await segment(path, whole, '0/1');
+    for (let chunk = 0; chunk < 6; chunk++) {
+      const name = `00000${chunk}.jsonl`;
+      const own = await readFile(join(out, `chunks/0000${chunk % shards}-of-0000${shards}`, name));
+      expect(own.equals(await readFile(join(whole, 'chunks/00000-of-00001', name)))).toBe(true);
+    }
+  },
+);
+
+it.skipIf(process.platform !== 'linux').each(['arrow', 'jsonl'])(
+  'one process reads lines twice for a file of %s, and writes it twice',
+  async (extension) => {
+    const work = await temporaryFolder();
+    const { path, size } = await largeLines(work);
+    const output = join(work, `cut.${extension}`);
+    const before = await bytesMoved();
+    const flags = ['--no-policy', '--rows-per-chunk', '2048', '--quiet'];
+    const run = await rredcotHere(['segment', path, '-o', output, ...flags]);
+    expect(run.code, run.stderr).toBe(0);
+    const after = await bytesMoved();
+    expect((after.read - before.read) / size).toBeLessThan(2.2);
+    const made = (await stat(output)).size;
+    expect((after.written - before.written) / made).toBeLessThan(2.2);
+  },
+);

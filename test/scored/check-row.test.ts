@@ -1,0 +1,102 @@
+// Where verify draws the line: METHOD §4 allows Σσ, and a segment's share of it, 1e-6 for rounding, and no more.
+import { describe, expect, it } from 'vitest';
+import { checkRow } from '../../dist/scored/check-row.js';
+
+function faultsOf(cells: Readonly<Record<string, unknown>>): readonly string[] {
+  return checkRow(cells, { isScored: false }).faults;
+}
+
+const sums = (sigma: readonly number[]) => faultsOf({ sigma }).filter((fault) => fault.startsWith('Σσ is '));
+
+describe('Σσ', () => {
+  it.each([
+    ['a little more than 1', 0.9e-6, 0],
+    ['a little less than 1', -0.9e-6, 0],
+    ['more than rounding makes', 1.2e-6, 1],
+    ['less than rounding makes', -1.2e-6, 1],
+  ])('%s (%f)', (_, off, faults) => {
+    expect(sums([0.25, 0.5, 0.25 + off])).toHaveLength(faults);
+  });
+
+  it.each([
+    ['within 1e-6 of Σ|σ|', 4.5e-6, 0],
+    ['beyond it', 5.5e-6, 1],
+  ])('of large weights, %s', (_, off, faults) => {
+    expect(sums([3, -2 + off])).toHaveLength(faults);
+  });
+});
+
+describe("a segment's σ", () => {
+  const segment = (start: number, end: number, sigma: number) => ({
+    ...{ start, end, char_start: start, char_end: end, kind: 'thought' },
+    ...{ entropy: null, value: null, delta: null, sigma },
+  });
+  const shares = (sigma: readonly number[], off: number) =>
+    faultsOf({
+      sigma,
+      segments: [
+        segment(0, 1, sigma[0] as number),
+        segment(1, 3, (sigma[1] as number) + (sigma[2] as number) + off),
+      ],
+    }).filter((fault) => fault.includes('is not the sum of σ over its tokens'));
+
+  it.each([
+    [0.9e-6, 0],
+    [-0.9e-6, 0],
+    [1.2e-6, 1],
+    [-1.2e-6, 1],
+  ])('that is %f off', (off, faults) => {
+    expect(shares([0.25, 0.5, 0.25], off)).toHaveLength(faults);
+  });
+
+  it.each([
+    [4.5e-6, 0],
+    [5.5e-6, 1],
+  ])('of large weights that is %f off', (off, faults) => {
+    expect(shares([0, 3, -2], off)).toHaveLength(faults);
+  });
+});
+
+/** Faults of ranges, each bound itself is given, what lies beyond it is a finding. */
+function outside(cells: Readonly<Record<string, unknown>>, vocab: number | null = 100) {
+  const { faults } = checkRow(cells, { isScored: false, vocab: vocab ?? undefined });
+  return faults.filter(
+    (fault) => /expected (at most|-?\d)|above 0/.test(fault) && !fault.includes('expected as many'),
+  );
+}
+
+describe('numbers that no policy and no reward can give', () => {
+  it('takes the bounds themselves', () => {
+    const bounds = {
+      prompt_ids: [0, 99],
+      completion_ids: Int32Array.of(0, 99),
+      logprobs: [-1e30, 0],
+      entropies: [0, Math.log(100)],
+      reference_utilities: [0, 1],
+      reference_tokens: [1, 2 ** 31 - 1],
+      reference_logprobs: [[0], [-50]],
+    };
+    expect(outside(bounds)).toEqual([]);
+    for (const reward of [0, 1, null]) expect(outside({ reward })).toEqual([]);
+  });
+
+  it.each([
+    ['prompt_ids', [-1, 5], 'prompt_ids[0] is -1, expected 0 to 99'],
+    ['completion_ids', [5, 100], 'completion_ids[1] is 100, expected 0 to 99'],
+    ['logprobs', [-1, 0.01], 'logprobs[1] is 0.01, expected at most 0'],
+    ['entropies', [-0.01], 'entropies[0] is -0.01, expected 0 to 4.60527'],
+    ['entropies', [4.7], 'entropies[0] is 4.7, expected 0 to 4.60527'],
+    ['reference_utilities', [0.5, 1.5], 'reference_utilities[1] is 1.5, expected 0 to 1'],
+    ['reference_tokens', [0], 'reference_tokens[0] is 0, expected 1 to 2147480000'],
+    ['reference_logprobs', [[-1], [-1, 0.5]], 'reference_logprobs[1][1] is above 0'],
+    ['reward', -0.5, 'reward is -0.5, expected 0 to 1'],
+    ['reward', 1.5, 'reward is 1.5, expected 0 to 1'],
+  ])('%s of %j', (name, cell, fault) => {
+    expect(outside({ [name]: cell })).toEqual([fault]);
+  });
+
+  it('has a bound where the vocabulary is not known', () => {
+    expect(outside({ completion_ids: [2 ** 31 - 1], entropies: [21] }, null)).toEqual([]);
+    expect(outside({ entropies: [22] }, null)).toHaveLength(1);
+  });
+});
