@@ -65,7 +65,7 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
   score: [
     ...['--policy', '--estimator', '--sigma', '--baseline', '--within', '--calibration', '--reward-range'],
     ...['--output', '--columns', '--map', '--preset', '--join', '--segmenter', '--max-segments'],
-    ...['--device', '--workers', '--shard', '--limit', '--max-rejects', '--dry-run'],
+    ...['--device', '--workers', '--shard', '--limit', '--max-rejects'],
   ],
   segment: [
     ...['--segmenter', '--max-segments', '--policy', '--no-policy', '--output', '--map', '--preset'],

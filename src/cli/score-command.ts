@@ -10,7 +10,7 @@ import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decod
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { Interruption } from '../run/interrupt.js';
 import { parseExport } from '../run/written-columns.js';
-import { type Done, lazily, print } from './declare.js';
+import { type Done, lazily } from './declare.js';
 import { type JobFlags, job, jobOptions, type RunFlags, run, runOptions } from './job-flags.js';
 import { refuseWithoutPolicy } from './segment-flags.js';
 import { jobLog, sharing } from './worker-flags.js';
@@ -35,13 +35,6 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
-    .optionsGroup('The run:')
-    .option(
-      '--dry-run',
-      'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
-      false,
-    )
-    .option('--json', 'tell it as one JSON object, with --dry-run', false)
     .optionsGroup('Output:')
     .option(
       '--export <form>',
@@ -73,19 +66,14 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       const options = jobOptions(flags);
       const asked = await askEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      if (flags.json && !flags.dryRun)
-        throw usageError('--json says how a dry run is told', 'add --dry-run, or --format jsonl for rows');
-      const { maxRejects } = options;
-      const dryRun = flags.dryRun ? { json: flags.json, maxRejects, print } : undefined;
-      const method = { credit, asked, isRangeGiven, bank, exportName, dryRun };
+      const method = { credit, asked, isRangeGiven, bank, exportName };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       interruption.limitTime(flags.timeLimit);
       done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }
 
-type ScoreFlags = JobFlags &
-  CreditFlags & { policy: string; bank: string; export?: string; dryRun: boolean; json: boolean };
+type ScoreFlags = JobFlags & CreditFlags & { policy: string; bank: string; export?: string };
 
 export function addSegmentCommand(program: Command, interruption: Interruption, done: Done): void {
   job(program.command('segment'), 'JSONL on stdout')

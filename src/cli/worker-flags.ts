@@ -64,9 +64,9 @@ export function sharing(
   command: Command,
   inputs: readonly string[],
 ): { readonly workers?: Workers; readonly device?: DeviceChoice } {
-  const { workers, devices, dryRun } = command.opts<Readonly<Record<string, string | undefined>>>();
+  const { workers, devices } = command.opts<Readonly<Record<string, string | undefined>>>();
   const asked = workers === undefined ? undefined : positiveInteger('--workers', workers, 2);
-  const own = dryRun ? undefined : workerDevices(asked, devices);
+  const own = workerDevices(asked, devices);
   if (own === undefined) return {};
   if (devices !== undefined && command.getOptionValueSource('device') === 'cli')
     throw usageError('--device and --devices both say where to run', 'leave out --device');

@@ -17,7 +17,6 @@ import type { CutOptions } from '../run/options.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../run/reward-scale.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
 import { SCORE_COLUMNS, writtenColumns } from '../run/written-columns.js';
-import type { DryRunOptions } from './dry-run.js';
 import { needNotice, policyNeed, preparing, rewarding } from './ready.js';
 import { closing, valuesOf } from './values.js';
 
@@ -31,8 +30,6 @@ export interface ScoreOptions extends CutOptions {
   readonly isRangeGiven: boolean;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
-  /** takes what is told of a run that is not made; undefined: the run is made */
-  readonly dryRun?: DryRunOptions | undefined;
 }
 
 /** Nothing is looked for that would run nothing. */
@@ -40,7 +37,7 @@ const NO_DEVICE = { name: 'cpu' } as const;
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { asked, segments, chatTemplateArgs, dryRun, isRangeGiven, signal } = opts;
+  const { asked, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
   const nature = asked.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || asked.readsReferences === true;
   const written = writtenColumns(SCORE_COLUMNS, opts.columns, opts.exportName);
@@ -92,7 +89,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const ready = eachTrace(withMeans, prepare);
 
     // score: segments and the references' log-probabilities at exit points, and values there
-    const valued = valuesOf(ready, { ...method, run, source, prepare, rewardOf, dryRun, log });
+    const valued = valuesOf(ready, { ...method, run, source, prepare, rewardOf, log });
 
     // the baseline, σ, the row; a trainer's form of it where one is asked for
     yield* eachTrace(valued, ({ job, result, values }) =>
@@ -109,7 +106,6 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   if (doubt !== undefined) log.warn('calibration', doubt);
   const job = {
     command: 'score' as const,
-    isDry: dryRun !== undefined,
     ending: '.scored.parquet',
     columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
     texts: written.texts,

@@ -12,7 +12,6 @@ import type { Run } from '../run/open-run.js';
 import type { Source } from '../run/source.js';
 import { mergeSegments } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import { type DryRunOptions, dryRun as tellDryRun } from './dry-run.js';
 import type { Method, preparing } from './ready.js';
 
 /** What makes them. */
@@ -21,8 +20,6 @@ export interface ValuesOptions extends Pick<Method, 'need' | 'estimator' | 'open
   readonly source: Source;
   readonly prepare: Awaited<ReturnType<typeof preparing>>;
   readonly rewardOf: (trace: Trace) => Reward;
-  /** takes what is told of a run that is not made */
-  readonly dryRun: DryRunOptions | undefined;
   readonly log: Log;
 }
 
@@ -32,23 +29,22 @@ export function closing(it: Partial<AsyncDisposable>): AsyncDisposable {
 }
 
 /**
- * Values every trace, in its order; of a dry run none comes.
+ * Values every trace, in its order.
  * @throws RredcotError: exit 65 where a model gives numbers that cannot be, 69 where it does not prove itself
  */
 export async function* valuesOf(
   ready: AsyncIterable<ValueJob | BadRow>,
   opts: ValuesOptions,
 ): AsyncGenerator<Valued<ValueJob> | BadRow> {
-  const { need, estimator, run, dryRun, log } = opts;
+  const { need, estimator } = opts;
   if (need === 'pass') return yield* ofPass(ready, opts);
   if (estimator.values === undefined) throw new TypeError('values of rows need nothing started');
-  if (dryRun === undefined) yield* estimator.values(unread(ready));
-  else await tellDryRun(ready, { rows: run.survey?.rows }, dryRun, log);
+  yield* estimator.values(unread(ready));
 }
 
 async function* ofPass(
   ready: AsyncIterable<ValueJob | BadRow>,
-  { estimator, opened, run, source, prepare, rewardOf, dryRun, log }: ValuesOptions,
+  { estimator, opened, run, source, prepare, rewardOf, log }: ValuesOptions,
 ): AsyncGenerator<Valued<ValueJob> | BadRow> {
   const { policy, device } = opened;
   // the policy and the estimator's own models, which prove themselves
@@ -59,19 +55,10 @@ async function* ofPass(
     prepare({ trace, reward: rewardOf(trace), groupMean: undefined });
   const started = await estimator.start({
     ...{ session, window },
-    whole: dryRun === undefined ? { again: source.again, run, prepare: again } : undefined,
+    whole: { again: source.again, run, prepare: again },
     note: (other, model) => noteProof(run, log, other, model),
   });
   await using _started = closing(started);
-  if (dryRun !== undefined) {
-    const { maxTokens } = policy.architecture;
-    const text = {
-      ...(estimator.question ?? estimator.scorer ?? policy).exitTemplate,
-      maxTokens,
-      device: device.name,
-    };
-    return tellDryRun(ready, { rows: run.survey?.rows, passes: { started, session, text } }, dryRun, log);
-  }
   // segments, and the references' log-probabilities at their exit points
   const windows = windowsOf(ready, window);
   yield* started.values(scoreWindows(started.together?.(windows) ?? windows, session));

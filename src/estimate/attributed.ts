@@ -1,13 +1,10 @@
-// Values that sum up attributions for which the policy reads a trace again: what each segment counts for, and what that costs.
+// Values that sum up attributions for which the policy reads a trace again: what each segment counts for.
 
 import { OutOfMemoryError, TraceRejected } from '../errors.js';
 import { sharingRoom, sizeOf } from '../model/onnx/layout.js';
 import { type Branch, besideEachOther, nextKept, type Sequence } from '../model/onnx/placed.js';
 import type { ModelSession, TraceScores } from '../model/onnx/session.js';
-import { count, plural } from '../plural.js';
-import { duration } from '../report/progress.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import { candidateExits } from '../segment/segment.js';
 import type { OwnTokens } from '../turns.js';
 import { joinIds, type Suffix } from './references.js';
 import { assertPossible, branchAt, ImpossibleNumberError } from './run-batch.js';
@@ -121,67 +118,6 @@ export function overSegments(found: Float32Array, { promptIds, exits, own }: Abl
     const at = (exit: number) => promptIds.length + (exits[exit] as number);
     return tokens.subarray(at(k), at(k + 1)).reduce((sum, x) => sum + x, 0);
   });
-}
-
-// ------ `--dry-run`
-
-/** Counts what traces will have read again, as if their pieces were merged evenly. */
-export class AttributionTally {
-  private sequences = 0;
-  private tokens = 0;
-  private first: Ablated | undefined;
-
-  constructor(
-    private readonly session: Attributes,
-    private readonly opts: AttributionOptions,
-  ) {}
-
-  add(job: PassJob): void {
-    const trace = evenly(job);
-    const lengths = this.lengthsOf(trace);
-    this.sequences += lengths.length;
-    this.tokens += lengths.reduce((sum, length) => sum + length, trunkOf(trace));
-    this.first ??= trace;
-  }
-
-  /** Attributes the first trace, twice: the first run of a graph takes longer. @returns what all comes to, by its name */
-  async measure(): Promise<readonly [name: string, text: string]> {
-    const { sequences, tokens, first, session, opts } = this;
-    const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
-    if (first === undefined) return ['again', all];
-    const measured = this.lengthsOf(first).reduce((sum, length) => sum + length, trunkOf(first));
-    const zeros = first.continuations.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom));
-    try {
-      await attributionsOf(session, first, zeros, opts);
-      const started = performance.now();
-      await attributionsOf(session, first, zeros, opts);
-      const seconds = (((performance.now() - started) / 1000) * tokens) / measured;
-      return ['again', `${all}: about ${duration(seconds)} more, by ${count(measured)} that were read`];
-    } catch (error) {
-      if (error instanceof TraceRejected) return ['again', all];
-      throw error;
-    }
-  }
-
-  /** Tokens of each sequence, without what all of a trace's share. */
-  private lengthsOf(trace: Ablated): number[] {
-    if (this.opts.estimator !== 'loo')
-      return [trace.continuations.reduce((sum, { ids }) => sum + ids.length - 1, 0)];
-    const segments = Array.from({ length: trace.exits.length - 1 }, (_, n) => n + 1);
-    return segments.flatMap((k) => withoutSegment(trace, k, 'deleted').map(({ ids }) => ids.length));
-  }
-}
-
-function evenly({ promptIds, completionIds, pieces, continuations }: PassJob): Ablated {
-  const all = candidateExits(pieces);
-  const P = all.length - 1;
-  const K = Math.min(pieces.segments, P);
-  const exits = Int32Array.from({ length: K + 1 }, (_, k) => all[Math.round((k * P) / Math.max(1, K))] ?? 0);
-  return { promptIds, completionIds, exits, continuations };
-}
-
-function trunkOf({ promptIds, exits }: Ablated): number {
-  return promptIds.length + (exits[exits.length - 1] as number);
 }
 
 // ------ `loo`: a segment counts for what the answer's log-probability loses without it

@@ -19,12 +19,9 @@ function readAgain(opts: AttributionOptions, config: Config = {}): AskedValues {
     config,
     open: () => ({
       async start({ session }) {
-        const { AttributionTally, attributedValues } = await import('./attributed.js');
+        const { attributedValues } = await import('./attributed.js');
         if (opts.estimator !== 'loo') await session.openAttribution(opts.estimator);
-        return {
-          values: (scored) => attributedValues(scored, session, opts),
-          tally: () => new AttributionTally(session, opts),
-        };
+        return { values: (scored) => attributedValues(scored, session, opts) };
       },
     }),
   };

@@ -57,8 +57,8 @@ export interface Stage {
   readonly window: (ordinal: number) => number;
   /** another model's session has proved itself */
   readonly note: (session: Proved, model: string) => void;
-  /** the inputs, for what has to look beyond a window; undefined where nothing is to be written */
-  readonly whole: WholeInput | undefined;
+  /** the inputs, for what has to look beyond a window */
+  readonly whole: WholeInput;
 }
 
 /** An estimator in one run, its models' sessions open. */
@@ -66,17 +66,6 @@ export interface Started extends Partial<AsyncDisposable> {
   readonly values: ValuesOf;
   /** gives each window's traces what they need of each other */
   readonly together?: <T extends ValueJob>(windows: AsyncIterable<Window<T>>) => AsyncIterable<Window<T>>;
-  /** whether values are a second pass over the traces */
-  readonly isSecondPass?: true;
-  /** how much more there is to do, for a run that is not made */
-  readonly tally?: () => Tally;
-}
-
-/** Counts what is to be done for traces beside the passes that read them. */
-export interface Tally {
-  add(job: PassJob): void;
-  /** Does some of it. @returns its name, and what it comes to */
-  measure(): Promise<readonly [name: string, text: string]>;
 }
 
 /** An estimator in one run, before anything is computed. */
@@ -208,7 +197,6 @@ export function secondModel(
       const session = await ModelSession.open(policy, device);
       note(session, name);
       return {
-        isSecondPass: true,
         values: valuesBy({ session, window }),
         [Symbol.asyncDispose]: () => session.close(),
       };

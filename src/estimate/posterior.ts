@@ -97,11 +97,10 @@ export const posterior: Estimator = {
           }),
           async start(stage) {
             const { window, whole } = stage;
-            const far =
-              isOfMate && whole ? await farMates(whole, window, scene.log, scene.signal) : undefined;
+            const far = isOfMate ? await farMates(whole, window, scene.log, scene.signal) : undefined;
             const started = await second?.start(stage);
             return {
-              ...(started ?? { isSecondPass: true, values: valuesBy(stage) }),
+              ...(started ?? { values: valuesBy(stage) }),
               ...(isOfMate && {
                 together: (windows) =>
                   withRightMate(windows, far?.mates, which, (item, mate) => hinted(item, ofMate(mate))),

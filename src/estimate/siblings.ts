@@ -95,7 +95,7 @@ export const siblings: Estimator = {
         ...(await open(scene)),
         async start({ window, whole }) {
           const { policy, log, signal } = scene;
-          const far = whole && (await farMates(whole, window, log, signal));
+          const far = await farMates(whole, window, log, signal);
           return {
             together: (windows) => withMates(windows, far?.mates, opts, policy.architecture.maxTokens),
             values: perTrace((job, result, needed) => {

@@ -158,7 +158,7 @@ const TOLD: Readonly<Record<string, string>> = {
 };
 
 /** @param status how many traces have each code */
-export function statusWarnings(status: Figures['status']): Warning[] {
+function statusWarnings(status: Figures['status']): Warning[] {
   return Object.entries(TOLD).flatMap(([code, what]) => {
     const n = status[code] ?? 0;
     return n === 0 ? [] : [{ code, message: `${plural(n, 'trace')} ${what}` }];

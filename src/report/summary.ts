@@ -163,7 +163,7 @@ export class Summary {
 }
 
 /** @param rejects by their codes @param reasons place and reason of the first one with a code */
-export function rejectWarning(
+function rejectWarning(
   rejects: Readonly<Record<string, number>>,
   traces: number,
   reasons: Pick<RejectTally, 'firstOf'>,

@@ -6,7 +6,7 @@ import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { SeenNames } from '../report/names.js';
-import { type Expected, Progress } from '../report/progress.js';
+import { duration, type Expected, Progress } from '../report/progress.js';
 import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../report/run-figures.js';
 import { RejectTally, Summary, suggestCalibration } from '../report/summary.js';
 import { drawnHere, drawTrace } from '../report/trace-view.js';
@@ -21,7 +21,7 @@ import type { Target } from './target.js';
 import type { Notes } from './workers.js';
 
 export interface AccountOptions
-  extends Pick<Work, 'meter' | 'policy' | 'reward' | 'valueName'>,
+  extends Pick<Work, 'meter' | 'policy' | 'reward' | 'valueName' | 'rowsPerTrace'>,
     Pick<JobOptions, 'maxRejects'> {
   readonly target: Target;
   readonly run: Run;
@@ -157,6 +157,13 @@ export class Account {
     return { ...done, ...figureRecord(this.summary.figures, this.policy), output: target.path };
   }
 
+  /** What all of the inputs would take where a limit has ended the run. @param whole their traces */
+  private wholeText(whole: number): string {
+    const { traces, rejects, seconds } = this.progress.totals();
+    const done = Math.max(1, traces / (this.opts.rowsPerTrace ?? 1) + rejects);
+    return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
+  }
+
   /** Tells the user what was done; where there are values, draws the trace whose travel farthest. */
   report(): void {
     const { summary, names, policy } = this;
@@ -172,6 +179,8 @@ export class Account {
     if (rejected !== undefined) log.warn(rejected.code, rejected.message);
     if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
     if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
+    const { whole } = this.opts.run.survey ?? {};
+    if (whole !== undefined) log.text(this.wholeText(whole));
     const isAnswers = isAnswerNow(storedNature(config));
     const next = this.isAll && suggestCalibration(figures, config, target.path, isAnswers);
     if (next) log.text(next);

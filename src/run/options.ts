@@ -62,8 +62,6 @@ export interface Work {
   readonly rowsPerTrace?: number;
   /** where the command counts tokens as it writes them */
   readonly meter?: TokenMeter | undefined;
-  /** nothing is written: the stages tell what they would do */
-  readonly isDry?: boolean;
   /** beside the input's columns */
   readonly columns: readonly WrittenColumn[];
   /** texts that may be written besides; none where the user or an export says exactly what is written */

@@ -1,5 +1,5 @@
 // `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
-import { dataError, type RredcotError, usageError } from '../errors.js';
+import { dataError, usageError } from '../errors.js';
 import { finite, positiveInteger } from '../flag-values.js';
 import { rejectsPath } from '../io/files/run-paths.js';
 import { count, plural } from '../plural.js';
@@ -50,7 +50,7 @@ export function checkRejects(
 }
 
 /** What is said of more rejects than the limit allows; undefined: they are within it. */
-export function tooMany(
+function tooMany(
   { traces, rejects }: Counted,
   limit: MaxRejects | undefined,
   atEnd: boolean,
@@ -98,20 +98,11 @@ export function refuseAllRejected(
   target: Reasons,
   commonest?: CommonReject,
 ): void {
-  if (traces === 0 && rejects > 0) throw allRejected('was', rejects, commonest, `; ${nothingBut(target)}`);
-}
-
-/** What is said where there is not one trace, or where there would not be. @param end of the sentence */
-export function allRejected(
-  verb: 'was' | 'would be',
-  rejects: number,
-  commonest: CommonReject | undefined,
-  end = '',
-): RredcotError {
+  if (traces > 0 || rejects === 0) return;
   const reason =
     commonest === undefined ? '' : ` (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`;
-  return dataError(
-    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} ${verb} rejected${reason}${end}`,
+  throw dataError(
+    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}; ${nothingBut(target)}`,
     (commonest && cureOf(commonest.first)) ?? 'correct the rows, or tell where their fields are with --map',
   );
 }

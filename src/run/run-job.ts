@@ -1,5 +1,5 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../errors.js';
+import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { withoutMask } from '../io/arrow/output-columns.js';
 import { chunkCount } from '../io/files/chunks.js';
 import { mapRow } from '../io/map/map.js';
@@ -48,9 +48,7 @@ export async function runJob(
   const assertInputs = await watchInputs(inputs);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
-  const asked = await resolveTarget(opts.output ?? byDefault, format, inputs);
-  // a run that is not made touches no folder
-  const target: Target = job.isDry ? { ...asked, kind: 'stdout' } : asked;
+  const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
   logMapping(mapping, opts, log);
   const { limit } = opts;
   const { command, policy, passes, needs, reward, rewards } = job;
@@ -102,10 +100,6 @@ export async function runJob(
     const piece: Part | undefined =
       part ?? (chunks > 1 ? { by: 'pieces', pieces: 1, of: chunks } : undefined);
     const metadata = { ...own, ...layout.metadata, ...(piece && { [PART_KEY]: JSON.stringify(piece) }) };
-    if (job.isDry) {
-      for await (const _ of job.stages(source, run)) throwIfInterrupted(opts.signal);
-      return EXIT.done;
-    }
     const { expected } = source;
     const written = { ...layout, choice, metadata, config, part, isPieces: chunks > 1 };
     const sink = { ...opts, ...job, ...written, target, run, expected, log };

@@ -31,6 +31,8 @@ export interface Survey {
   readonly traces: number | null;
   /** rows, and traces of rows, that did not map; null where the rows were counted alone */
   readonly rejects: number | null;
+  /** traces of the whole inputs where a limit takes fewer, rejects among them; about, where it has ended the survey */
+  readonly whole?: number;
   /** columns of the rows that hold a trace, in the order first seen */
   readonly columns: PassThroughColumn[];
   /** known rewards of each group */
@@ -147,6 +149,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   return {
     ...{ rows, columns: inference.finish(), groupRewards },
     ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),
+    ...(isCut && { whole: Math.round((traces + tally.total) * (isEnded ? 1 : total / Math.max(1, bytes))) }),
     ...(lastRow === undefined ? {} : { lastRow }),
     ...(spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),
     ...(banks && { banks: banks.dump() }),

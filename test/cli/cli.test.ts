@@ -18,7 +18,7 @@ import {
   rredcot,
   type ScoredRow,
 } from '../support/program.js';
-import { fixtureRows, GIVEN, openScene } from '../support/scene.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 
 const { at, done, fails, folder, json, rows, run, text, write } = await openScene();
 let fixtures: FixtureRow[];
@@ -199,21 +199,6 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
     // the commonest reasons, each by its first row
     expect(stderr).toMatch(/rejected: 11 \(.*\)\n {2}\S+:\d+: .+\n/);
     expect(stderr).toMatch(/2 traces/);
-  });
-
-  // the run itself: test/system/rejects-again.test.ts
-  it.each([
-    ['0', 65],
-    ['1', 65],
-    ['2', 0],
-    ['39%', 65],
-    ['40%', 0],
-  ])('--max-rejects %s of 2 in 5: a dry run ends with %i', async (limit, code) => {
-    const unread = good({ segment_char_ends: [20, CHAIN.indexOf('</think>')], values: [0.5, 0.25, 0.75] });
-    await write('half.jsonl', `${unread}{\n${unread}{\n${unread}`);
-    const dry = await run(`score half.jsonl ${GIVEN} --max-rejects ${limit} --dry-run`);
-    expect(dry.code, dry.stderr).toBe(code);
-    if (code !== 0) expect(dry.stderr).toContain('rejected, --max-rejects allows');
   });
 
   it('an empty input is an empty file', async () => {

@@ -1,8 +1,8 @@
-// Runs that are told early, or not made at all: nothing but rejects, and --dry-run.
+// Runs that end early: nothing but rejects, and --limit.
 import { readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { FIXTURES, goodLine } from '../support/program.js';
-import { openScene } from '../support/scene.js';
+import { goodLine } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 
 const { done, fails, folder, rows, run, text, write } = await openScene();
 /** What lies beside an output. */
@@ -79,62 +79,18 @@ it('inspect proposes a --map for what a row lacks', async () => {
   expect([code, stdout]).toEqual([65, expect.stringMatching(/^try +--map reference=truth$/m)]);
 });
 
-describe('--dry-run', () => {
-  it('tells what a run would do and makes none', async () => {
-    const dry = `score ${FIXTURES} --limit 20 --quiet`;
-    const { stdout } = await done(`${dry} --dry-run --workers 2`);
-    expect(await beside('chains')).toEqual([]);
-    await fails(
-      score('bare', 'x --format jsonl --dry-run'),
-      65,
-      'all of the first 1,000 traces were rejected',
-    );
-    await done(`${dry} -o made.jsonl`);
-    const made = await rows('made.jsonl');
-    const sum = (of: (row: (typeof made)[0]) => number) => made.reduce((n, row) => n + of(row), 0);
-    const tokens = sum(({ completion_ids }) => completion_ids.length);
-    const count = (n: number) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
-    expect(stdout).toMatch(/^traces +20, from 512 rows$/m);
-    expect(stdout).toContain(
-      `${count(tokens)} in completions, ${count(sum(({ prompt_ids }) => prompt_ids.length))} in prompts`,
-    );
-    const exits = count(sum(({ reference_logprobs }) => reference_logprobs.length));
-    expect(stdout).toContain(`exits       ${exits}, with ${exits} branches`);
-    expect(stdout).toMatch(/^branch .*⏎<think>⏎.*┃<\/think>⏎answer: ┃ \d⏎$/m);
-    expect(stdout).toMatch(/^time +about [\d.]+ (s|min) on cpu, by 1[67] traces that ran$/m);
-    expect(stdout).toMatch(/^memory +about [\d,]+ MiB/m);
-
-    // the same as one object, for programs
-    const printed = (await done(`${dry} --dry-run --json`)).stdout;
-    expect(printed.split('\n')).toHaveLength(2);
-    const told = JSON.parse(printed);
-    expect(told).toMatchObject({ format: 1, rows: 512, traces: 20, rejects: 0, reject_codes: {} });
-    expect(told).toMatchObject({ completion_tokens: tokens, exits: Number(exits), branches: Number(exits) });
-    expect(told.seconds).toBeGreaterThan(0);
-    expect(told.bytes).toBeGreaterThan(0);
-    expect(told.branch.state).toContain('<think>');
-    await fails(`score ${FIXTURES} --json`, 2, '--json says how a dry run');
+describe('--limit', () => {
+  it.each([
+    ['of a file that is read as far as it goes', '--baseline value'],
+    ['of a file whose groups are read whole', '--baseline group'],
+  ])('ends with what the whole input would take, %s', async (_, flags) => {
+    await write('short.jsonl', await fixtureRows(0, 32));
+    const line = `score short.jsonl ${flags} -o made.jsonl --overwrite --limit`;
+    const [, traces] =
+      /^the whole input, about (\d+) traces, would take about [\d.]+ s$/m.exec(
+        (await done(`${line} 16`)).stderr,
+      ) ?? [];
+    expect(Math.abs(Number(traces) - 32)).toBeLessThan(flags.includes('group') ? 1 : 4);
+    expect((await done(`${line} 32`)).stderr).not.toContain('the whole input');
   });
-
-  it.each(['', '--json'])(
-    '%s ends with 65 where every row would be rejected, with the cure',
-    async (more) => {
-      await write('few.jsonl', goodLine({ completion: undefined, text: 'x' }).repeat(3));
-      const line = score('few', `x.jsonl --dry-run ${more}`);
-      const { stdout, stderr } = await fails(line, 65, 'every one of 3 traces would be rejected (map 3, ');
-      expect(stderr).toContain('\n  try: --map completion=');
-      if (more === '') expect(stdout).toMatch(/^rejected +3 \(map 3\)$/m);
-      else
-        expect(JSON.parse(stdout)).toMatchObject({
-          ...{ traces: 0, rejects: 3, seconds: null },
-          reject_codes: { map: { count: 3, first: expect.stringContaining('few.jsonl:0: ') } },
-        });
-      expect(await beside('x.jsonl')).toEqual([]);
-      // one row that would be scored is a run
-      await write('few.jsonl', `${goodLine()}${goodLine({ completion: undefined })}`);
-      expect((await done(line)).stderr).toContain(
-        '1 of 2 traces were rejected, most of them (1) with map, first ',
-      );
-    },
-  );
 });

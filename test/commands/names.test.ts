@@ -44,7 +44,6 @@ it('are told of one process, of workers and of each shard, once', async () => {
   }
   for (const shard of ['0/2', '1/2'])
     expect((await told(`${score} -o out/ --rows-per-chunk 8 --shard ${shard}`)).codes).toEqual(BOTH);
-  expect((await told(`${score} --dry-run`)).codes).toEqual(BOTH);
   // of a stream at its end, by what was read
   const lines = (await fixtureRows(0, 16)).map((row) => ({ ...row, id: rows[0]?.id, group: 'g' }));
   expect((await told('score - -o - --format jsonl', 0, jsonLines(lines))).codes).toEqual(BOTH);

@@ -157,7 +157,7 @@ describe.each(FORMATS)('a run that is not whole, %s', (format) => {
     const chunk = `${out}/chunks/00000-of-00002/000002.${format}`;
     expect(await noted(chunk)).toEqual([expect.stringContaining('has 1 of 4 pieces of its run')]);
     const again = await done(
-      `score ${chunk} ${GIVEN} --baseline group --dry-run --map reference=answer --log-json`,
+      `score ${chunk} ${GIVEN} --baseline group --map reference=answer --log-json -o again.jsonl --overwrite`,
     );
     expect(again.stderr).toContain('"part_input"');
   });

@@ -122,12 +122,6 @@ describe('a policy with random weights', () => {
     expect(raw.code, raw.stderr).toBe(0);
     expect(raw.scored.every(({ status }) => status.split(';').includes('prompt:raw-question'))).toBe(true);
     expect(raw.stderr.match(/4 traces have a raw question/g)).toHaveLength(1);
-    // a run that is not made says it beforehand
-    const dry = await score('raw', (row) => row, `${flags} --dry-run --overwrite`);
-    expect(dry.stdout).toMatch(/^status +prompt:raw-question 4$/m);
-    expect(dry.stderr).toContain('4 traces have a raw question');
-    const json = await score('raw', (row) => row, `${flags} --dry-run --json --overwrite`);
-    expect(JSON.parse(json.stdout).status).toEqual({ 'prompt:raw-question': 4 });
     const asked = (row: Row) => ({ ...row, prompt: `<u>${row.prompt}<a>\n<b>` });
     const messages = (row: Row) => ({ ...row, prompt: [{ role: 'user', content: row.prompt }] });
     for (const dump of [asked, messages]) {

@@ -175,13 +175,6 @@ describe('a file that no policy has read', () => {
     const some = rows[0]?.sigma.map(() => -0.5);
     expect(await verified({ logprobs: some })).toContain('logprobs is there, and status is policy:none');
   });
-
-  it('is forecast without a run', async () => {
-    const { stdout } = await done(`score text.jsonl ${GIVEN} --dry-run`);
-    expect(stdout).toMatch(
-      /^traces +8, from 8 rows\nrejected +0\ntokens +[\d,]+ in completions\nexits +24\ntime +no policy runs\n$/,
-    );
-  });
 });
 
 describe('what a credit needs of the policy', () => {

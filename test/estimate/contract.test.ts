@@ -1,4 +1,4 @@
-// What holds of every estimator that a policy or a second model runs for, in one form: its values from their formula in float64, verify, redistribute, forecast, refusals.
+// What holds of every estimator that a policy or a second model runs for, in one form: its values from their formula in float64, verify, redistribute, refusals.
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -50,7 +50,6 @@ interface Case {
   /** what a file of it becomes with `--estimator pr`, and the other way round: the same bytes, nearly the same numbers, or why not */
   readonly toPr?: Passage;
   readonly fromPr?: Passage;
-  readonly dryRun?: RegExp;
   /** cells that do not fit the others, and what verify says of them */
   readonly edits?: readonly Edit[];
   /** flags that do not go together; an estimator that is not named is this one */
@@ -323,7 +322,6 @@ const CASES: readonly Case[] = [
     checked: [7],
     toPr: 'same',
     fromPr: NOT_STORED,
-    dryRun: /again +\d+ sequences, [\d,]+ tokens to be read besides: about/,
     refused: [['--loo hidden', '--loo hidden']],
   },
   {
@@ -362,7 +360,6 @@ const CASES: readonly Case[] = [
     within: 1e-3,
     toPr: { refused: 'posterior has scored nothing' },
     fromPr: NOT_STORED,
-    dryRun: /with the second pass/,
     edits: [
       edited(
         ({ hint_logprobs: own }) => ({ hint_logprobs: own.map((lp) => lp - 1) }),
@@ -425,7 +422,6 @@ const CASES: readonly Case[] = [
     rule: '--sigma rudder,softmax',
     toPr: { refused: 'ratio has scored nothing' },
     fromPr: NOT_STORED,
-    dryRun: /with the second pass/,
     edits: ['logprobs', 'ref_logprobs'].map((name) =>
       edited(
         (row) => ({ [name]: row[name as 'logprobs'].map((lp) => lp - 1) }),
@@ -449,7 +445,6 @@ const CASES: readonly Case[] = [
     toPr: { refused: 'ask has scored questions, and pr needs answers scored' },
     fromPr: { refused: 'pr has scored answers, and ask needs questions scored' },
     // answers of one token are one branch an exit
-    dryRun: /exits +(\d+), with \1 branches[\s\S]*branch .* ┃.*right\? ┃ y\n/,
     edits: [
       edited(
         ({ reference_logprobs: own }) => ({ reference_logprobs: own.map(([yes = 0, no = 0]) => [no, yes]) }),
@@ -478,7 +473,6 @@ const CASES: readonly Case[] = [
     values: (row, { prompt }) => judged('plain', 1, prompt, row),
     within: 1e-5,
     fromPr: NOT_STORED,
-    dryRun: /time +about .* with the second pass, by/,
     refused: [
       ['', '--estimator prm needs a process reward model'],
       ['--prm ends --baseline value', "are a reward model's judgements of steps, so v̂(s_0) is no baseline"],
@@ -518,7 +512,6 @@ const CASES: readonly Case[] = [
     rule: '--sigma rudder --best-of 1',
     toPr: { refused: 'were scored by the prover, not by the policy' },
     fromPr: { refused: 'by the policy, not by a prover' },
-    dryRun: /time +about .* with the second pass/,
     edits: [edited(() => ({ value_start: 0.5 }), /value_start is 0.5, from reference_logprobs it is/)],
     refused: [
       ['', '--estimator progress needs a prover'],
@@ -686,12 +679,6 @@ describe.each(CASES)('$name $flags', (own) => {
         await expectMade(`${to}-of-${from}`, fresh, how);
       }
     }
-  });
-
-  it.skipIf(!own.dryRun)('says beforehand what it takes', async () => {
-    expect((await done(`score traces.jsonl --estimator ${name} ${flags} --dry-run`)).said).toMatch(
-      own.dryRun as RegExp,
-    );
   });
 
   it.skipIf(!own.refused)('says what does not go together', async () => {

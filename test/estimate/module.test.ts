@@ -1,4 +1,4 @@
-// An estimator in one file, which nobody else knows: in help, forecast, output, summary, card, verify, redistribute; and the built-in ones in the same form.
+// An estimator in one file, which nobody else knows: in help, output, summary, card, verify, redistribute; and the built-in ones in the same form.
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
@@ -30,12 +30,11 @@ describe("a module of the user's own", () => {
     }
   });
 
-  it('is in help, dry run, configuration, summary, card, verify and redistribute', async () => {
+  it('is in help, configuration, summary, card, verify and redistribute', async () => {
     expect(await done('score --estimator ./halving.mjs --help')).toMatch(
       /--factor <x> +of halving: the factor/,
     );
     expect(await done('score --help')).not.toMatch(/--factor/);
-    expect(await done('score traces.jsonl --estimator ./halving.mjs --dry-run')).toMatch(/^traces +8/m);
     expect(await config('scored.jsonl')).toMatchObject({
       ...{ estimator: 'halving', factor: '0.25', estimatorModule: expect.stringMatching(/^[0-9a-f]{64}$/) },
       estimatorFacts: { scores: 'nothing', onRewardScale: true },

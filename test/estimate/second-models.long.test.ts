@@ -136,10 +136,8 @@ describe('progress', () => {
   });
 
   it('says that a policy is its own prover', async () => {
-    const { stdout, stderr } = await done(`score traces.jsonl --policy prover ${PROGRESS} --dry-run`);
+    const { stderr } = await done(`score traces.jsonl --policy prover ${PROGRESS} -o own.jsonl`);
     expect(stderr).toContain('is the policy itself');
-    const exits = (await rows('progress.jsonl')).reduce((sum, row) => sum + storedValues(row).length, 0);
-    expect(stdout).toMatch(new RegExp(`exits +${exits}, with ${exits} branches`));
   });
 
   it('makes hierarchical credit, of the same file and in one go, apart and together', async () => {

@@ -73,7 +73,7 @@ async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
     readsReferences: asked === undefined,
     async open({ policy, tokenizer, prompts, marks, signal, log }) {
       const { openWriting } = await import('./continue.js');
-      const { SamplingTally, sampledValues } = await import('./sampled.js');
+      const { sampledValues } = await import('./sampled.js');
       const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
       const meter = new TokenMeter();
       const { maxTokens } = policy.architecture;
@@ -86,10 +86,7 @@ async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
         start({ session, window }) {
           const writer = { session, tokenizer, marks, stops, maxTokens, players };
           const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
-          return {
-            values: (scored) => sampledValues(scored, writer, how, window),
-            tally: () => new SamplingTally(session, maxTokens, opts),
-          };
+          return { values: (scored) => sampledValues(scored, writer, how, window) };
         },
       };
     },

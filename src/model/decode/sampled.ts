@@ -1,17 +1,14 @@
-// Values the exits of traces by completions that are sampled there, and measures what that would take.
+// Values the exits of traces by completions that are sampled there.
 import { TraceRejected } from '../../errors.js';
 import { joinIds } from '../../estimate/references.js';
 import { type AnswerMarks, judged } from '../../estimate/reward.js';
 import { noReferences, type TraceResult } from '../../estimate/value.js';
 import type { PassJob, ScoredJob, Valued } from '../../estimate/windows.js';
-import { count, plural } from '../../plural.js';
-import { duration } from '../../report/progress.js';
 import { type BadRow, eachTrace } from '../../rows.js';
-import { candidateExits } from '../../segment/segment.js';
 import type { Reference } from '../../trace.js';
 import { spelledText } from '../text/encode.js';
 import type { Spelling } from '../text/tokenizer.js';
-import { continueTraces, type PolicyWrites } from './continue.js';
+import type { PolicyWrites } from './continue.js';
 import {
   assertOneConversation,
   type Continuable,
@@ -126,56 +123,4 @@ function valuesOf(
     ...noReferences(segmentation.exits.length),
     columns: keep ? { ...columns, samples } : columns,
   };
-}
-
-// ------ `--dry-run`
-
-/** Tokens a row that are written for a measurement: a run of the decoding graph on the CPU. */
-const MEASURED_TOKENS = 32;
-
-/** Counts what traces will have written. */
-export class SamplingTally {
-  private completions = 0;
-  private tokens = 0;
-  private first: PassJob | undefined;
-
-  /** @param maxTokens of a sequence */
-  constructor(
-    private readonly session: PolicyWrites,
-    private readonly maxTokens: number,
-    private readonly opts: Pick<MonteCarloOptions, 'samples' | 'sampling'>,
-  ) {}
-
-  add(job: PassJob): void {
-    const { samples, sampling } = this.opts;
-    const K = job.pieces.segments;
-    this.first ??= job;
-    this.completions += samples * (K + 1);
-    for (let k = 0; k <= K; k++)
-      this.tokens += samples * Math.min(sampling.maxTokens, job.completionIds.length * (1 - k / (K + 1)));
-  }
-
-  /** Writes a batch from the first trace's exits, twice: the first run of a graph takes longer. @returns what all comes to, by its name */
-  async measure(): Promise<readonly [name: string, text: string]> {
-    const { completions, first, session, maxTokens } = this;
-    const tokens = Math.round(this.tokens);
-    const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
-    if (first === undefined) return ['samples', all];
-    const { sampling } = this.opts;
-    const exits = candidateExits(first.pieces);
-    const starts = Array.from({ length: Math.min(sampling.batch, completions) }, (_, m) => {
-      const exit = first.promptIds.length + (exits[m % exits.length] as number);
-      return { exit, key: rowKey('forecast', m), most: Math.min(MEASURED_TOKENS, maxTokens - exit) };
-    }).filter(({ exit, most }) => exit > 0 && most > 0);
-    const begun = { ids: joinIds(first.promptIds, first.completionIds), starts };
-    const how = { ...sampling, stops: [] };
-    await continueTraces(session, [begun], how);
-    const started = performance.now();
-    await continueTraces(session, [begun], how);
-    const taken = (performance.now() - started) / 1000;
-    const written = starts.reduce((sum, { most }) => sum + most, 0);
-    const seconds = written === 0 ? 0 : (taken * tokens) / written;
-    const time = `about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
-    return ['samples', `${all}: ${time}`];
-  }
 }
