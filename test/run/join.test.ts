@@ -15,11 +15,10 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { openArrow } from '../../dist/io/arrow/reader.js';
 import { openArrowBatches } from '../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../dist/io/files/atomic-file.js';
-import { readParquetFooter } from '../../dist/io/parquet/footer.js';
 import { joinParquet } from '../../dist/io/parquet/join.js';
 import type { OutputFormat } from '../../dist/io/write/output.js';
 import { openJoined } from '../../dist/run/join.js';
-import { queryDuckdb, readWithHyparquet, temporaryFolder } from '../support/io-helpers.js';
+import { queryDuckdb, readMetadata, readWithHyparquet, temporaryFolder } from '../support/io-helpers.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -80,8 +79,7 @@ describe('Parquet', () => {
       `select count(*)::int as n, sum(a)::int as s from '${path('all.parquet')}'`,
     );
     expect(rows).toEqual([{ n: 5003, s: (5002 * 5003) / 2 }]);
-    const { groups } = await readParquetFooter(path('all.parquet'));
-    expect(groups.map(({ rows }) => rows)).toEqual([2048, 2048, 904, 3]);
+    expect((await readMetadata(path('all.parquet'))).groups).toBe(4);
     // a joined file can be joined again
     await joined('twice.parquet', [path('all.parquet'), chunks[2] as string], BOTH);
     expect(await readWithHyparquet(path('twice.parquet'))).toEqual([...expected, ...expected.slice(5000)]);

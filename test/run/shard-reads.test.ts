@@ -3,7 +3,6 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { readParquetFooter } from '../../dist/io/parquet/footer.js';
 import { rredcotHere } from '../support/in-process.js';
 import { queryDuckdb } from '../support/io-helpers.js';
 import { readJsonl, temporaryFolder } from '../support/program.js';
@@ -20,12 +19,12 @@ it('a shard decodes the row groups of its chunks, and no other', async () => {
   const input = join(work, 'traces.parquet');
   const rows = `select 'row ' || i || E'.\\nend.' as completion, i from range(${3 * GROUP_ROWS}) t(i)`;
   await queryDuckdb(`copy (${rows}) to '${input}' (format parquet, row_group_size ${GROUP_ROWS})`);
-  const { groups } = await readParquetFooter(input);
-  expect(groups.map((group) => group.rows)).toEqual([GROUP_ROWS, GROUP_ROWS, GROUP_ROWS]);
-  // the pages of the second one are damaged: who reads them ends with an error
+  // the pages of the second row group are damaged: who reads them ends with an error
   const bytes = await readFile(input);
-  const { start, end } = (groups[1] as (typeof groups)[number]).part();
-  bytes.fill(0xff, start, end);
+  const pages = await queryDuckdb(
+    `select data_page_offset as at, total_compressed_size as size from parquet_metadata('${input}') where row_group_id = 1`,
+  );
+  for (const { at, size } of pages) bytes.fill(0xff, Number(at), Number(at) + Number(size));
   await writeFile(input, bytes);
 
   const out = join(work, 'out');

@@ -1,79 +1,83 @@
-// Worker thread: parts of Parquet files in by message, their record batches out as Arrow IPC.
+// Worker thread: Parquet files in by path, what they say of themselves and their record batches, as Arrow IPC, out.
 //
 // A thread of its own because a panic of parquet-wasm on damaged pages escapes every promise: here it ends the thread.
 
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
 import { failThread, moved, serve } from '../../thread.js';
 import { type OpenFile, openFile } from '../files/opened.js';
-import type { ObjectVersion } from '../store/object.js';
-import { type ParquetPart, partBlob } from './part.js';
+import { metadataOf, openParquetFile } from './file.js';
 
-/** A file, and which version of it where it is an object. */
-export interface VersionedFile {
-  readonly path: string;
-  readonly version: ObjectVersion | undefined;
+export interface RowGroup {
+  readonly rows: number;
+  /** uncompressed */
+  readonly bytes: number;
 }
 
-/** What the next streams are made of: the rows of a part, or its schema alone. */
-export interface Wanted extends VersionedFile {
-  readonly part: ParquetPart;
-  /** at most; undefined: the schema */
-  readonly batchRows?: number;
+/** What stands in a footer. */
+export interface ParquetFacts {
+  /** an Arrow IPC stream without any batch */
+  readonly schema: Uint8Array;
+  readonly rows: number;
+  readonly groups: readonly RowGroup[];
+  /** the writer's own, without the Arrow schema */
+  readonly metadata: ReadonlyMap<string, string>;
+}
+
+/** A row group whose batches are asked for. */
+export interface Wanted {
+  readonly group: number;
+  /** at most */
+  readonly batchRows: number;
   /** undefined: all */
   readonly columns?: readonly string[] | undefined;
 }
 
-async function* batchStreams(
-  parquet: ParquetFile,
-  batchSize: number,
-  columns: readonly string[] | undefined,
-): AsyncGenerator<Uint8Array> {
+/** It stays open, so that a file which is replaced meanwhile stays what it was. */
+let file: OpenFile | undefined;
+let parquet: ParquetFile | undefined;
+let batches: AsyncGenerator<Uint8Array> | undefined;
+
+async function* batchesOf(from: ParquetFile, wanted: Wanted): AsyncGenerator<Uint8Array> {
+  const { group, batchRows: batchSize, columns } = wanted;
   const only = columns === undefined ? {} : { columns: [...columns] };
-  const batches = await parquet.stream({ batchSize, concurrency: 1, ...only });
-  for await (const batch of batches as unknown as AsyncIterable<RecordBatch>) yield batch.intoIPCStream();
+  const stream = await from.stream({ rowGroups: [group], batchSize, concurrency: 1, ...only });
+  for await (const batch of stream as unknown as AsyncIterable<RecordBatch>) yield batch.intoIPCStream();
 }
 
-/** The file that is being read: it stays open, so that one which is replaced meanwhile stays what it was. */
-let current: { readonly path: string; readonly file: OpenFile } | undefined;
-
-async function opened({ path, version, batchRows }: Wanted): Promise<OpenFile> {
-  // reading a file begins with its schema
-  if (current?.path === path && batchRows !== undefined) return current.file;
-  await current?.file.close();
-  current = undefined;
-  current = { path, file: await openFile(path, version) };
-  return current.file;
+function factsOf(from: ParquetFile): ParquetFacts {
+  const metadata = from.metadata();
+  const groups = Array.from({ length: metadata.numRowGroups() }, (_, n) => {
+    using group = metadata.rowGroup(n);
+    return { rows: group.numRows(), bytes: group.totalByteSize() };
+  });
+  const rows = metadata.fileMetadata().numRows();
+  const schema = from.schema().intoIPCStream();
+  return moved({ schema, rows, groups, metadata: metadataOf(from) }, schema);
 }
-
-async function* streamsOf(wanted: Wanted): AsyncGenerator<Uint8Array> {
-  const file = await opened(wanted);
-  const parquet = await ParquetFile.fromFile(partBlob(file, wanted.part, failThread));
-  try {
-    if (wanted.batchRows === undefined) yield parquet.schema().intoIPCStream();
-    else yield* batchStreams(parquet, wanted.batchRows, wanted.columns);
-  } finally {
-    parquet.free();
-  }
-}
-
-let streams: AsyncGenerator<Uint8Array> | undefined;
 
 const functions = {
-  /** Lets go of whatever it has open. @returns true */
-  async release(): Promise<true> {
-    await streams?.return(undefined);
-    streams = undefined;
-    await current?.file.close();
-    current = undefined;
-    return true;
+  /** @param hidesArrowSchema as of {@link openParquetFile}; for a file that is open already */
+  async open(path: string, hidesArrowSchema: boolean): Promise<ParquetFacts> {
+    file ??= await openFile(path);
+    parquet?.free();
+    parquet = await openParquetFile({ ParquetFile }, file, { path, hidesArrowSchema, onFailure: failThread });
+    return factsOf(parquet);
   },
   want(wanted: Wanted): void {
-    streams = streamsOf(wanted);
+    batches = batchesOf(parquet as ParquetFile, wanted);
   },
-  /** An Arrow IPC stream: of one batch, or of none for a schema; undefined: that was all. */
+  /** An Arrow IPC stream of one batch; undefined: that was all of the row group. */
   async next(): Promise<Uint8Array | undefined> {
-    const ipc: Uint8Array | undefined = (await streams?.next())?.value;
+    const ipc: Uint8Array | undefined = (await batches?.next())?.value;
     return ipc && moved(ipc, ipc);
+  },
+  /** Lets go of whatever it has open. @returns true */
+  async release(): Promise<true> {
+    await batches?.return(undefined);
+    parquet?.free();
+    await file?.close();
+    batches = parquet = file = undefined;
+    return true;
   },
 };
 export type DecoderThread = typeof functions;

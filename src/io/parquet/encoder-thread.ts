@@ -8,6 +8,8 @@ import { createRequire } from 'node:module';
 import { TransformStream } from 'node:stream/web';
 import type { RecordBatch } from 'parquet-wasm/node';
 import { failThread, serve } from '../../thread.js';
+import { openFile } from '../files/opened.js';
+import { openParquetFile } from './file.js';
 
 /** Values of a column that are encoded at a time: eight times the default, for a tenth less time. */
 const WRITE_BATCH_VALUES = 8192;
@@ -16,6 +18,7 @@ type ParquetWasm = typeof import('parquet-wasm/node');
 
 /** What a file is begun with. */
 export interface ParquetJob {
+  readonly path: string;
   /** open for writing, shared with the main thread */
   readonly descriptor: number;
   readonly metadata: Readonly<Record<string, string>>;
@@ -127,7 +130,7 @@ function begun(job: ParquetJob) {
   // parquet-wasm may never take another batch after it: the call that waits for that cannot fail by itself
   written.catch(failThread);
   const schema = undefined as Uint8Array | undefined;
-  return { wasm, feed: writable.getWriter(), written, schema, rowsFed: 0 };
+  return { wasm, feed: writable.getWriter(), written, schema, rowsFed: 0, path: job.path };
 }
 
 const functions = {
@@ -138,11 +141,17 @@ const functions = {
   async batch(ipc: Uint8Array, rows: number): Promise<void> {
     for (const batch of decodeBatch(current, ipc, rows)) await feed(current, batch);
   },
-  /** Ends the file. @returns the rows that went in */
+  /** Ends the file. @returns the rows that went in. @throws Error where the file, as it lies on the disk, counts others */
   async end(): Promise<number> {
-    await current.feed.close();
-    await current.written;
-    return current.rowsFed;
+    const { feed, written, rowsFed, wasm, path } = current;
+    await feed.close();
+    await written;
+    await using file = await openFile(path);
+    using parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
+    // parquet-wasm may have dropped rows without a word
+    const rows = parquet.metadata().fileMetadata().numRows();
+    if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
+    return rows;
   },
 };
 export type EncoderThread = typeof functions;

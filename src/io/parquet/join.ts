@@ -6,7 +6,7 @@ import type { AtomicFile } from '../files/atomic-file.js';
 import { MAX_ROW_GROUPS } from '../files/chunks.js';
 import { readWhole } from '../files/file-bytes.js';
 import { HASH_KEY, UNSEALED } from '../files/seal.js';
-import { readFooter, readParquetFooter } from './footer.js';
+import { readFooter } from './footer.js';
 import { FILE, footerOf, GROUP, groupRange, MAGIC, movedGroup, PAIR } from './part.js';
 import {
   integer,
@@ -83,7 +83,7 @@ export async function joinParquet(
         footerOf(unsealed(first.footer, metadataFor(metadataOf(first.footer))), groups, BigInt(rows)),
       );
       await file.flush();
-      const { rows: found } = await readParquetFooter(file.temporaryPath);
+      const found = await readFooter(file.temporaryPath, (footer) => Number(integer(footer, FILE.rows)));
       if (found !== rows)
         throw new Error(`${file.path}: ${rows} rows were copied, its footer counts ${found}`);
       await file.commit();

@@ -1,75 +1,126 @@
 // Reads schema and record batches of a Parquet file, one row group at a time, each decoded to Arrow IPC by a worker thread.
 
 import { setTimeout as after } from 'node:timers/promises';
-import { RecordBatchReader, Schema } from 'apache-arrow';
+import { type Field, RecordBatchReader, Schema } from 'apache-arrow';
 import { startThread, type Thread } from '../../thread.js';
 import { checkBatch } from '../arrow/check.js';
 import { type BatchSource, damaged } from '../arrow/reader.js';
-import type { DecoderThread, VersionedFile, Wanted } from './decoder-thread.js';
-import { type RowGroup, readParquetFooter } from './footer.js';
-import type { ParquetPart } from './part.js';
-
-/** Schemas of footers seen: the files of one data set share theirs, and to ask for it takes a worker thread. */
-const schemas = new Map<string, Schema>();
-
-/** Opens a Parquet file of any size. @throws RredcotError (exit 65) where it is damaged */
-export async function openParquet(path: string): Promise<BatchSource> {
-  const footer = await readParquetFooter(path);
-  const file = { path, version: footer.version };
-  const decoder = openParquetDecoder();
-  let schema = schemas.get(footer.schemaKey);
-  if (schema === undefined) {
-    try {
-      schema = RecordBatchReader.from(await decoder.schema(file, footer.schemaPart())).open().schema;
-    } catch (error) {
-      await decoder.close();
-      throw damaged(error, path, 'its schema');
-    }
-    schemas.set(footer.schemaKey, schema);
-  }
-  return {
-    // files with the same columns may differ in what they say of themselves
-    schema: new Schema(schema.fields, new Map(footer.metadata)),
-    losses: footer.losses,
-    async *batches(isWanted, columns) {
-      const names = schema.fields.map(({ name }) => name).filter(columns ?? (() => true));
-      const chosen = names.length === schema.fields.length ? undefined : names;
-      let row = 0;
-      try {
-        for (const [n, group] of footer.groups.entries()) {
-          const first = row;
-          const end = row + group.rows;
-          if (isWanted?.(row, end) ?? true) {
-            try {
-              for await (const ipc of decoder.rows(file, group, chosen))
-                for (const batch of RecordBatchReader.from(ipc)) {
-                  if (batch.numRows === 0) continue;
-                  checkBatch(batch);
-                  const share = [row / footer.rows, (row + batch.numRows) / footer.rows] as const;
-                  yield { batch, row, share };
-                  row += batch.numRows;
-                }
-              // parquet-wasm may end early without a word
-              if (row !== end) throw new Error(`${row - first} of ${group.rows} rows came`);
-            } catch (error) {
-              throw damaged(error, path, `row group ${n}, from row ${row} on,`);
-            }
-          }
-          row = end;
-        }
-      } finally {
-        await decoder.close();
-      }
-    },
-    close: decoder.close,
-  };
-}
+import { hasDictionary } from '../arrow/types.js';
+import type { DecoderThread, ParquetFacts, RowGroup } from './decoder-thread.js';
+import { storedField } from './types.js';
 
 /** Raw bytes of a batch on its way. */
 const DECODED_BYTES = 8 * 2 ** 20;
 const MAX_BATCH_ROWS = 8192;
-/** Streams that are asked for ahead: while one is used, the next one is decoded. */
+/** Batches that are asked for ahead: while one is used, the next one is decoded. */
 const MAX_IN_FLIGHT = 2;
+
+/** Opens a Parquet file of any size. @throws RredcotError (exit 65) where it is damaged */
+export async function openParquet(path: string): Promise<BatchSource> {
+  const thread = takeThread();
+  let closing: Promise<void> | undefined;
+  const close = () => {
+    closing ??= putBack(thread);
+    return closing;
+  };
+  try {
+    const { facts, fields, losses } = await openedFooter(thread, path);
+    const { rows, groups, metadata } = facts;
+    const counted = groups.reduce((sum, group) => sum + group.rows, 0);
+    if (counted !== rows) throw new Error(`it counts ${rows} rows, its row groups ${counted}`);
+    return {
+      schema: new Schema(fields, new Map(metadata)),
+      losses,
+      async *batches(isWanted, columns) {
+        const names = fields.map(({ name }) => name).filter(columns ?? (() => true));
+        const chosen = names.length === fields.length ? undefined : names;
+        let row = 0;
+        try {
+          for (const [n, group] of groups.entries()) {
+            const first = row;
+            const end = row + group.rows;
+            if (isWanted?.(row, end) ?? true) {
+              try {
+                for await (const ipc of groupBatches(thread, n, group, chosen))
+                  for (const batch of RecordBatchReader.from(ipc)) {
+                    if (batch.numRows === 0) continue;
+                    checkBatch(batch);
+                    const share = [row / rows, (row + batch.numRows) / rows] as const;
+                    yield { batch, row, share };
+                    row += batch.numRows;
+                  }
+                // parquet-wasm may end early without a word
+                if (row !== end) throw new Error(`${row - first} of ${group.rows} rows came`);
+              } catch (error) {
+                throw damaged(error, path, `row group ${n}, from row ${row} on,`);
+              }
+            }
+            row = end;
+          }
+        } finally {
+          await close();
+        }
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw damaged(error, path, 'its footer');
+  }
+}
+
+/** Reads a footer; where that declares dictionaries, as if it did not. */
+async function openedFooter(thread: Thread<DecoderThread>, path: string) {
+  const open = async (hidesArrowSchema: boolean) => {
+    const facts: ParquetFacts = await thread.call('open', [path, hidesArrowSchema]);
+    return { facts, fields: RecordBatchReader.from(facts.schema).open().schema.fields };
+  };
+  const found = await open(false);
+  const dictionaries = found.fields.filter(({ type }) => hasDictionary(type));
+  const { facts, fields } = dictionaries.length === 0 ? found : await open(true);
+  const losses = new Map<string, string>();
+  for (const field of fields) {
+    const mark = markOf(field);
+    if (mark === undefined) continue;
+    losses.set(
+      field.name,
+      `is no longer marked as ${mark} in the file's own schema; its values are as they were`,
+    );
+  }
+  for (const { name } of dictionaries) losses.set(name, 'its dictionary is written out as plain values');
+  // parquet-wasm names views, and makes none
+  return { facts, fields: fields.map(storedField), losses };
+}
+
+/** What Arrow has no type for. */
+const MARKS: ReadonlyMap<string | undefined, string> = new Map([
+  ['arrow.uuid', 'UUID'],
+  ['arrow.json', 'JSON'],
+]);
+
+/** The mark of a column, or of something inside of it. */
+function markOf({ metadata, type }: Field): string | undefined {
+  const own = MARKS.get(metadata.get('ARROW:extension:name'));
+  const inside: readonly Field[] = type.children ?? [];
+  return own ?? inside.map(markOf).find((each) => each !== undefined);
+}
+
+/** Arrow IPC streams of one batch each; parquet-wasm may end early without a word, so the caller counts. */
+async function* groupBatches(
+  thread: Thread<DecoderThread>,
+  group: number,
+  { rows, bytes }: RowGroup,
+  columns: readonly string[] | undefined,
+): AsyncGenerator<Uint8Array> {
+  const rowBytes = bytes / Math.max(1, rows);
+  const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
+  await thread.call('want', [{ group, batchRows, columns }]);
+  const coming = Array.from({ length: MAX_IN_FLIGHT }, () => thread.call('next', []));
+  for (let ipc = await coming.shift(); ipc !== undefined; ipc = await coming.shift()) {
+    yield ipc;
+    coming.push(thread.call('next', []));
+  }
+}
 
 /** How long a thread may take for what is asked of it already when nobody wants it any more. */
 const PATIENCE_MS = 200;
@@ -77,7 +128,7 @@ const PATIENCE_MS = 200;
 /** A thread without work: to start one takes longer than to read a small file. It does not keep the program alive. */
 let spare: Thread<DecoderThread> | undefined;
 
-function startedThread(): Thread<DecoderThread> {
+function takeThread(): Thread<DecoderThread> {
   const found =
     spare ?? startThread<DecoderThread>('the decoder', new URL('./decoder-thread.js', import.meta.url));
   spare = undefined;
@@ -94,53 +145,4 @@ async function putBack(thread: Thread<DecoderThread>): Promise<void> {
   if (isIdle !== true || spare !== undefined) return thread.terminate();
   thread.unref();
   spare = thread;
-}
-
-/** The thread; it is started when it is needed, and again after a part that has wrecked it. Its failures, its end too, are thrown. */
-function openParquetDecoder() {
-  let thread: Thread<DecoderThread> | undefined;
-  async function close(): Promise<void> {
-    const last = thread;
-    thread = undefined;
-    if (last !== undefined) await putBack(last);
-  }
-  async function* answers(wanted: Wanted): AsyncGenerator<Uint8Array> {
-    thread ??= startedThread();
-    const asked = thread;
-    let isEnded = false;
-    try {
-      await asked.call('want', [wanted]);
-      const coming = Array.from({ length: MAX_IN_FLIGHT }, () => asked.call('next', []));
-      for (;;) {
-        const ipc = await coming.shift();
-        if (ipc === undefined) break;
-        yield ipc;
-        coming.push(asked.call('next', []));
-      }
-      isEnded = true;
-    } finally {
-      // wrecked, or at work on what nobody wants: it is given up unless it is soon done
-      if (!isEnded) await close();
-    }
-  }
-  return {
-    /** An Arrow IPC stream without any batch. */
-    async schema(file: VersionedFile, part: ParquetPart): Promise<Uint8Array> {
-      let schema: Uint8Array | undefined;
-      for await (const ipc of answers({ ...file, part })) schema = ipc;
-      if (schema === undefined) throw new Error('no schema came');
-      return schema;
-    },
-    /**
-     * Arrow IPC streams of one batch each, to be read to the end, or returned, before anything else is asked for.
-     * parquet-wasm may end early without a word, so the caller counts.
-     * @param columns undefined: all
-     */
-    rows(file: VersionedFile, group: RowGroup, columns?: readonly string[]): AsyncGenerator<Uint8Array> {
-      const rowBytes = group.bytes / Math.max(1, group.rows);
-      const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
-      return answers({ ...file, part: group.part(), batchRows, columns });
-    },
-    close,
-  };
 }

@@ -1,6 +1,6 @@
 // The guard around parquet-wasm: each fault of IO §1 ends in an error and no file, never in lost rows.
 
-import { open, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   Table as ArrowTable,
@@ -58,7 +58,6 @@ import {
 import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
-import { partBlob } from '../../../dist/io/parquet/part.js';
 import { parquetSchema, refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import type { OutputRow } from '../../../dist/scored.js';
@@ -68,19 +67,17 @@ let folder: string;
 let file: AtomicFile;
 let encoder: ParquetEncoder;
 
-const encoderOf = (descriptor: number, temporaryPath = file.temporaryPath) =>
-  startEncoder(
-    { path: file.path, temporaryPath },
-    {
-      descriptor,
-      metadata: {},
-      dictionaryColumns: [],
-      rowsPerGroup: 1000,
-      rowGroupBytes: 2 ** 20,
-      maxFileBytes: 2 ** 30,
-      isPlain: false,
-    },
-  );
+const encoderOf = (descriptor: number, path = file.temporaryPath) =>
+  startEncoder(file.path, {
+    path,
+    descriptor,
+    metadata: {},
+    dictionaryColumns: [],
+    rowsPerGroup: 1000,
+    rowGroupBytes: 2 ** 20,
+    maxFileBytes: 2 ** 30,
+    isPlain: false,
+  });
 
 beforeEach(async () => {
   folder = await temporaryFolder();
@@ -361,25 +358,6 @@ describe('the writer', () => {
     for (let n = 0; n < 100; n += 10) await write(writer, Array(10).fill(flat));
     await writer.close();
     expect((await readMetadata(file.path)).groups).toBe(4);
-  });
-
-  it('reads on in a file that another process replaces or removes, and tells why a read fails', async () => {
-    const path = join(folder, 'chunk.parquet');
-    await writeFile(path, 'as it was');
-    await using handle = await open(path);
-    const failures: unknown[] = [];
-    const blobOf = (end: number) =>
-      partBlob(handle, { start: 0, end, footer: Buffer.from('!') }, (error) => failures.push(error));
-    const blob = blobOf(9);
-    expect(blob.size).toBe(14);
-    await writeFile(`${path}.new`, 'another');
-    await rename(`${path}.new`, path);
-    expect(Buffer.from(await blob.slice(7, 13).arrayBuffer()).toString()).toBe('it was');
-    await rm(path);
-    expect(Buffer.from(await blob.arrayBuffer()).toString()).toBe('PAR1as it was!');
-    expect(failures).toEqual([]);
-    await expect(blobOf(10).slice(9, 14).arrayBuffer()).rejects.toThrow('the file has become shorter');
-    expect(failures).toEqual([new Error('the file has become shorter')]);
   });
 
   it('gives the memory of written batches back', async () => {
