@@ -45,7 +45,7 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
     '65 no trace fits, or a file changed after it was written, 75 interrupted or disk full',
   ],
   status: ['long-runs.md', '65 damaged data'],
-  verify: ['long-runs.md', '65 findings, 75 a run that is not finished'],
+  verify: ['long-runs.md', '65 findings'],
   merge: ['long-runs.md', '65 damaged data, 75 a run that is not finished, or disk full'],
   policy: ['policies.md', '65 a policy that fails its check, 69 device'],
   doctor: ['policies.md', '69 nothing to run a policy on'],

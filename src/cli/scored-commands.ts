@@ -38,9 +38,9 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: Done
 
   logged(program.command('verify'))
     .argument('<out>', 'run folder, merged folder, or a scored .parquet, .arrow or .jsonl file')
-    .summary('read a run again and check every number in it')
+    .summary('read a run again and check its rows')
     .description(
-      "Compares every file with its hash and every input row with what became of it, and computes again what follows from each trace's own columns: sums, values, differences, σ, ranges. Findings are lines on stdout, exit 65; exit 75 where there are none but the run is not finished.",
+      'Compares files with their hashes, and checks every row: lengths, ranges, Σσ = 1, segments, status. Findings are lines on stdout, exit 65.',
     )
     .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
     .action(async (out: string, flags: LogFlags) => {

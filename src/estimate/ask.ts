@@ -1,8 +1,6 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
 
-import type { Config } from '../io/write/output.js';
 import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../model/text/templates.js';
-import type { OutputRow } from '../scored.js';
 import type { Estimator, Opened } from './estimator.js';
 import { contrast, perTrace, utilitiesOf } from './one-pass.js';
 import { logSumExp, type TraceResult, type TraceValues, traceValues } from './value.js';
@@ -21,7 +19,6 @@ export const ask: Estimator = {
     ],
   ],
   configKeys: ['askTemplate'],
-  faults: (row, _, columns) => unansweredFaults(row, columns),
   // a flag's file, or the question that a calibration was fitted with
   ask: ({ askTemplate: given }) => ({
     async open({ policy, tokenizer }): Promise<Opened> {
@@ -69,12 +66,4 @@ export function askedValues(branches: TraceResult['branches'], utilities: Float3
 
 function isUnanswered(exits: readonly Float32Array[]): boolean {
   return exits.every((both) => logSumExp([...both]) < UNANSWERED.below);
-}
-
-/** What is wrong with a row's status, which its log-probabilities have to bear out. */
-export function unansweredFaults({ status, referenceLogprobs }: OutputRow, columns: Config): string[] {
-  const exits = referenceLogprobs ?? [];
-  const isTold = status.includes(UNANSWERED.code);
-  if (!('status' in columns) || exits.length === 0 || isTold === isUnanswered(exits)) return [];
-  return [`status is ${columns.status}, and the policy has ${isTold ? '' : 'not '}answered`];
 }

@@ -4,22 +4,18 @@ import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
-import type { Config } from '../io/write/output.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
-import { ask, askedValues, unansweredFaults } from './ask.js';
+import { ask, askedValues } from './ask.js';
 import {
   Calibration,
   contentHash,
-  furtherOf,
-  modelValues,
   parseCalibration,
   type ScoredWith,
   type StoredModel,
   storedModel,
 } from './calibration.js';
-import { FOLDS, groupPlace } from './calibration-fit.js';
 import type {
   AskedValues,
   Estimator,
@@ -56,9 +52,6 @@ export const calibrated: Estimator = {
   card: 'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   creditFlags: [CALIBRATION],
   configKeys: ['calibration', 'askTemplate'],
-  remade: (row, { calibration }) =>
-    calibratedAgain(row, storedModel(calibration)).map((values) => ({ from: 'the calibration', values })),
-  faults: calibrationFaults,
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && (model.stands_back === null ? ofBase(calibrated, model) : NOW[model.estimator]);
@@ -124,19 +117,6 @@ export function calibrationFacts(
       return { config: { ...config, calibration: model }, ...(question && { question }) };
     },
   };
-}
-
-/** Whether a stored row says of its calibration what the configuration says of it. */
-export function calibrationFaults(row: OutputRow, { calibration }: Config, columns: Config): string[] {
-  const { status } = row;
-  const model = storedModel(calibration);
-  const isUncalibrated = status.includes(UNCALIBRATED);
-  const asked = model?.estimator === 'ask' ? unansweredFaults(row, columns) : [];
-  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return asked;
-  return [
-    ...asked,
-    `status is ${columns.status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`,
-  ];
 }
 
 /** Status where a calibration stands back: the values are those of `pr`, or `ask`. */
@@ -284,16 +264,3 @@ export function storedStates(
 }
 
 const NOT_FINITE = 'its numbers are not finite';
-
-/**
- * What V(s_0..K) of a stored row may be: by the weights of all traces, or by those of its fold, which are all folds where the row
- * does not tell its group. None where the row has not all that they are made of.
- */
-export function calibratedAgain(row: OutputRow, model: StoredModel | undefined): Float32Array[] {
-  if (!model || model.stands_back !== null) return [];
-  const states = storedStates(row, furtherOf(model), model.estimator);
-  if (typeof states === 'string') return [];
-  const { group } = row.trace;
-  const folds = group === undefined ? Array.from({ length: FOLDS }, (_, n) => n) : [groupPlace(group).fold];
-  return [null, ...folds].map((fold) => modelValues(model, states, fold));
-}

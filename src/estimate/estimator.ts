@@ -12,7 +12,6 @@ import type { EncodedTrace } from '../model/text/encode.js';
 import type { Log } from '../report/log.js';
 import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
-import type { OutputRow } from '../scored.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
 import type { ReadyTrace } from './credit.js';
@@ -164,19 +163,6 @@ export interface Estimator extends Nature {
    * @param config of the file
    */
   readonly columns?: (config: Config) => readonly OutputColumn[];
-  /** each way in which the values of a stored row, and the columns that come with them, may have been made; none where that does not show */
-  readonly remade?: (row: OutputRow, config: Config) => Iterable<Remade>;
-  /** what of a stored row it cannot have given. @param columns those that the row has */
-  readonly faults?: (row: OutputRow, config: Config, columns: Config) => string[];
-}
-
-/** Values of a stored row, made again from its columns. */
-export interface Remade {
-  /** these columns, for a person */
-  readonly from: string;
-  /** (K+1); absent where they do not follow */
-  readonly values?: Float32Array;
-  readonly columns?: Readonly<Record<string, unknown>>;
 }
 
 /**

@@ -2,12 +2,9 @@
 import { usageError } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import { ownTokens, thoughtEnds, withoutShown } from '../scored.js';
-import { compact } from '../turns.js';
 import { type AskedValues, type Estimator, type Stage, secondModel, type ValuesOf } from './estimator.js';
 import { farMates } from './far-mates.js';
 import type { Hint } from './hint.js';
-import { NO_HINT, posteriorValues } from './value.js';
 import { refuseLate, refuseStream, WHICH_MATE, withRightMate } from './with-mates.js';
 
 /** What a {@link Hint} tells, in a file that loads no ONNX Runtime; the first is the default. */
@@ -41,30 +38,6 @@ export const posterior: Estimator = {
       'log-probability of each completion token behind the prompt with the hint, nats',
     ),
   ],
-  *remade(row) {
-    const hinted = row.requested?.hint_logprobs;
-    // without an answer the last state may lie before the end token
-    const { logprobs, segments } = withoutShown(row);
-    if (!(hinted instanceof Float32Array) || !logprobs || segments.at(-1)?.kind !== 'answer') return;
-    const ends = thoughtEnds({ segments });
-    const ofOwn = compact(hinted, ownTokens(row));
-    // s_0 lies behind the tag that opens the thought, which is part of the first segment
-    for (let start = 0; start <= (ends[0] ?? 0); start++) {
-      const values = posteriorValues(logprobs, ofOwn, Int32Array.of(start, ...ends));
-      yield { from: 'logprobs and hint_logprobs', values };
-    }
-  },
-  faults({ status, logprobs, requested }, { hint }, columns) {
-    const hinted = requested?.hint_logprobs;
-    if (hint !== 'mate' || !('status' in columns) || !logprobs || !(hinted instanceof Float32Array))
-      return [];
-    const isBare = hinted.every((lp, t) => lp === logprobs[t]);
-    const isTold = status.includes(NO_HINT);
-    // of tokens that are sure in any case a hint may change nothing
-    const isSure = logprobs.every((lp) => lp > -1e-3);
-    if (isBare === isTold || (isBare && isSure)) return [];
-    return [`status is ${columns.status}, and hint_logprobs are ${isBare ? '' : 'not '}logprobs`];
-  },
   ask({ hint: asked = HINTS[0], hintMate, hintTemplate, hintPolicy }, { segments, inputs }): AskedValues {
     const hint = oneOf('--hint', String(asked), HINTS);
     const which = oneOf('--hint-mate', String(hintMate ?? WHICH_MATE[0]), WHICH_MATE);

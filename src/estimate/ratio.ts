@@ -1,7 +1,6 @@
 // `ratio`: how much likelier the policy writes a segment than an older one of its checkpoints does, by a pass of that over the trace.
 import { usageError } from '../errors.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import { thoughtEnds } from '../scored.js';
 import { type Estimator, secondModel } from './estimator.js';
 import { noReferences, ratioValues } from './value.js';
 
@@ -26,12 +25,6 @@ export const ratio: Estimator = {
       'log-probability of each completion token under the older policy, nats',
     ),
   ],
-  *remade(row) {
-    const reference = row.requested?.ref_logprobs;
-    if (!(reference instanceof Float32Array) || !row.logprobs) return;
-    const values = ratioValues(row.logprobs, reference, thoughtEnds(row));
-    yield { from: 'logprobs and ref_logprobs', values };
-  },
   ask({ refPolicy: folder }) {
     if (typeof folder !== 'string')
       throw usageError(

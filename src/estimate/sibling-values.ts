@@ -151,5 +151,3 @@ function drawnTimes(
 export const NO_MATE = 'siblings:no-mate';
 /** The same where no mate's tail is likely at any state of the trace. */
 export const NO_FIT = 'siblings:no-fit';
-/** Both. */
-export const MATELESS: readonly string[] = [NO_MATE, NO_FIT];

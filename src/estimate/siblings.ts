@@ -1,23 +1,19 @@
 // `siblings`: the probability of winning by going on, from the outcomes of the trace's mates, weighed by how well their tails fit its states.
 import { positiveInteger } from '../flag-values.js';
-import type { OutputRow } from '../scored.js';
 import {
   CALIBRATION,
-  calibratedAgain,
   calibratedValues,
   calibrationFacts,
-  calibrationFaults,
   givenCalibration,
   noValues,
   ofBase,
-  storedStates,
 } from './calibrated.js';
 import { storedModel } from './calibration.js';
-import type { Estimator, Remade } from './estimator.js';
+import type { Estimator } from './estimator.js';
 import { farMates } from './far-mates.js';
 import type { WithMates } from './mates.js';
 import { perTrace } from './one-pass.js';
-import { MATELESS, SIBLING_COLUMNS, siblingConfig, siblingValues } from './sibling-values.js';
+import { SIBLING_COLUMNS, siblingConfig, siblingValues } from './sibling-values.js';
 import { refuseLate, refuseStream, withMates } from './with-mates.js';
 
 /** Measured: docs/fidelity.md. */
@@ -39,38 +35,6 @@ export const siblings: Estimator = {
   ],
   configKeys: [...Object.keys(siblingConfig(DEFAULTS)), 'calibration'],
   columns: () => SIBLING_COLUMNS,
-  // what mates had to say is not stored; what it was mixed with is, and is all of the value where none has a say
-  *remade(row, { calibration }): Generator<Remade> {
-    const prior = row.requested?.value_prior;
-    if (!(prior instanceof Float32Array)) return;
-    const model = storedModel(calibration);
-    const states = model && model.stands_back !== null ? storedStates(row, [], model.estimator) : undefined;
-    const priors = typeof states === 'object' ? [states.values] : calibratedAgain(row, model);
-    // from outcomes alone
-    if (calibration === NO_CALIBRATION) priors.push(new Float32Array(prior.length));
-    const alone = isAlone(row)
-      ? { values: prior, columns: { value_ess: new Float32Array(prior.length) } }
-      : undefined;
-    for (const value_prior of priors.length > 0 ? priors : [prior])
-      yield {
-        from: 'value_prior and the calibration',
-        ...alone,
-        columns: { ...alone?.columns, value_prior },
-      };
-  },
-  faults(row, config, columns) {
-    const effective = row.requested?.value_ess;
-    // its own outcome counts
-    const least = row.reward === null ? 0 : 1 - 1e-6;
-    const isTold = 'status' in columns && effective instanceof Float32Array && !isAlone(row);
-    const few = isTold ? effective.findIndex((n) => !(n >= least)) : -1;
-    return [
-      ...calibrationFaults(row, config, columns),
-      ...(few < 0 || !isTold
-        ? []
-        : [`value_ess[${few}] is ${effective[few]}, expected ${Math.round(least)} or more`]),
-    ];
-  },
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
     if (calibration === NO_CALIBRATION) return ofBase(UNFITTED, { estimator: 'none' });
@@ -117,11 +81,6 @@ export const siblings: Estimator = {
 
 /** In the place of a calibration: values from outcomes alone, which no reference and no fit has a say in. */
 const NO_CALIBRATION = 'none';
-
-/** Whether a stored row says that no mate counts. */
-function isAlone({ status }: OutputRow): boolean {
-  return status.some((code) => MATELESS.includes(code));
-}
 
 /** Its facts where no calibration counts: nothing has put values on the reward's scale. */
 const { onRewardScale: _, ...UNFITTED } = siblings;

@@ -67,7 +67,7 @@ async function ofColumns(path: string): Promise<StandingFacts> {
 
 /** JSON lines say nothing of their run, the summary beside them does. */
 async function ofLines(path: string): Promise<StandingFacts | undefined> {
-  const { summary } = await ownSummary(path, undefined);
+  const { summary } = await ownSummary(path);
   const { run, config, part } = summary ?? (await readSummary(path)) ?? {};
   return run === undefined ? undefined : { run, config, part: part && JSON.stringify(part) };
 }

@@ -108,12 +108,6 @@ export async function readSurveyFile<T>(path: string, run: string): Promise<T | 
   return survey as T;
 }
 
-/** What is wrong with it; undefined where nothing is, or where there is none. */
-export async function surveyFault(path: string, run: string): Promise<string | undefined> {
-  const text = await textOf(path);
-  return text === undefined ? undefined : faultOf(text, run);
-}
-
 function faultOf(text: string, run: string): string | undefined {
   const [begin, sha256] = BEGIN.exec(text) ?? [];
   const rest = begin === undefined ? '' : text.slice(begin.length);

@@ -9,7 +9,6 @@ import { sealFault } from '../io/files/seal.js';
 import { chunkDamage } from '../run/records.js';
 import { readRunState, recordsInOrder } from '../run/state.js';
 import { readMerged, readSummary, type StoredSummary } from '../run/summary-file.js';
-import type { Finding } from './check-rows.js';
 
 /** What is said of bytes that nobody of ours has written. */
 export function edited(file: string, fault: string): RredcotError {
@@ -45,28 +44,17 @@ export async function assertRecorded(folder: string): Promise<void> {
   }
 }
 
-/**
- * Finds the summary of a file's run.
- * @param run identity in the file's metadata; a file of lines has none, and the hash of its summary beside it
- * @returns the summary where it is that of the file's own run; what cannot be checked without it is a problem
- */
+/** The summary beside a file of lines, where a hash says that it is that of its run; `fault` says that it is another one. */
 export async function ownSummary(
   file: string,
-  run: string | undefined,
-): Promise<{ summary: StoredSummary | undefined; findings: readonly Finding[]; problem?: string }> {
+): Promise<{ readonly summary?: StoredSummary | undefined; readonly fault?: string }> {
   const path = summaryPath(file);
-  const summary = await readSummary(file);
-  if (run !== undefined) return { summary: summary?.run === run ? summary : undefined, findings: [] };
-  const sum = await readSum(file);
+  const [summary, sum] = [await readSummary(file), await readSum(file)];
   const [, expected] = [...(sum ?? [])].find(([name]) => name.endsWith(summaryPath(''))) ?? [];
-  // without a hash of it there is no telling whose it is
-  if (expected === undefined) return { summary: undefined, findings: [] };
-  const found = await sha256OfFile(path);
-  if (found === null) {
-    const problem = `${path} is not there: σ and what it follows from are not computed again`;
-    return { summary: undefined, findings: [], problem };
-  }
-  if (found === expected && summary !== undefined) return { summary, findings: [] };
-  const text = `is not the summary that was written: it has another hash than ${basename(sumPath(file))} says`;
-  return { summary: undefined, findings: [{ file: path, text }] };
+  const found = expected === undefined ? null : await sha256OfFile(path);
+  if (found === null) return {};
+  if (found === expected && summary !== undefined) return { summary };
+  return {
+    fault: `is not the summary that was written: it has another hash than ${basename(sumPath(file))} says`,
+  };
 }

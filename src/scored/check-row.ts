@@ -1,6 +1,6 @@
 // Checks METHOD's invariants in a stored row, as any reader of the file can: its structure, and numbers that cannot be.
 import { plural } from '../plural.js';
-import { codePoints, UNREAD } from '../scored.js';
+import { UNREAD } from '../scored.js';
 import { statusFaults } from './status-codes.js';
 import { type Cells, isList } from './stored-rows.js';
 
@@ -272,21 +272,6 @@ function checkReferences(row: Cells, fault: Fault): void {
     const at = list === undefined ? -1 : firstBroken(list);
     if (at >= 0) fault(`reference_logprobs[${k}][${at}] is ${list?.[at]}, expected a finite number`);
   }
-}
-
-/**
- * Whether the segments end inside the completion, unless `--map` took that from elsewhere.
- * @param row our columns
- * @param whole the input's too
- * @param map `--map` as it was given
- */
-export function textFaults(row: Cells, whole: Cells, map: unknown): string[] {
-  const isElsewhere = typeof map === 'string' && /(^|,)\s*completion\s*=(?!\s*completion\s*(,|$))/.test(map);
-  const { completion } = whole;
-  const end = segmentsOf(row).at(-1)?.char_end;
-  if (isElsewhere || typeof completion !== 'string' || typeof end !== 'number') return [];
-  const characters = codePoints(completion);
-  return end > characters ? [`segments end at character ${end} of ${characters}`] : [];
 }
 
 function hasStatus({ status }: Cells, code: string): boolean {

@@ -65,9 +65,8 @@ export async function accountOf(path: string, inputs: readonly Input[]): Promise
 
 /** What lies beside a file, or in a folder. @throws RredcotError (exit 65) as {@link accountOf} */
 export async function accountBeside(path: string): Promise<Omit<ScoredAccount, 'metadata'>> {
-  const { summary, findings } = await ownSummary(path, undefined);
-  const [finding] = findings;
-  if (finding !== undefined) throw edited(finding.file, finding.text);
+  const { summary, fault } = await ownSummary(path);
+  if (fault !== undefined) throw edited(summaryPath(path), fault);
   const { config, redistributed } = summary ?? (await readSummary(path)) ?? {};
   const origins = redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
   if (config !== undefined) return { config, policy: undefined, origins };

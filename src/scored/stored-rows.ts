@@ -1,32 +1,13 @@
 // A row that this program wrote: which of its cells are ours, and what they hold, as it was when it was scored.
 
 import { type OutputColumn, readCell } from '../io/arrow/output-columns.js';
-import { factsOf } from '../io/files/opened.js';
-import { columnarColumns, type Input, inputMetadata, readRows } from '../io/read/inputs.js';
-import { CONFIG_KEY, type OutputFormat } from '../io/write/output.js';
+import { columnarColumns, type Input, readRows } from '../io/read/inputs.js';
+import { CONFIG_KEY } from '../io/write/output.js';
 import { type InputRow, isBad } from '../rows.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
 
 /** A row's cells by column: plain values; lists are arrays. */
 export type Cells = Readonly<Record<string, unknown>>;
-
-/** What a file holds. */
-export type StoredFile = Awaited<ReturnType<typeof openStored>>;
-
-/** Opens a file whose format is known, whatever its bytes are. Errors of one that cannot be read come from here, or from its rows. */
-export async function openStored(path: string, format: OutputFormat) {
-  const { size } = await factsOf(path);
-  const ofLines = path.toLowerCase().endsWith('.gz') ? 'gzip' : 'json';
-  const layout = format === 'jsonl' ? ofLines : format;
-  const input: Input = { path, stem: '', size, layout, stream: null };
-  return {
-    /** of JSON lines those of the first row; undefined where there is none */
-    columns: (await columnsOf([input])).columns,
-    /** the file's own account of itself, by key; JSON lines have none */
-    metadata: await inputMetadata(input),
-    rows: readRows([input]),
-  };
-}
 
 /** The columns of files in their order, and their types where these bring them along; of JSON lines the first row's. */
 export async function columnsOf(inputs: readonly Input[]) {

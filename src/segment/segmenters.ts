@@ -1,9 +1,6 @@
 // The segmenters: where each cuts a thought, by which flags, and what of a stored row cannot be its work. Nobody else has their names.
 import { usageError } from '../errors.js';
 import { attributeOf, type Flag, finite, positiveInteger } from '../flag-values.js';
-import { plural } from '../plural.js';
-import type { OutputRow, SegmentRow } from '../scored.js';
-import { thoughtEnds } from '../scored.js';
 import { sentenceCuts } from './sentences.js';
 import type { ThoughtSpan, ThoughtTags, TokenText } from './span.js';
 import {
@@ -41,16 +38,6 @@ export interface SegmentOptions {
   readonly adaptiveLimit?: number;
 }
 
-/** Ends of a stored row's thought segments, in what the row is counted in. */
-interface StoredThoughts {
-  /** (K) */
-  readonly ends: Int32Array;
-  /** (T) nats; null where the file has none, and without a policy */
-  readonly entropies: Float32Array | null;
-  readonly logprobs: Float32Array | null;
-  readonly isByLength: boolean;
-}
-
 type Flags = Readonly<Record<string, string | undefined>>;
 type Options = Omit<SegmentOptions, 'segmenter'>;
 
@@ -72,8 +59,6 @@ interface Declared {
   readonly isOfText?: true;
   /** it cuts where the row says */
   readonly isOfRow?: true;
-  /** what of a stored row's segments it cannot have made */
-  readonly faults?: (thoughts: StoredThoughts, opts: Partial<SegmentOptions>) => string[];
 }
 
 /** METHOD §2: thought segments a trace is cut into. */
@@ -84,8 +69,6 @@ export const IN_ALL: Pick<SegmentOptions, 'fixedLength'> = { fixedLength: LENGTH
 /** METHOD §2, but for the share, which is ours: a piece for twenty tokens. */
 const SHARE = 0.05;
 const CUTPOINT = { probability: 0.9, every: 5 };
-/** Sums in another order differ by less, relative to the limit. */
-const ROUNDING = 1e-6;
 
 const KEYWORDS: Flag = [
   '--keywords <a,b|file>',
@@ -128,19 +111,6 @@ const fixed: Declared = {
     fixedLength: positiveInteger('--fixed-length', fixedLength, LENGTH),
   }),
   ends: (_, thought, { fixedLength }) => splitFixed(fixedLength, thought),
-  // all but the first, which a leading tag makes longer, and the last have the length
-  faults({ ends }, { fixedLength, maxSegments }) {
-    if (fixedLength === undefined || maxSegments !== undefined) return [];
-    return Array.from(ends, (end, k) => end - (ends[k - 1] ?? 0)).flatMap((length, k, { length: K }) => {
-      const isLast = k === K - 1;
-      const isFit = isLast
-        ? k === 0 || length <= fixedLength
-        : k === 0
-          ? length >= fixedLength
-          : length === fixedLength;
-      return isFit ? [] : [`segments[${k}] has ${length} tokens, expected ${fixedLength} (--fixed-length)`];
-    });
-  },
 };
 
 const entropy: Declared = {
@@ -167,17 +137,6 @@ const entropy: Declared = {
     entropyCuts(tokens, thought, figures, threshold === undefined ? { share: entropyShare } : { threshold }),
   likely: (places, { entropyShare = SHARE, entropyThreshold }) =>
     entropyThreshold === undefined ? 1 + Math.ceil(places * entropyShare) : places,
-  faults(thoughts, { entropyThreshold = 0, entropyShare = 1 }) {
-    const { ends, entropies } = thoughts;
-    if (entropies === null) return [];
-    const most = Math.floor(entropyShare * (ends.at(-1) ?? 0));
-    return [
-      ...uncut(thoughts, 'entropies', entropies, (entropy) => entropy >= entropyThreshold),
-      ...(ends.length > most + 1
-        ? [`has ${plural(ends.length, 'thought segment')}, expected at most ${most + 1} (--entropy-share)`]
-        : []),
-    ];
-  },
 };
 
 const cutpoint: Declared = {
@@ -203,11 +162,6 @@ const cutpoint: Declared = {
     return cutpointCuts(tokens, thought, figures, { probability, every });
   },
   likely: (places, { cutpointEvery = CUTPOINT.every }) => 1 + Math.ceil(places / cutpointEvery),
-  faults(thoughts, { cutpointProbability = 1 }) {
-    const { logprobs } = thoughts;
-    if (logprobs === null) return [];
-    return uncut(thoughts, 'logprobs', logprobs, (logprob) => logprob < Math.log(cutpointProbability));
-  },
 };
 
 const adaptive: Declared = {
@@ -228,16 +182,6 @@ const adaptive: Declared = {
         '--adaptive-limit <nats>, e.g. 4 (without a policy: characters, e.g. 200)',
       );
     return { adaptiveLimit: atLeastZero('--adaptive-limit', limit, '4') };
-  },
-  faults({ ends, entropies, isByLength }, { adaptiveLimit: limit }) {
-    if (limit === undefined || (entropies === null && !isByLength)) return [];
-    const sums =
-      entropies === null ? ends.map((end, k) => end - (ends[k - 1] ?? 0)) : segmentSums(entropies, ends);
-    return Array.from(sums.subarray(1), (sum, k) => sum + (sums[k] as number)).flatMap((pair, k) =>
-      pair > limit * (1 - ROUNDING)
-        ? []
-        : [`segments[${k}] and [${k + 1}] sum to ${pair}, expected more than ${limit} (--adaptive-limit)`],
-    );
   },
 };
 
@@ -283,62 +227,10 @@ export function segmentSums(values: Float32Array, ends: Int32Array): Float64Arra
   return sums;
 }
 
-/** Cuts that stand before a token which is no reason for one; the last end is the thought's own. */
-function uncut(
-  { ends }: StoredThoughts,
-  name: string,
-  figures: Float32Array,
-  isReason: (figure: number) => boolean,
-): string[] {
-  return Array.from(ends.subarray(0, -1)).flatMap((end, k) =>
-    isReason(figures[end] as number)
-      ? []
-      : [`segments[${k}] ends before token ${end}, whose ${name} ${figures[end]} is no reason to cut`],
-  );
-}
-
 function share(flag: string, text: string): number {
   return finite(flag, text, 'a number above 0, at most 1', '0.9', (x) => x > 0 && x <= 1);
 }
 
 function atLeastZero(flag: string, text: string, example: string): number {
   return finite(flag, text, 'a number of nats, at least 0', example, (x) => x >= 0);
-}
-
-/**
- * What of the segments does not follow from the segmenter: too many of them, and what it says itself that it cannot have made.
- * @param config as the file has it; empty where it says nothing
- */
-export function segmentFaults(row: OutputRow, config: Readonly<Record<string, unknown>>): string[] {
-  const opts = config as Partial<SegmentOptions>;
-  const turns = storedTurns(row);
-  const K = turns.reduce((sum, { ends }) => sum + ends.length, 0);
-  if (row.segments.length === 0) return [];
-  // no segment lies in two turns
-  const most = Math.max(Number(opts.maxSegments), turns.length);
-  return [
-    ...(typeof opts.maxSegments === 'number' && K > most
-      ? [`has ${plural(K, 'thought segment')}, expected at most ${most}`]
-      : []),
-    ...turns.flatMap((turn) => segmenterNamed(opts.segmenter)?.faults?.(turn, opts) ?? []),
-  ];
-}
-
-/** The thoughts of each of the row's turns, counted from where it begins. */
-function storedTurns(row: OutputRow): StoredThoughts[] {
-  const isByLength = row.status.includes('segments:by-length');
-  const turns: SegmentRow[][] = [[]];
-  for (const segment of row.segments)
-    if (segment.kind === 'shown') turns.push([]);
-    else if (segment.kind === 'thought') turns.at(-1)?.push(segment);
-  return turns.flatMap((segments, n) => {
-    if (segments.length === 0 && n > 0) return [];
-    const start = segments[0]?.start ?? 0;
-    const ends = thoughtEnds({ segments }).map((end) => end - start);
-    const to = start + (ends.at(-1) ?? 0);
-    // cut by length, the row has no figures but the input's own
-    const own = (list: Float32Array | null) =>
-      isByLength || list === null || list.length < to ? null : list.subarray(start, to);
-    return [{ ends, isByLength, entropies: own(row.entropies), logprobs: own(row.logprobs) }];
-  });
 }

@@ -1,4 +1,4 @@
-// Ids that come twice and groups of several prompts are told by every form of a run, by status and by verify.
+// Ids that come twice and groups of several prompts are told by every form of a run, and by status.
 import { beforeAll, expect, it } from 'vitest';
 import { SeenNames } from '../../dist/report/names.js';
 import { fixtureRows, GIVEN, jsonLines, openScene, valued } from '../support/scene.js';
@@ -49,19 +49,12 @@ it('are told of one process, of workers and of each shard, once', async () => {
   expect((await told('score - -o - --format jsonl', 0, jsonLines(lines))).codes).toEqual(BOTH);
 });
 
-it('are told by status and by verify, and of groups only where these count', async () => {
+it('are told by status, and of groups only where these count', async () => {
   const { stdout } = await done('status out/');
   for (const code of BOTH) expect(stdout).toContain(`\n${code}: `);
   const { warnings } = JSON.parse((await done('status out/ --json')).stdout);
   expect(warnings.map(({ code }: { code: string }) => code).sort()).toEqual(BOTH);
-  // an id that comes twice is a finding
-  for (const place of ['out/', 'one.parquet']) {
-    const verified = await told(`verify ${place}`, 65);
-    expect(verified.stdout).toContain('its id stands in an earlier row too');
-    expect(verified.codes, place).toEqual(['mixed_groups']);
-  }
   expect((await told(`${score} -o apart.jsonl --baseline value`)).codes).toEqual(['same_id']);
-  expect((await told('verify apart.jsonl', 65)).codes).toEqual([]);
 });
 
 it('count for a limit as far as its traces go, and their groups with what follows', async () => {

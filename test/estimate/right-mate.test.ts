@@ -7,12 +7,11 @@ import { type Window, windowsOf } from '../../dist/estimate/windows.js';
 import { withRightMate } from '../../dist/estimate/with-mates.js';
 import { isBad } from '../../dist/rows.js';
 import { jobOf } from '../support/fake-policy.js';
-import { faultsOf } from '../support/faults.js';
 import { type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 import { collect, streamOf, traceAt } from '../support/streams.js';
 
-const { config, done, fails, rows, write } = await openScene();
+const { done, fails, rows, write } = await openScene();
 type Row = ScoredRow & { readonly hint_logprobs: number[] };
 
 /** A trace of so many tokens of text, and end tokens behind it. */
@@ -129,10 +128,6 @@ describe('a file of it', () => {
       expect(row.hint_logprobs).toEqual(row.logprobs);
     }
     await done('verify mates.jsonl');
-    const [said, first] = [await config('mates.jsonl'), all[0] as Row];
-    expect(faultsOf({ ...first, status: 'uniform:flat-values' }, said)).toContain(
-      'hint_logprobs are logprobs',
-    );
     await done('redistribute mates.jsonl --estimator surprise -o surprise.jsonl');
     expect((await rows('surprise.jsonl')).some(({ status }) => status.includes('hint:'))).toBe(false);
   });

@@ -205,9 +205,8 @@ it('a pipe in the place of run.json, or of a record, holds nobody up', async () 
   };
   await pipe('survey.json');
   await pipe('done/00000-of-00001/000001.json');
-  await fails('verify piped', 65, 'survey.json: was changed');
   await pipe('run.json');
-  for (const line of ['status piped', 'verify piped', 'merge piped -o piped.parquet', score('piped/')])
+  for (const line of ['status piped', 'merge piped -o piped.parquet', score('piped/')])
     await fails(line, 2, 'run.json: is missing or damaged');
   // what is read as a folder of files is not held up either
   for (const line of ['compare piped', 'segment --no-policy -o none.jsonl piped'])

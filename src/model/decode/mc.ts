@@ -5,14 +5,7 @@ import { JUDGES } from '../../estimate/reward.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
 import { TokenMeter } from '../../report/progress.js';
 import { stopsOf } from '../text/stops.js';
-import {
-  type MonteCarloOptions,
-  monteCarloColumns,
-  monteCarloConfig,
-  sampledAgain,
-  sampledFaults,
-  UNFINISHED,
-} from './monte-carlo.js';
+import { type MonteCarloOptions, monteCarloColumns, monteCarloConfig, UNFINISHED } from './monte-carlo.js';
 import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';
 
 const OF = 'of mc and mc-truncated: ';
@@ -40,9 +33,6 @@ const OF_SAMPLES = {
     ...['stop', 'environment'],
   ],
   columns: ({ keepSamples }) => monteCarloColumns(keepSamples === true),
-  remade: (row, { mcUnfinished }) =>
-    sampledAgain(row, mcUnfinished).map((made) => ({ from: 'its samples', ...made })),
-  faults: (row, _, columns) => sampledFaults(row, 'status' in columns),
 } as const satisfies Partial<Estimator>;
 
 export const mc: Estimator = {

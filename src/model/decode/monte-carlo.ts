@@ -11,7 +11,6 @@ import {
   requestedColumn,
   STRING,
 } from '../../io/arrow/output-columns.js';
-import type { OutputRow } from '../../scored.js';
 import type { SamplingOptions } from './sampling.js';
 
 /** What a sample without a verdict counts: 0, or nothing. */
@@ -129,62 +128,3 @@ const SAMPLE_FIELDS: readonly { name: string; key?: keyof Sample; type: OutputCo
   { name: 'finish_reason', key: 'finish', type: STRING },
   { name: 'utility', type: FLOAT32 },
 ];
-
-// ------ what `verify` finds in a stored row
-
-/** Values, deviations and shares were rounded to float32 on the way. */
-const ROUNDING = 1e-6;
-
-/**
- * What the samples of a stored row give again; nothing where they were not kept.
- * @param unfinished as the configuration says it; undefined: either way
- */
-export function sampledAgain({ segments, requested }: OutputRow, unfinished: unknown) {
-  const samples = requested?.samples as readonly Sample[] | null | undefined;
-  if (!samples) return [];
-  const exits = segments.filter(({ kind }) => kind === 'thought').length + 1;
-  const utilities = Array.from({ length: exits }, (_, k) =>
-    samples.filter(({ exit }) => exit === k).map(({ utility }) => utility),
-  );
-  const ways = UNFINISHED.filter((way) => unfinished === undefined || way === unfinished);
-  // an exit without room for one more token has none, which counts as one that was lost
-  const drawn = utilities.map((own) => (own.length > 0 ? own : [null]));
-  return ways.map((way) => monteCarloValues(drawn, way)).map(({ values, columns }) => ({ values, columns }));
-}
-
-/**
- * Deviations that values in 0..1 can have, as many samples at every exit that has any, `mc:lost` where much is lost and nowhere else.
- * @param hasStatus whether the file has that column
- */
-export function sampledFaults(
-  { valueStart, segments, status, requested = {} }: OutputRow,
-  hasStatus: boolean,
-): string[] {
-  const faults: string[] = [];
-  const { value_sd: deviations, lost_fraction: shares } = requested as Readonly<
-    Record<string, Float32Array | null>
-  >;
-  const thoughts = segments.filter(({ kind }) => kind === 'thought');
-  for (const [k, value] of [valueStart, ...thoughts.map((each) => each.value)].entries()) {
-    if (value === null) continue;
-    const most = Math.sqrt(Math.max(0, value * (1 - value)));
-    const [deviation, share] = [deviations?.[k] ?? 0, shares?.[k] ?? 0];
-    if (!(deviation >= 0 && deviation <= most + ROUNDING))
-      faults.push(`value_sd[${k}] is ${deviation}, expected 0 to ${most} for a value of ${value}`);
-    if (!(share >= 0 && share <= 1)) faults.push(`lost_fraction[${k}] is ${share}, expected 0 to 1`);
-  }
-  if (hasStatus && shares && shares.some((share) => share >= MUCH_LOST) !== status.includes(LOST))
-    faults.push(
-      `status is ${status.join(';') || 'ok'}, and the largest lost_fraction is ${Math.max(...shares)}`,
-    );
-  const samples = (requested.samples ?? []) as readonly Sample[];
-  const counts = Array.from(
-    { length: thoughts.length + 1 },
-    (_, k) => samples.filter(({ exit }) => exit === k).length,
-  );
-  const most = Math.max(...counts);
-  for (const [k, count] of counts.entries())
-    if (count !== most && count !== 0)
-      faults.push(`samples has ${count} of exit ${k}, expected ${most} as of another exit`);
-  return faults;
-}
