@@ -1,10 +1,10 @@
 // JSON text to values and back without loss, where plain JSON loses: NaN, integers beyond 2^53, float32; and values in the few
 // words that an error message has room for.
 
+import { randomUUID } from 'node:crypto';
+
 /** Deeper values than this are turned down: nothing that scores text nests so far, and recursion stays safe. */
 const MAX_LEVELS = 256;
-
-const NUMBER = /NaN|-?Infinity|-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 
 /**
  * Parses JSON as Python's `json` writes it: `NaN`, `Infinity` and `-Infinity` are numbers, and an integer
@@ -17,10 +17,10 @@ export function parseJson(text: string): unknown {
     value = JSON.parse(text);
   } catch (error) {
     if (!text.includes('NaN') && !text.includes('Infinity')) throw error;
-    return parseLossless(text);
+    return parseMarked(text);
   }
   // an integer that lost digits is as large as this at least; so is many a double, which only costs time
-  return holdsLarge(value, MAX_LEVELS + 1) ? parseLossless(text) : value;
+  return holdsLarge(value, MAX_LEVELS + 1) ? parseMarked(text) : value;
 }
 
 /** Whether a number of 2^53 or more is in a value. @throws SyntaxError where it is nested too deep */
@@ -50,107 +50,50 @@ export function put(fields: Record<string, unknown>, key: string, value: unknown
   else fields[key] = value;
 }
 
-/** Whether an odd number of backslashes stands before a place. */
-function isEscaped(text: string, at: number): boolean {
-  let backslashes = 0;
-  while (text[at - 1 - backslashes] === '\\') backslashes++;
-  return backslashes % 2 === 1;
+/** The numbers that `JSON.parse` does not take, or rounds; and what tells where a text begins and ends. */
+const LOSSY = /\\.|"|(?<![\w.+-])(?:NaN|-?Infinity|-?[1-9]\d{15,})(?![\w.])/gs;
+/** Begins the text that such a number is parsed as: no text of an input begins so. */
+const MARK = `number ${randomUUID()} `;
+
+function replaceLossy(text: string, by: (number: string) => string): string {
+  let isInside = false;
+  return text.replaceAll(LOSSY, (found) => {
+    if (found === '"') isInside = !isInside;
+    return isInside || found === '"' || found.startsWith('\\') ? found : by(found);
+  });
 }
 
-// a plain recursive descent: V8's parser offers no hook on number texts before Node 21
-function parseLossless(text: string): unknown {
-  let at = 0;
+// V8's parser offers no hook on the text of a number before Node 21
+function parseMarked(text: string): unknown {
+  try {
+    return unmarked(JSON.parse(replaceLossy(text, (number) => `"${MARK}${number}"`)), MAX_LEVELS + 1);
+  } catch (error) {
+    // the same text with other numbers: its error tells the right place
+    JSON.parse(replaceLossy(text, (number) => '0'.padEnd(number.length)));
+    throw error;
+  }
+}
 
-  function fail(): never {
-    const found = at < text.length ? JSON.stringify(text[at]) : 'the end of the text';
-    throw new SyntaxError(`unexpected ${found} at position ${at}`);
+/** The value with numbers in the place of marks. @throws SyntaxError where it is nested too deep, or a key is such a number */
+function unmarked(value: unknown, levels: number): unknown {
+  if (typeof value === 'string' && value.startsWith(MARK)) {
+    const number = value.slice(MARK.length);
+    const isDouble = !/\d/.test(number) || Number.isSafeInteger(Number(number));
+    return isDouble ? Number(number) : BigInt(number);
   }
-  function space(): void {
-    while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
-  }
-  function string(): string {
-    const start = at++;
-    for (;;) {
-      const quote = text.indexOf('"', at);
-      if (quote < 0) {
-        at = text.length;
-        fail();
-      }
-      at = quote + 1;
-      // the native parser decodes the escapes and refuses control characters
-      if (!isEscaped(text, quote)) return JSON.parse(text.slice(start, at)) as string;
-    }
-  }
-  function word<T>(name: string, value: T): T {
-    if (!text.startsWith(name, at)) fail();
-    at += name.length;
+  if (typeof value !== 'object' || value === null) return value;
+  if (levels === 1) throw new SyntaxError(`nested deeper than ${MAX_LEVELS} levels`);
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++)
+      if (typeof value[i] !== 'number') value[i] = unmarked(value[i], levels - 1);
     return value;
   }
-  function number(): number | bigint {
-    NUMBER.lastIndex = at;
-    const match = NUMBER.exec(text);
-    if (match === null) return fail();
-    at += match[0].length;
-    const value = Number(match[0]);
-    const isInteger = match[1] === undefined && match[2] === undefined && !/[Ny]$/.test(match[0]);
-    return isInteger && !Number.isSafeInteger(value) ? BigInt(match[0]) : value;
+  const fields = value as Record<string, unknown>;
+  for (const key of Object.keys(fields)) {
+    if (key.startsWith(MARK)) throw new SyntaxError(`${key.slice(MARK.length)} is no key`);
+    put(fields, key, unmarked(fields[key], levels - 1));
   }
-  function list(levels: number): unknown[] {
-    const items: unknown[] = [];
-    at++;
-    space();
-    if (text[at] === ']') return word(']', items);
-    for (;;) {
-      items.push(any(levels));
-      if (text[at] === ']') return word(']', items);
-      word(',', null);
-    }
-  }
-  function object(levels: number): Record<string, unknown> {
-    const fields: Record<string, unknown> = {};
-    at++;
-    space();
-    if (text[at] === '}') return word('}', fields);
-    for (;;) {
-      space();
-      if (text[at] !== '"') fail();
-      const key = string();
-      space();
-      word(':', null);
-      put(fields, key, any(levels));
-      if (text[at] === '}') return word('}', fields);
-      word(',', null);
-    }
-  }
-  function any(levels: number): unknown {
-    space();
-    const value = one(levels);
-    space();
-    return value;
-  }
-  function one(levels: number): unknown {
-    if (levels === 0) throw new SyntaxError(`nested deeper than ${MAX_LEVELS} levels`);
-    switch (text[at]) {
-      case '{':
-        return object(levels - 1);
-      case '[':
-        return list(levels - 1);
-      case '"':
-        return string();
-      case 't':
-        return word('true', true);
-      case 'f':
-        return word('false', false);
-      case 'n':
-        return word('null', null);
-      default:
-        return number();
-    }
-  }
-
-  const value = any(MAX_LEVELS + 1);
-  if (at < text.length) fail();
-  return value;
+  return fields;
 }
 
 /** Writes a parsed value as JSON text: BigInt as an integer, NaN and the infinities as null. */
