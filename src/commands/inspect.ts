@@ -1,11 +1,11 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { STDIN } from '../io/files/file-bytes.js';
+import type { Field, FieldMap } from '../io/map/fields.js';
 import { JOINS } from '../io/map/join.js';
 import { foundPlaces, mapRow } from '../io/map/map.js';
 import { fits } from '../io/map/presets.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
-import type { Field, FieldMap } from '../io/map/sources.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';

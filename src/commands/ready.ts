@@ -9,9 +9,9 @@ import { bankMaker } from '../estimate/references.js';
 import { readsEntropies, readsLogprobs } from '../estimate/requested.js';
 import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
+import type { Field } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
 import { completionText } from '../io/map/messages.js';
-import type { Field } from '../io/map/sources.js';
 import type { OpenPolicy } from '../model/onnx/open-model.js';
 import {
   type EncodedTrace,

@@ -1,6 +1,6 @@
 // Draws one input row for a terminal: which preset it is of, the trace made of it, what is missing.
 import type { Rejection } from '../errors.js';
-import type { Field } from '../io/map/sources.js';
+import type { Field } from '../io/map/fields.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Trace } from '../trace.js';

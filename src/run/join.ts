@@ -1,6 +1,6 @@
 // Joins chunks in the order of their rows to one file.
 import { Schema, util } from 'apache-arrow';
-import { gatherRows } from '../io/arrow/gather.js';
+import { gatherRows } from '../io/arrow/columns.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { type BatchSource, openArrow } from '../io/arrow/reader.js';
 import { arrowSchema, type BatchWriter } from '../io/arrow/writer.js';

@@ -2,7 +2,16 @@
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { didYouMean } from '../flag-values.js';
 import { describeKeys, stringifyJson } from '../io/arrow/json.js';
-import { parseFieldMap, withSources } from '../io/map/field-map.js';
+import {
+  type Columns,
+  type FieldMap,
+  type FieldPath,
+  type FieldSource,
+  parseFieldMap,
+  parsePath,
+  valueAt,
+  withSources,
+} from '../io/map/fields.js';
 import {
   JOINS,
   type JoinKey,
@@ -14,14 +23,6 @@ import {
 import { locate } from '../io/map/map.js';
 import { lastQuestion } from '../io/map/messages.js';
 import { type Choice, choosePreset, fits } from '../io/map/presets.js';
-import {
-  type Columns,
-  type FieldMap,
-  type FieldPath,
-  type FieldSource,
-  parsePath,
-  valueAt,
-} from '../io/map/sources.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
 import { peekRows, type ReadRows } from '../io/read/peek.js';

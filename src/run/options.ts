@@ -6,7 +6,7 @@ import type { CreditOptions } from '../estimate/credit.js';
 import { OF_OTHERS } from '../estimate/requested.js';
 import type { ColumnChoice, OurColumn, TextColumn, WrittenColumn } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/chunks.js';
-import type { Needs } from '../io/map/sources.js';
+import type { Needs } from '../io/map/fields.js';
 import type { ExportName } from '../io/write/exports.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { TextChoice } from '../io/write/output-layout.js';

@@ -1,7 +1,7 @@
 // The scale of the inputs' rewards, which is known before the first pass of a policy, or the run ends.
 import { dataError, type RredcotError, throwIfInterrupted } from '../errors.js';
+import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import type { Needs } from '../io/map/sources.js';
 import { readRows } from '../io/read/inputs.js';
 import { count, plural } from '../plural.js';
 import type { Missing } from '../report/inspect-view.js';

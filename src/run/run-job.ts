@@ -2,8 +2,8 @@
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { withoutMask } from '../io/arrow/output-columns.js';
 import { chunkCount } from '../io/files/chunks.js';
+import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import type { Needs } from '../io/map/sources.js';
 import { columnarColumns } from '../io/read/inputs.js';
 import { watchInputs } from '../io/read/unchanged.js';
 import { outputLayout, renamedText } from '../io/write/output-layout.js';

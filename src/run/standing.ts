@@ -4,8 +4,14 @@ import { OvertakenError, type RredcotError, usageError } from '../errors.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
 import type { InputPrint } from '../io/read/unchanged.js';
-import type { Config } from '../io/write/output.js';
-import { CONFIG_KEY, namedFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../io/write/output.js';
+import {
+  CONFIG_KEY,
+  type Config,
+  namedFormat,
+  POLICY_KEY,
+  RUN_KEY,
+  VERSION_KEY,
+} from '../io/write/output.js';
 import { PART_KEY } from '../io/write/part.js';
 import { bytesFault, ownSummary } from '../scored/as-written.js';
 import { firstDifference } from './description.js';

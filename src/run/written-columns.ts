@@ -10,7 +10,7 @@ import {
   TEXT_COLUMNS,
 } from '../io/arrow/output-columns.js';
 import { STDIN } from '../io/files/file-bytes.js';
-import type { Columns } from '../io/map/sources.js';
+import type { Columns } from '../io/map/fields.js';
 import type { Input } from '../io/read/inputs.js';
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../io/write/exports.js';
 import { shellWord } from '../printable.js';

@@ -1,7 +1,7 @@
 // A set of the benchmark in: its traces with their cuts, rewards, true values and labels; the credit of their segments that somebody gives, and what would be from the set alone.
 import { randomStream } from '../compare/bootstrap.js';
 import { dataError } from '../errors.js';
-import { parsePath } from '../io/map/sources.js';
+import { parsePath } from '../io/map/fields.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { isList } from './stored-rows.js';
 import {

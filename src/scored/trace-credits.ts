@@ -1,6 +1,6 @@
 // The credits of a stored row's thought segments: its own, and those in columns that a user names.
 import { usageError } from '../errors.js';
-import { type FieldPath, parsePath, resolvePath, valueAt } from '../io/map/sources.js';
+import { type FieldPath, parsePath, resolvePath, valueAt } from '../io/map/fields.js';
 import type { InputRow } from '../rows.js';
 import { isFallback, ownTokens, withoutShown } from '../scored.js';
 import { compact } from '../turns.js';

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseFieldMap } from '../../dist/io/map/field-map.js';
+import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import type { JobInputs } from '../../dist/run/mapping.js';
 import { findRewardRange, RewardCheck, rewardNote } from '../../dist/run/reward-scale.js';

@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { tableFromArrays, tableToIPC } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { WHOLE } from '../../dist/io/files/chunks.js';
-import { parseFieldMap } from '../../dist/io/map/field-map.js';
+import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { peekRows, type ReadRows } from '../../dist/io/read/peek.js';
 import { openOutput } from '../../dist/io/write/output.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { describeType, inferColumns } from '../../dist/io/arrow/schema.js';
-import { parseFieldMap } from '../../dist/io/map/field-map.js';
+import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../dist/io/read/jsonl.js';
 import { inferFromWindow } from '../../dist/run/source.js';

@@ -1,6 +1,6 @@
 /** Credits of one row, each kind by hand, and what a column must not be. */
 import { describe, expect, it } from 'vitest';
-import { parsePath } from '../../dist/io/map/sources.js';
+import { parsePath } from '../../dist/io/map/fields.js';
 import { type CreditColumn, parseNamedPath, traceCredits } from '../../dist/scored/trace-credits.js';
 import { inputRow } from '../support/io-helpers.js';
 

@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { tableFromIPC } from 'apache-arrow';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
-import { parseFieldMap } from '../../dist/io/map/field-map.js';
+import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { mapRow } from '../../dist/io/map/map.js';
 import { readRows, resolveInputs } from '../../dist/io/read/inputs.js';
 import { openPolicyFolder } from '../../dist/model/onnx/folder.js';

@@ -4,7 +4,7 @@ import { type Data, Field, type RecordBatch, Schema, Type, Utf8, vectorFromArray
 import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
-import { batchOf } from './gather.js';
+import { batchOf } from './columns.js';
 import { stringifyLossless } from './json.js';
 import { type BatchSource, damaged } from './reader.js';
 import { nameOf, valueAt } from './values.js';

@@ -20,8 +20,7 @@ import {
 } from 'apache-arrow';
 import type { OutputRow } from '../../scored.js';
 import type { ByteSink } from '../files/stdout.js';
-import { columnData } from './column-data.js';
-import { batchOf, gather, type Range } from './gather.js';
+import { batchOf, columnData, gather, type Range } from './columns.js';
 import type { OutputColumn } from './output-columns.js';
 import type { ColumnType } from './schema.js';
 

@@ -6,9 +6,9 @@ import { usageError } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
 import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
 import { inferColumns } from '../arrow/schema.js';
+import { type Columns, type FieldSources, type Join, Mismatch } from './fields.js';
 import { lastQuestion } from './messages.js';
 import { fieldSources } from './preset.js';
-import { type Columns, type FieldSources, type Join, Mismatch } from './sources.js';
 
 /** The index is kept in memory: so many characters of columns at most. */
 const MAX_KEPT_CHARACTERS = 2 ** 30;

@@ -4,8 +4,6 @@ import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
-import { pick } from './join.js';
-import { mapFlag, meantPath, proposePaths } from './propose.js';
 import {
   type Columns,
   FIELDS,
@@ -16,7 +14,9 @@ import {
   Mismatch,
   type Needs,
   resolvePath,
-} from './sources.js';
+} from './fields.js';
+import { pick } from './join.js';
+import { mapFlag, meantPath, proposePaths } from './propose.js';
 import { buildTrace, type Cell, type FieldCells, type TracePlace } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */

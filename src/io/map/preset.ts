@@ -13,7 +13,7 @@ import {
   Mismatch,
   parsePath,
   valueAt,
-} from './sources.js';
+} from './fields.js';
 
 /** A kind of dump. Several may share a name: a data set and its copies. */
 export interface Preset {

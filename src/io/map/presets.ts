@@ -2,10 +2,9 @@
 
 import { usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
+import { SOLUTIONS, STEPS } from './datasets.js';
+import type { Columns } from './fields.js';
 import type { Preset } from './preset.js';
-import { SOLUTIONS } from './solutions.js';
-import type { Columns } from './sources.js';
-import { STEPS } from './steps.js';
 import { DUMPS, PLAIN_ROWS } from './trainers.js';
 
 /** In the order in which they are tried: what more files look like comes later. */

@@ -2,8 +2,8 @@
 
 import { didYouMean } from '../../flag-values.js';
 import { shellWord } from '../../printable.js';
+import { type Columns, FIELDS, type Field } from './fields.js';
 import { isDialogue } from './messages.js';
-import { type Columns, FIELDS, type Field } from './sources.js';
 
 /** A value in the row, and the path that leads there. */
 interface ProposedPlace {

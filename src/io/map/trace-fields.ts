@@ -6,11 +6,10 @@ import type { InputRow } from '../../rows.js';
 import type { Message, Reference, Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';
 import { asNumber, describeKeys, describeValue } from '../arrow/json.js';
-import { beginsWithPrompt, checkPrompt } from './held-completion.js';
+import { type Field, Mismatch, type Needs } from './fields.js';
 import { completionText, parseMessages, severalTurns } from './messages.js';
 import { mapText, meantPath, proposePaths } from './propose.js';
 import { fromSolution, parseReferences } from './references.js';
-import { type Field, Mismatch, type Needs } from './sources.js';
 
 /** A field's value in one trace and where it came from. */
 export interface Cell {
@@ -344,4 +343,52 @@ function rewardOf(cells: FieldCells): Pick<Trace, 'reward' | 'isVerdict'> {
     );
   const isNamed = /(?:^|\.)acc$/.test(path) && reward >= 0 && reward <= 1;
   return { reward, ...(typeof value === 'boolean' || isNamed ? { isVerdict: true } : {}) };
+}
+
+/** Shorter texts, and fewer ids, may stand in a prompt by chance, such as one of its choices. */
+const TELLS = { characters: 24, ids: 8 };
+
+type Texts = Pick<Trace, 'prompt' | 'completion' | 'promptIds' | 'completionIds'>;
+
+/**
+ * A prompt in which the policy would find what it is to be asked for: the whole text, or the whole dialogue.
+ * @throws Mismatch (`prompt_holds_completion`)
+ */
+export function checkPrompt(
+  { prompt, completion, promptIds, completionIds }: Texts,
+  path: string,
+  field = promptIds === undefined ? 'prompt' : 'prompt_ids',
+): void {
+  const fail = (found: string): never => {
+    throw new Mismatch(
+      'prompt_holds_completion',
+      `${field}: ${path} ${found}, expected what the policy was asked and nothing of its answer: --map ${field}=<path>`,
+    );
+  };
+  if (promptIds !== undefined) {
+    if (completionIds !== undefined && holdsIds(promptIds, completionIds)) fail('holds the completion_ids');
+    return;
+  }
+  const last: Message | undefined = typeof prompt === 'string' ? undefined : prompt.at(-1);
+  if (last?.role === 'assistant') fail("ends with the assistant's turn");
+  const own = completion.trim();
+  if (own.length < TELLS.characters) return;
+  const texts = typeof prompt === 'string' ? [prompt] : prompt.map(({ content }) => content);
+  if (texts.some((text) => text.includes(own))) fail('holds the completion');
+}
+
+/** Whether a completion is the whole text: what was asked, and then what was answered. */
+export function beginsWithPrompt({ prompt, completion, promptIds, completionIds }: Texts): boolean {
+  if (promptIds !== undefined && completionIds !== undefined)
+    return promptIds.length >= TELLS.ids && promptIds.every((id, n) => id === completionIds[n]);
+  const asked = (typeof prompt === 'string' ? prompt : (prompt.at(-1)?.content ?? '')).trim();
+  return asked.length >= TELLS.characters && completion.trimStart().startsWith(asked);
+}
+
+function holdsIds(ids: Int32Array, part: Int32Array): boolean {
+  if (part.length < TELLS.ids) return false;
+  const [first = 0] = part;
+  for (let from = ids.indexOf(first); from >= 0; from = ids.indexOf(first, from + 1))
+    if (part.every((id, n) => ids[from + n] === id)) return true;
+  return false;
 }

@@ -3,7 +3,7 @@
 import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
-import { gatherRows } from '../arrow/gather.js';
+import { gatherRows } from '../arrow/columns.js';
 import type { BatchWriter } from '../arrow/writer.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';

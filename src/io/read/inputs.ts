@@ -12,9 +12,8 @@ import { failed } from '../files/file-error.js';
 import { factsOf, openFile } from '../files/opened.js';
 import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
-import { readJsonRows, rejectedRow } from './jsonl.js';
+import { BOM, NEWLINE, readJsonRows, rejectedRow } from './jsonl.js';
 import { assertPart, type RowPart, rowParts } from './row-index.js';
-import { BOM, NEWLINE } from './split.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {

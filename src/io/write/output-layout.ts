@@ -14,9 +14,8 @@ import {
   type WrittenColumn,
 } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
-import { explodes } from '../map/field-map.js';
+import { type Columns, explodes, type FieldMap } from '../map/fields.js';
 import { isDialogue } from '../map/messages.js';
-import type { Columns, FieldMap } from '../map/sources.js';
 import { TEXT_KEY } from './output.js';
 
 export interface LayoutOptions {

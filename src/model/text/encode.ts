@@ -1,6 +1,6 @@
 // Turns a trace into the token ids that the policy reads, aligned with the text they spell.
 import { TraceRejected } from '../../errors.js';
-import { beginsWithPrompt, checkPrompt } from '../../io/map/held-completion.js';
+import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';

@@ -25,7 +25,7 @@ import {
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkBatch } from '../../../dist/io/arrow/check.js';
-import { batchOf, gatherRows } from '../../../dist/io/arrow/gather.js';
+import { batchOf, gatherRows } from '../../../dist/io/arrow/columns.js';
 
 describe('gatherRows', () => {
   const types: readonly [DataType, fc.Arbitrary<unknown>][] = [

@@ -1,6 +1,6 @@
 // A prompt that holds its completion, and a completion that begins with its prompt.
 import { describe, expect, it } from 'vitest';
-import { beginsWithPrompt, checkPrompt } from '../../../dist/io/map/held-completion.js';
+import { beginsWithPrompt, checkPrompt } from '../../../dist/io/map/trace-fields.js';
 
 const ASKED = 'How many legs have four cows and a hen?';
 const THOUGHT = 'Four cows have 16 legs, a hen has 2.\nAnswer: 18';

@@ -1,7 +1,7 @@
 // Rows into traces: the forms of `--map`, the defaults, and every way in which a row can fail to fit.
 
 import { describe, expect, it } from 'vitest';
-import { parseFieldMap } from '../../../dist/io/map/field-map.js';
+import { parseFieldMap } from '../../../dist/io/map/fields.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { inputRow } from '../../support/io-helpers.js';
 

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseFieldMap, withSources } from '../../../dist/io/map/field-map.js';
+import { parseFieldMap, withSources } from '../../../dist/io/map/fields.js';
 import { JOINS } from '../../../dist/io/map/join.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { choosePreset, PRESET_NAMES, PRESETS } from '../../../dist/io/map/presets.js';

@@ -1,10 +1,9 @@
 // What is proposed for a row that nobody has mapped: paths by the names of its columns, and what a misspelled one was meant to be.
 import { describe, expect, it } from 'vitest';
 import { didYouMean } from '../../../dist/flag-values.js';
-import { parseFieldMap } from '../../../dist/io/map/field-map.js';
+import { FIELDS, parseFieldMap } from '../../../dist/io/map/fields.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { mapText, proposePaths } from '../../../dist/io/map/propose.js';
-import { FIELDS } from '../../../dist/io/map/sources.js';
 import { cureOf } from '../../../dist/run/reject-limits.js';
 import { inputRow } from '../../support/io-helpers.js';
 

@@ -1,6 +1,6 @@
 // References as rows have them: text, numbers, lists, objects, and solutions that mark their answer.
 import { describe, expect, it } from 'vitest';
-import { parseFieldMap } from '../../../dist/io/map/field-map.js';
+import { parseFieldMap } from '../../../dist/io/map/fields.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { parseReferences } from '../../../dist/io/map/references.js';
 import type { Trace } from '../../../dist/trace.js';

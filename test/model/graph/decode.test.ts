@@ -1,8 +1,7 @@
 // What a policy writes: its log-probabilities, the tokens that it chooses, and that neither depends on what is written beside.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Begun, type ContinueOptions, continueTraces } from '../../../dist/model/decode/continue.js';
-import type { Written } from '../../../dist/model/decode/sampling.js';
-import { rowKey } from '../../../dist/model/decode/sampling.js';
+import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
 import type { ModelSession } from '../../../dist/model/onnx/session.js';
 import { type FamilyModel, familyScores } from '../../oracle/families.js';
 import { choosing } from '../../oracle/sampling.js';
