@@ -91,7 +91,7 @@ def checked(row, place, columns):
     missing = [name for name in (*LISTS, "reward", *columns) if name not in row]
     if missing:
         raise SystemExit(
-            f"{place}: has no {', '.join(missing)}, expected the columns of `rredcot score`, without --export and --columns; "
+            f"{place}: has no {', '.join(missing)}, expected the columns of `rredcot score`, without --columns; "
             f"it has {', '.join(map(ascii, row)):.200}"
         )
     missing = [name for name in TEXTS if not is_text(name, row.get(name))]

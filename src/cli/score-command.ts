@@ -9,7 +9,6 @@ import { oneOf, positiveInteger } from '../flag-values.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { Interruption } from '../run/interrupt.js';
-import { parseExport } from '../run/written-columns.js';
 import { type Done, lazily } from './declare.js';
 import { type JobFlags, job, jobOptions, type RunFlags, run, runOptions } from './job-flags.js';
 import { refuseWithoutPolicy } from './segment-flags.js';
@@ -36,10 +35,6 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       'row',
     )
     .optionsGroup('Output:')
-    .option(
-      '--export <form>',
-      "a trainer's columns in place of ours: prm (steps, right or wrong)|progress (steps, the value's changes)|tinker|vineppo (docs/trainers.md; default: ours)",
-    )
     .addHelpText(
       'after',
       '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
@@ -51,11 +46,9 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       const { namedEstimator } = await import('./credit-flags.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
-      const { checkExport, refuseOfOthers } = await import('../run/options.js');
+      const { refuseOfOthers } = await import('../run/options.js');
       const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
       const credit = resolveCreditOptions(flags);
-      const exportName = parseExport(flags.export);
-      checkExport(exportName, credit);
       refuseOfOthers(credit);
       const bank = oneOf('--bank', flags.bank, BANKS);
       if (bank === 'group' && !scoresReferences(credit.estimator))
@@ -66,14 +59,14 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       const options = jobOptions(flags);
       const asked = await askEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const method = { credit, asked, isRangeGiven, bank, exportName };
+      const method = { credit, asked, isRangeGiven, bank };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       interruption.limitTime(flags.timeLimit);
       done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }
 
-type ScoreFlags = JobFlags & CreditFlags & { policy: string; bank: string; export?: string };
+type ScoreFlags = JobFlags & CreditFlags & { policy: string; bank: string };
 
 export function addSegmentCommand(program: Command, interruption: Interruption, done: Done): void {
   job(program.command('segment'), 'JSONL on stdout')

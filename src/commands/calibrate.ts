@@ -264,7 +264,7 @@ function checkFile(
   if (missing.length > 0)
     throw usageError(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
-      `score without --columns and --export, or with --columns ${needed.join(',')},group`,
+      `score without --columns, or with --columns ${needed.join(',')},group`,
     );
   const absent = columns && further.find(({ column }) => !columns.includes(column));
   if (absent !== undefined)

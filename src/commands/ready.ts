@@ -40,7 +40,6 @@ export type PolicyNeed = 'nothing' | 'tokens' | 'pass';
 interface AskedOfPolicy {
   readonly credit: CreditOptions;
   readonly segments: SegmentOptions;
-  readonly exportName: string | undefined;
   readonly columns: readonly OurColumn[] | undefined;
   readonly policy: string;
 }
@@ -50,12 +49,12 @@ const OF_A_PASS: readonly OurColumn[] = ['logprobs', 'entropies', 'sigma_gain'];
 
 /** The first row stands for all: one that lacks what it has is turned down. */
 export function policyNeed(
-  { credit, segments, exportName, columns, policy }: AskedOfPolicy,
+  { credit, segments, columns, policy }: AskedOfPolicy,
   { first, map }: Pick<Mapping, 'first' | 'map'>,
 ): PolicyNeed {
   const { segmenter, maxSegments } = segments;
   const isCutByRow = declarationOf(segmenter).isOfRow && maxSegments === undefined;
-  const isNamed = exportName !== undefined || OF_A_PASS.some((name) => columns?.includes(name));
+  const isNamed = OF_A_PASS.some((name) => columns?.includes(name));
   if (!credit.estimator.isOfRow || !isCutByRow || isNamed || readsEntropies(credit) || readsLogprobs(credit))
     return 'pass';
   const has = (field: Field): boolean =>

@@ -182,7 +182,7 @@ function isOtherEstimator({ estimator }: Readonly<Record<string, unknown>>, flag
 /** Keys of a run's configuration, in their order, that stand before those of the credit. */
 const FIRST_KEYS = [
   ...['command', 'map', 'preset', 'joinColumns', 'join', 'limit', 'columns', 'keep', 'drop', 'text'],
-  ...['export', 'bank', 'chatTemplateArgs'],
+  ...['bank', 'chatTemplateArgs'],
 ];
 
 /** The calibration that is asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */

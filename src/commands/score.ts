@@ -7,7 +7,6 @@ import type { AskedValues } from '../estimate/estimator.js';
 import { scoresReferences, valueNameOf } from '../estimate/nature.js';
 import { valueColumns } from '../estimate/registry.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
-import { type ExportName, withExport } from '../io/write/exports.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -16,7 +15,7 @@ import { openInputs } from '../run/mapping.js';
 import type { CutOptions } from '../run/options.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../run/reward-scale.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
-import { SCORE_COLUMNS, writtenColumns } from '../run/written-columns.js';
+import { chosenColumns, SCORE_COLUMNS } from '../run/written-columns.js';
 import { needNotice, policyNeed, preparing, rewarding } from './ready.js';
 import { closing, valuesOf } from './values.js';
 
@@ -28,8 +27,6 @@ export interface ScoreOptions extends CutOptions {
   readonly asked: AskedValues;
   /** whether the user has named the rewards' range: else the inputs say it */
   readonly isRangeGiven: boolean;
-  /** a trainer's columns in place of ours */
-  readonly exportName: ExportName | undefined;
 }
 
 /** Nothing is looked for that would run nothing. */
@@ -40,7 +37,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const { asked, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
   const nature = asked.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || asked.readsReferences === true;
-  const written = writtenColumns(SCORE_COLUMNS, opts.columns, opts.exportName);
+  const written = chosenColumns(SCORE_COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
   const given = await openInputs(paths, opts, log);
@@ -91,14 +88,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     // score: segments and the references' log-probabilities at exit points, and values there
     const valued = valuesOf(ready, { ...method, run, source, prepare, rewardOf, log });
 
-    // the baseline, σ, the row; a trainer's form of it where one is asked for
-    yield* eachTrace(valued, ({ job, result, values }) =>
-      withExport(creditTrace(job, result, values, credit), written.export),
-    );
+    // the baseline, σ, the row
+    yield* eachTrace(valued, ({ job, result, values }) => creditTrace(job, result, values, credit));
   };
 
   const config = {
-    ...{ export: opts.exportName, bank: opts.bank, chatTemplateArgs },
+    ...{ bank: opts.bank, chatTemplateArgs },
     ...{ ...creditConfig(own), ...asked.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
   };

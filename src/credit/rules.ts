@@ -40,8 +40,6 @@ export interface Rule {
   readonly reads?: 'entropies' | 'logprobs';
   /** the flags that have a meaning with it */
   readonly flags?: readonly RuleFlag[];
-  /** σ has the sign of what a segment did */
-  readonly isSigned?: true;
   /** the literal differences need no b */
   readonly needsNoBaseline?: true;
   /** it divides by ζ − v̂(s_0), which means nothing of logarithms and the like */
@@ -64,7 +62,6 @@ const NO_GAIN = 'uniform:no-gain';
 /** RUDDER's additive correction: σ of a token of segment k = (Δ_k/n_k + ρ/|o|) / R*, ρ = R* − ΣΔ, which may go to the answer instead. */
 const rudder: Rule = {
   words: 'value differences over the return, what they leave unexplained spread evenly; signed',
-  isSigned: true,
   flags: ['residual', 'smooth'],
   ofSegments(steps, { residual }) {
     const { advantage, deltas } = steps;
@@ -75,7 +72,6 @@ const rudder: Rule = {
 /** METHOD eq. (2) as it stands, answer step included: r_k / Σ r, with ζ − v(s_K) for the answer. No baseline comes in. */
 const signed: Rule = {
   words: 'the value differences as they stand, the answer as the last step; signed',
-  isSigned: true,
   needsNoBaseline: true,
   needsLevel: true,
   flags: ['smooth'],

@@ -1,7 +1,6 @@
 // Writes the README.md of a finished folder: a dataset card, so that a hub can take it as it is.
 
 import { OUR_COLUMNS, type OurColumn } from '../io/arrow/output-columns.js';
-import { EXPORT_FORMS, type ExportName } from '../io/write/exports.js';
 import { CONFIG_KEY, type OutputFormat } from '../io/write/output.js';
 import { count } from '../plural.js';
 import { markdownCode, printableJson } from '../printable.js';
@@ -105,11 +104,7 @@ function sizeCategory(rows: number): string {
 function body({ format, columns, metadata, rows, rejects, words, meanings = {} }: CardFacts): string {
   const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.includes('sigma');
-  const form = EXPORT_FORMS[config.export as ExportName];
-  // beside an export stand the input's columns alone, whatever their names
-  const ours = new Set<string>(
-    form === undefined ? [...OUR_COLUMNS, ...Object.keys(meanings)] : form.columns.map(({ name }) => name),
-  );
+  const ours = new Set<string>([...OUR_COLUMNS, ...Object.keys(meanings)]);
   const input = columns.filter((name) => !ours.has(name));
   const written = columns.filter((name) => ours.has(name));
   const parts = [
@@ -119,12 +114,10 @@ function body({ format, columns, metadata, rows, rejects, words, meanings = {} }
     ...policySection(metadata, config),
     ...besideSection(config),
     '## Columns',
-    form === undefined
-      ? table(
-          ['column', 'meaning'],
-          written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn] ?? meanings[name] ?? '']),
-        )
-      : `The columns of \`--export ${config.export}\`: ${listed(written)}.`,
+    table(
+      ['column', 'meaning'],
+      written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn] ?? meanings[name] ?? '']),
+    ),
     ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
     ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),
     '## How it was made',

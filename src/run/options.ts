@@ -1,5 +1,3 @@
-// The options that `score`, `segment` and `sample` share, what they say of their work, and what of a credit a pass over traces cannot write.
-import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import type { GroupBanks } from '../estimate/bank.js';
 import type { CreditOptions } from '../estimate/credit.js';
@@ -7,7 +5,6 @@ import { OF_OTHERS } from '../estimate/requested.js';
 import type { ColumnChoice, OurColumn, TextColumn, WrittenColumn } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/chunks.js';
 import type { Needs } from '../io/map/fields.js';
-import type { ExportName } from '../io/write/exports.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { TextChoice } from '../io/write/output-layout.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
@@ -101,29 +98,5 @@ export function refuseOfOthers({ normalisers = [] }: CreditOptions): void {
     throw usageError(
       `--normalisers ${found} counts the tokens of other traces, which are known when all are scored`,
       `score without it, then rredcot redistribute <scored> --normalisers ${normalisers.join(',')}`,
-    );
-}
-
-/**
- * Steps are labelled by the sign of their σ, which not all rules give them.
- * @throws RredcotError (exit 2) for an export that the rule cannot make, or beside columns that it has no place for
- */
-export function checkExport(exportName: ExportName | undefined, credit: CreditOptions): void {
-  if (exportName === undefined) return;
-  const { rule, others = [], method, normalisers = [] } = credit;
-  if (others.length > 0 || method !== undefined || normalisers.length > 0)
-    throw usageError(
-      `--export ${exportName} writes a trainer's columns alone`,
-      'leave it out, or name one --sigma, and no --method or --normalisers',
-    );
-  if ((exportName === 'prm' || exportName === 'progress') && credit.estimator.isMagnitude)
-    throw usageError(
-      `--export ${exportName} labels steps by what has a sign, and what segments count for by --estimator ${credit.estimator.name} has none`,
-      'take another --estimator',
-    );
-  if (exportName === 'prm' && !ruleOf(rule).isSigned)
-    throw usageError(
-      `--export prm labels steps by the sign of σ, and with --sigma ${rule} all have the same`,
-      `add --sigma ${SIGMA_RULES.find((each) => ruleOf(each).isSigned)}`,
     );
 }

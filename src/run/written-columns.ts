@@ -1,6 +1,5 @@
-// `--columns` and `--export`: which columns a command writes beside the input's.
+// `--columns`: which columns a command writes beside the input's.
 import { usageError } from '../errors.js';
-import { oneOf } from '../flag-values.js';
 import {
   type ColumnChoice,
   isTextColumn,
@@ -12,7 +11,6 @@ import {
 import { STDIN } from '../io/files/file-bytes.js';
 import type { Columns } from '../io/map/fields.js';
 import type { Input } from '../io/read/inputs.js';
-import { EXPORT_FORMS, EXPORTS, type ExportName } from '../io/write/exports.js';
 import { shellWord } from '../printable.js';
 import { isScored } from '../scored/stored-rows.js';
 
@@ -56,34 +54,8 @@ export function parseColumnChoice(keep: string | undefined, drop: string | undef
   return drop === undefined ? {} : { drop: parseNames('--drop', drop) };
 }
 
-/** `--export <name>`. */
-export function parseExport(text: string | undefined): ExportName | undefined {
-  return text === undefined ? undefined : oneOf('--export', text, EXPORTS);
-}
-
 /**
- * The columns that a command writes: an export's, the chosen ones, or all it has.
- * @throws RredcotError (exit 2) for a choice among columns that are not written
- */
-export function writtenColumns(
-  all: readonly OurColumn[],
-  chosen: readonly OurColumn[] | undefined,
-  exportName?: ExportName,
-) {
-  if (exportName === undefined) return { ...chosenColumns(all, chosen), export: undefined };
-  const form = EXPORT_FORMS[exportName];
-  const names = form.columns.map(({ name }) => name).join(', ');
-  if (chosen !== undefined)
-    throw usageError(
-      `--export ${exportName} writes ${names}, all of them`,
-      'leave out --columns or --export',
-    );
-  const mask = form.isOfTokens ? (['completion_mask'] as const) : [];
-  return { columns: [...form.columns, ...mask], texts: [], export: form };
-}
-
-/**
- * The same without an export, and the texts that may be written besides, where no column of the input holds them.
+ * The columns that a command writes, chosen or all it has, and the texts that may be written besides, where no column of the input holds them.
  * @throws RredcotError (exit 2) for a column that the command does not write
  */
 export function chosenColumns(all: readonly OurColumn[], chosen: readonly OurColumn[] | undefined) {

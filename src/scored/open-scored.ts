@@ -198,16 +198,11 @@ async function refuseUnscored(path: string, inputs: readonly Input[]): Promise<v
 }
 
 /** @throws RredcotError (exit 2) for rows that are no scored traces, or another program's form of them */
-function refuseOthers(path: string, { command, export: form }: Config): void {
+function refuseOthers(path: string, { command }: Config): void {
   if (command !== 'score')
     throw usageError(
       `${path}: was made by ${command === undefined ? 'another program' : `rredcot ${String(command)}`}, expected a file of rredcot score`,
       'rredcot score makes one, with values and σ',
-    );
-  if (form !== undefined)
-    throw usageError(
-      `${path}: has the columns of --export ${String(form)} in place of ours`,
-      'score without --export; redistribute reads our columns',
     );
 }
 

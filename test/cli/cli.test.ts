@@ -80,10 +80,6 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
       /--residual answer: --sigma share leaves no residual\n {2}try: add --sigma rudder/,
     ],
     [
-      `score ${FIXTURES} --export prm`,
-      /--export prm labels steps by the sign of σ.*--sigma share.*\n {2}try: add --sigma rudder/,
-    ],
-    [
       `score ${FIXTURES} --baseline mean`,
       /--baseline mean: expected auto, group, rloo, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
     ],

@@ -94,7 +94,6 @@ const CASES: [words: string[], found: string[]][] = [
   [['sc'], ['score']],
   [['policy', 'b'], ['build']],
   [['score', '--calib'], ['--calibration']],
-  [['score', '--export', 'tin'], ['tinker']],
   [['score', '--device', 'web'], ['webgpu']],
   [['score', '--segmenter', 'ent'], ['entropy']],
   [['score', '--judge', 'ex'], ['exact']],

@@ -203,25 +203,6 @@ describe('what is shown of turns, and handed on', () => {
     const page = JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString());
     expect(page.line.weights[0].reduce((sum: number, w: number) => sum + w, 0) / T).toBeCloseTo(1, 2);
   });
-
-  it('exports of tokens carry the mask and weigh over the policy’s tokens; steps of prm have all of the text', async () => {
-    const own = given.map(({ completion_mask: mask }) => mask.filter((bit) => bit === 1).length);
-    type Episode = { advantages: number[]; scores: number; completion_mask: number[] };
-    await done('score turns.jsonl --baseline 0.5 --export vineppo -o episodes.jsonl');
-    const episodes = await rows<Episode>('episodes.jsonl');
-    expect(episodes.map((each) => each.completion_mask)).toEqual(given.map((row) => row.completion_mask));
-    for (const [n, { advantages, scores }] of episodes.entries())
-      expect(advantages.reduce((sum, a) => sum + a, 0) / (own[n] as number)).toBeCloseTo(scores - 0.5, 4);
-    await done('score turns.jsonl --export tinker -o datums.jsonl');
-    const datums = await rows<{ weights: number[]; completion_mask: number[] }>('datums.jsonl');
-    for (const [n, { weights }] of datums.entries())
-      expect(weights.reduce((sum, w) => sum + w, 0)).toBeCloseTo(own[n] as number, 3);
-    await done('score turns.jsonl --export prm --sigma rudder --baseline value -o steps.jsonl');
-    const steps = await rows<{ completions: string[]; input_completion?: string; id: string }>('steps.jsonl');
-    const whole = new Map((await rows<TurnRow>('turns.out.jsonl')).map((row) => [row.id, row.completion]));
-    expect(steps.length).toBeGreaterThan(0);
-    for (const { id, completions } of steps) expect(completions.join('')).toBe(whole.get(id));
-  });
 });
 
 describe('a mask of token ids', () => {

@@ -187,7 +187,7 @@ describe('what a credit needs of the policy', () => {
   const need = (change: Record<string, unknown> = {}, first: object = ids, map?: string): PolicyNeed =>
     policyNeed(
       {
-        ...{ segments, exportName: undefined, columns: undefined, policy: EMBEDDED_POLICY },
+        ...{ segments, columns: undefined, policy: EMBEDDED_POLICY },
         ...change,
         credit: resolveCreditOptions({ ...flags, ...(change.flags ?? {}) }),
       },
@@ -218,7 +218,6 @@ describe('what a credit needs of the policy', () => {
     [{ flags: { steps: 'smoothed' } }],
     [{ segments: { ...segments, segmenter: 'hybrid' } }],
     [{ segments: { ...segments, maxSegments: 5 } }],
-    [{ exportName: 'tinker' }],
     [{ columns: ['id', 'entropies'] }],
   ])('is a pass where something rests on it: %j', (change) => expect(need(change)).toBe('pass'));
 });

@@ -332,7 +332,6 @@ const CASES: readonly Case[] = [
     values: magnitudes,
     toPr: 'same',
     fromPr: NOT_STORED,
-    refused: [['--sigma rudder --export prm', 'has none']],
   },
   {
     name: 'posterior',

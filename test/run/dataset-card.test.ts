@@ -4,7 +4,6 @@ import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { ESTIMATORS, wordsOf } from '../../dist/estimate/registry.js';
 import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
-import { EXPORT_FORMS } from '../../dist/io/write/exports.js';
 import { type CardFacts, datasetCard } from '../../dist/run/dataset-card.js';
 
 const CONFIG = {
@@ -88,16 +87,7 @@ describe('a dataset card', () => {
     expect(text).toMatch(new RegExp(`^- value of a state, \`${estimator}\`: .{20}`, 'm'));
   });
 
-  it('of an export or a segmentation tells what there is', () => {
-    const metadataOf = (form: string) => ({ 'rredcot.config': JSON.stringify({ ...CONFIG, export: form }) });
-    const names = EXPORT_FORMS.tinker.columns.map(({ name }) => name);
-    // logprobs are the export's, reward is the input's own: neither is the column that we write under this name
-    const shifted = card({ columns: ['reward', ...names], metadata: metadataOf('tinker') });
-    expect(shifted).toContain(
-      `The columns of \`--export tinker\`: ${names.map((name) => `\`${name}\``).join(', ')}.`,
-    );
-    expect(shifted).toContain('Besides, from the input: `reward`.');
-    expect(shifted).not.toMatch(/reward ζ|log-probability of each completion token|w = σ·T/);
+  it('of a segmentation tells what there is', () => {
     const metadata = { 'rredcot.version': '0.1.0', 'rredcot.config': '{"command":"segment"}' };
     const cut = card({ metadata, columns: ['id', 'segments'], rows: 0 });
     expect(cut).toContain('cut into segments');

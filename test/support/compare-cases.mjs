@@ -34,8 +34,6 @@ function fixtureCases(quick) {
     ['--estimator', 'joint', '--baseline', 'group'],
     ['--sigma', 'rudder'],
     ['--bank', 'group'],
-    ['--export', 'prm', '--sigma', 'rudder'],
-    ...['tinker', 'vineppo'].map((form) => ['--export', form]),
   ];
   const segmenters = ['newline', 'fixed'];
   return [

@@ -39,9 +39,17 @@ describe.skipIf(lacks.length > 0)(`the trainers' own code${skipped}`, () => {
 
   beforeAll(async () => {
     const folder = await temporaryFolder();
-    const datums = join(folder, 'datums.jsonl');
-    const score = ['score', FIXTURES, '--limit', '8', '--quiet', '--export', 'tinker', '-o', datums];
+    const [scored, datums] = ['scored.jsonl', 'datums.jsonl'].map((name) => join(folder, name)) as [
+      string,
+      string,
+    ];
+    const score = ['score', FIXTURES, '--limit', '8', '--quiet', '-o', scored];
     expect(await rredcotHere(score)).toMatchObject({ code: 0 });
+    const forms = spawnSync('python3', [join(ROOT, 'examples/trainer_forms.py'), 'tinker', scored], {
+      encoding: 'utf8',
+    });
+    expect(forms.status, forms.stderr).toBe(0);
+    await writeFile(datums, forms.stdout);
     const program = join(ROOT, 'test/support/trainer_source.py');
     const run = spawnSync(python as string, [program, join(folder, 'scratch'), datums, ...checkouts], {
       encoding: 'utf8',
@@ -89,7 +97,7 @@ describe.skipIf(lacks.length > 0)(`the trainers' own code${skipped}`, () => {
     expect(found['prime-rl'].advantages).toEqual(WEIGHTED);
   });
 
-  it("SkyRL: its importance_sampling loss on --export tinker has eq. 11's gradient, −σ_t A", () => {
+  it("SkyRL: its importance_sampling loss on the tinker form has eq. 11's gradient, −σ_t A", () => {
     if (found.skyrl === undefined) return;
     expect(found.skyrl.loss.length).toBe(8);
     for (const [i, gradient] of found.skyrl.gradient.entries()) {
