@@ -35,7 +35,10 @@ export async function* decompress(
     yield* await unpacker.end();
   } catch (error) {
     if (error instanceof WindowError)
-      throw dataError(`${file}: ${error.message}`, `unpack it first: zstd -d --long=31 ${shellWord(file)}`);
+      throw dataError(
+        `${file}: a zstd frame needs more than ${MOST_WINDOW_BYTES} bytes to be unpacked`,
+        `unpack it first: zstd -d --long=31 ${shellWord(file)}`,
+      );
     // what stops the reader is no fault of the file's
     if (error instanceof RredcotError || error instanceof TruncatedError || !isCorruption(error)) throw error;
     throw dataError(
@@ -95,11 +98,16 @@ function gunzip(): Unpacker {
   };
 }
 
+/** What zstd itself unpacks unless told otherwise (windowLog 27), and so what its own levels make. */
+const MOST_WINDOW_BYTES = 128 * 2 ** 20;
+
+/** A frame asks for a larger window than that. */
+class WindowError extends Error {}
+
 // Node's own zstd, where there is one, stops after the first frame without an error
 async function unzstd(): Promise<Unpacker> {
   const { Decompress, ZstdErrorCode } = await import('fzstd');
   let ready: Buffer[] = [];
-  const windows = new ZstdWindows();
   const stream = new Decompress((chunk) => {
     if (chunk.length > 0) ready.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
   });
@@ -110,8 +118,16 @@ async function unzstd(): Promise<Unpacker> {
   }
   return {
     push(bytes) {
-      windows.follow(bytes);
-      stream.push(bytes);
+      try {
+        stream.push(bytes);
+      } catch (error) {
+        const { code, message } = error as Error & { code?: unknown };
+        const isTooLarge = code === ZstdErrorCode.WindowSizeTooLarge || /typed array length/.test(message);
+        throw isTooLarge ? new WindowError() : error;
+      }
+      // fzstd moves a whole window for every block; its own bound is 2 GB
+      const { s: frame } = stream as unknown as { s?: { e?: number } | number };
+      if (typeof frame === 'object' && (frame.e ?? 0) > MOST_WINDOW_BYTES) throw new WindowError();
       return taken();
     },
     end() {
@@ -134,86 +150,4 @@ function isCorruption(error: unknown): boolean {
   return (
     typeof code === 'number' || (typeof code === 'string' && code.startsWith('Z_')) || code === undefined
   );
-}
-
-/** What zstd itself unpacks unless told otherwise (windowLog 27), and so what its own levels make. */
-const MOST_WINDOW_BYTES = 128 * 2 ** 20;
-const MAGIC = 0xfd2fb528;
-/** magic, descriptor, window, dictionary, content size */
-const LONGEST_HEADER = 18;
-
-/** A frame asks for a larger window than we give. */
-export class WindowError extends Error {}
-
-/** Follows the bytes of a file, however they are cut. */
-export class ZstdWindows {
-  /** the beginning of a header */
-  private held = Buffer.alloc(0);
-  /** bytes until the next header */
-  private ahead = 0;
-  private next: 'frame' | 'block' = 'frame';
-  private hasChecksum = false;
-
-  /** @throws WindowError; whatever else is wrong the unpacker finds */
-  follow(bytes: Buffer): void {
-    let rest = this.held.length === 0 ? bytes : Buffer.concat([this.held, bytes]);
-    for (;;) {
-      const passed = Math.min(this.ahead, rest.length);
-      this.ahead -= passed;
-      rest = rest.subarray(passed);
-      const header = this.next === 'frame' ? this.frameHeader(rest) : this.blockHeader(rest);
-      if (header === 0) break;
-      rest = rest.subarray(header);
-    }
-    // of what is no frame nothing is kept
-    this.held = rest.length > LONGEST_HEADER ? Buffer.alloc(0) : Buffer.from(rest);
-  }
-
-  /** @returns bytes of the header; 0 where it is not whole */
-  private frameHeader(bytes: Buffer): number {
-    if (bytes.length < 8) return 0;
-    const magic = bytes.readUInt32LE(0);
-    if (magic >>> 4 === 0x184d2a5) {
-      this.ahead = bytes.readUInt32LE(4);
-      return 8;
-    }
-    if (magic !== MAGIC) return 0;
-    const descriptor = bytes[4] as number;
-    const isSingle = (descriptor & 0x20) !== 0;
-    const dictionary = [0, 1, 2, 4][descriptor & 3] as number;
-    const sizeCode = descriptor >> 6;
-    const sizeBytes = sizeCode === 0 ? Number(isSingle) : 2 ** sizeCode;
-    const length = 5 + Number(!isSingle) + dictionary + sizeBytes;
-    if (bytes.length < length) return 0;
-    const window = isSingle
-      ? contentSize(bytes.subarray(length - sizeBytes, length))
-      : windowSize(bytes[5] as number);
-    if (window > MOST_WINDOW_BYTES)
-      throw new WindowError(
-        `a zstd frame needs ${window} bytes to be unpacked, expected at most ${MOST_WINDOW_BYTES}`,
-      );
-    this.hasChecksum = (descriptor & 4) !== 0;
-    this.next = 'block';
-    return length;
-  }
-
-  private blockHeader(bytes: Buffer): number {
-    if (bytes.length < 3) return 0;
-    const header = bytes.readUIntLE(0, 3);
-    const isRun = ((header >> 1) & 3) === 1; // one byte, repeated
-    const isLast = (header & 1) === 1;
-    this.ahead = (isRun ? 1 : header >> 3) + (isLast && this.hasChecksum ? 4 : 0);
-    if (isLast) this.next = 'frame';
-    return 3;
-  }
-}
-
-function windowSize(byte: number): number {
-  const base = 2 ** (10 + (byte >> 3));
-  return base + (base / 8) * (byte & 7);
-}
-
-function contentSize(bytes: Buffer): number {
-  if (bytes.length === 8) return Number(bytes.readBigUInt64LE());
-  return bytes.length === 2 ? bytes.readUInt16LE() + 256 : bytes.readUIntLE(0, bytes.length);
 }

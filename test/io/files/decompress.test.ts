@@ -4,10 +4,9 @@ import { randomBytes } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EXIT, RredcotError } from '../../../dist/errors.js';
-import { type Compression, decompress, WindowError, ZstdWindows } from '../../../dist/io/files/decompress.js';
+import { type Compression, decompress } from '../../../dist/io/files/decompress.js';
 import { collect as collectAll } from '../../support/streams.js';
 
 const GIB = 2 ** 30;
@@ -67,55 +66,23 @@ describe('a gigabyte', () => {
 });
 
 describe('a zstd frame', () => {
-  it('that wants a window of 2 GiB is refused by name, in the first frame or a later one', async () => {
-    for (const packed of [runs(1, 31), Buffer.concat([runs(2), runs(1, 31)])])
-      await expect(unpack(packed, 'zstd')).rejects.toMatchObject({
-        exitCode: 65,
-        message: 'bomb: a zstd frame needs 2147483648 bytes to be unpacked, expected at most 134217728',
-        hint: 'unpack it first: zstd -d --long=31 bomb',
-      });
-    expect((await unpack(runs(1, 27), 'zstd')).bytes).toBe(BLOCK);
-  });
-
-  it('is found however the bytes are cut, behind skippable frames, checksums and sizes of every length', () => {
-    const skippable = Buffer.concat([Buffer.from([0x5a, 0x2a, 0x4d, 0x18, 5, 0, 0, 0]), randomBytes(5)]);
-    const raw = (descriptor: number, sizes: readonly number[], checksum: number) =>
-      Buffer.from([
-        ...MAGIC,
-        descriptor,
-        ...sizes,
-        (3 << 3) | 1,
-        0,
-        0,
-        1,
-        2,
-        3,
-        ...Array<number>(checksum).fill(9),
+  it.each([28, 31])(
+    'that wants a window of 2^%d bytes is refused, in the first frame or a later one',
+    async (log) => {
+      // one block as it is
+      const large = Buffer.concat([
+        Buffer.from([...MAGIC, 0, (log - 10) << 3, 1, 0, 0x10]),
+        Buffer.alloc(BLOCK),
       ]);
-    const sound = [
-      ...[skippable, runs(3), raw(0x20, [3], 0), raw(0x24, [3], 4), raw(0x04, [0x08], 4)],
-      ...[raw(0x60, [0, 1], 0), raw(0xa0, [3, 0, 0, 0], 0), raw(0xe0, [3, 0, 0, 0, 0, 0, 0, 0], 0)],
-      raw(0x23, [7, 7, 7, 7, 3], 0),
-    ];
-    const evil = [runs(1, 28), raw(0xa0, [1, 0, 0, 8], 0), raw(0xe0, [0, 0, 0, 0, 1, 0, 0, 0], 0)];
-    const parts = fc.array(fc.constantFrom(...sound), { maxLength: 6 });
-    fc.assert(
-      fc.property(
-        parts,
-        fc.constantFrom(...evil),
-        parts,
-        fc.integer({ min: 1, max: 40 }),
-        (a, bad, b, cut) => {
-          const follow = (bytes: Buffer) => {
-            const windows = new ZstdWindows();
-            for (let at = 0; at < bytes.length; at += cut) windows.follow(bytes.subarray(at, at + cut));
-          };
-          expect(() => follow(Buffer.concat([...a, ...b]))).not.toThrow();
-          expect(() => follow(Buffer.concat([...a, bad, ...b]))).toThrow(WindowError);
-        },
-      ),
-    );
-  });
+      for (const packed of [large, Buffer.concat([runs(1000), large])])
+        await expect(unpack(packed, 'zstd')).rejects.toMatchObject({
+          exitCode: 65,
+          message: 'bomb: a zstd frame needs more than 134217728 bytes to be unpacked',
+          hint: 'unpack it first: zstd -d --long=31 bomb',
+        });
+      expect((await unpack(runs(1, 27), 'zstd')).bytes).toBe(BLOCK);
+    },
+  );
 
   it('as zstd itself writes them, two in a file, is taken, at its highest level too', async ({ skip }) => {
     const text = Buffer.from(randomBytes(3 * BLOCK).toString('base64'));
