@@ -1,10 +1,10 @@
 // `rredcot status`: what of a run is done and what is missing, while it is under way or after it has died.
 import { EXIT, type ExitCode } from '../errors.js';
-import { sumFigures } from '../figures.js';
 import { shardName } from '../io/files/chunks.js';
 import { partText } from '../io/write/part.js';
 import { are, count, plural } from '../plural.js';
 import { escapeControls, printableJson } from '../printable.js';
+import { sumFigures } from '../report/figures.js';
 import { duration } from '../report/progress.js';
 import { figureLines, figureRecord } from '../report/run-figures.js';
 import { sumCounts } from '../run/records.js';

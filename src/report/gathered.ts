@@ -1,7 +1,8 @@
 // What the numbers of a scored file are gathered in: quantiles, the largest, means by prediction and by place, and the few traces that are
 // worth a page, of the right and the wrong some by chance, and those that turned the most. None of it grows with the traces.
-import { fnv1a } from '../figures.js';
+
 import { isFallback, type OutputRow } from '../scored.js';
+import { fnv1a } from './figures.js';
 import { extremes } from './trace-record.js';
 
 /** What is told of a list of numbers. */

@@ -1,7 +1,8 @@
 // Counts scored traces one by one, for the question whether their run is to be trusted.
-import { type Histogram, rangeOf, Tally } from '../figures.js';
+
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow, withoutShown } from '../scored.js';
+import { type Histogram, rangeOf, Tally } from './figures.js';
 import { type Distribution, GroupMeans, Positions, Reliability, Sketch, Top } from './gathered.js';
 
 /** A trace whose reward fits none of its values. */

@@ -1,9 +1,10 @@
 // Says a run's figures at its end, and warns where they cannot be trusted.
-import { type Figures, type Histogram, median } from '../figures.js';
+
 import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE, THOUGHT_TAGS, tagStatus } from '../segment/span.js';
+import { type Figures, type Histogram, median } from './figures.js';
 import { asksForUniform, oneSidedCredit } from './warnings.js';
 
 /** What is to be known of the policy that made the figures. */

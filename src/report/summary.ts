@@ -1,10 +1,10 @@
 // What a person wants to read when a run is over: how much, how fast, what fell back, one trace drawn, and what to do next.
 
-import { type Figures, Tally } from '../figures.js';
 import { count, plural } from '../plural.js';
 import { escapeControls, shellWord } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
+import { type Figures, Tally } from './figures.js';
 import { duration, type ProgressTotals } from './progress.js';
 import { figureLines, isManyRejected, listCodes, type PolicyFacts, type Warning } from './run-figures.js';
 import type { DrawnTrace } from './trace-record.js';

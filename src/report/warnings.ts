@@ -1,6 +1,7 @@
 // Says what stands against trusting the numbers of a scored file.
-import type { Histogram } from '../figures.js';
+
 import { count } from '../plural.js';
+import type { Histogram } from './figures.js';
 import type { RunNumbers } from './run-counts.js';
 
 /** Something that stands against a run; the code is for programs. */

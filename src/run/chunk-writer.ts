@@ -1,7 +1,6 @@
 // Writes a shard's rows and rejects in chunks: each is written whole, then recorded as done.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Tally } from '../figures.js';
 import { syncFolder } from '../io/files/atomic-file.js';
 import { chunkOf, type Shard } from '../io/files/chunks.js';
 import { sha256OfFile } from '../io/files/file-bytes.js';
@@ -10,6 +9,7 @@ import { writeJson } from '../io/files/json-file.js';
 import { runPaths } from '../io/files/run-paths.js';
 import { type Destination, openRejects } from '../io/write/destination.js';
 import { type OutputTarget, openOutput } from '../io/write/output.js';
+import { Tally } from '../report/figures.js';
 import { isBad } from '../rows.js';
 import type { CanaryRecord, ChunkRecord } from './records.js';
 import { removeLeftovers } from './remove.js';

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
-import type { Figures } from '../figures.js';
 import { MAX_CHUNKS, type Shard, shardOf } from '../io/files/chunks.js';
 import { sha256OfFile } from '../io/files/file-bytes.js';
 import { readJson } from '../io/files/json-file.js';
 import { runPaths } from '../io/files/run-paths.js';
+import type { Figures } from '../report/figures.js';
 import type { CardFacts } from './dataset-card.js';
 import type { RunDescription } from './description.js';
 

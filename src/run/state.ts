@@ -2,12 +2,12 @@
 
 import { readdir } from 'node:fs/promises';
 import { dataError, type RredcotError, usageError } from '../errors.js';
-import { sumFigures } from '../figures.js';
 import { chunkCount, MAX_CHUNKS, ownChunks, shardOf } from '../io/files/chunks.js';
 import { addressError } from '../io/files/elsewhere.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { chunkNumber, runPaths } from '../io/files/run-paths.js';
 import { type Part, parsePart } from '../io/write/part.js';
+import { sumFigures } from '../report/figures.js';
 import { type RunDescription, readRunDescription } from './description.js';
 import {
   type ChunkRecord,

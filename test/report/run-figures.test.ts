@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isAnswerNow } from '../../dist/estimate/nature.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
-import { type Figures, median, sumFigures, Tally } from '../../dist/figures.js';
+import { type Figures, median, sumFigures, Tally } from '../../dist/report/figures.js';
 import {
   figureLines,
   figureRecord,

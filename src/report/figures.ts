@@ -1,6 +1,7 @@
 // What a run says of itself, as sums and bounded histograms: gathered trace by trace, kept with each chunk, added up.
-import type { BadRow } from './rows.js';
-import { isFallback, type OutputRow, withoutShown } from './scored.js';
+
+import type { BadRow } from '../rows.js';
+import { isFallback, type OutputRow, withoutShown } from '../scored.js';
 
 /** Traces by a name: a status code, or a number of two significant digits. */
 export type Histogram = Readonly<Record<string, number>>;
