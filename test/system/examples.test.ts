@@ -71,13 +71,14 @@ describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
   });
 
   it.each([
+    ['attributions.py', "No module named 'torch'", 'pip install torch transformers'],
+    ['prm.py', "No module named 'torch'", 'pip install torch transformers'],
     ['verl_sigma.py', "No module named 'verl'", 'pip install verl'],
     ['trl_sigma.py', "No module named 'torch'", 'pip install trl datasets torch'],
     ['openrlhf_sigma.py', "No module named 'openrlhf'", 'pip install openrlhf'],
     ['slime_sigma.py', "No module named 'torch'", "run it in slime's environment"],
     ['prime_rl_sigma.py', "No module named 'prime_rl'", "run it in prime-rl's environment"],
     ['reinforce_torch.py', "No module named 'torch'", 'pip install torch'],
-    ['make_reference.py', "No module named 'torch'", 'pip install torch transformers'],
   ])('%s says what to install', (name, missing, cure) => {
     const { status, stderr } = example(name);
     expect(status).toBe(1);
