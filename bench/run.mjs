@@ -55,7 +55,7 @@ function flags() {
     return parseArgs({ options: { quick: { type: 'boolean' }, device: { type: 'string' } } }).values;
   } catch (error) {
     process.stderr.write(
-      `${error.message}\nfix it: npm run bench -- [--quick] [--device auto|cpu|cuda[:n]|webgpu]\n`,
+      `${error.message}\nfix it: npm run bench -- [--quick] [--device auto|cpu|cuda[:n]]\n`,
     );
     process.exit(2);
   }

@@ -97,7 +97,7 @@ export function run(
     .optionsGroup('The machine:')
     .option(
       '--device <name>',
-      'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
+      'auto|cpu|cuda|cuda:<n>: what the policy runs on (rredcot doctor shows what there is)',
       'auto',
     )
     .option(

@@ -11,7 +11,8 @@ import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
 import { declared, endHelp, readableHelp } from './declare.js';
 import { addPolicyCommands } from './policy-commands.js';
-import { addSample, addScoreCommand, addSegmentCommand } from './score-command.js';
+import { addSample } from './sample-command.js';
+import { addScoreCommand, addSegmentCommand } from './score-command.js';
 import {
   addCalibrateCommand,
   addInspectCommand,
@@ -99,10 +100,10 @@ async function run(
     .option('--json', 'one JSON object instead of the table', false)
     .option(
       '--device <name>',
-      'auto|cpu|cuda|cuda:<n>|webgpu: has to prove itself too; auto: what auto takes',
+      'auto|cpu|cuda|cuda:<n>: has to prove itself too; auto: what auto takes',
       'auto',
     )
-    .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device webgpu\n')
+    .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device cuda\n')
     .action(async (flags: { json: boolean; device: string }) => {
       const { doctor } = await import('../commands/doctor.js');
       const { parseDevice } = await import('../model/onnx/device.js');

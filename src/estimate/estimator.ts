@@ -5,7 +5,7 @@ import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
 import type { Proved } from '../model/onnx/canary.js';
 import type { Device, DeviceChoice } from '../model/onnx/device.js';
-import type { ExitTemplate, ModelFolder, PolicyFolder } from '../model/onnx/folder.js';
+import type { ExitTemplate, PolicyFolder } from '../model/onnx/folder.js';
 import type { OpenModel, OpenPolicy } from '../model/onnx/open-model.js';
 import type { ModelSession } from '../model/onnx/session.js';
 import type { EncodedTrace } from '../model/text/encode.js';
@@ -171,7 +171,7 @@ export interface Estimator extends Nature {
  * @param valuesBy values by a pass of it over traces that the policy has cut
  */
 export function secondModel(
-  model: OpenModel<ModelFolder>,
+  model: OpenModel,
   name: string,
   valuesBy: (pass: Pick<Stage, 'session' | 'window'>) => ValuesOf,
 ): Pick<Opened, 'beside' | 'start'> & AsyncDisposable {

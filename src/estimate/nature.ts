@@ -41,8 +41,6 @@ export interface Nature {
   readonly isAttribution?: true;
   /** of an attribution: a_k has no sign of its own, the outcome's stands for it */
   readonly isMagnitude?: true;
-  /** of an attribution: a_k is no number of nats, and its size alone says nothing */
-  readonly isUnitless?: true;
   /** values are the row's own: nothing of the policy is read for them */
   readonly isOfRow?: true;
   /** the references are scored by another policy, the prover, and values are its own */

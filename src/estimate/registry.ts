@@ -13,9 +13,9 @@ import { failed } from '../io/files/file-error.js';
 import type { Config } from '../io/write/output.js';
 import { mc, mcTruncated } from '../model/decode/mc.js';
 import { ask } from './ask.js';
-import { attention, gradient, loo } from './attributions.js';
 import { calibrated } from './calibrated.js';
 import type { AskedValues, Estimator, EstimatorCall, FlagValues } from './estimator.js';
+import { loo } from './loo.js';
 import type { Nature } from './nature.js';
 import {
   given,
@@ -30,15 +30,14 @@ import {
   surprise,
 } from './one-pass.js';
 import { posterior } from './posterior.js';
-import { prm } from './prm.js';
 import { progress } from './progress.js';
 import { ratio } from './ratio.js';
 import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, prm, given, mc, mcTruncated],
-  ...[loo, gradient, attention, surprise, ratio, ask, posterior],
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, mc, mcTruncated],
+  ...[loo, surprise, ratio, ask, posterior],
 ];
 
 const BUILT_IN = known.length;
@@ -114,7 +113,7 @@ const Facts = z.object({
   ...Object.fromEntries(
     [
       ...['isLog', 'hasOwnScale', 'onRewardScale', 'hasOutcome', 'isContrast'],
-      ...['isAttribution', 'isMagnitude', 'isUnitless', 'isOfProver'],
+      ...['isAttribution', 'isMagnitude', 'isOfProver'],
     ].map((fact) => [fact, z.literal(true).exactOptional()]),
   ),
 });

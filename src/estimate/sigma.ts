@@ -53,8 +53,6 @@ export interface Redistribution {
 
 /** Values whose largest |Δ| is below this do not move: what they do is no credit. */
 const FLAT = 1e-3;
-/** The same of attributions without a unit, of which nothing but rounding is known to be small. */
-const UNITLESS_FLAT = 1e-6;
 /** The same of log v̂ (`joint`): so far apart, relative to their size, are neighbours in float32. */
 const FLOAT32_STEP = 2 ** -23;
 
@@ -121,13 +119,8 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
 }
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
-function areFlat(
-  values: Float64Array,
-  { isLog, isUnitless, hasOwnScale }: Nature,
-  deltas: Float64Array,
-): boolean {
-  const flat = isUnitless ? UNITLESS_FLAT : FLAT;
-  const isStill = deltas.every((delta) => Math.abs(delta) < flat);
+function areFlat(values: Float64Array, { isLog, hasOwnScale }: Nature, deltas: Float64Array): boolean {
+  const isStill = deltas.every((delta) => Math.abs(delta) < FLAT);
   if (!isLog || (!hasOwnScale && isStill)) return isStill;
   const low = values.reduce((a, b) => Math.min(a, b));
   const high = values.reduce((a, b) => Math.max(a, b));

@@ -36,7 +36,7 @@ const SECOND_RUN_ROWS = 64;
  * keeps nothing on a CUDA device between runs: 0.26 MB a token of an 8 B Llama, 0.06 MB of a 1.5 B Qwen, twice, at some
  * 10 GB/s. In that time a GPU at 200 TFLOP/s computes 0.7 of a row. An estimate: no GPU was at hand to measure it.
  */
-const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, webgpu: 0.7 } as const;
+const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7 } as const;
 
 /** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
 const LONG_TRACE = 12_288;

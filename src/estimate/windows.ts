@@ -162,8 +162,8 @@ export function impossible(
   return dataError(
     `${source.file}:${source.row} (id ${JSON.stringify(id)}): ${who} on ${deviceName(device)} gave ${message}`,
     device.name === 'cpu'
-      ? 'rredcot policy check <folder>; the checkpoint may be damaged, or not of the kind that its config.json says'
-      : 'rredcot policy check <folder> compares the device with the CPU; --device cpu does without it',
+      ? 'the checkpoint may be damaged, or not of the kind that its config.json says: build it again'
+      : `--device cpu does without it; rredcot doctor --device ${deviceName(device)} tests it`,
   );
 }
 

@@ -160,15 +160,11 @@ function policySection(
   return [`## ${title}`, hashTable(JSON.parse(files))];
 }
 
-/** The files of another policy, or of a reward model, where values are its. */
-function besideSection({ prover, prm }: Record<string, unknown>): string[] {
-  const { files } = (prover ?? prm ?? {}) as { readonly files?: Readonly<Record<string, string>> };
+/** The files of the prover, where values are its. */
+function besideSection({ prover }: Record<string, unknown>): string[] {
+  const { files } = (prover ?? {}) as { readonly files?: Readonly<Record<string, string>> };
   if (files === undefined) return [];
-  const title =
-    prm === undefined
-      ? 'The prover, under which states were valued'
-      : 'The reward model that judged the steps';
-  return [`## ${title}`, hashTable(files)];
+  return ['## The prover, under which states were valued', hashTable(files)];
 }
 
 function hashTable(files: Readonly<Record<string, string>>): string {

@@ -148,7 +148,7 @@ const FIELDS: Readonly<Record<string, string>> = {
 /** How a field of run.json is called in a message. */
 export function nameOfField(path: string): string {
   const [, key] = /^config\.([^.]+)/.exec(path) ?? [];
-  const [, flag, own] = /^config\.(prover|prm|calibration)\.(?:files\.)?(.+)/.exec(path) ?? [];
+  const [, flag, own] = /^config\.(prover|calibration)\.(?:files\.)?(.+)/.exec(path) ?? [];
   if (own !== undefined) return `--${flag} (${own})`;
   if (key !== undefined) return key === 'command' ? path : flagOfKey(key);
   return FIELDS[path] ?? (path.startsWith('policy.') ? `--policy (${path.slice('policy.'.length)})` : path);

@@ -29,7 +29,6 @@ const CanarySchema = z.strictObject({
   model: z.string(),
   device: z.string(),
   precision: z.string(),
-  attention_on_cpu: z.boolean(),
   tokens_left_out: Count,
   /** by kind of number: how far the session was off at most, and in the mean; nats, or probabilities */
   off: z.record(z.string(), z.number().nonnegative()),

@@ -23,7 +23,7 @@ const COMMANDS = [
     'redistribute',
     'filter',
   ],
-  ...['status', 'verify', 'merge', 'doctor', 'completion', 'policy build', 'policy info', 'policy check'],
+  ...['status', 'verify', 'merge', 'doctor', 'completion', 'policy build', 'policy info'],
 ];
 const helps = new Map<string, string>();
 beforeAll(async () => {
@@ -79,8 +79,7 @@ describe('the help', () => {
       'rredcot score embedded.jsonl -o credits.parquet --segmenter given --quiet',
     ];
     for (const line of before) await runLine(folder, line);
-    // what example policy check reads is made by Python, where there is a transformers
-    for (const command of COMMANDS.filter((name) => name !== 'policy check')) {
+    for (const command of COMMANDS) {
       const line = /\nExamples?:\n {2}(.*)\n/.exec(helps.get(command) as string)?.[1] as string;
       // examples that would write over what others read
       const ran = line.replace(/-o (scored|traces)\./, '-o $1-again.').replace('-o ./policy', '-o ./again');
@@ -94,12 +93,9 @@ const CASES: [words: string[], found: string[]][] = [
   [['sc'], ['score']],
   [['policy', 'b'], ['build']],
   [['score', '--calib'], ['--calibration']],
-  [['score', '--device', 'web'], ['webgpu']],
   [['score', '--segmenter', 'ent'], ['entropy']],
   [['score', '--judge', 'ex'], ['exact']],
   [['doctor', '--device', 'cpu', '--js'], ['--json']],
-  [['policy', 'check', '--de'], ['--device']],
-  [['policy', 'check', '--device', 'web'], ['webgpu']],
   [['score', '-o', 'rred'], ['rredcot.script']],
   [['score', 'policy', '--thought'], ['--thought-tags']],
   [['inspect', '--preset', 'no'], ['none']],

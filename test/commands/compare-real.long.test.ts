@@ -4,13 +4,12 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../dist/commands/compare.js';
-import { buildPrmFolder } from '../../dist/model/onnx/build.js';
 import { parseNamedPath, traceCredits } from '../../dist/scored/trace-credits.js';
-import { ROOT, SHARED_DATA } from '../support/program.js';
+import { SHARED_DATA } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
 const ANCHORS = join(SHARED_DATA, 'thought_anchors_r1distill_llama8b.jsonl');
-const { at, done, text, write } = await openScene();
+const { done, text, write } = await openScene();
 const compared = async (line: string): Promise<ComparisonReport> =>
   JSON.parse((await done(`compare ${line} --json`)).stdout);
 const MISTAKES = join(SHARED_DATA, 'bigbench_mistake_multistep_arithmetic.jsonl');
@@ -85,7 +84,7 @@ it.skipIf(!existsSync(MISTAKES))(
 );
 
 /** What needs no policy of the task: how text reads to some policy, its length, and what a reward model says of its steps. */
-const WITHOUT_POLICY = ['uniform', 'sigma_surprise', 'sigma_entropy', 'sigma_top_entropy', 'surprise', 'prm'];
+const WITHOUT_POLICY = ['uniform', 'sigma_surprise', 'sigma_entropy', 'sigma_top_entropy', 'surprise'];
 
 describe.skipIf(!existsSync(MISTAKES))(
   'labels of the first wrong step, by methods that need no right policy',
@@ -99,7 +98,6 @@ describe.skipIf(!existsSync(MISTAKES))(
     let chains: readonly Chain[];
 
     beforeAll(async () => {
-      await buildPrmFolder(join(ROOT, 'models/prm'), at('prm'));
       const lines = (await readFile(MISTAKES, 'utf8')).split('\n').slice(0, 16);
       chains = lines.map((line) => JSON.parse(line) as Chain);
       await write('mistakes.jsonl', chains);
@@ -132,7 +130,7 @@ describe.skipIf(!existsSync(MISTAKES))(
       'of %s, each with an AUC; the program says that the policy did not write them',
       async (input, preset, label) => {
         const outs: string[] = [];
-        for (const flags of ['pr --sigma share,surprise,entropy,top-entropy', 'surprise', 'prm --prm prm']) {
+        for (const flags of ['pr --sigma share,surprise,entropy,top-entropy', 'surprise']) {
           const out = `${preset}-${outs.length}.jsonl`;
           const how = `--segmenter given --preset ${preset} --estimator ${flags}`;
           const { stderr } = await done(`score ${input} -o ${out} ${how}`);

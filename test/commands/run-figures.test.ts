@@ -77,7 +77,7 @@ describe('a policy whose weights are broken', () => {
     await fails(
       `score ${FIXTURES} --limit 8 -o broken.jsonl --policy ${path}`,
       69,
-      /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: rredcot policy check/,
+      /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: build the folder again with: rredcot policy build/,
     );
     expect(await readdir(folder)).not.toContain('broken.jsonl');
   });

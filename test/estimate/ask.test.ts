@@ -28,7 +28,6 @@ it('needs no reference: build takes the question along, and score asks it', asyn
   const { said } = await done('policy info asked');
   expect(said).toContain('"\\nright? "\n');
   expect(said).toMatch(/scored "y" \(1 token\) against "n" \(1 token\)/);
-  expect((await done('policy check asked')).said).toContain('scored "y" (1 token) against "n"');
   await done('score bare.jsonl --policy asked --estimator ask -o own.jsonl');
   const [first] = (await rows('own.jsonl')) as [ScoredRow];
   expect(first.status).not.toContain('no-bank');

@@ -3,10 +3,10 @@ import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { align, pieceBags } from '../../dist/estimate/mates.js';
-import { buildPolicyFolder, buildPrmFolder } from '../../dist/model/onnx/build.js';
+import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { askedValue } from '../oracle/ask.js';
-import { attentionMass, deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
+import { deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { type FamilyModel, loadFamily } from '../oracle/families.js';
 import {
@@ -16,10 +16,8 @@ import {
   type OracleModel,
   tokenStats,
 } from '../oracle/llama.js';
-import { rewardShares } from '../oracle/prm.js';
 import { segmentRatios } from '../oracle/ratio.js';
 import { oracleSibling } from '../oracle/siblings.js';
-import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { exitTemplate, tokenIds } from '../support/oracle-comparison.js';
 import { EMBEDDED, type FixtureRow, PROVER, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
@@ -88,14 +86,6 @@ beforeAll(async () => {
   await write('words.json', JSON.stringify({ question: QUESTION, yes: 'yes', no: 'nono' }));
   await write('alike.json', JSON.stringify({ question: QUESTION, yes: 'not wrong', no: 'not' }));
   await write('none.json', '{"text": "no place"}');
-  const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
-  writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
-  writeCheckpoint(at('qwen'), { ...judge, architectures: ['Qwen2ForProcessRewardModel'] }, { seed: 3 });
-  await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));
-  await buildPrmFolder(at('plain'), at('ends'));
-  writeCheckpoint(at('scores'), { ...judge, architectures: ['Qwen2ForSequenceClassification'] }, { seed: 4 });
-  await buildPrmFolder(at('scores'), at('outcome'));
-  await buildPrmFolder(at('qwen'), at('marked'), { stepToken: '</think>', correctLabel: '0' });
   // top-0000 was in the fit, top-0001 was not
   const inFit = ({ group }: MadeTrace) => (group === 'g3' ? { group: 'top-0000' } : {});
   calibration = (await fitted(scene, 'calibration', inFit)) as unknown as typeof calibration;
@@ -116,15 +106,6 @@ function attributed(row: Row, { prompt_ids: prompt, completion_ids: own, answer 
   const ids = [...template.close, ...template.open, ...scored];
   const thought = [...prompt, ...own].slice(0, exits.at(-1));
   return { ids: thought, exits, references: [{ ids, scored: scored.length, utility: 1 }] };
-}
-
-/** A magnitude of each segment, of which the answer has none. */
-function magnitudes(row: Row): undefined {
-  const deltas = row.segments.map(({ delta }) => delta as number);
-  expect(Math.min(...deltas)).toBe(0);
-  expect(deltas.slice(0, -1).every((delta) => delta > 0)).toBe(true);
-  expect(sum(deltas)).toBeCloseTo(storedValues(row).at(-1) as number, 4);
-  expect(row.reference_logprobs.every((exit) => exit.length === 1)).toBe(true);
 }
 
 /** By a policy that reads a hint behind the prompt. */
@@ -187,21 +168,6 @@ function ratios(row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRo
   expect(sum(row.logprobs) - sum(row.ref_logprobs)).toBeCloseTo(sum(found), 2);
   expect(row.reference_utilities).toEqual([]);
   return running(found.slice(0, -1));
-}
-
-/** P of a label where each step ends, of steps as the row has them; of a score also in front of the first one. */
-function judged(model: string, label: number, prompt: string, row: Row, mark = ''): number[] {
-  const ends = thoughts(row).map(({ char_end: end }) => end as number);
-  let sequence = `${prompt}<think>\n`;
-  const start = tokenIds(sequence).length - 1;
-  const steps = ends.map((end, k) => {
-    const step = row.completion.slice(ends[k - 1] ?? '<think>\n'.length, end);
-    sequence += mark === '' ? step : `${step.trim()}${mark}`;
-    return tokenIds(sequence).length - 1;
-  });
-  const shares = rewardShares(loadFamily(at(model)), tokenIds(sequence), label);
-  expect(row.reference_utilities).toEqual([]);
-  return [model === 'scores' ? (shares[start] as number) : 1, ...steps.map((step) => shares[step] as number)];
 }
 
 /** The best of K tries of the prover, where the policy has cut. */
@@ -318,22 +284,6 @@ const CASES: readonly Case[] = [
     checked: [7],
   },
   {
-    name: 'attention',
-    values: (row, fixture) => {
-      magnitudes(row);
-      return running(attentionMass(family, attributed(row, fixture)));
-    },
-    checked: [0, 7],
-    toPr: 'same',
-    fromPr: NOT_STORED,
-  },
-  {
-    name: 'gradient',
-    values: magnitudes,
-    toPr: 'same',
-    fromPr: NOT_STORED,
-  },
-  {
     name: 'posterior',
     flags: '--hint-policy hinted',
     config: {
@@ -428,42 +378,6 @@ const CASES: readonly Case[] = [
     isVariant: true,
     values: (row, fixture) => asked('yes', 'nono', row, fixture),
     checked: [7],
-  },
-  {
-    name: 'prm',
-    flags: '--prm ends',
-    values: (row, { prompt }) => judged('plain', 1, prompt, row),
-    within: 1e-5,
-    fromPr: NOT_STORED,
-    refused: [
-      ['', '--estimator prm needs a process reward model'],
-      ['--prm ends --baseline value', "are a reward model's judgements of steps, so v̂(s_0) is no baseline"],
-      ['--prm ends --method segment', 'are no expected rewards'],
-      ['--prm ends --bank group', '--bank group has no meaning'],
-      ['--estimator pr --policy ends', 'a process reward model, which judges steps, and no policy'],
-    ],
-  },
-  {
-    name: 'prm',
-    flags: '--prm marked',
-    isVariant: true,
-    values: (row, { prompt }) => judged('qwen', 0, prompt, row, '</think>'),
-    within: 1e-5,
-  },
-  {
-    name: 'prm',
-    flags: '--prm outcome',
-    isVariant: true,
-    config: { prm: expect.objectContaining({ score: 'logistic' }) },
-    values: (row, { prompt }) => judged('scores', 0, prompt, row),
-    within: 1e-5,
-  },
-  {
-    name: 'prm',
-    flags: '--prm ends --prm-reference',
-    isVariant: true,
-    values: (row, { prompt, answer }) => judged('plain', 1, `${prompt}=${answer};`, row),
-    within: 1e-5,
   },
   {
     name: 'progress',

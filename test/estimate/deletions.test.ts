@@ -7,7 +7,7 @@ import {
   type KeepsTrunks,
   leaveOneOut,
   withoutSegment,
-} from '../../dist/estimate/attributed.js';
+} from '../../dist/estimate/leave-one-out.js';
 import { sharingRoom, sizeOf } from '../../dist/model/onnx/layout.js';
 import type { ModelSession } from '../../dist/model/onnx/session.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';

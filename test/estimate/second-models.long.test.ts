@@ -1,12 +1,11 @@
-// What is of one estimator alone: rewards of steps, a prover's hierarchical credit, models that were exchanged, traces without what is needed; and
+// What is of one estimator alone: a prover's hierarchical credit, models that were exchanged, traces without what is needed; and
 // the same chunks in shards, the same bytes by workers, where a second model is asked, or the policy once more.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { buildPolicyFolder, buildPrmFolder } from '../../dist/model/onnx/build.js';
+import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
-import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { FIXTURES, type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
@@ -20,15 +19,10 @@ type HierarchicalRow = ScoredRow & { readonly reward: number; readonly baseline:
 
 const { at, config, done, expectSame, fails, rows, text, write } = await openScene();
 const PROGRESS = '--estimator progress --prover prover --best-of 3';
-const PRM = '--estimator prm --prm ends';
 let fixtures: FixtureRow[];
 
 beforeAll(async () => {
   await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(PROVER));
-  const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
-  writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
-  await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));
-  await buildPrmFolder(at('plain'), at('ends'));
   // of one group, right ones and wrong ones
   fixtures = await fixtureRows(8, 12);
   await write('traces.jsonl', fixtures);
@@ -45,36 +39,6 @@ it('posterior turns a trace down whose prompt has no place for the hint', async 
     'rejected',
   );
   expect(await text('chat.jsonl.rejects.jsonl')).toContain('the prompt has no tokens of');
-});
-
-describe('prm', () => {
-  it('reads the reference that earns most, the first of these, in a prompt that has a place for it', async () => {
-    const several = fixtures.map(({ answer, ...row }) => {
-      const others = [{ answer }, { answer: `${answer}6` }];
-      return { ...row, references: [{ answer: `${answer}5`, utility: 0.5 }, ...others] };
-    });
-    await write('several.jsonl', several);
-    await done(`score several.jsonl ${PRM} --prm-reference -o several.out.jsonl`);
-    await done(`score traces.jsonl ${PRM} --prm-reference -o told.jsonl`);
-    const [told, found] = await Promise.all(['told.jsonl', 'several.out.jsonl'].map((name) => rows(name)));
-    expect(found?.map(storedValues)).toEqual(told?.map(storedValues));
-    // the baseline is the group's mean: these are no expected rewards
-    expect(new Set(found?.map(({ baseline }) => baseline)).size).toBe(1);
-    const [first] = fixtures as [FixtureRow];
-    const chat = [{ role: 'user', content: first.prompt.trim() }];
-    await write('odd.jsonl', [
-      { ...first, prompt: chat, prompt_ids: undefined },
-      { ...first, answer: undefined },
-    ]);
-    await fails(`score odd.jsonl ${PRM} --prm-reference -o odd.out.jsonl`, 65, 'prm_prompt');
-  });
-
-  it('models/prm finds the first wrong line of most traces that have one', async () => {
-    await buildPrmFolder(join(ROOT, 'models/prm'), at('lines'));
-    await done(`score ${FIXTURES} --limit 64 --segmenter newline --estimator prm --prm lines -o lines.jsonl`);
-    // .77 of all such traces, by chance .16
-    expect(hits(await rows('lines.jsonl'), (delta) => -delta)).toBeGreaterThan(0.55);
-  });
 });
 
 /** Of traces with a wrong line, the share in which it is the segment of the largest `size`. */
@@ -105,22 +69,19 @@ it('models/hint reads the answer behind the prompt: its largest magnitude is at 
   expect(read).toBeGreaterThan(unread + 0.1);
 });
 
-it.each([
-  PROGRESS,
-  PRM,
-  '--estimator posterior --hint-template hint.json',
-  '--estimator loo --loo masked',
-  '--estimator gradient --baseline group',
-])('in shards: %s', async (flags) => {
-  const score = `score six.jsonl ${flags} --rows-per-chunk 2`;
-  const name = flags.replaceAll(/\W+/g, '-');
-  await done(`${score} -o whole${name}/`);
-  for (const i of [0, 1]) await done(`${score} --shard ${i}/2 -o shards${name}/`);
-  await expectShards(at(`shards${name}`), await hashes(at(`whole${name}`)), 2);
-});
+it.each([PROGRESS, '--estimator posterior --hint-template hint.json', '--estimator loo --loo masked'])(
+  'in shards: %s',
+  async (flags) => {
+    const score = `score six.jsonl ${flags} --rows-per-chunk 2`;
+    const name = flags.replaceAll(/\W+/g, '-');
+    await done(`${score} -o whole${name}/`);
+    for (const i of [0, 1]) await done(`${score} --shard ${i}/2 -o shards${name}/`);
+    await expectShards(at(`shards${name}`), await hashes(at(`whole${name}`)), 2);
+  },
+);
 
-it.each([PROGRESS, `${PRM} --prm-reference`])('by workers: %s', async (flags) => {
-  const score = `score six.jsonl ${flags} --rows-per-chunk 2 --overwrite`;
+it('by workers', async () => {
+  const score = `score six.jsonl ${PROGRESS} --rows-per-chunk 2 --overwrite`;
   await done(`${score} -o one.jsonl`);
   await done(`${score} -o two.jsonl --workers 2`);
   await expectSame('two.jsonl', 'one.jsonl');
@@ -173,7 +134,6 @@ describe('progress', () => {
 const HASH_OF_BRACES = '44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a';
 
 it.each<[string, string, () => Promise<unknown>]>([
-  [String.raw`prm \(`, PRM, () => buildPrmFolder(at('plain'), at('ends'), { correctLabel: '0' })],
   [
     String.raw`prover \(tokenizer_config\.json\) is "`,
     PROGRESS,

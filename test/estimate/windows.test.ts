@@ -528,7 +528,7 @@ describe('scoreWindows', () => {
       expect(exitCode).toBe(65);
       expect(message).toMatch(/^in:15 \(id "5"\): the policy on cuda:1 gave /);
       expect(message).toMatch(text);
-      expect(hint).toContain('policy check');
+      expect(hint).toContain('rredcot doctor --device cuda:1');
     }
   });
 

@@ -108,7 +108,6 @@ export interface Sight {
   /** whether a row sees a key before it, but for what a window hides; itself it always sees */
   readonly sees?: (row: number, key: number) => boolean;
   /** told of every attention weight */
-  readonly onWeight?: (layer: number, head: number, row: number, key: number, weight: number) => void;
 }
 
 const weightOf = ({ tensors }: FamilyModel, key: string): Row => {
@@ -126,7 +125,7 @@ export function familyEmbeddings(model: FamilyModel, ids: readonly number[]): Ro
 
 /** What the last layer gives, from input embeddings (T). */
 export function familyStates(model: FamilyModel, embeddings: readonly Row[], sight: Sight = {}): Row[] {
-  const { positions = embeddings.map((_, t) => t), sees = () => true, onWeight } = sight;
+  const { positions = embeddings.map((_, t) => t), sees = () => true } = sight;
   const { config } = model;
   // a class with another head has the trunk of its family
   const name = (config.architectures as string[])[0]?.replace(/For[A-Za-z]+$/, 'ForCausalLM');
@@ -194,7 +193,6 @@ export function familyStates(model: FamilyModel, embeddings: readonly Row[], sig
         for (const [j, score] of scores.entries()) {
           const p = Math.exp(score - total);
           const u = inSight[j] as number;
-          onWeight?.(layer, h, t, u, p);
           for (let i = 0; i < size; i++)
             mixed[h * size + i] = (mixed[h * size + i] as number) + p * (v[u]?.[g]?.[i] as number);
         }

@@ -18,7 +18,7 @@ export interface SigmaInput {
   logarithmic?: boolean; // `joint`, `joint-log`
   logSteps?: boolean; // Δ are differences of the logarithms: `joint-log`
   /** Δ_k is what segment k counts for: rules read it scaled to Σ|Δ| = |R*|, a magnitude with the sign of R* */
-  attribution?: { magnitude: boolean; unitless: boolean };
+  attribution?: { magnitude: boolean };
   entropies: ArrayLike<number>; // (|o|)
   logprobs?: ArrayLike<number>; // (|o|), read by `surprise`
   reward: number | null; // ζ
@@ -46,13 +46,12 @@ const NO_DIFFERENCE = 1e-6;
 const FLAT = 0.001;
 
 /** Values that do not move: steps below .001; of logarithms, all within one part in 2^23 (float32's digits). */
-function isFlat({ values, deltas, logarithmic = false, logSteps = false, attribution }: SigmaInput): boolean {
-  const flat = attribution?.unitless ? 1e-6 : FLAT;
+function isFlat({ values, deltas, logarithmic = false, logSteps = false }: SigmaInput): boolean {
   const largest = Math.max(...values);
   if (logarithmic && largest === Number.NEGATIVE_INFINITY) return true;
   const isStill = logarithmic
-    ? values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < flat)
-    : deltas.every((delta) => Math.abs(delta) < flat);
+    ? values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < FLAT)
+    : deltas.every((delta) => Math.abs(delta) < FLAT);
   if (!logarithmic || (logSteps && isStill)) return isStill;
   const smallest = Math.min(...values);
   return Number.isFinite(smallest) && (largest - smallest) * 2 ** 23 <= Math.abs(smallest);

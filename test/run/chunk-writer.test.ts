@@ -3,6 +3,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type CanaryFinding, noteProof } from '../../dist/model/onnx/canary.js';
+import type { Device } from '../../dist/model/onnx/device.js';
 import type { Log } from '../../dist/report/log.js';
 import { rejectRow } from '../../dist/rows.js';
 import { openChunkWriter } from '../../dist/run/chunk-writer.js';
@@ -67,11 +68,11 @@ describe('abort', () => {
 describe('the record of a chunk', () => {
   it('keeps how far the sessions that made it were off their canaries, told when they were opened', async () => {
     const finding: CanaryFinding = {
-      ...{ what: 'log p', unit: 'nats', count: 2, off: 3e-5, allowed: 1e-3, mean: 1e-5, allowedMean: 1e-3 },
+      ...{ what: 'log p', count: 2, off: 3e-5, allowed: 1e-3, mean: 1e-5, allowedMean: 1e-3 },
       ...{ found: -1, expected: -1, place: 'token 1 of 40' },
     };
-    const proof = { findings: [finding], leftOut: 0, attentionOnCpu: true };
-    const session = (device: { name: 'cpu' | 'webgpu' }) => ({
+    const proof = { findings: [finding], leftOut: 0 };
+    const session = (device: Device) => ({
       device,
       precision: 'f32' as const,
       proof,
@@ -81,20 +82,20 @@ describe('the record of a chunk', () => {
     const proofs: CanaryRecord[] = [];
     const attempt = await writer(async () => {}, proofs);
     noteProof({ proofs }, log as unknown as Log, session({ name: 'cpu' }), 'prover');
-    noteProof({ proofs }, log as unknown as Log, session({ name: 'webgpu' }), 'policy');
+    noteProof({ proofs }, log as unknown as Log, session({ name: 'cuda', deviceId: 0 }), 'policy');
     await attempt.add(bareRow({ completion: 'a' }));
     await attempt.close();
     const run = { run: 'a'.repeat(64), shards: 1, rows_per_chunk: 8 };
     const record = await readChunkRecord(folder, run, 0);
     expect(record?.canary).toEqual([
       expect.objectContaining({ model: 'prover', device: 'cpu', off: { 'log p': 3e-5 } }),
-      expect.objectContaining({ model: 'policy', device: 'webgpu', attention_on_cpu: true }),
+      expect.objectContaining({ model: 'policy', device: 'cuda:0' }),
     ]);
     // people are told of devices that have something to prove
     expect(said).toEqual([
       'canary',
       'canary',
-      'policy: canary: webgpu is off by log p 3.0e-5 nats at most (allowed 0.001); attention runs on the CPU, the device computes another one',
+      'policy: canary: cuda:0 is off by log p 3.0e-5 nats at most (allowed 0.001)',
     ]);
   });
 });

@@ -18,7 +18,7 @@ const COMMANDS = [
   ...['status', 'verify', 'merge', 'doctor'],
   ...['redistribute', 'filter', 'summary', 'report', 'completion'],
 ];
-const POLICY_COMMANDS = ['policy build', 'policy info', 'policy check'];
+const POLICY_COMMANDS = ['policy build', 'policy info'];
 
 /** the flags that each command's help names */
 const flags = new Map<string, Set<string>>();

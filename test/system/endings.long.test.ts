@@ -288,7 +288,7 @@ it('an output folder that is a link to nowhere is a wrong path, not a run that a
 });
 
 it.each([
-  ['--device', 'nope', /^--device nope: expected auto, cpu, cuda, .* or webgpu\nfix it: /],
+  ['--device', 'nope', /^--device nope: expected auto, cpu, cuda or cuda:.*\nfix it: /],
   ['--device', /argument missing\nfix it: npm run bench -- \[--quick\] \[--device /],
   ['--nope', /^Unknown option '--nope'.*\nfix it: npm run bench/],
 ])('npm run bench ends at once with a flag it does not know, or a device: %s', (...args) => {

@@ -20,7 +20,7 @@ describe('models/embedded', () => {
     const folder = await temporaryFolder();
     await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(EMBEDDED));
     const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
-    const kinds = ['attention', 'cuda', 'decode.cuda', 'decode', 'gradient'];
+    const kinds = ['cuda', 'decode.cuda', 'decode'];
     const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
     expect(onnx(await readdir(folder))).toEqual(graphs);
     expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);

@@ -1,5 +1,6 @@
 // Lets the policy continue traces from the states that are asked for: rows in waves, block by block.
-import { throwIfInterrupted } from '../../errors.js';
+import { throwIfInterrupted, usageError } from '../../errors.js';
+import { shellWord } from '../../printable.js';
 import {
   beyond,
   type CanaryFinding,
@@ -13,9 +14,12 @@ import type { Device } from '../onnx/device.js';
 import type { PolicyFolder } from '../onnx/folder.js';
 import { inHalves, sharingRoom } from '../onnx/layout.js';
 import { nextKept } from '../onnx/placed.js';
-import { ModelSession } from '../onnx/session.js';
+import { cannotLoad, ModelSession } from '../onnx/session.js';
+import type { DecodingRows } from './rows.js';
 import {
+  type Advance,
   type Choosing,
+  type DecodeJob,
   type RowStart,
   rowKey,
   type SamplingOptions,
@@ -32,10 +36,13 @@ export interface Begun {
 }
 
 /** What writing asks of a policy. */
-export type PolicyWrites = Pick<
-  ModelSession,
-  'keepTrunks' | 'release' | 'beginRows' | 'advanceRows' | 'endRows'
->;
+export interface PolicyWrites extends Pick<ModelSession, 'keepTrunks' | 'release'> {
+  /** Puts rows on kept traces. @param id by which they are called from now on */
+  beginRows(id: number, job: DecodeJob): Promise<void>;
+  /** Lets rows write their next tokens, a block of them. @throws OutOfMemoryError */
+  advanceRows(id: number): Promise<Advance>;
+  endRows(id: number): Promise<void>;
+}
 
 export interface ContinueOptions extends Choosing, Pick<SamplingOptions, 'batch'> {
   readonly signal?: AbortSignal;
@@ -130,35 +137,59 @@ async function writeRows(
 /** Tokens that a row writes: from the second on it reads keys and values of its own. */
 const WRITTEN = 6;
 
+/** A session that also writes. */
+export type WritingSession = ModelSession & PolicyWrites;
+
 /**
- * Opens a policy for {@link continueTraces}, and holds its two graphs against each other: what one wrote, the other, which has
- * proved itself by the canary, has to read alike.
- * @throws RredcotError as `ModelSession.open` and `openDecoder`, and (exit 69) where the graphs differ
+ * Opens the graph that writes beside a session's own.
+ * @throws RredcotError (exit 2) where the folder has none, (exit 69) as `ModelSession.open`
  */
-export async function openWriting(folder: PolicyFolder, device: Device): Promise<ModelSession> {
-  const session = await ModelSession.open(folder, device);
+export async function withDecoder(session: ModelSession): Promise<WritingSession> {
+  const { folder, device } = session;
+  if (folder.decoding === undefined)
+    throw usageError(
+      `${folder.path}: has no graph that writes`,
+      `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(folder.path)}`,
+    );
+  const ask = <Name extends keyof DecodingRows>(name: Name, ...args: Parameters<DecodingRows[Name]>) =>
+    session.decode(name, args) as Promise<Awaited<ReturnType<DecodingRows[Name]>>>;
+  const { graph, cudaGraph } = folder.decoding;
+  await ask('open', device.name === 'cuda' ? cudaGraph : graph).catch((cause: Error) => {
+    throw cannotLoad(folder, device, cause);
+  });
+  return Object.assign(session, {
+    beginRows: (id: number, job: DecodeJob) => ask('begin', id, job),
+    advanceRows: (id: number) => ask('advance', id),
+    endRows: (id: number) => ask('end', id),
+  });
+}
+
+/**
+ * Opens a policy for {@link continueTraces}, and compares its two graphs: what one wrote, the other, which has proved itself by
+ * the canary, has to read alike.
+ * @throws RredcotError as `ModelSession.open` and {@link withDecoder}, and (exit 69) where the graphs differ
+ */
+export async function openWriting(folder: PolicyFolder, device: Device): Promise<WritingSession> {
+  const opened = await ModelSession.open(folder, device);
   try {
-    await session.openDecoder();
+    const session = await withDecoder(opened);
     const finding = await writtenAsRead(session, folder).catch((cause: Error) => {
-      throw unproved(folder.path, 'the policy', device, cause);
+      throw unproved(folder.path, device, cause);
     });
-    if (beyond([finding]).length > 0) throw disproved(folder.path, 'the policy', device, [finding]);
+    if (beyond([finding]).length > 0) throw disproved(folder.path, device, [finding]);
     if (session.proof !== undefined)
       session.proof = { ...session.proof, findings: [...session.proof.findings, finding] };
     return session;
   } catch (error) {
-    await session.close();
+    await opened.close();
     throw error;
   }
 }
 
 /** Goes on from two states of the canary's first trace at once, so that one row is padded, and reads what was written. */
-async function writtenAsRead(session: ModelSession, folder: PolicyFolder): Promise<CanaryFinding> {
+async function writtenAsRead(session: WritingSession, folder: PolicyFolder): Promise<CanaryFinding> {
   const { passes } = await readCanary(folder);
-  const [{ traces } = { traces: [] }] = passes as readonly {
-    traces: readonly { ids: readonly number[] }[];
-  }[];
-  const ids = Int32Array.from(traces[0]?.ids ?? []);
+  const ids = Int32Array.from(passes[0]?.traces[0]?.ids ?? []);
   const starts = [ids.length >> 1, ids.length - 1].map((exit) => ({
     exit,
     key: rowKey('canary', exit, 0),
@@ -172,7 +203,7 @@ async function writtenAsRead(session: ModelSession, folder: PolicyFolder): Promi
     branches: [],
   }));
   const read = await session.run(sequences);
-  const logprob = new Farthest('written log p', 'nats', NATS[session.precision]);
+  const logprob = new Farthest('written log p', NATS[session.precision]);
   for (const [row, { exit, most }] of starts.entries()) {
     const place = (t: number) => `token ${t + 1} of ${most} written behind ${exit} of ${ids.length}`;
     logprob.add(rows[row]?.logprobs ?? [], read[row]?.logprobs ?? [], place);

@@ -1,10 +1,9 @@
 // Builds the decoding graph of a policy: rows that stand at exit points of trunks write on, token by token, inside one run.
 
-import type { Architecture } from '../graph/architecture.js';
+import { type Architecture, layerWindow } from '../graph/architecture.js';
 import type { KeysAndValues } from '../graph/branch-attention.js';
-import { layerWindow } from '../graph/families.js';
-import { rowLayers, type Weight } from '../graph/layers.js';
 import { DTYPE, Graph, MICROSOFT } from '../graph/onnx.js';
+import { rowLayers, type Weight } from '../graph/operators.js';
 import { cast, type Precision } from '../graph/precision.js';
 import { sampler } from './sampler.js';
 

@@ -4,9 +4,10 @@ import type { AskedValues, Estimator, FlagValues } from '../../estimate/estimato
 import { JUDGES } from '../../estimate/reward.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
 import { TokenMeter } from '../../report/progress.js';
-import { stopsOf } from '../text/stops.js';
+import type { WritingSession } from './continue.js';
 import { type MonteCarloOptions, monteCarloColumns, monteCarloConfig, UNFINISHED } from './monte-carlo.js';
 import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';
+import { stopsOf } from './stops.js';
 
 const OF = 'of mc and mc-truncated: ';
 
@@ -73,7 +74,8 @@ async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
         openSession: openWriting,
         meter,
         [Symbol.asyncDispose]: async () => environment?.[Symbol.asyncDispose](),
-        start({ session, window }) {
+        start({ session: opened, window }) {
+          const session = opened as WritingSession;
           const writer = { session, tokenizer, marks, stops, maxTokens, players };
           const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
           return { values: (scored) => sampledValues(scored, writer, how, window) };

@@ -1,6 +1,5 @@
 // The attention of a trunk in the scoring graph: causal over its tokens.
-import type { Architecture } from './architecture.js';
-import { layerWindow } from './families.js';
+import { type Architecture, layerWindow } from './architecture.js';
 import { Graph, MICROSOFT } from './onnx.js';
 import { cast, cutFlatHeads, cutHeads, type Precision, paddedHeadDim, padHeads } from './precision.js';
 
@@ -8,11 +7,6 @@ import { cast, cutFlatHeads, cutHeads, type Precision, paddedHeadDim, padHeads }
 export interface Rope {
   readonly cos: string;
   readonly sin: string;
-}
-
-/** Names of the trunk's attention nodes in a graph of so many layers. */
-export function trunkAttentionNodes(layers: number): string[] {
-  return Array.from({ length: layers }, (_, i) => `trunk_attention_${i}`);
 }
 
 /**
@@ -41,7 +35,6 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
     rotates
       ? threeDims(flat)
       : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, MICROSOFT);
-  const names = trunkAttentionNodes(arch.layers);
   /** What the kernel asks of the rows before `end` [1]: the last one of every trace [B], and how many they are. */
   const boundsOf = (of: Graph, end: string): readonly string[] => {
     // padding stands at the end of short traces: causal rows before it never see it, so every length is S
@@ -62,7 +55,7 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
         ...(isPadded ? { scale: { float: 1 / Math.sqrt(arch.headDim) } } : {}),
         ...(window === undefined ? {} : { local_window_size: window }),
       },
-      { outputs, ...MICROSOFT, name: names[i] as string },
+      { outputs, ...MICROSOFT, name: `trunk_attention_${i}` },
     );
     return outputs;
   };

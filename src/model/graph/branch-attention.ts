@@ -1,7 +1,6 @@
 // The attention of branches in the scoring graph: to what comes before their exits, on trunk and limb, and to themselves.
-import type { Architecture } from './architecture.js';
+import { type Architecture, layerWindow } from './architecture.js';
 import type { Rope } from './attention.js';
-import { layerWindow } from './families.js';
 import { Graph } from './onnx.js';
 import { cast, type Precision } from './precision.js';
 

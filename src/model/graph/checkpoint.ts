@@ -6,11 +6,11 @@ import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
 import { assertModelFolder } from '../../io/files/elsewhere.js';
 import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
-import { type Architecture, type Head, parseArchitecture, parseHead } from './architecture.js';
-import { classifierOf } from './families.js';
-import { expectedWeights } from './graphs.js';
+import { type Architecture, parseArchitecture } from './architecture.js';
+import { familyOf } from './families.js';
+import type { Family } from './family.js';
 import { fromJson, parseJson, repeatedKey } from './json.js';
-import { lastOfHead, type Weight } from './layers.js';
+import { expectedWeights, type Weight } from './operators.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
@@ -28,17 +28,10 @@ export interface WeightFile {
 
 export interface Checkpoint {
   readonly architecture: Architecture;
-  /** that classifies; undefined for a policy */
-  readonly head: Head | undefined;
   /** the tensors that the graphs need, by name; `location` is a file's name */
   readonly weights: ReadonlyMap<string, Weight>;
   readonly files: readonly WeightFile[];
-  /** of a head that classifies: text behind which it was trained to judge a step */
-  readonly stepToken: string | undefined;
 }
-
-/** What says which tensors there have to be. */
-export type Model = Pick<Checkpoint, 'architecture'> & { readonly head?: Head | undefined };
 
 type Located = StoredTensor & { readonly location: string };
 
@@ -48,23 +41,16 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   if (config === undefined)
     throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
   const configPath = join(folder, CHECKPOINT_CONFIG);
-  const parsed = parseJson(config, configPath);
-  const architecture = parseArchitecture(parsed, configPath);
-  const named = parseHead(parsed, configPath);
+  const architecture = parseArchitecture(parseJson(config, configPath), configPath);
   const { files, tensors } = await locateTensors(folder);
-  const head = named && { ...named, bias: tensors.has(`${lastOfHead(named)}.bias`) };
-  const weights = chooseWeights(folder, CHECKPOINT_CONFIG, { architecture, head }, tensors);
-  await refuseOthers(folder, { architecture, head }, files, tensors, weights);
-  return { architecture, head, weights, files, stepToken: classifierOf(parsed)?.stepToken };
+  const weights = chooseWeights(folder, CHECKPOINT_CONFIG, architecture, tensors);
+  await refuseOthers(folder, architecture, files, tensors, weights);
+  return { architecture, weights, files };
 }
 
-/** Whether a checkpoint's head classifies. @throws RredcotError (exit 2) for what is no checkpoint */
-export async function isPrmCheckpoint(folder: string): Promise<boolean> {
+/** @throws RredcotError (exit 2) for a path that is no folder, saying how to get one of the Hub */
+export async function assertCheckpoint(folder: string): Promise<void> {
   await assertModelFolder(folder, 'a checkpoint', CHECKPOINT_FILES);
-  const config = await foreignText(folder, CHECKPOINT_CONFIG);
-  return (
-    config !== undefined && classifierOf(parseJson(config, join(folder, CHECKPOINT_CONFIG))) !== undefined
-  );
 }
 
 // ------ files
@@ -143,11 +129,11 @@ async function weightFile(folder: string, name: string): Promise<WeightFile> {
 export function chooseWeights<T extends StoredTensor>(
   folder: string,
   source: string,
-  { architecture, head }: Model,
+  architecture: Architecture,
   tensors: ReadonlyMap<string, T>,
 ): Map<string, T> {
   const weights = new Map<string, T>();
-  for (const [name, shape] of expectedWeights(architecture, head)) {
+  for (const [name, shape] of expectedWeights(architecture)) {
     const tensor = tensors.get(name);
     if (tensor === undefined || tensor.shape.join() !== shape.join()) {
       const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
@@ -161,18 +147,17 @@ export function chooseWeights<T extends StoredTensor>(
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
 async function refuseOthers(
   folder: string,
-  { architecture, head }: Model,
+  architecture: Architecture,
   files: readonly WeightFile[],
   tensors: ReadonlyMap<string, Located>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
+  const family = familyOf(architecture);
   for (const name of tensors.keys()) {
     // older checkpoints store the rotary frequencies, which follow from config.json
     if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
-    if (name === 'lm_head.weight') {
-      // a classifier keeps the head of the policy that it was made from, and does not read it
-      if (head === undefined) await checkTied(folder, files, tensors);
-    } else
+    if (name === family.head) await checkTied(folder, family, files, tensors);
+    else
       throw mismatch(
         folder,
         CHECKPOINT_CONFIG,
@@ -188,10 +173,11 @@ function mismatch(folder: string, source: string, message: string): RredcotError
 /** A head that is stored although config.json says that it is the embedding must be the embedding. */
 async function checkTied(
   folder: string,
+  { head: ownHead, embedding: matrix }: Pick<Family, 'head' | 'embedding'>,
   files: readonly WeightFile[],
   tensors: ReadonlyMap<string, Located>,
 ): Promise<void> {
-  const [head, embedding] = ['lm_head.weight', 'model.embed_tokens.weight'].map((name) => {
+  const [head, embedding] = [ownHead, matrix].map((name) => {
     const tensor = tensors.get(name) as Located;
     return { ...tensor, path: files.find((file) => file.name === tensor.location)?.path ?? '' };
   }) as [Located & WeightFile, Located & WeightFile];
@@ -199,7 +185,7 @@ async function checkTied(
     throw mismatch(
       folder,
       CHECKPOINT_CONFIG,
-      'config.json has tie_word_embeddings: true, but lm_head.weight is stored and is not model.embed_tokens.weight',
+      `config.json has tie_word_embeddings: true, but ${ownHead} is stored and is not ${matrix}`,
     );
 }
 

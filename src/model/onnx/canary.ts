@@ -8,7 +8,8 @@ import type { CanaryRecord } from '../../run/records.js';
 import { parseJson } from '../graph/json.js';
 import type { Precision } from '../graph/precision.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import type { ModelFolder } from './folder.js';
+import type { PolicyFolder } from './folder.js';
+import type { Branch, PackedTrace } from './placed.js';
 
 /** The file of a folder that holds it. */
 export const CANARY = 'canary.json';
@@ -34,18 +35,10 @@ export const NATS: Readonly<Record<Precision, Bound>> = {
   bf16: { off: 1.5, share: 0.05, mean: 0.2 },
 };
 
-/** Of probabilities that a step is right. */
-export const SHARES: Readonly<Record<Precision, Bound>> = {
-  f32: { off: 1e-4, share: 0, mean: 1e-4 },
-  f16: { off: 0.05, share: 0, mean: 0.01 },
-  bf16: { off: 0.3, share: 0, mean: 0.05 },
-};
-
 /** Where a session is farthest from the canary, of one kind of number. */
 export interface CanaryFinding {
   /** e.g. `log p` */
   readonly what: string;
-  readonly unit: 'nats' | 'P';
   /** numbers compared */
   readonly count: number;
   /** the largest difference, measured by what is allowed for it; NaN where the session gave no number */
@@ -64,8 +57,6 @@ export interface Proof {
   readonly findings: readonly CanaryFinding[];
   /** tokens of a trace that was not read, since that takes longer than {@link MOST_MS}; 0: all was read */
   readonly leftOut: number;
-  /** attention runs on the CPU, since the device's own is wrong */
-  readonly attentionOnCpu: boolean;
 }
 
 /**
@@ -82,7 +73,6 @@ export class Farthest {
   private sum = 0;
   constructor(
     private readonly what: string,
-    private readonly unit: CanaryFinding['unit'],
     private readonly bound: Bound,
   ) {
     this.worst = { off: 0, allowed: bound.off, found: 0, expected: 0, place: 'token 0' };
@@ -105,8 +95,8 @@ export class Farthest {
   }
 
   result(): CanaryFinding {
-    const { what, unit, count } = this;
-    return { what, unit, count, mean: this.sum / count, allowedMean: this.bound.mean, ...this.worst };
+    const { what, count } = this;
+    return { what, count, mean: this.sum / count, allowedMean: this.bound.mean, ...this.worst };
   }
 }
 
@@ -119,21 +109,20 @@ export function beyond(findings: readonly CanaryFinding[]): CanaryFinding[] {
 
 /** A finding in words. */
 export function describeFinding(finding: CanaryFinding): string {
-  const { what, unit, off, allowed, mean, allowedMean, found, expected, place } = finding;
+  const { what, off, allowed, mean, allowedMean, found, expected, place } = finding;
   const number = (value: number) => String(Number(value.toPrecision(6)));
-  const single = `${off.toExponential(1)} ${unit} off, allowed ${number(allowed)}`;
+  const single = `${off.toExponential(1)} nats off, allowed ${number(allowed)}`;
   const all = `${mean.toExponential(1)} in the mean, allowed ${number(allowedMean)}`;
   return `${what} of ${place} is ${number(found)}, expected ${number(expected)}: ${single}; ${all}`;
 }
 
 /** All of them in a line. */
-export function describeProof({ findings, leftOut, attentionOnCpu }: Proof, device: Device): string {
+export function describeProof({ findings, leftOut }: Proof, device: Device): string {
   const largest = findings.map(({ what, off }) => `${what} ${off.toExponential(1)}`).join(', ');
   const allowed = Math.max(...findings.map((each) => each.allowed));
   const parts = [
-    `${deviceName(device)} is off by ${largest} ${findings[0]?.unit ?? ''} at most (allowed ${Number(allowed.toPrecision(3))})`,
-    ...(attentionOnCpu ? ['attention runs on the CPU, the device computes another one'] : []),
-    ...(leftOut > 0 ? [`a trace of ${leftOut} tokens was left out, policy check reads it`] : []),
+    `${deviceName(device)} is off by ${largest} nats at most (allowed ${Number(allowed.toPrecision(3))})`,
+    ...(leftOut > 0 ? [`a trace of ${leftOut} tokens was left out`] : []),
   ];
   return `canary: ${parts.join('; ')}`;
 }
@@ -147,7 +136,7 @@ export interface Proved {
 
 /**
  * Tells what a session's canary has shown, and keeps it for the records of the run's chunks.
- * @param model whose session it is: `policy`, `prover`, `hint policy` or `prm`
+ * @param model whose session it is: `policy`, `prover` or `hint policy`
  */
 export function noteProof(
   { proofs }: { readonly proofs: CanaryRecord[] },
@@ -156,12 +145,11 @@ export function noteProof(
   model: string,
 ): void {
   if (proof === undefined) return;
-  const { findings, leftOut, attentionOnCpu } = proof;
+  const { findings, leftOut } = proof;
   const record: CanaryRecord = {
     model,
     device: deviceName(device),
     precision,
-    attention_on_cpu: attentionOnCpu,
     tokens_left_out: leftOut,
     off: Object.fromEntries(findings.map(({ what, off }) => [what, off])),
     mean: Object.fromEntries(findings.map(({ what, mean }) => [what, mean])),
@@ -172,50 +160,59 @@ export function noteProof(
   if (device.name !== 'cpu') log.info(`${model}: ${describeProof(proof, device)}`);
 }
 
-/** Of a session that is not to be believed. @param what e.g. `the policy` */
-export function disproved(
-  path: string,
-  what: string,
-  device: Device,
-  wrong: readonly CanaryFinding[],
-): RredcotError {
-  const why = `${what} does not give the numbers of its canary: ${wrong.map(describeFinding).join('; ')}`;
+/** Of a session that is not to be believed. */
+export function disproved(path: string, device: Device, wrong: readonly CanaryFinding[]): RredcotError {
+  const why = `the policy does not give the numbers of its canary: ${wrong.map(describeFinding).join('; ')}`;
   return unfit(path, device, why);
 }
 
 /** Of a session that cannot even run it. */
-export function unproved(path: string, what: string, device: Device, cause: Error): RredcotError {
-  return unfit(path, device, `${what} cannot run its canary: ${cause.message}`, cause);
+export function unproved(path: string, device: Device, cause: Error): RredcotError {
+  return unfit(path, device, `the policy cannot run its canary: ${cause.message}`, cause);
 }
 
 function unfit(path: string, device: Device, why: string, cause?: Error): RredcotError {
   return new RredcotError(`${path}: on ${deviceName(device)} ${why}`, {
     exitCode: EXIT.device,
-    hint: sessionHint(device) ?? `rredcot policy check ${shellWord(path)}; build the folder again`,
+    hint: sessionHint(device) ?? buildAgain(path),
     cause,
   });
 }
 
 /** A canary as `canary.json` has it: passes, with what the model has to say of each. */
-export interface Canary<Pass = unknown> {
-  readonly passes: readonly Pass[];
+export interface Canary {
+  readonly passes: readonly CanaryPass[];
+}
+
+/** Lists in the file, typed arrays where they are asked and answered. */
+export type Numbers = ArrayLike<number>;
+
+/** One run of a policy. */
+export interface CanaryPass {
+  /** the traces' keys and values are kept, and their branches scored in a run of their own */
+  readonly split: boolean;
+  readonly traces: readonly ScoredTrace[];
+}
+/** Numbers are of the tokens behind the prompt, and of a branch's scored ones, nats. */
+interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
+  readonly ids: Numbers;
+  readonly branches: readonly (Omit<Branch, 'ids'> & {
+    readonly ids: Numbers;
+    readonly logprobs?: Numbers;
+  })[];
+  readonly entropies?: Numbers;
+  readonly logprobs?: Numbers;
 }
 
 /**
  * Reads a folder's canary. Its hash is that of the build; what it holds shows when a session is asked.
- * @throws RredcotError (exit 2) for a folder that an earlier version has built, and for a file that is no canary
+ * @throws RredcotError (exit 2) for a file that is no canary
  */
-export async function readCanary({ path, canary }: Pick<ModelFolder, 'path' | 'canary'>): Promise<Canary> {
-  const text = canary && (await foreignText(path, canary.file));
-  if (canary === undefined || text === undefined) throw noCanary(path);
-  const found = parseJson(text, `${path}/${canary.file}`) as Canary | null;
+export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | 'canary'>): Promise<Canary> {
+  const text = (await foreignText(path, canary.file)) ?? '';
+  const found = parseJson(text, `${path}/${canary.file}`, buildAgain(path)) as Canary | null;
   if (Array.isArray(found?.passes)) return found as Canary;
   throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));
-}
-
-/** Of a folder that an earlier version has built. */
-export function noCanary(path: string): RredcotError {
-  return usageError(`${path}: has no canary, by which a device proves its numbers`, buildAgain(path));
 }
 
 function buildAgain(path: string): string {

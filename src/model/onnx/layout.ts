@@ -15,7 +15,6 @@ import type { Branch, TrunkPlace } from './placed.js';
 const ROWS_PER_GROUP = {
   cpu: { alone: 64, behind: 128, abreast: 256, start: 16 },
   cuda: { alone: 256, behind: 512, abreast: 512, start: 48 },
-  webgpu: { alone: 256, behind: 512, abreast: 512, start: 48 },
 } as const satisfies Record<Device['name'], object>;
 
 /**

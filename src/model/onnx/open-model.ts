@@ -3,7 +3,7 @@ import type { Log } from '../../report/log.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';
 import { type Device, type DeviceChoice, resolveDevice } from './device.js';
-import { type ModelFolder, openPolicyFolder, type PolicyFolder } from './folder.js';
+import { openPolicyFolder, type PolicyFolder } from './folder.js';
 
 /** What is asked of it. */
 export interface ModelChoice {
@@ -13,35 +13,35 @@ export interface ModelChoice {
 }
 
 /** A model that reads; its graphs are opened by whoever runs them. */
-export interface OpenModel<Folder extends ModelFolder = PolicyFolder> extends AsyncDisposable {
-  readonly policy: Folder;
+export interface OpenModel extends AsyncDisposable {
+  readonly policy: PolicyFolder;
   readonly device: Device;
   readonly tokenizer: OpenTokenizer;
 }
 
 /** @throws RredcotError: exit 2 for a tokenizer that is none, 69 where the device is not there */
-export async function openModel<Folder extends ModelFolder>(
-  policy: Folder,
+export async function openModel(
+  policy: PolicyFolder,
   { device: choice, signal }: ModelChoice,
-): Promise<OpenModel<Folder>> {
+): Promise<OpenModel> {
   const [{ device }, tokenizer] = await Promise.all([
-    resolveDevice(choice, policy),
+    resolveDevice(choice),
     openTokenizer(policy.path, { signal }),
   ]);
   return { policy, device, tokenizer, [Symbol.asyncDispose]: () => tokenizer.close() };
 }
 
 /** One that makes of prompts what it reads. */
-export interface OpenPolicy<Folder extends ModelFolder = PolicyFolder> extends OpenModel<Folder> {
+export interface OpenPolicy extends OpenModel {
   readonly prompts: Prompts;
 }
 
 /** @throws RredcotError as {@link openModel}, exit 2 also for a template that is none */
-export async function openReader<Folder extends ModelFolder>(
-  policy: Folder,
+export async function openReader(
+  policy: PolicyFolder,
   choice: ModelChoice & { readonly chatTemplateArgs: Readonly<Record<string, unknown>> },
   log: Log,
-): Promise<OpenPolicy<Folder>> {
+): Promise<OpenPolicy> {
   const opened = await openModel(policy, choice);
   const { chatTemplateArgs, signal } = choice;
   const prompts = await Prompts.open(policy, opened.tokenizer, chatTemplateArgs, log, signal);

@@ -1,10 +1,8 @@
-// The thread that owns a model's ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
+// The thread that owns a policy's ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
 import { workerData } from 'node:worker_threads';
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, serve } from '../../thread.js';
-import { DecodingRun } from '../decode/decoding-run.js';
-import type { Advance, DecodeJob } from '../decode/sampling.js';
 import type { Architecture } from '../graph/architecture.js';
 import { headRows } from '../graph/head.js';
 import type { Precision } from '../graph/precision.js';
@@ -15,104 +13,38 @@ import {
   floats,
   growingRope,
   int64,
+  type Kept,
   openGraph,
-  paddedIds,
   ropeFeeds,
-  runAttribution,
-  runJudging,
 } from './onnx-session.js';
 import { blockRows, limbTable, packBranches } from './pack.js';
-import {
-  branchEnd,
-  type PackedTrace,
-  placeTraces,
-  type ReadSteps,
-  type Sequence,
-  type TrunkPlace,
-} from './placed.js';
+import { branchEnd, placeTraces, type RunJob, type TrunkPlace } from './placed.js';
 
 export interface WorkerInit {
-  /** whose session it is, e.g. `the policy` */
-  readonly title: string;
   readonly folder: string;
   /** file of the folder, and what it computes in */
   readonly graph: string;
-  /** the one that writes, where there is one */
-  readonly decodingGraph?: string;
   readonly precision: Precision;
   readonly architecture: Architecture;
-  /** the head says of rows whether they are right, and scores no token */
-  readonly judges: boolean;
   readonly device: Device;
 }
 
-/** Runs B traces at once. */
-export interface RunJob {
-  /** (B) where `cache` is read, `ids` are empty: the branches follow on the traces of the run that kept it */
-  readonly traces: readonly PackedTrace[];
-  /** keeps the traces' keys and values in this thread under a number, or uses what was kept */
-  readonly cache?: { readonly id: number; readonly mode: 'keep' | 'use' };
-}
-
-const {
-  title,
-  folder,
-  graph,
-  decodingGraph,
-  precision,
-  architecture: arch,
-  judges,
-  device,
-} = workerData as WorkerInit;
+const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
 let session: InferenceSession;
-let decoder: InferenceSession;
-let attributor: InferenceSession;
-/** What a run has kept, under the names of the graph's past inputs. */
-interface Kept {
-  /** keys and values of every layer: the trunks' [B,kvHeads,T,headDim], the limbs' [N,kvHeads,L,headDim] */
-  readonly trunks: Feeds;
-  readonly limbs: Feeds;
-  /** of each trace */
-  readonly places: readonly TrunkPlace[];
-}
 const caches = new Map<number, Kept>();
 const ropeFor = growingRope(arch);
-
-/** ONNX Runtime's WebGPU has crashed in the graph that writes: beside the scoring graph all run on the CPU there. */
-const besides: Device = device.name === 'webgpu' ? { name: 'cpu' } : device;
 
 const ONE = Int32Array.of(0);
 const TWO = Int32Array.of(0, 0);
 
-/** @param attentionOnCpu as `openGraph` has it */
-async function open(attentionOnCpu: number): Promise<void> {
-  const tiny = async (made: InferenceSession): Promise<void> => {
+async function open(): Promise<void> {
+  session = await openGraph(folder, graph, device, async (made) => {
     session = made;
-    if (judges) await runJudging(session, [{ ids: TWO, rows: ONE }], ropeFor);
-    else
-      await scores({
-        traces: [{ ids: TWO, promptLength: 1, branches: [{ exit: 1, ids: TWO, scoredFrom: 1 }] }],
-      });
-  };
-  session = await openGraph(folder, graph, device, tiny, attentionOnCpu);
-  // ONNX Runtime passes over inputs that a graph does not know
-  if (!judges && !session.inputNames.includes('trunk_from'))
-    throw new Error('its graph is of an earlier version');
-}
-
-/** Opens the graph that writes; {@link open} comes first. */
-async function openDecoder(): Promise<void> {
-  decoder = await openGraph(folder, decodingGraph as string, besides, async (made) => {
-    decoder = made;
-    await scores({ traces: [{ ids: ONE, promptLength: 1, branches: [] }], cache: TINY });
-    const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
-    beginRows(TINY.id, { kept: TINY.id, rows: [row], temperature: 1, topP: 1, stops: [] });
-    await advanceRows(TINY.id);
-    caches.delete(TINY.id);
-    writing.delete(TINY.id);
+    await scores({
+      traces: [{ ids: TWO, promptLength: 1, branches: [{ exit: 1, ids: TWO, scoredFrom: 1 }] }],
+    });
   });
 }
-const TINY = { id: -1, mode: 'keep' } as const;
 
 async function run(job: RunJob) {
   const result = await scores(job).catch(failed);
@@ -123,43 +55,16 @@ async function run(job: RunJob) {
 function failed(error: unknown): never {
   const text = String((error as Error).message ?? error);
   const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
-  throw new Kind(`${title}'s run failed: ${text}`);
+  throw new Kind(`the policy's run failed: ${text}`);
 }
 
-/** P(right) of all rows, one sequence after the other. */
-async function judge(sequences: readonly ReadSteps[]): Promise<Float32Array> {
-  const found = await runJudging(session, sequences, ropeFor).catch(failed);
-  return moved(found, found);
-}
+let decoding: Readonly<Record<string, (...args: never[]) => unknown>> | undefined;
 
-const writing = new Map<number, DecodingRun>();
-
-/** Puts rows on trunks that a run has kept. @param id by which they are called from now on */
-function beginRows(id: number, job: DecodeJob): void {
-  const kept = caches.get(job.kept);
-  if (kept === undefined) throw new Error(`no run was kept as ${job.kept}`);
-  writing.set(id, new DecodingRun(arch, job, kept.trunks, besides.name !== 'cpu'));
-}
-
-/** Lets rows write their next tokens. */
-async function advanceRows(id: number): Promise<Advance> {
-  const rows = writing.get(id);
-  if (rows === undefined) throw new Error(`no rows are at work as ${id}`);
-  return rows.advance(decoder, ropeFor).catch(failed);
-}
-
-/** Opens a graph that attributes; {@link open} comes first. */
-async function openAttribution(file: string): Promise<void> {
-  const weights = Float32Array.of(1);
-  const tiny = { ids: ONE, pos: ONE, number: Int32Array.of(-1), rows: ONE, targets: ONE, weights };
-  attributor = await openGraph(folder, file, besides, async (made) => {
-    await runAttribution(made, tiny, ropeFor);
-  });
-}
-
-/** A number a token of one sequence. */
-async function attribute(sequence: Sequence): Promise<Float32Array> {
-  return runAttribution(attributor, sequence, ropeFor).catch(failed);
+/** What generates is a room of its own, which is loaded when it is first asked for. */
+async function decode(name: string, args: readonly unknown[]): Promise<unknown> {
+  const { decodingRows } = await import('../decode/rows.js');
+  decoding ??= decodingRows({ folder, device, architecture: arch, caches, ropeFor, scores, failed });
+  return decoding[name]?.(...(args as never[]));
 }
 
 const functions = {
@@ -167,13 +72,7 @@ const functions = {
   run,
   /** frees what a run has kept */
   release: (kept: number) => void caches.delete(kept),
-  judge,
-  openDecoder,
-  beginRows,
-  advanceRows,
-  endRows: (id: number) => void writing.delete(id),
-  openAttribution,
-  attribute,
+  decode,
 };
 export type SessionThread = typeof functions;
 serve(functions);
@@ -260,4 +159,13 @@ const NONE = { trunks: [], limbs: [] };
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
   return Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, empty]));
+}
+
+/** Sequences padded at their ends to the longest, S at least: causal rows before it never see that. @returns [B,S] */
+function paddedIds(sequences: readonly Int32Array[]): Tensor {
+  const S = sequences.reduce((most, { length }) => Math.max(most, length), 1);
+  const ids = new BigInt64Array(sequences.length * S);
+  for (const [b, own] of sequences.entries())
+    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
+  return int64(ids, [sequences.length, S]);
 }

@@ -1,22 +1,13 @@
-// A model as the main thread sees it, its graphs run by a worker thread. The head that its folder declares says what it can be
-// asked: scores of traces and of branches from them, or how likely it is that steps are right.
+// A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
-import type { Advance, DecodeJob } from '../decode/sampling.js';
 import type { Precision } from '../graph/precision.js';
-import { beyond, disproved, MOST_MS, noCanary, type Proof, readCanary, unproved } from './canary.js';
-import { headOf, prove } from './canary-passes.js';
-import { type Device, deviceName, noCudaGraph, sessionHint } from './device.js';
-import { type AttributionGraphs, GRAPH, type ModelFolder, noGraph, PRM_GRAPH, whatOf } from './folder.js';
-import {
-  type Branch,
-  type PackedTrace,
-  type ReadSteps,
-  type Sequence,
-  scoresOf,
-  type TraceScores,
-} from './placed.js';
-import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
+import { beyond, disproved, MOST_MS, type Proof, readCanary, unproved } from './canary.js';
+import { prove } from './canary-passes.js';
+import { type Device, deviceName, sessionHint } from './device.js';
+import { GRAPH, type PolicyFolder } from './folder.js';
+import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
+import type { SessionThread, WorkerInit } from './session-thread.js';
 
 export type { TraceScores } from './placed.js';
 
@@ -28,7 +19,10 @@ process.env.ORT_DISABLE_TELEMETRY = '1';
 export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   Partial<Pick<ModelSession, 'device' | 'vocab'>>;
 
-/** A running model. */
+/** A policy's folder, of which the canary may not yet be there. */
+export type Unproved = Omit<PolicyFolder, 'canary'> & Partial<Pick<PolicyFolder, 'canary'>>;
+
+/** A running policy. */
 export class ModelSession implements AsyncDisposable {
   /** what the folder's canary has shown; undefined until then */
   proof: Proof | undefined;
@@ -39,7 +33,7 @@ export class ModelSession implements AsyncDisposable {
 
   private constructor(
     private readonly thread: Thread<SessionThread>,
-    private readonly folder: ModelFolder,
+    readonly folder: Unproved,
     readonly device: Device,
   ) {
     this.vocab = folder.architecture.vocab;
@@ -47,17 +41,15 @@ export class ModelSession implements AsyncDisposable {
   }
 
   /**
-   * Loads a model's graph into a worker thread, and lets it prove itself by the folder's canary.
+   * Loads a policy's graph into a worker thread, and lets it prove itself by the folder's canary.
    * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device, or where
-   * its numbers are not those of the canary; (exit 2) for a folder without one
+   * its numbers are not those of the canary
    */
-  static async open(folder: ModelFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
-    graphFor(folder, device);
-    if (folder.canary === undefined) throw noCanary(folder.path); // before its weights are read
+  static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const session = await ModelSession.openUnproved(folder, device);
     try {
       const wrong = beyond((await session.prove()).findings);
-      if (wrong.length > 0) throw disproved(folder.path, whatOf(folder), device, wrong);
+      if (wrong.length > 0) throw disproved(folder.path, device, wrong);
       return session;
     } catch (error) {
       await session.close();
@@ -66,16 +58,13 @@ export class ModelSession implements AsyncDisposable {
   }
 
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
-  static async openUnproved(folder: ModelFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
+  static async openUnproved(folder: Unproved, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const { path, architecture } = folder;
-    const title = whatOf(folder);
-    const judges = 'head' in folder;
-    const graph = graphFor(folder, device);
-    const workerData: WorkerInit = { title, folder: path, ...graph, architecture, judges, device };
+    const workerData: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);
-    const thread = startThread<SessionThread>(title, file, { workerData });
+    const thread = startThread<SessionThread>('the policy', file, { workerData });
     try {
-      await thread.call('open', [0]);
+      await thread.call('open', []);
       return new ModelSession(thread, folder, device);
     } catch (cause) {
       await thread.finish();
@@ -84,25 +73,18 @@ export class ModelSession implements AsyncDisposable {
   }
 
   /**
-   * Holds it against its folder's canary. Where WebGPU's own attention is wrong, as it is on adapters whose subgroups are
-   * small, attention goes to the CPU.
+   * Compares it with its folder's canary.
    * @param mostMs what it may take beyond its first pass, as that forecasts it; what takes longer is left out
-   * @throws RredcotError (exit 69) where it cannot even run it, (exit 2) as {@link open}
+   * @throws RredcotError (exit 69) where it cannot even run it, (exit 2) for a file that is no canary
    */
   async prove(mostMs = this.device.name === 'cpu' ? MOST_MS : Number.POSITIVE_INFINITY): Promise<Proof> {
     const { folder, device, precision } = this;
-    const canary = await readCanary(folder);
-    const attempt = async (attentionOnCpu: boolean): Promise<Proof> => {
-      this.proof = { ...(await prove(headOf(folder), this, canary, { precision, mostMs })), attentionOnCpu };
-      return this.proof;
-    };
+    const canary = await readCanary(folder as PolicyFolder);
     try {
-      const own = await attempt(false);
-      if (device.name !== 'webgpu' || beyond(own.findings).length === 0) return own;
-      await this.thread.call('open', [folder.architecture.layers]);
-      return await attempt(true);
+      this.proof = await prove(this, canary, { precision, mostMs });
+      return this.proof;
     } catch (cause) {
-      throw unproved(folder.path, whatOf(folder), device, cause as Error);
+      throw unproved(folder.path, device, cause as Error);
     }
   }
 
@@ -143,71 +125,15 @@ export class ModelSession implements AsyncDisposable {
     await this.thread.call('release', [kept]);
   }
 
-  /**
-   * One run of a model that judges.
-   * @param sequences (B), each with a row to read out at least
-   * @returns (B) P(right) at each of its rows
-   * @throws OutOfMemoryError
-   */
-  async judge(sequences: readonly ReadSteps[]): Promise<Float32Array[]> {
-    for (const { ids, rows } of sequences)
-      if (rows.length === 0 || rows.some((row) => row < 0 || row >= ids.length))
-        throw new RangeError(`rows ${rows.join(', ')} of a sequence of ${ids.length} tokens`);
-    const found = await this.call('judge', [sequences.map(({ ids, rows }) => ({ ids, rows }))]);
-    let at = 0;
-    return sequences.map(({ rows }) => {
-      at += rows.length;
-      return found.subarray(at - rows.length, at);
-    });
-  }
-
-  /**
-   * Opens the graph that writes, for {@link beginRows} and its like.
-   * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
-   */
-  async openDecoder(): Promise<void> {
-    const decoding = 'decoding' in this.folder ? this.folder.decoding : undefined;
-    if (decoding === undefined) throw noGraph(this.folder.path, 'writes');
-    await this.thread.call('openDecoder', []).catch((cause: Error) => {
-      throw cannotLoad(this.folder, this.device, cause);
-    });
-  }
-
-  /**
-   * Opens a graph that attributes, for {@link attribute}.
-   * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
-   */
-  async openAttribution(kind: keyof AttributionGraphs): Promise<void> {
-    const attribution = 'attribution' in this.folder ? this.folder.attribution : undefined;
-    if (attribution === undefined) throw noGraph(this.folder.path, 'attributes');
-    await this.thread.call('openAttribution', [attribution[kind]]).catch((cause: Error) => {
-      throw cannotLoad(this.folder, this.device, cause);
-    });
-  }
-
-  /** Reads one sequence by the graph that was opened. @returns (S) a number a token @throws OutOfMemoryError */
-  attribute(sequence: Sequence): Promise<Float32Array> {
-    return this.call('attribute', [sequence]);
-  }
-
   /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of TRUNK_MULTIPLE */
   async keepTrunks(keep: number, ids: readonly Int32Array[]): Promise<void> {
     const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
     await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
   }
 
-  /** Puts rows on kept traces. @param id by which they are called from now on */
-  async beginRows(id: number, job: DecodeJob): Promise<void> {
-    await this.call('beginRows', [id, job]);
-  }
-
-  /** Lets rows write their next tokens, a block of them. @throws OutOfMemoryError */
-  advanceRows(id: number): Promise<Advance> {
-    return this.call('advanceRows', [id]);
-  }
-
-  async endRows(id: number): Promise<void> {
-    await this.thread.call('endRows', [id]);
+  /** Asks what generates, in this session's thread and with its keys and values (`model/decode/rows.ts`). @throws OutOfMemoryError */
+  decode(name: string, args: readonly unknown[]): Promise<unknown> {
+    return this.call('decode', [name, args]);
   }
 
   /**
@@ -254,10 +180,9 @@ export class ModelSession implements AsyncDisposable {
   }
 }
 
-function cannotLoad(folder: ModelFolder, device: Device, cause: Error): RredcotError {
-  const what = whatOf(folder);
+export function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
   return new RredcotError(
-    `${folder.path}: ONNX Runtime cannot load ${what} on ${deviceName(device)}: ${cause.message}`,
+    `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
     {
       exitCode: EXIT.device,
       hint:
@@ -268,18 +193,10 @@ function cannotLoad(folder: ModelFolder, device: Device, cause: Error): RredcotE
   );
 }
 
-/** CUDA runs the half-precision graphs, every other device the float32 ones. @throws RredcotError (exit 69) */
+/** CUDA runs the half-precision graph, the CPU the float32 one. */
 export function graphFor(
-  folder: ModelFolder,
+  { cuda }: Pick<PolicyFolder, 'cuda'>,
   device: Device,
-): Pick<WorkerInit, 'graph' | 'decodingGraph' | 'precision'> {
-  const decoding = 'decoding' in folder ? folder.decoding : undefined;
-  if (device.name !== 'cuda')
-    return {
-      graph: 'head' in folder ? PRM_GRAPH : GRAPH,
-      precision: 'f32',
-      ...(decoding && { decodingGraph: decoding.graph }),
-    };
-  if (folder.cuda === undefined) throw noCudaGraph(folder.path);
-  return { ...folder.cuda, ...(decoding && { decodingGraph: decoding.cudaGraph }) };
+): Pick<WorkerInit, 'graph' | 'precision'> {
+  return device.name === 'cuda' ? cuda : { graph: GRAPH, precision: 'f32' };
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError } from '../../errors.js';
 import type { FileStamp } from '../../run/description.js';
-import { HASHED_BYTES, hashesOf, MANIFEST, type ModelFolder, notAsBuilt, sha256 } from './folder.js';
+import { HASHED_BYTES, MANIFEST, notAsBuilt, type PolicyFolder, sha256 } from './folder.js';
 
 /** By the files' names. */
 export type FileStamps = Readonly<Record<string, FileStamp>>;
@@ -13,7 +13,7 @@ export type FileStamps = Readonly<Record<string, FileStamp>>;
 export type WatchedPolicy = Awaited<ReturnType<typeof watchPolicy>>;
 
 /** Looks at a policy's files. */
-export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>) {
+export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) {
   const { path, files } = policy;
   const stampsNow = async (): Promise<FileStamps> => {
     const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
@@ -52,21 +52,6 @@ export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>) {
       }
     },
   };
-}
-
-/** Hashes all files, for `policy check`: a line for people, and what is wrong. */
-export async function checkFiles({
-  path,
-  ...folder
-}: Pick<ModelFolder, 'path' | 'files' | 'canary'>): Promise<{ line: string; faults: string[] }> {
-  const files = hashesOf(folder);
-  const changed: string[] = [];
-  for (const [name, expected] of Object.entries(files))
-    if ((await sha256(join(path, name))) !== expected) changed.push(name);
-  const names = changed.join(', ');
-  return changed.length === 0
-    ? { line: `files: ${Object.keys(files).length} as built`, faults: [] }
-    : { line: `files: ${names} not as built`, faults: [`${names} changed since the build`] };
 }
 
 async function stampOf(path: string): Promise<FileStamp> {

@@ -13,7 +13,7 @@ import {
   HINT_TEMPLATE,
   hasAccess,
   MANIFEST,
-  type ModelFolder,
+  type PolicyFolder,
   sha256,
   TOKENIZER_FILES,
 } from './folder.js';
@@ -27,7 +27,7 @@ export interface FolderParts {
   /** made when all others are there: the model runs for it */
   readonly canary: readonly [name: string, make: () => Promise<object>];
   /** what it says, from the hashes of its files */
-  readonly manifest: (files: ModelFolder['files'], canary: CanaryFile) => object;
+  readonly manifest: (files: PolicyFolder['files'], canary: CanaryFile) => object;
 }
 
 /** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */

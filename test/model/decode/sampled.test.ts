@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { continueTraces } from '../../../dist/model/decode/continue.js';
+import { continueTraces, withDecoder } from '../../../dist/model/decode/continue.js';
 import { monteCarloValues } from '../../../dist/model/decode/monte-carlo.js';
 import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
 import { familyScores } from '../../oracle/families.js';
@@ -22,8 +22,8 @@ describe('a policy small enough to sum over every continuation', () => {
   ])('values and what is lost are within 4 standard errors, %o', async (how) => {
     const vocab = 41;
     await using opened = await openFamily({ ...LLAMA, vocab_size: vocab }, { seed: 3 });
-    const { session, model } = opened;
-    await session.openDecoder();
+    const { model } = opened;
+    const session = await withDecoder(opened.session);
     const next = (ids: readonly number[]) => familyScores(model, ids).next;
     const random = seeded(9);
     const ids = Int32Array.from({ length: 9 }, () => Math.floor(random() * vocab));

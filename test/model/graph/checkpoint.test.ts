@@ -126,7 +126,6 @@ describe('layouts', () => {
           'policy.onnx',
           'policy.cuda.onnx',
         ],
-        ...['policy.attention.onnx', 'policy.gradient.onnx'],
         ...['policy.decode.onnx', 'policy.decode.cuda.onnx', 'tokenizer.json', 'tokenizer_config.json'],
       ].sort(),
     );

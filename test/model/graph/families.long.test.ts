@@ -1,7 +1,6 @@
 /** Random checkpoints of every family, weight type and rope type, built and run, against the float64 pass. */
 import { describe, expect, test } from 'vitest';
-import { parseArchitecture } from '../../../dist/model/graph/architecture.js';
-import { layerWindow } from '../../../dist/model/graph/families.js';
+import { layerWindow, parseArchitecture } from '../../../dist/model/graph/architecture.js';
 import type { TraceScores } from '../../../dist/model/onnx/session.js';
 import { familyScores } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';

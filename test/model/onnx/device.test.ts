@@ -22,7 +22,7 @@ import {
   linkedLibraries,
   onnxRuntimePackage,
 } from '../../../dist/model/onnx/cuda.js';
-import { autoDevice, parseDevice, type RunsOnCuda, resolveDevice } from '../../../dist/model/onnx/device.js';
+import { autoDevice, parseDevice, resolveDevice } from '../../../dist/model/onnx/device.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { heavyNodes, placementCheck, placementFault } from '../../../dist/model/onnx/onnx-session.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
@@ -68,10 +68,9 @@ function commands(texts: Record<string, string | null>): string {
 }
 
 describe('--device', () => {
-  it('takes auto, cpu, cuda, cuda:<n> and webgpu', () => {
+  it('takes auto, cpu, cuda and cuda:<n>', () => {
     expect(parseDevice('auto')).toBe('auto');
     expect(parseDevice('cpu')).toEqual({ name: 'cpu' });
-    expect(parseDevice('webgpu')).toEqual({ name: 'webgpu' });
     expect(parseDevice('cuda')).toEqual(cuda(0));
     expect(parseDevice('cuda:7')).toEqual(cuda(7));
   });
@@ -89,9 +88,7 @@ describe('--device', () => {
     for (const command of ['score', 'segment']) {
       const { code, stderr } = await rredcotHere([command, 'no-such-file.jsonl', '--device', 'cuda:x']);
       expect(code).toBe(2);
-      expect(stderr).toContain(
-        '--device cuda:x: expected auto, cpu, cuda, cuda:<number of the GPU> or webgpu',
-      );
+      expect(stderr).toContain('--device cuda:x: expected auto, cpu, cuda or cuda:<number of the GPU>');
     }
   });
 
@@ -119,38 +116,18 @@ describe('--device', () => {
 });
 
 describe('resolveDevice', () => {
-  const policy: RunsOnCuda = { path: 'p', cuda: { graph: 'policy.cuda.onnx', precision: 'bf16' } };
-  const older: RunsOnCuda = { path: 'p' };
-
-  it('takes cpu and webgpu as they are, and auto without a CUDA graph to the CPU, looking for nothing', async () => {
+  it('takes cpu as it is, looking for nothing', async () => {
     const never = () => Promise.reject(new Error('looked'));
-    expect((await resolveDevice({ name: 'cpu' }, policy, never)).device).toEqual({ name: 'cpu' });
-    expect((await resolveDevice({ name: 'webgpu' }, policy, never)).device).toEqual({ name: 'webgpu' });
-    expect(await resolveDevice('auto', older, never)).toEqual({
-      device: { name: 'cpu' },
-      reason: 'p has no graph for CUDA',
-    });
-    await expect(resolveDevice('auto', policy, never)).rejects.toThrow('looked');
-  });
-
-  it('cuda asked for and no graph for it is exit 69 with the line that builds one, whatever the machine has', async () => {
-    const refusal = {
-      exitCode: 69,
-      message: expect.stringContaining('p has no graph for CUDA'),
-      hint: expect.stringContaining('rredcot policy build <checkpoint> -o <folder>'),
-    };
-    await expect(resolveDevice(cuda(0), older, finding(complete))).rejects.toMatchObject(refusal);
-    const folder = { ...(await openPolicyFolder(EMBEDDED)), path: 'p' };
-    const { cuda: _, ...withoutGraph } = folder;
-    await expect(ModelSession.open(withoutGraph, cuda(0))).rejects.toMatchObject(refusal);
+    expect((await resolveDevice({ name: 'cpu' }, never)).device).toEqual({ name: 'cpu' });
+    await expect(resolveDevice('auto', never)).rejects.toThrow('looked');
   });
 
   it('auto takes CUDA only where nothing is in its way', async () => {
-    expect(await resolveDevice('auto', policy, finding(complete))).toEqual({
+    expect(await resolveDevice('auto', finding(complete))).toEqual({
       device: cuda(0),
       reason: 'NVIDIA H200, driver 580.65.06',
     });
-    expect(await resolveDevice('auto', policy, finding({ ...complete, driver: undefined }))).toEqual({
+    expect(await resolveDevice('auto', finding({ ...complete, driver: undefined }))).toEqual({
       device: { name: 'cpu' },
       reason: 'CUDA lacks: no NVIDIA driver answers',
     });
@@ -158,7 +135,7 @@ describe('resolveDevice', () => {
   });
 
   it('cuda asked for and all there is cuda, the GPU that was named', async () => {
-    expect((await resolveDevice(cuda(1), policy, finding(complete))).device).toEqual(cuda(1));
+    expect((await resolveDevice(cuda(1), finding(complete))).device).toEqual(cuda(1));
   });
 
   it('cuda asked for with nothing there is exit 69, naming each thing and what fixes it', async () => {
@@ -169,7 +146,7 @@ describe('resolveDevice', () => {
       driver: undefined,
       gpus: [],
     };
-    const error = await resolveDevice(cuda(0), policy, finding(nothing)).catch((e: unknown) => e);
+    const error = await resolveDevice(cuda(0), finding(nothing)).catch((e: unknown) => e);
     expect(error).toMatchObject({ exitCode: 69 });
     const { message, hint } = error as { message: string; hint: string };
     for (const name of [SHARED, PROVIDER, ...NEEDED]) expect(message).toContain(`${name} is missing`);

@@ -38,7 +38,7 @@ beforeAll(async () => {
 
 /** Every name of a file in the sources: what is read or written of a checkpoint or a policy folder has its name there. */
 const NAMED = new Set(
-  globSync('src/policy/**/*.ts', { cwd: ROOT }).flatMap((path) =>
+  globSync('src/model/**/*.ts', { cwd: ROOT }).flatMap((path) =>
     Array.from(
       readFileSync(join(ROOT, path), 'utf8').matchAll(/'([\w.]+\.(?:json|jinja|safetensors|onnx))'/g),
       ([, name]) => name as string,
@@ -46,18 +46,11 @@ const NAMED = new Set(
   ),
 );
 const isWritten = (name: string) => /\.onnx$|^(?:policy|canary)\.json$/.test(name);
-/** What a build reads of a checkpoint: of a policy, and of a process reward model. */
-const POLICY_READS = [
+/** What a build reads of a checkpoint. */
+const READS = [
   ...['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'],
   ...['chat_template.jinja', 'hint_template.json', 'ask_template.json', 'exit_template.json'],
   ...['model.safetensors', 'model.safetensors.index.json', SHARD(0, 2)],
-];
-const PRM_READS = [
-  'config.json',
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'prm_template.json',
-  'model.safetensors',
 ];
 
 /** The checkpoint in shards, with every file that a build of a policy reads. */
@@ -71,17 +64,11 @@ function checkpointOf(): string {
   return folder;
 }
 
-function prmCheckpointOf(): string {
-  const folder = writeCheckpoint(fresh(), { ...CONFIG, architectures: ['LlamaForTokenClassification'] });
-  writeFileSync(join(folder, 'prm_template.json'), '{"with_reference": "{prompt} {reference}"}');
-  return folder;
-}
-
 const built = (checkpoint: string, output: string) => policyBuild(checkpoint, { output }, () => {});
 
 it('the files that are tested here are all those that the sources name', () => {
   const read = [...NAMED].filter((name) => !isWritten(name)).sort();
-  const tested = new Set([...POLICY_READS, ...PRM_READS].filter((name) => name !== SHARD(0, 2)));
+  const tested = new Set(READS.filter((name) => name !== SHARD(0, 2)));
   expect(read).toEqual([...tested].sort());
 });
 
@@ -106,12 +93,9 @@ async function replaced(path: string, put: (path: string) => void, look: () => P
 describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
   const refused = { exitCode: 2, message: expect.stringMatching(refusal) };
 
-  it.each([
-    ['a checkpoint', POLICY_READS, checkpointOf],
-    ['a reward model', PRM_READS, prmCheckpointOf],
-  ] as const)('in place of any file of %s is refused', async (__, names, make) => {
-    const [checkpoint, out] = [make(), fresh()];
-    for (const name of names)
+  it('in place of any file of a checkpoint is refused', async () => {
+    const [checkpoint, out] = [checkpointOf(), fresh()];
+    for (const name of READS)
       await replaced(join(checkpoint, name), put, async () => {
         await expect(built(checkpoint, out), name).rejects.toMatchObject(refused);
         expect(existsSync(out), name).toBe(false);

@@ -1,53 +1,10 @@
-// Builds the graphs of a Llama-style model that read traces: one that scores references at their exit points, one that judges steps.
-import { type Architecture, type Head, isScore } from './architecture.js';
+// Builds the graph that scores traces, and references at their exit points.
+import type { Architecture } from './architecture.js';
 import { type Rope, trunkAttention } from './attention.js';
 import { type BranchInputs, branchAttention, limbKeys } from './branch-attention.js';
-import { FAMILIES } from './families.js';
-import { lastOfHead, rowLayers, type Weight } from './layers.js';
 import { Graph } from './onnx.js';
+import { rowLayers, type Weight } from './operators.js';
 import { cast, type Precision } from './precision.js';
-
-/**
- * Every tensor name the graphs need, with the shape that the architecture demands of it.
- * @param head that classifies, where there is one
- */
-export function expectedWeights(arch: Architecture, head?: Head): Map<string, readonly number[]> {
-  const { hidden: d, heads, kvHeads, headDim, intermediate: f, vocab } = arch;
-  const { qkvBias, qkNorm } = FAMILIES[arch.family];
-  const shapes = new Map<string, readonly number[]>([
-    ['model.embed_tokens.weight', [vocab, d]],
-    ['model.norm.weight', [d]],
-  ]);
-  if (!arch.tiedHead) shapes.set('lm_head.weight', [vocab, d]);
-  for (let layer = 0; layer < arch.layers; layer++) {
-    const at = `model.layers.${layer}.`;
-    shapes.set(`${at}input_layernorm.weight`, [d]);
-    shapes.set(`${at}self_attn.q_proj.weight`, [heads * headDim, d]);
-    shapes.set(`${at}self_attn.k_proj.weight`, [kvHeads * headDim, d]);
-    shapes.set(`${at}self_attn.v_proj.weight`, [kvHeads * headDim, d]);
-    shapes.set(`${at}self_attn.o_proj.weight`, [d, heads * headDim]);
-    if (qkvBias) {
-      shapes.set(`${at}self_attn.q_proj.bias`, [heads * headDim]);
-      shapes.set(`${at}self_attn.k_proj.bias`, [kvHeads * headDim]);
-      shapes.set(`${at}self_attn.v_proj.bias`, [kvHeads * headDim]);
-    }
-    if (qkNorm) {
-      shapes.set(`${at}self_attn.q_norm.weight`, [headDim]);
-      shapes.set(`${at}self_attn.k_norm.weight`, [headDim]);
-    }
-    shapes.set(`${at}post_attention_layernorm.weight`, [d]);
-    shapes.set(`${at}mlp.gate_proj.weight`, [f, d]);
-    shapes.set(`${at}mlp.up_proj.weight`, [f, d]);
-    shapes.set(`${at}mlp.down_proj.weight`, [d, f]);
-  }
-  if (head === undefined) return shapes;
-  const { layers, bias, labels } = head;
-  const last = lastOfHead(head);
-  if (layers === 2) shapes.set('score.0.weight', [d, d]).set('score.0.bias', [d]);
-  shapes.set(`${last}.weight`, [labels.length, d]);
-  if (bias) shapes.set(`${last}.bias`, [labels.length]);
-  return shapes;
-}
 
 /**
  * The scoring graph: B traces of S tokens each, causal (the trunk), and G groups in which branches stand, R rows for each of
@@ -147,45 +104,5 @@ export function buildScoringGraph(
   const { entropies, logprobs } = layer.head(g.node('Reshape', [x, blocks]), targets);
   g.output('entropies', entropies, 'f32', ['n', 'C']);
   g.output('logprobs', logprobs, 'f32', ['n', 'C']);
-  return g;
-}
-
-/**
- * The graph of a process reward model: the probability that a step is right, at each row that is asked for.
- *
- * in  ids [B,S] i64, causal: padding stands at the end · cos, sin [M,headDim/2] f32, a row a position · rows [n] i64 of the
- *     flattened [B·S]
- * out correct [n] f32: softmax over the labels, of the one that says right; of a single one its logistic
- *
- * @param correct number of that label
- * @param precision as of the scoring graph; the softmax is float32
- */
-export function buildRewardGraph(
-  arch: Architecture,
-  head: Head,
-  correct: number,
-  weights: ReadonlyMap<string, Weight>,
-  precision: Precision = 'f32',
-): Graph {
-  const g = new Graph('prm');
-  const ids = g.input('ids', 'i64', ['B', 'S']);
-  const rope = {
-    cos: g.input('cos', 'f32', ['M', arch.headDim / 2]),
-    sin: g.input('sin', 'f32', ['M', arch.headDim / 2]),
-  };
-  const rows = g.input('rows', 'i64', ['n']);
-  const layer = rowLayers(g, arch, weights, precision);
-  const attend = trunkAttention(g, arch, ids, rope, precision);
-  let x = layer.embed(g.node('Reshape', [ids, g.ints([-1])])); // [B·S,d]
-  for (let i = 0; i < arch.layers; i++) {
-    const { q, k, v } = layer.project(i, x);
-    const { attended } = attend(i, q, k, v);
-    // the last layer's output is wanted in the rows alone
-    const pick = (t: string) => (i === arch.layers - 1 ? g.node('Gather', [t, rows]) : t);
-    x = layer.finish(i, pick(x), pick(attended));
-  }
-  const logits = layer.classify(x, head); // [n,labels]
-  const shares = isScore(head) ? g.node('Sigmoid', [logits]) : g.node('Softmax', [logits], { axis: 1 });
-  g.output('correct', g.node('Gather', [shares, g.ints([correct], [])], { axis: 1 }), 'f32', ['n']);
   return g;
 }

@@ -1,35 +1,35 @@
 // `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
-import { type ExitCode, TraceRejected } from '../errors.js';
-import { type Judge, judged, type Reward } from '../estimate/reward.js';
+import { type ExitCode, TraceRejected } from '../../errors.js';
+import { type Judge, judged, type Reward } from '../../estimate/reward.js';
 import {
   columnName,
   INT32_LIST,
   type OurColumn,
   requestedColumn,
   STRING,
-} from '../io/arrow/output-columns.js';
-import { windowOf } from '../io/files/chunks.js';
-import { openWriting } from '../model/decode/continue.js';
-import { continued, type Episode, standingAt } from '../model/decode/episodes.js';
-import type { AskedEnvironment } from '../model/decode/mc.js';
-import { rowKey, type SamplingOptions, type Written } from '../model/decode/sampling.js';
-import { noteProof } from '../model/onnx/canary.js';
-import { openPolicy } from '../model/onnx/open-model.js';
-import { graphFor } from '../model/onnx/session.js';
-import { encodePrompt, promptStatus, spelledText } from '../model/text/encode.js';
-import { stopsOf } from '../model/text/stops.js';
-import type { Spelling } from '../model/text/tokenizer.js';
-import type { Log } from '../report/log.js';
-import { TokenMeter } from '../report/progress.js';
-import { type BadRow, eachTrace, isBad } from '../rows.js';
-import { openInputs } from '../run/mapping.js';
-import type { Run } from '../run/open-run.js';
-import type { JobOptions } from '../run/options.js';
-import { runJob } from '../run/run-job.js';
-import type { Source } from '../run/source.js';
-import { chosenColumns } from '../run/written-columns.js';
-import { blankRow, type OutputRow } from '../scored.js';
-import type { Trace } from '../trace.js';
+} from '../../io/arrow/output-columns.js';
+import { windowOf } from '../../io/files/chunks.js';
+import type { Log } from '../../report/log.js';
+import { TokenMeter } from '../../report/progress.js';
+import { type BadRow, eachTrace, isBad } from '../../rows.js';
+import { openInputs } from '../../run/mapping.js';
+import type { Run } from '../../run/open-run.js';
+import type { JobOptions } from '../../run/options.js';
+import { runJob } from '../../run/run-job.js';
+import type { Source } from '../../run/source.js';
+import { chosenColumns } from '../../run/written-columns.js';
+import { blankRow, type OutputRow } from '../../scored.js';
+import type { Trace } from '../../trace.js';
+import { noteProof } from '../onnx/canary.js';
+import { openPolicy } from '../onnx/open-model.js';
+import { graphFor } from '../onnx/session.js';
+import { encodePrompt, promptStatus, spelledText } from '../text/encode.js';
+import type { Spelling } from '../text/tokenizer.js';
+import { openWriting } from './continue.js';
+import { continued, type Episode, standingAt } from './episodes.js';
+import type { AskedEnvironment } from './mc.js';
+import { rowKey, type SamplingOptions, type Written } from './sampling.js';
+import { stopsOf } from './stops.js';
 
 export interface SampleOptions extends JobOptions {
   readonly policy: string;

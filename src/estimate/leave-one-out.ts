@@ -1,126 +1,35 @@
-// Values that sum up attributions for which the policy reads a trace again: what each segment counts for.
-
+// Values of `loo`: a segment counts for what the answer's log-probability loses without it, for which the policy reads the rest of the thought again.
 import { OutOfMemoryError, TraceRejected } from '../errors.js';
 import { sharingRoom, sizeOf } from '../model/onnx/layout.js';
-import { type Branch, besideEachOther, nextKept, type Sequence } from '../model/onnx/placed.js';
+import { type Branch, nextKept } from '../model/onnx/placed.js';
 import type { ModelSession, TraceScores } from '../model/onnx/session.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import type { OwnTokens } from '../turns.js';
 import { joinIds, type Suffix } from './references.js';
 import { assertPossible, branchAt, ImpossibleNumberError } from './run-batch.js';
 import { BATCH_ROWS } from './strategy.js';
 import { logSumExp, scoredReferences, summedAttributions } from './value.js';
 import { impossible, type PassJob, type ScoredJob, type Valued } from './windows.js';
 
-/** What reads a trace again. */
-export type Attributes = KeepsTrunks & Pick<ModelSession, 'attribute'> & Parameters<typeof impossible>[2];
-
-/** Which attribution, and how. */
-export type AttributionOptions =
-  | { readonly estimator: 'loo'; readonly loo: Loo }
-  | { readonly estimator: 'attention' | 'gradient' };
-
-/** Attributes every trace; what was set aside passes by in its place. @throws RredcotError (exit 65) for numbers that cannot be */
-export function attributedValues<T extends PassJob>(
+/** Values of every trace; rejected ones pass by in their place. @throws RredcotError (exit 65) for numbers that cannot be */
+export function deletionValues<T extends PassJob>(
   scored: AsyncIterable<ScoredJob<T> | BadRow>,
-  session: Attributes,
-  opts: AttributionOptions,
+  session: KeepsTrunks & Parameters<typeof impossible>[2],
+  loo: Loo,
 ): AsyncGenerator<Valued<T> | BadRow> {
   return eachTrace(scored, async ({ job, trace, result }) => {
     const { branches, segmentation } = result;
     const { promptIds, completionIds, continuations } = job;
-    const { own } = job.pieces.tokens;
-    const read = { promptIds, completionIds, exits: segmentation.exits, continuations, own };
+    const read = { promptIds, completionIds, exits: segmentation.exits, continuations };
     const last = branches[branches.length - 1] ?? [];
-    const attributions = await attributionsOf(session, read, last, opts).catch((error: unknown) => {
+    const attributions = await leaveOneOut(session, read, last, loo).catch((error: unknown) => {
       throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
     });
-    const values = { ...scoredReferences(branches), values: summedAttributions(attributions) };
-    return { job, trace, result, values };
+    return {
+      ...{ job, trace, result },
+      values: { ...scoredReferences(branches), values: summedAttributions(attributions) },
+    };
   });
 }
-
-/**
- * What each segment counts for.
- * @param logprobs (N) of each reference's scored tokens after the whole thought
- * @returns (K); 0 for all where no reference earns anything
- * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
- */
-export async function attributionsOf(
-  session: Attributes,
-  trace: Ablated,
-  logprobs: readonly Float32Array[],
-  opts: AttributionOptions,
-): Promise<Float64Array> {
-  if (opts.estimator === 'loo') return leaveOneOut(session, trace, logprobs, opts.loo);
-  const isAttention = opts.estimator === 'attention';
-  const weights = posteriors(logprobs, trace.continuations);
-  if (weights.every((weight) => weight === 0)) return new Float64Array(trace.exits.length - 1);
-  const sequence = sequenceOf(trace, weights, isAttention);
-  const found = await session.attribute(sequence).catch((error: unknown) => {
-    if (!(error instanceof OutOfMemoryError)) throw error;
-    const S = sequence.ids.length;
-    const reason = `the machine has not enough memory for the attention of its ${S} tokens with references, ${S} × ${S} numbers a head: --estimator pr needs less, or run it where there is more`;
-    throw new TraceRejected('out_of_memory', reason);
-  });
-  const at = found.findIndex((x) => !(x >= 0 && x < Number.POSITIVE_INFINITY));
-  if (at >= 0) {
-    const what = isAttention ? 'attention' : 'a squared gradient';
-    throw new ImpossibleNumberError(
-      trace,
-      `${what} of ${found[at]} at token ${at}, expected a number from 0`,
-    );
-  }
-  const sums = overSegments(found, trace);
-  return isAttention ? sums : sums.map(Math.sqrt);
-}
-
-// ------ sequences of `attention` and `gradient`
-
-/** The weight of each reference in ∂φ: ζ_n p_n / Σ ζ p, which sums to 1; all 0 where no reference earns anything. */
-export function posteriors(
-  logprobs: readonly Float32Array[],
-  continuations: readonly Suffix[],
-): Float64Array {
-  const total = answerLogprob(logprobs, continuations);
-  if (total === Number.NEGATIVE_INFINITY) return new Float64Array(continuations.length);
-  return Float64Array.from(continuations, (suffix, n) =>
-    Math.exp(answerLogprob([logprobs[n] as Float32Array], [suffix]) - total),
-  );
-}
-
-/**
- * The trace up to the end of its thought, and behind it every reference that has a weight.
- * @param weights (N) of the references
- * @param isMean whether a reference's weight is shared out among its scored tokens
- */
-export function sequenceOf(
-  { promptIds, completionIds, exits, continuations }: Ablated,
-  weights: Float64Array,
-  isMean: boolean,
-): Sequence {
-  const trunk = joinIds(promptIds, completionIds.subarray(0, exits[exits.length - 1]));
-  const weighed = continuations.map(({ ids, scoredFrom }, n) => {
-    const weight = weights[n] as number;
-    return { ids, scoredFrom, weight: isMean ? weight / (ids.length - scoredFrom) : weight };
-  });
-  return besideEachOther(
-    trunk,
-    weighed.filter(({ weight }) => weight !== 0),
-  );
-}
-
-/** Numbers of a sequence's tokens summed over each segment, but for tokens that the policy was shown. @returns (K) */
-export function overSegments(found: Float32Array, { promptIds, exits, own }: Ablated): Float64Array {
-  const shown = (t: number) => own?.[t - promptIds.length] === 0;
-  const tokens = own === undefined ? found : found.map((x, t) => (shown(t) ? 0 : x));
-  return Float64Array.from({ length: exits.length - 1 }, (_, k) => {
-    const at = (exit: number) => promptIds.length + (exits[exit] as number);
-    return tokens.subarray(at(k), at(k + 1)).reduce((sum, x) => sum + x, 0);
-  });
-}
-
-// ------ `loo`: a segment counts for what the answer's log-probability loses without it
 
 /**
  * What a trace is without a segment:
@@ -133,8 +42,6 @@ export type Loo = 'deleted' | 'masked';
 export interface Ablated extends Pick<PassJob, 'promptIds' | 'completionIds' | 'continuations'> {
   /** (K+1) exit points, in tokens of the completion */
   readonly exits: Int32Array;
-  /** which tokens of the completion the policy wrote; absent where it wrote all of them */
-  readonly own?: OwnTokens | undefined;
 }
 
 /** What reads branches on a trunk. */

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readStops, stopsOf } from '../../../dist/model/text/stops.js';
+import { readStops, stopsOf } from '../../../dist/model/decode/stops.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const VOCAB = 10;

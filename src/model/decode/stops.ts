@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import type { Log } from '../../report/log.js';
-import type { PolicyTokenizer } from './tokenizer.js';
+import type { PolicyTokenizer } from '../text/tokenizer.js';
 
 const id = z.number().int().nonnegative();
 const Ids = z.union([id.transform((one) => [one]), z.array(id)]);

@@ -1,8 +1,13 @@
 // What a policy writes: its log-probabilities, the tokens that it chooses, and that neither depends on what is written beside.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Begun, type ContinueOptions, continueTraces } from '../../../dist/model/decode/continue.js';
+import {
+  type Begun,
+  type ContinueOptions,
+  continueTraces,
+  type WritingSession,
+  withDecoder,
+} from '../../../dist/model/decode/continue.js';
 import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
-import type { ModelSession } from '../../../dist/model/onnx/session.js';
 import { type FamilyModel, familyScores } from '../../oracle/families.js';
 import { choosing } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
@@ -17,8 +22,7 @@ const randomIds = (length: number, vocab = 131) =>
 let built = 0;
 async function openPolicy(config: Json) {
   const opened = await openFamily(config, { seed: ++built });
-  await opened.session.openDecoder();
-  return opened;
+  return { ...opened, session: await withDecoder(opened.session) };
 }
 
 const PLAIN: ContinueOptions = { temperature: 1, topP: 1, stops: [], batch: 64 };
@@ -31,7 +35,7 @@ describe.each([
   ['Qwen2', 'linear', { use_sliding_window: true, max_window_layers: 1 }],
   ['Qwen3', 'default', {}],
 ])('%s, rope %s', (family, rope, more) => {
-  let session: ModelSession;
+  let session: WritingSession;
   let model: FamilyModel;
   let traces: Begun[];
   let written: Written[][];
@@ -124,7 +128,7 @@ describe.each([
     ],
   ],
 ])('a vocabulary of %i', (vocab, settings) => {
-  let session: ModelSession;
+  let session: WritingSession;
   let model: FamilyModel;
   const N = 4096;
   const ids = randomIds(9, vocab);

@@ -2,8 +2,8 @@
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { EMBEDDED, ROOT, temporaryFolder } from '../support/program.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { EMBEDDED, ROOT, temporaryFolder } from '../../support/program.js';
+import { fixtureRows, openScene } from '../../support/scene.js';
 
 interface Sampled {
   readonly id: string;

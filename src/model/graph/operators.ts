@@ -1,0 +1,137 @@
+// A family's layers in a graph, with the weights that they name; and the output head behind them.
+import type { Architecture } from './architecture.js';
+import { familyOf } from './families.js';
+import type { Operators } from './family.js';
+import { entropyHead, type MatrixSlice } from './head.js';
+import { type Dtype, type ExternalData, Graph } from './onnx.js';
+import { cast, type Precision } from './precision.js';
+
+/** A tensor of the checkpoint with the file (beside the graph) that holds it. */
+export interface Weight extends ExternalData {
+  readonly name: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+}
+
+type Shape = readonly number[];
+
+/** Where weights come from, by the names and shapes that layers give them. */
+interface WeightSource {
+  /** in the graph's precision */
+  weight(name: string, shape: Shape): string;
+  /** rows of a matrix by number: only these are cast */
+  rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
+}
+
+function operators(g: Graph, arch: Architecture, { weight, rowsOf }: WeightSource): Operators {
+  const rmsNorm = (x: string, name: string, size: number) =>
+    g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
+      axis: -1,
+      epsilon: { float: arch.rmsNormEps },
+    });
+  return {
+    ...{ g, sizes: arch, rowsOf },
+    add: (a, b) => g.node('Add', [a, b]),
+    multiply: (a, b) => g.node('Mul', [a, b]),
+    silu: (x) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
+    norm: (x, name) => rmsNorm(x, name, arch.hidden),
+    normHeads(x, name, heads) {
+      const perHead = g.node('Reshape', [x, g.ints([-1, arch.headDim])]);
+      return g.node('Reshape', [rmsNorm(perHead, name, arch.headDim), g.ints([-1, heads * arch.headDim])]);
+    },
+    linear(x, name, shape, hasBias = false) {
+      const bias = () => weight(`${name}.bias`, [shape[0]]);
+      return g.node('Gemm', [x, weight(`${name}.weight`, shape), ...(hasBias ? [bias()] : [])], {
+        transB: 1,
+      });
+    },
+  };
+}
+
+/** Every tensor that the layers of an architecture name, with its shape. */
+export function expectedWeights(arch: Architecture): Map<string, Shape> {
+  const shapes = new Map<string, Shape>();
+  const noted = (name: string, shape: Shape): string => {
+    shapes.set(name, shape);
+    return name;
+  };
+  const family = familyOf(arch);
+  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf: noted });
+  family.embed(o, 'ids');
+  family.last(o, 'x');
+  if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
+  for (let i = 0; i < arch.layers; i++) {
+    family.project(o, i, 'x');
+    family.finish(o, i, 'x', 'attended');
+  }
+  return shapes;
+}
+
+/**
+ * A family's layers in a graph, each weight put there once, when it is first asked for.
+ * @param main graph that holds the weights
+ * @param g where the nodes stand: the main graph, or a body of it
+ */
+export function rowLayers(
+  main: Graph,
+  arch: Architecture,
+  weights: ReadonlyMap<string, Weight>,
+  precision: Precision,
+  g = main,
+) {
+  const weightOf = (name: string): Weight => {
+    const weight = weights.get(name);
+    if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
+    return weight;
+  };
+  const placed = new Set<string>();
+  const stored = (name: string): string => {
+    const { dtype, shape, location, offset, length } = weightOf(name);
+    if (!placed.has(name)) main.weight(name, dtype, shape, { location, offset, length });
+    placed.add(name);
+    return name;
+  };
+  const converted = new Map<string, string>();
+  /** one of another type is cast in the main graph, where bodies see it too */
+  const weight = (name: string): string => {
+    const value = converted.get(name) ?? cast(main, stored(name), weightOf(name).dtype, precision);
+    converted.set(name, value);
+    return value;
+  };
+  const rowsOf = (name: string, _: Shape, ids: string, graph = g) =>
+    cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
+
+  const family = familyOf(arch);
+  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf });
+  const o = within(g);
+  const headWeight = arch.tiedHead ? family.embedding : family.head;
+  const shape = [arch.vocab, arch.hidden] as const;
+  /** some rows of the head's matrix as a tensor of their own, of the same bytes of the same file */
+  const headSlice = ({ name, first, shape }: MatrixSlice) => {
+    const { dtype, location, offset, length } = weightOf(headWeight);
+    const bytes = length / (arch.vocab * arch.hidden);
+    const place = { location, offset: offset + first * arch.hidden * bytes };
+    const size = shape.reduce((product, n) => product * n, 1);
+    main.weight(name, dtype, shape, { ...place, length: size * bytes });
+    return cast(main, name, dtype, precision);
+  };
+  return {
+    embed: (ids: string) => family.embed(o, ids),
+    project: (i: number, x: string) => family.project(o, i, x),
+    finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
+    /** x [N,d] → [N,V] float32 */
+    logits: (x: string) =>
+      cast(g, g.node('Gemm', [family.last(o, x), weight(headWeight)], { transB: 1 }), precision, 'f32'),
+    /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C] */
+    head(x: string, targets: string) {
+      return entropyHead(main, x, targets, {
+        hidden: arch.hidden,
+        vocab: arch.vocab,
+        precision,
+        norm: (rows, body) => family.last(within(body), rows),
+        matrix: (slice) => (slice === undefined ? weight(headWeight) : headSlice(slice)),
+        tokenRows: (tokens, body) => rowsOf(headWeight, shape, tokens, body),
+      });
+    },
+  };
+}
