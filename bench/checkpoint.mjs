@@ -158,6 +158,7 @@ export function valueJob(row, { prompt, T, K, reference }, tokens) {
     completionIds: tokens(T),
     pieces: cutPieces({ text: 'x'.repeat(T), units, textEnd: T }, opts),
     continuations: [reference],
+    asked: { atExits: [reference] },
   };
 }
 

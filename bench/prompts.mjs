@@ -1,5 +1,5 @@
 // What eight completions behind one prompt cost, which is read once, beside the same traces each by itself; processor time.
-import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
+import { onnxAnswerer, windowsOf } from '../dist/estimate/answerer/windows.js';
 import { JOB, openRandom, SMALL, tokensOf, valueJob } from './checkpoint.mjs';
 import { interleaved, processorTime } from './measure.mjs';
 
@@ -9,7 +9,7 @@ const rounds = Number(process.argv[2]);
 
 const session = await openRandom('small');
 const tokens = tokensOf(SMALL.vocab_size, 7);
-const reference = { ids: tokens(JOB.A), scoredFrom: JOB.A - JOB.scored, utility: 1 };
+const reference = { ids: tokens(JOB.A), scoredFrom: JOB.A - JOB.scored };
 
 /** A trace of T tokens with an exit about every 12. @param row of the input */
 const jobOf = (row, prompt, T) => valueJob(row, { prompt, T, K: 8, reference }, tokens);
@@ -19,7 +19,7 @@ async function run(jobs, windowOf) {
   async function* all() {
     yield* jobs;
   }
-  for await (const _ of scoreWindows(windowsOf(all(), windowOf), session));
+  for await (const _ of onnxAnswerer(session, undefined, windowOf).answer(windowsOf(all(), windowOf)));
 }
 const group = (promptLength, T) => {
   const prompt = tokens(promptLength);

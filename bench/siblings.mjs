@@ -1,6 +1,7 @@
 // What `--estimator siblings` costs beside `pr`: a group of 8 traces with 40 exits each, mates aligned and their tails scored.
-import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
-import { withMates } from '../dist/estimate/with-mates.js';
+import { onnxAnswerer, windowsOf } from '../dist/estimate/answerer/windows.js';
+import { withPeers } from '../dist/estimate/peers.js';
+import { askSiblings } from '../dist/estimate/siblings.js';
 import { JOB, openRandom, SMALL, tokensOf, valueJob } from './checkpoint.mjs';
 import { interleaved } from './measure.mjs';
 
@@ -16,17 +17,21 @@ const session = await openRandom('small');
 const tokens = tokensOf(SMALL.vocab_size, 7);
 const common = { prompt: tokens(prompt), T, K };
 const jobs = Array.from({ length: G }, (_, row) => {
-  const reference = { ids: tokens(A), scoredFrom: A - scored, utility: 1 };
+  const reference = { ids: tokens(A), scoredFrom: A - scored };
   return valueJob(row, { ...common, reference }, tokens);
 });
 
 async function* all() {
   yield* jobs;
 }
+async function* asking(windows, opts) {
+  for await (const window of withPeers(windows, undefined, 15))
+    yield window.map((job) => ({ ...job, asked: askSiblings(job, opts, Infinity) }));
+}
 async function run(mates, mateTokens) {
   const windows = windowsOf(all(), () => 0);
-  const asked = mates === 0 ? windows : withMates(windows, undefined, { mates, mateTokens });
-  for await (const _ of scoreWindows(asked, session));
+  const asked = mates === 0 ? windows : asking(windows, { mates, mateTokens });
+  for await (const _ of onnxAnswerer(session, undefined, () => 0).answer(asked));
 }
 
 const [short, whole] = LENGTHS;

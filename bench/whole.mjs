@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { score } from '../dist/commands/score.js';
+import { onnxAnswerer, windowsOf } from '../dist/estimate/answerer/windows.js';
 import { pr } from '../dist/estimate/one-pass.js';
 import { bankMaker } from '../dist/estimate/references.js';
-import { askEstimator } from '../dist/estimate/registry.js';
-import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
+import { setUpEstimator } from '../dist/estimate/registry.js';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
 import { encodeTrace } from '../dist/model/text/encode.js';
@@ -55,7 +55,8 @@ const jobs = await Promise.all(
         policy.architecture.vocab,
         policy.architecture.maxTokens,
       );
-      return { ...encoded, ...(await bank(trace.references)), pieces: cutTrace(encoded, segments) };
+      const { continuations: atExits } = await bank(trace.references);
+      return { ...encoded, pieces: cutTrace(encoded, segments), asked: { atExits } };
     }),
 );
 async function* all() {
@@ -73,7 +74,7 @@ const ms = await interleaved(
           output: out,
           segments,
           credit,
-          asked: await askEstimator(pr, {}, { segments, inputs: [fixtures] }),
+          setUp: await setUpEstimator(pr, {}, { segments, inputs: [fixtures] }),
           isRangeGiven: true,
           maxLineBytes: 2 ** 28,
           signal,
@@ -89,8 +90,8 @@ const ms = await interleaved(
     },
     async bare() {
       const session = await ModelSession.open(policy);
-      const windows = windowsOf(all(), (row) => Math.floor(row / 64));
-      for await (const _ of scoreWindows(windows, session));
+      const window = (row) => Math.floor(row / 64);
+      for await (const _ of onnxAnswerer(session, undefined, window).answer(windowsOf(all(), window)));
       await session.close();
     },
   },

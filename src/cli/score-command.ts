@@ -1,10 +1,10 @@
 // The flags and help of `score` and `segment`.
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
-import { BANKS } from '../estimate/bank.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
 import { scoresReferences } from '../estimate/nature.js';
+import { BANKS } from '../estimate/references.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { Interruption } from '../run/interrupt.js';
@@ -41,7 +41,7 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
     .action(async (inputs: string[], given: ScoreFlags & FlagValues, command: Command) => {
       const log = await jobLog(given);
       const { score } = await import('../commands/score.js');
-      const { askEstimator } = await import('../estimate/registry.js');
+      const { setUpEstimator } = await import('../estimate/registry.js');
       const { namedEstimator } = await import('./credit-flags.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
@@ -56,9 +56,9 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
           'leave it out',
         );
       const options = jobOptions(flags);
-      const asked = await askEstimator(credit.estimator, flags, { ...options, inputs });
+      const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const method = { credit, asked, isRangeGiven, bank };
+      const method = { credit, setUp, isRangeGiven, bank };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       interruption.limitTime(flags.timeLimit);
       done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));

@@ -1,5 +1,6 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
-import { scoreWindows, windowsOf } from '../estimate/windows.js';
+import { onnxAnswerer, windowsOf } from '../estimate/answerer/windows.js';
+import { reader } from '../estimate/ready.js';
 import { windowOf } from '../io/files/chunks.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { openPolicy } from '../model/onnx/open-model.js';
@@ -11,7 +12,6 @@ import type { Source } from '../run/source.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import { allEnds, type SegmentOptions, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
-import { reader } from './ready.js';
 
 /** Opens the policy, and hands back what cuts traces by its entropies: one run of it a trace, and these decide the merge. */
 export async function openCutter(
@@ -25,12 +25,13 @@ export async function openCutter(
   async function* byEntropy(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
     const ready = eachTrace(source.traces(), async (item) => {
       const { tokens, ...cut } = await read(item.trace, 0);
-      return { ...tokens, ...cut, continuations: [] };
+      return { ...tokens, ...cut };
     });
     await using session = await ModelSession.open(policy, device);
     noteProof(run, log, session, 'policy');
-    const windows = windowsOf(ready, (row) => windowOf(row, run.rowsPerChunk));
-    yield* eachTrace(scoreWindows(windows, session), ({ job, result }) => {
+    const window = (row: number) => windowOf(row, run.rowsPerChunk);
+    const answerer = onnxAnswerer(session, undefined, window);
+    yield* eachTrace(answerer.answer(windowsOf(ready, window)), ({ job, result }) => {
       const { entropies, logprobs, segmentation } = result;
       const { trace, promptIds, completionIds, tokens, chars, status } = job;
       const sums = segmentSums(entropies, allEnds(segmentation));

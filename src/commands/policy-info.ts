@@ -2,7 +2,7 @@
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { dataError } from '../errors.js';
-import { type Suffix, suffixMaker } from '../estimate/references.js';
+import { continuationMaker } from '../estimate/references.js';
 import type { Architecture } from '../model/graph/architecture.js';
 import { expectedWeights } from '../model/graph/operators.js';
 import { readSafetensorsHeader } from '../model/graph/safetensors.js';
@@ -12,6 +12,7 @@ import { openTokenizer } from '../model/text/open-tokenizer.js';
 import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../model/text/templates.js';
 import type { PolicyTokenizer } from '../model/text/tokenizer.js';
 import { count, plural } from '../plural.js';
+import type { Continuation } from '../question.js';
 
 /**
  * @param print gets what is told, a line at a time
@@ -77,9 +78,9 @@ async function chatLines(
 
 /** Each part of a template as JSON text, and the branch of a short answer as tokens, with those that are scored of it. */
 export async function templateLines(template: ExitTemplate, tokenizer: PolicyTokenizer): Promise<string[]> {
-  const suffixesOf = await suffixMaker(template, { scores: 'answers' }, tokenizer.encode);
+  const suffixesOf = await continuationMaker(template, { scores: 'answers' }, tokenizer.encode);
   const [branch] = await suffixesOf([{ answer: SHOWN_ANSWER, utility: 1 }]);
-  const { ids, scoredFrom } = branch as Suffix;
+  const { ids, scoredFrom } = branch as Continuation;
   const tokens = Array.from(ids, (id) =>
     JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8')),
   );

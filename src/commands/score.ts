@@ -1,12 +1,14 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 import type { ExitCode } from '../errors.js';
-import type { BankSource } from '../estimate/bank.js';
 import { groupMeanOf, withContiguousMeans } from '../estimate/baseline.js';
 import { asksForMean, type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
-import type { AskedValues } from '../estimate/estimator.js';
+import type { EstimatorSetup } from '../estimate/estimator.js';
 import { scoresReferences, valueNameOf } from '../estimate/nature.js';
+import { needNotice, policyNeed, preparing, rewarding } from '../estimate/ready.js';
+import type { BankSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
+import { openStages } from '../estimate/stages.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -16,15 +18,13 @@ import type { CutOptions } from '../run/options.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../run/reward-scale.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
 import { chosenColumns, SCORE_COLUMNS } from '../run/written-columns.js';
-import { needNotice, policyNeed, preparing, rewarding } from './ready.js';
-import { closing, valuesOf } from './values.js';
 
 export interface ScoreOptions extends CutOptions {
   readonly policy: string;
   readonly bank: BankSource;
   readonly credit: CreditOptions;
   /** the estimator as its flags ask for it */
-  readonly asked: AskedValues;
+  readonly setUp: EstimatorSetup;
   /** whether the user has named the rewards' range: else the inputs say it */
   readonly isRangeGiven: boolean;
 }
@@ -34,9 +34,9 @@ const NO_DEVICE = { name: 'cpu' } as const;
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { asked, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
-  const nature = asked.nature ?? opts.credit.estimator;
-  const readsReferences = scoresReferences(nature) || asked.readsReferences === true;
+  const { setUp, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
+  const nature = setUp.nature ?? opts.credit.estimator;
+  const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
   const written = chosenColumns(SCORE_COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
@@ -49,27 +49,22 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
   const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
-  const estimator = await asked.open({ ...opened, choice: opts.device, marks, log, signal });
-  await using _ = closing(estimator);
+  const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
+  await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
   const credit: CreditOptions = { ...own, estimator: nature };
   for (const notice of [methodNotice(credit), needNotice(need, opts.policy)])
     if (notice !== undefined) log.info(notice);
 
-  const method = { need, opened, segments, rewardRange, marks, bank: opts.bank, nature, asked, estimator };
-  const { rewardOf, counted, banks } = rewarding(method);
-  const usesGroups = banks !== undefined || asksForMean(credit) || asked.readsMates === true;
+  const method = { need, opened, segments, rewardRange, marks, bank: opts.bank, nature, setUp, estimator };
+  const { rewardOf, reward, counted, banks } = rewarding(method);
+  const usesGroups = banks !== undefined || asksForMean(credit) || setUp.readsMates === true;
 
   const stages: CommandJob['stages'] = async function* (source, run) {
     const isStream = run.survey === undefined;
     // read, map, find the reward
     const traces = isStream ? rewards.watched(source.traces()) : source.traces();
-    const rewarded = eachTrace(traces, ({ trace }) => {
-      const reward = rewardOf(trace);
-      // a stream's groups are held back below, so that a bank is whole when its first trace is scored
-      if (isStream) banks?.add(trace, reward.reward);
-      return { trace, reward };
-    });
+    const rewarded = eachTrace(traces, (item) => reward(item, isStream));
 
     // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
     const groups = usesGroups ? run.survey?.groupRewards : new Map();
@@ -81,23 +76,26 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
             ...groupMeanOf(groups.get(item.trace.group), item.reward.reward),
           }));
 
-    // encode, split into pieces: what the policy cannot take shows here
+    // cut: tokens and pieces; what the policy cannot take shows here
     const prepare = await preparing(method, banks, isStream);
-    const ready = eachTrace(withMeans, prepare);
+    const cut = eachTrace(withMeans, prepare);
 
-    // score: segments and the references' log-probabilities at exit points, and values there
-    const valued = valuesOf(ready, { ...method, run, source, prepare, rewardOf, log });
+    // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
+    await using stages = await openStages({ ...method, run, source, prepare, rewardOf, log, signal });
+    const asked = stages.ask(cut);
+    const answered = stages.answer(asked);
+    const valued = stages.values(answered);
 
-    // the baseline, σ, the row
+    // credit: the baseline, σ, the row
     yield* eachTrace(valued, ({ job, result, values }) => creditTrace(job, result, values, credit));
   };
 
   const config = {
     ...{ bank: opts.bank, chatTemplateArgs },
-    ...{ ...creditConfig(own), ...asked.config, ...segments, ...estimator.config },
+    ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
   };
-  const doubt = asked.doubt?.({ policy: policy.files, config });
+  const doubt = setUp.doubt?.({ policy: policy.files, config });
   if (doubt !== undefined) log.warn('calibration', doubt);
   const job = {
     command: 'score' as const,
@@ -106,11 +104,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     texts: written.texts,
     ...{ config, needs, rewards, banks, stages },
     policy: need === 'nothing' ? undefined : policy,
-    policiesBeside: estimator.beside ?? [],
+    policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
     passes: need === 'pass' ? { precision: graphFor(policy, device).precision } : null,
-    meter: estimator.meter,
+    meter: estimator.sampling?.meter,
     reward: usesGroups ? counted : undefined,
-    readsMates: asked.readsMates === true,
+    readsMates: setUp.readsMates === true,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     valueName: valueNameOf(nature),
   };

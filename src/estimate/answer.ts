@@ -1,5 +1,5 @@
-// Compares two answers: equal, different, or not known to be either (docs/answers.md).
-import { type AnswerValue, type NumberValue, readAnswer } from './answer-value.js';
+// Compares two answers, equal, different or not known to be either, as exact numbers, letters, words, lists or TeX (docs/answers.md).
+import { closingBrace } from '../boxed.js';
 
 /** `unknown` where a fair reader could doubt: nothing is guessed. */
 export type Verdict = 'equal' | 'different' | 'unknown';
@@ -109,4 +109,228 @@ function compareSets(a: List, b: List): Verdict {
   ].flat();
   if (sides.some((verdicts) => verdicts.every((verdict) => verdict === 'different'))) return 'different';
   return sides.every((verdicts) => verdicts.includes('equal')) ? 'equal' : 'unknown';
+}
+
+// ------ what an answer's text says
+
+/** A number, exactly: num / den, den > 0. */
+interface NumberValue {
+  readonly kind: 'number';
+  readonly num: bigint;
+  readonly den: bigint;
+  /** `%`, `°`, a word or nothing */
+  readonly unit: string;
+  /** digits behind the point of a plain decimal: it may be a rounded value */
+  readonly decimals: number;
+  /** written in a way that has a second reading: unequal does not mean different */
+  readonly isLoose: boolean;
+}
+
+type AnswerValue =
+  | NumberValue
+  /** one letter: alone, in brackets (then it is a choice), or before the text of the choice */
+  | { readonly kind: 'letter'; readonly letter: string; readonly form: 'alone' | 'brackets' | 'text' }
+  | { readonly kind: 'word'; readonly word: string }
+  /** `brackets` as written, empty for a bare list */
+  | { readonly kind: 'list'; readonly brackets: string; readonly items: readonly AnswerValue[] }
+  | { readonly kind: 'other'; readonly text: string };
+
+/** An answer as it is compared. */
+interface Answer {
+  /** TeX in one spelling: equal text is an equal answer, whatever it means */
+  readonly text: string;
+  readonly value: AnswerValue;
+  /** the left side of `x = 3`, which `text` and `value` do not have */
+  readonly name: string;
+}
+
+/** Reads an answer's text. */
+function readAnswer(raw: string): Answer {
+  const text = oneSpelling(raw);
+  const [whole, name = ''] = /^([a-zA-Z]|\\[a-z]+|[a-zA-Z]\([a-z]\))=(?=[^=]+$)/.exec(text) ?? [''];
+  const rest = text.slice(whole.length);
+  return { text: rest, value: readValue(rest), name };
+}
+
+// ------ one spelling of TeX
+
+const SYMBOLS: readonly (readonly [RegExp, string])[] = [
+  [/[−–]/g, '-'],
+  [/π/g, '\\pi '],
+  [/∞/g, '\\infty '],
+  [/×/g, '\\times '],
+  [/·/g, '\\cdot '],
+  [/\^\s*\{?\s*\\circ\s*\}?|\\degrees?(?![a-zA-Z])/g, '°'],
+  [/\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle)(?![a-zA-Z])/g, ''],
+  [/\\[dtc]frac(?![a-zA-Z])/g, '\\frac'],
+  // the space that TeX puts between thousands, and the one it takes away behind their comma
+  [/\\!|(?<=\d)\\,(?=\d{3}(?!\d))/g, ''],
+  [/(?<=\d)\{,\}(?=\d)/g, ','],
+  [/\\(?:[,;: ]|q?quad(?![a-zA-Z]))|~/g, ' '],
+  [/\\%/g, '%'],
+  [/\\?\$|\\[()[\]]/g, ''],
+];
+
+/** Wrappers that change how an answer looks and not what it says. */
+const WRAPPER = /\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|boxed|fbox)\s*\{/;
+
+const ARGUMENTS: readonly (readonly [RegExp, string])[] = [
+  [/\\frac\s*([0-9a-zA-Z])/g, '\\frac{$1}'],
+  [/(\\frac\s*\{[^{}]*\})\s*([0-9a-zA-Z])/g, '$1{$2}'],
+  [/\\sqrt\s*([0-9a-zA-Z])/g, '\\sqrt{$1}'],
+  [/([\^_])\{([0-9a-zA-Z])\}/g, '$1$2'],
+];
+
+function oneSpelling(raw: string): string {
+  let text = raw;
+  for (let wrapped = WRAPPER.exec(text); wrapped !== null; wrapped = WRAPPER.exec(text)) {
+    const start = wrapped.index + wrapped[0].length;
+    const end = closingBrace(text, start);
+    if (end < 0) break;
+    text = text.slice(0, wrapped.index) + text.slice(start, end) + text.slice(end + 1);
+  }
+  for (const [pattern, by] of SYMBOLS) text = text.replaceAll(pattern, by);
+  for (const [pattern, by] of ARGUMENTS) text = text.replaceAll(pattern, by);
+  return text
+    .trim()
+    .replace(/^(\*\*|`)(.*)\1$/s, '$2')
+    .replace(/\s*[.;,]$/, '')
+    .replaceAll(/\s+/g, ' ')
+    .replaceAll(/ ?([^\w\s]) ?/g, (found, sign: string, at: number, all: string) => {
+      // a space is kept only where it keeps words, numbers or TeX commands apart
+      const keeps = sign === '\\' && found.startsWith(' ') && /[a-zA-Z]/.test(all[at - 1] ?? '');
+      return keeps ? ` ${sign}` : sign;
+    })
+    .trim();
+}
+
+// ------ values
+
+function readValue(text: string): AnswerValue {
+  return readNumber(text) ?? readWord(text) ?? readList(text) ?? { kind: 'other', text };
+}
+
+const PLAIN_NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;
+const LEADING_NUMBER = new RegExp(`^${PLAIN_NUMBER}`);
+const POWER = /^(?:[eE]([+-]?\d{1,3})(?![\w.])|\\times ?10\^(?:\{([+-]?\d{1,3})\}|(\d)(?!\d)))/;
+const LEADING_FRACTION = new RegExp(
+  String.raw`^(?:\\frac\{([+-]?${PLAIN_NUMBER})\}\{([+-]?${PLAIN_NUMBER})\}|(${PLAIN_NUMBER})/(${PLAIN_NUMBER})(?![\d.]))`,
+);
+const UNIT = /^ ?(%|°|[a-zA-Z][a-zA-Z]*(?:[ /][a-zA-Z]+)*(?:\^[23])?)?$/;
+
+type Rational = readonly [num: bigint, den: bigint];
+
+function readNumber(text: string): NumberValue | undefined {
+  const [sign] = /^[+-]?/.exec(text) as RegExpExecArray;
+  const inner = /^\(([^()]*)\)$/.exec(text.slice(sign.length));
+  if (inner !== null) {
+    // (7) is 7; (1,000) may be a pair
+    const value = /,/.test(inner[1] as string) ? undefined : readNumber(inner[1] as string);
+    return value && sign === '-' ? { ...value, num: -value.num } : value;
+  }
+  const found = readMagnitude(text.slice(sign.length));
+  if (found === undefined) return undefined;
+  const { value, rest, decimals, isLoose } = found;
+  const unit = UNIT.exec(rest);
+  if (unit === null) return undefined;
+  const [num, den] = value;
+  return { kind: 'number', num: sign === '-' ? -num : num, den, unit: unitName(unit[1]), decimals, isLoose };
+}
+
+interface Magnitude {
+  readonly value: Rational;
+  readonly rest: string;
+  readonly decimals: number;
+  readonly isLoose: boolean;
+}
+
+function readMagnitude(text: string): Magnitude | undefined {
+  const fraction = readFraction(text);
+  if (fraction !== undefined) return { ...fraction, decimals: 0, isLoose: false };
+  const digits = LEADING_NUMBER.exec(text)?.[0];
+  if (digits === undefined) return undefined;
+  const value = decimal(digits);
+  const rest = text.slice(digits.length);
+  const decimals = digits.split('.')[1]?.length ?? 0;
+
+  const power = POWER.exec(rest);
+  if (power !== null) {
+    const exponent = Number(power[1] ?? power[2] ?? power[3]);
+    const scale = 10n ** BigInt(Math.abs(exponent));
+    const scaled: Rational = exponent < 0 ? [value[0], value[1] * scale] : [value[0] * scale, value[1]];
+    return { value: scaled, rest: rest.slice(power[0].length), decimals: 0, isLoose: true };
+  }
+  // 1 1/2 and 1\frac{1}{2} are mixed numbers, though they could be products
+  const part = /^\d+$/.test(digits) ? readFraction(rest.replace(/^ (?=\d)/, '')) : undefined;
+  if (part !== undefined && (rest.startsWith(' ') || rest.startsWith('\\'))) {
+    const [num, den] = part.value;
+    if (num >= 0n && num < den)
+      return { value: [value[0] * den + num, den], rest: part.rest, decimals: 0, isLoose: true };
+  }
+  return { value, rest, decimals, isLoose: false };
+}
+
+function readFraction(text: string): { value: Rational; rest: string } | undefined {
+  const found = LEADING_FRACTION.exec(text);
+  if (found === null) return undefined;
+  const [a, b] = decimal((found[1] ?? found[3]) as string);
+  const [c, d] = decimal((found[2] ?? found[4]) as string);
+  if (c === 0n) return undefined;
+  const [num, den] = [a * d, b * c];
+  return { value: den < 0n ? [-num, -den] : [num, den], rest: text.slice(found[0].length) };
+}
+
+function decimal(text: string): Rational {
+  const [whole = '', fraction = ''] = text.replaceAll(',', '').replace(/^\+/, '').split('.');
+  const negative = whole.startsWith('-');
+  const num = BigInt(`${whole.replace('-', '')}${fraction}` || '0');
+  return [negative ? -num : num, 10n ** BigInt(fraction.length)];
+}
+
+/** Degrees and dollars say nothing about the number; a plural is the same unit. */
+function unitName(unit = ''): string {
+  if (/^(?:°|degrees?|dollars?)$/.test(unit)) return '';
+  return unit.length > 3 ? unit.replace(/s$/, '') : unit;
+}
+
+function readWord(text: string): AnswerValue | undefined {
+  const [, opened, letter, closed] = /^(\(?)([a-zA-Z])(\)?)$/.exec(text) ?? [];
+  if (letter !== undefined && (opened === '' || closed === ')'))
+    return { kind: 'letter', letter, form: closed === ')' ? 'brackets' : 'alone' };
+  // (B) 42, B. 42, B) 42, but not (A)(B)
+  const choice = /^(?:\(([A-J])\)|([A-J])[).])[^(]/.exec(text);
+  if (choice !== null) return { kind: 'letter', letter: (choice[1] ?? choice[2]) as string, form: 'text' };
+  // single letters are variables: p-q is no word
+  if (/^[a-zA-Z]{2,}(?:[ '-][a-zA-Z]{2,})*$/.test(text)) return { kind: 'word', word: text.toLowerCase() };
+  return undefined;
+}
+
+function readList(text: string): AnswerValue | undefined {
+  const [, open = '', inside = text, close = ''] = /^(\(|\[|\\?\{)(.*?)(\)|\]|\\?\})$/s.exec(text) ?? [];
+  const bracketed = open !== '' && splitTop(inside) !== undefined;
+  const items = splitTop(bracketed ? inside : text);
+  if (items === undefined || items.length < 2 || items.includes('')) return undefined;
+  // 1,000 inside a list is one number or two
+  if (/\d,\d{3}(?!\d)/.test(text)) return undefined;
+  const brackets = bracketed ? open.replace('\\', '') + close.replace('\\', '') : '';
+  return { kind: 'list', brackets, items: items.map(readValue) };
+}
+
+/** Parts between the commas (and the words `and`, `or`) that stand outside all brackets; undefined where these do not match. */
+function splitTop(text: string): string[] | undefined {
+  const parts: string[] = [];
+  let depth = 0;
+  let from = 0;
+  for (let i = 0; i < text.length; i++) {
+    const sign = text[i] as string;
+    if ('([{'.includes(sign)) depth++;
+    else if (')]}'.includes(sign) && --depth < 0) return undefined;
+    if (depth > 0) continue;
+    const [comma] = /^(?:,(?:and|or) |,| (?:and|or) )/.exec(text.slice(i, i + 5)) ?? [];
+    if (comma === undefined) continue;
+    parts.push(text.slice(from, i));
+    from = i + comma.length;
+    i = from - 1;
+  }
+  return depth === 0 ? [...parts, text.slice(from)].map((part) => part.trim()) : undefined;
 }

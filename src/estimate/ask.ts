@@ -1,9 +1,10 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
 
 import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../model/text/templates.js';
-import type { Estimator, Opened } from './estimator.js';
-import { contrast, perTrace, utilitiesOf } from './one-pass.js';
-import { logSumExp, type TraceResult, type TraceValues, traceValues } from './value.js';
+import type { Answers } from '../question.js';
+import type { Estimator, OpenEstimator } from './estimator.js';
+import { contrast, utilitiesOf } from './one-pass.js';
+import { logSumExp, type TraceValues, traceValues } from './value.js';
 
 export const ask: Estimator = {
   name: 'ask',
@@ -20,32 +21,30 @@ export const ask: Estimator = {
   ],
   configKeys: ['askTemplate'],
   // a flag's file, or the question that a calibration was fitted with
-  ask: ({ askTemplate: given }) => ({
-    async open({ policy, tokenizer }): Promise<Opened> {
+  setUp: ({ askTemplate: given }) => ({
+    async open({ policy, tokenizer }): Promise<OpenEstimator> {
       const path = typeof given === 'string' ? given : undefined;
       const template = storedAskTemplate(given) ?? (await readAskTemplate(policy.path, path));
       if (template === undefined) throw noAskTemplate(policy.path);
       const { yes, no, scoredFrom } = await askedIds(template, tokenizer, policy.architecture.vocab);
-      const of = (ids: Int32Array, utility: number) => ({ ids, scoredFrom, utility });
       const last = scoredFrom + 1;
       // answers of one token are read off one branch
       const also = yes.length === last && no.length === last ? no[scoredFrom] : undefined;
+      const bank = {
+        bank: [
+          { answer: template.yes, utility: 1 },
+          { answer: template.no, utility: 0 },
+        ],
+        continuations:
+          also === undefined
+            ? [yes, no].map((ids) => ({ ids, scoredFrom }))
+            : [{ ids: yes, scoredFrom, also }],
+        status: [],
+      };
       return {
         config: { askTemplate: template },
-        question: {
-          exitTemplate: { close: '', open: template.question, closer: '' },
-          bank: {
-            bank: [
-              { answer: template.yes, utility: 1 },
-              { answer: template.no, utility: 0 },
-            ],
-            continuations: also === undefined ? [of(yes, 1), of(no, 0)] : [{ ...of(yes, 1), also }],
-            status: [],
-          },
-        },
-        start: () => ({
-          values: perTrace((job, { branches }) => askedValues(branches, utilitiesOf(job))),
-        }),
+        bankOf: async () => bank,
+        values: (trace, { branches }) => askedValues(branches, utilitiesOf(trace)),
       };
     },
   }),
@@ -55,15 +54,12 @@ export const ask: Estimator = {
 const UNANSWERED = { code: 'ask:unanswered', below: Math.log(0.01) };
 
 /** P(yes) at every exit. @param branches (K+1) of both answers' log-probabilities, where one branch may have had both */
-export function askedValues(branches: TraceResult['branches'], utilities: Float32Array): TraceValues {
+export function askedValues(branches: Answers['branches'], utilities: Float32Array): TraceValues {
   const answers = branches.map((both) => {
     const [own] = both;
     return own === undefined || both.length > 1 ? both : [own.subarray(0, 1), own.subarray(1)];
   });
   const found = traceValues(answers, utilities, ask);
-  return { ...found, status: isUnanswered(found.referenceLogprobs) ? [UNANSWERED.code] : [] };
-}
-
-function isUnanswered(exits: readonly Float32Array[]): boolean {
-  return exits.every((both) => logSumExp([...both]) < UNANSWERED.below);
+  const isUnanswered = found.referenceLogprobs.every((each) => logSumExp([...each]) < UNANSWERED.below);
+  return { ...found, status: isUnanswered ? [UNANSWERED.code] : [] };
 }

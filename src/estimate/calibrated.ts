@@ -17,16 +17,16 @@ import {
   storedModel,
 } from './calibration.js';
 import type {
-  AskedValues,
   Estimator,
   EstimatorCall,
+  EstimatorSetup,
   FlagValues,
-  Opened,
-  Scene,
+  LoadContext,
+  OpenEstimator,
   ValueJob,
 } from './estimator.js';
 import type { Nature } from './nature.js';
-import { contrast, geometricMean, perTrace, pr, rightNow, utilitiesOf } from './one-pass.js';
+import { contrast, geometricMean, pr, rightNow, utilitiesOf } from './one-pass.js';
 import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
 import { noReferences, type TraceResult, type TraceValues, traceValues } from './value.js';
 
@@ -56,16 +56,16 @@ export const calibrated: Estimator = {
     const model = storedModel(calibration);
     return model && (model.stands_back === null ? ofBase(calibrated, model) : NOW[model.estimator]);
   },
-  async ask(values, call) {
+  async setUp(values, call) {
     const calibration = await givenCalibration(calibrated.name, values);
     const { open, ...facts } = calibrationFacts(calibration, calibrated, call);
     const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
     return {
       ...facts,
       ...(now && { nature: now }),
-      open: async (scene) => ({
-        ...(await open(scene)),
-        start: () => ({ values: perTrace((job, result) => calibratedValues(job, result, calibration)) }),
+      open: async (context) => ({
+        ...(await open(context)),
+        values: (trace, answers) => calibratedValues(trace, answers, calibration),
       }),
     };
   },
@@ -95,8 +95,8 @@ export function calibrationFacts(
   calibration: Calibration,
   own: Estimator,
   call: EstimatorCall,
-): Required<Pick<AskedValues, 'doubt' | 'status' | 'nature'>> & {
-  open(scene: Scene): Promise<Pick<Opened, 'config' | 'question'>>;
+): Required<Pick<EstimatorSetup, 'doubt' | 'status' | 'nature'>> & {
+  open(context: LoadContext): Promise<Pick<OpenEstimator, 'config' | 'bankOf'>>;
 } {
   const { model, standsBack, file } = calibration;
   const base = model.estimator;
@@ -111,10 +111,10 @@ export function calibrationFacts(
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
     doubt: ({ policy, config }) =>
       calibrationDoubt(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
-    async open(scene) {
-      const asked = base === 'ask' ? await ask.ask?.({ askTemplate }, call, ask) : undefined;
-      const { question, config } = (await asked?.open(scene)) ?? {};
-      return { config: { ...config, calibration: model }, ...(question && { question }) };
+    async open(context) {
+      const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
+      const { bankOf, config } = (await setUp?.open(context)) ?? {};
+      return { config: { ...config, calibration: model }, ...(bankOf && { bankOf }) };
     },
   };
 }

@@ -1,8 +1,7 @@
 // The calibration file: what it says, checked, and the values that it gives the states of a trace.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { LogLoss, Reliability } from './assessment.js';
-import { type Fit, FOLDS, groupPlace, KnownGroups, L2 } from './calibration-fit.js';
+import { type Fit, FOLDS, groupPlace, KnownGroups, L2, LogLoss, Reliability } from './calibration-fit.js';
 import { logitOf, sigmoid, standardise } from './logistic.js';
 import {
   type Base,

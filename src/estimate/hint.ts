@@ -1,19 +1,16 @@
-// Puts the reference answer into a trace's prompt by a hint template, and values traces by what the policy that reads it says of them.
+// Puts a hint, the reference answer or a peer's text, into a trace's prompt by a hint template.
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../errors.js';
 import { givenOrOwn } from '../model/graph/json.js';
 import { HINT_TEMPLATE } from '../model/onnx/folder.js';
 import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
-import type { BadRow } from '../rows.js';
 import type { Reference } from '../trace.js';
-import { openProver, type ReadTokens, readAgain, type SecondPass, tokenCheck } from './prover.js';
 import { joinIds } from './references.js';
-import { NO_HINT, noReferences, posteriorValues } from './value.js';
-import type { PassJob, ScoredJob, Valued } from './windows.js';
+import { openSecond, type ReadTokens, tokenCheck } from './second-policy.js';
 
 /** How a prompt tells the answer. */
 export interface HintTemplate {
-  /** with `{answer}` where the reference stands, or `{mate}` where a mate's text does */
+  /** with `{answer}` where the reference stands, or `{mate}` where a peer's text does */
   readonly text: string;
   /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
   readonly before: string;
@@ -37,14 +34,14 @@ const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as c
  * Opens what reads hints.
  * @param own the policy whose traces they are
  * @returns reader: another policy than the one that cuts, undefined where it is that
- * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy
+ * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openSecond` for its policy
  */
 export async function openHint(
   { hint, template: path, policy: folder }: HintOptions,
   own: Pick<OpenModel, 'policy' | 'tokenizer'>,
   opts: ModelChoice,
 ) {
-  const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
+  const reader = folder === undefined ? undefined : await openSecond(folder, own.tokenizer, opts, READER);
   const template = await readTemplate(hint, path, folder ?? own.policy.path);
   const { tokenizer, policy } = reader ?? own;
   const { vocab, maxTokens } = policy.architecture;
@@ -61,7 +58,7 @@ export async function openHint(
       // the answer's own dollar signs are no patterns
       return tokenizer.encode(template.text.replace(placeOf('answer'), () => answer));
     },
-    /** Ids of a hint that is a mate's text, in the tokens in which it was written. */
+    /** Ids of a hint that is a peer's text, in the tokens in which it was written. */
     ofMate: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
     /** Ids of the prompt with a hint in it. @throws TraceRejected (`hint`, `hint_tokens`, `hint_too_long`) */
     hinted({ promptIds, completionIds }: ReadTokens, told: Int32Array): Int32Array {
@@ -109,27 +106,5 @@ export function withHint(
   throw new TraceRejected(
     'hint',
     `the prompt has no tokens of ${JSON.stringify(name)}, before which the hint is to go: --hint-template <one that fits>`,
-  );
-}
-
-/** Values by how a hint changes what the policy says of a trace's tokens: one more pass (METHOD §3, `posterior`). */
-export function hintedValues<T extends PassJob>(
-  scored: AsyncIterable<ScoredJob<T> | BadRow>,
-  how: SecondPass,
-): AsyncGenerator<Valued<T> | BadRow> {
-  return readAgain(
-    scored,
-    how,
-    'the reader of the hint',
-    ({ logprobs, segmentation: { exits } }, { logprobs: read }, { hasHint }) => {
-      // without a hint nothing is told by it
-      const hinted = hasHint === false ? logprobs : read;
-      return {
-        values: posteriorValues(logprobs, hinted, exits),
-        columns: { hint_logprobs: hinted },
-        status: hasHint === false ? [NO_HINT] : [],
-        ...noReferences(exits.length),
-      };
-    },
   );
 }

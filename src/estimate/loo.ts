@@ -1,10 +1,17 @@
-// `loo`: what a segment counts for in the answer, by what its log-probability loses without it; the policy reads the trace again without each segment.
+// `loo`: what a segment counts for in the answer, by what its log-probability loses without it; the policy reads the rest of the thought again.
 import { oneOf } from '../flag-values.js';
-import type { Estimator } from './estimator.js';
-import type { Loo } from './leave-one-out.js';
+import type { Answer, Question } from '../question.js';
+import type { Estimator, ValueJob } from './estimator.js';
+import { joinIds } from './references.js';
+import { logSumExp, scoredReferences, summedAttributions } from './value.js';
 
-/** What {@link Loo} may be, in a file that loads no ONNX Runtime; the first is the default. */
-const LOO = ['deleted', 'masked'] as const satisfies readonly Loo[];
+/**
+ * What a trace is without a segment, the first by default:
+ * - `deleted`: what follows moves up, as if the segment had never been written
+ * - `masked`: it stays where it is and nothing after it sees the segment
+ */
+const LOO = ['deleted', 'masked'] as const;
+type Loo = (typeof LOO)[number];
 
 export const loo: Estimator = {
   name: 'loo',
@@ -20,16 +27,72 @@ export const loo: Estimator = {
     ],
   ],
   configKeys: ['loo'],
-  ask({ loo: how = LOO[0] }) {
+  setUp({ loo: how = LOO[0] }) {
     const own = oneOf('--loo', String(how), LOO);
     return {
       config: { loo: own },
       open: () => ({
-        async start({ session }) {
-          const { deletionValues } = await import('./leave-one-out.js');
-          return { values: (scored) => deletionValues(scored, session, own) };
+        ask(trace) {
+          const atExits = trace.continuations;
+          // where no reference earns anything, no segment counts for anything
+          if (!trace.bank.some(({ utility }) => utility > 0)) return { atExits };
+          return { atExits, whenCut: (exits) => withoutSegments(trace, exits, own) };
+        },
+        values(trace, { branches, segmentation, whenCut }) {
+          const { exits } = segmentation;
+          const values = attributions(trace, branches.at(-1) ?? [], exits, whenCut);
+          return { values: summedAttributions(values), ...scoredReferences(branches) };
         },
       }),
     };
   },
 };
+
+/** Segments k from 1; one of nothing but an end token has nothing to leave out. */
+function segmentsOf(exits: Int32Array): number[] {
+  return Array.from(exits.keys()).filter((k) => k > 0 && exits[k] !== exits[k - 1]);
+}
+
+/** The thought behind each segment, the exit template and each reference, right after what stands before the segment. */
+export function withoutSegments(
+  { completionIds, continuations }: Pick<ValueJob, 'completionIds' | 'continuations'>,
+  exits: Int32Array,
+  how: Loo,
+): Question[] {
+  return segmentsOf(exits).flatMap((k) => {
+    const [after, end] = [exits[k - 1] as number, exits[k] as number];
+    const rest = completionIds.subarray(end, exits[exits.length - 1]);
+    return continuations.map(({ ids, scoredFrom }) => ({
+      ...{ after, ids: joinIds(rest, ids), scoredFrom: rest.length + scoredFrom },
+      ...(how === 'masked' && { hidden: end - after }),
+    }));
+  });
+}
+
+/**
+ * a_k = φ(all) − φ(without u_k), at the end of the thought.
+ * @param whole (N) of each reference's scored tokens after the whole thought
+ * @param without the same for each segment that can be left out; undefined where nothing was asked
+ * @returns (K) nats
+ */
+function attributions(
+  { bank }: Pick<ValueJob, 'bank'>,
+  whole: readonly Answer[],
+  exits: Int32Array,
+  without: readonly Answer[] | undefined,
+): Float64Array {
+  const found = new Float64Array(exits.length - 1);
+  if (without === undefined) return found;
+  const all = answerLogprob(whole, bank);
+  const N = bank.length;
+  for (const [n, k] of segmentsOf(exits).entries())
+    found[k - 1] = all - answerLogprob(without.slice(n * N, (n + 1) * N), bank);
+  return found;
+}
+
+/** φ = log Σ_n ζ_n p(y_n) */
+function answerLogprob(logprobs: readonly Answer[], bank: ValueJob['bank']): number {
+  return logSumExp(
+    logprobs.map((own, n) => own.reduce((all, lp) => all + lp, Math.log(bank[n]?.utility ?? 0))),
+  );
+}

@@ -1,17 +1,8 @@
 // Estimators that ask for nothing but the one pass of the policy: the references' log-probabilities read in several ways, the tokens' own, and values of the row.
 import { TraceRejected, usageError } from '../errors.js';
-import { eachTrace } from '../rows.js';
-import type { AskedValues, Estimator, FlagValues, ValueJob, ValuesOf } from './estimator.js';
+import type { Estimator, EstimatorSetup, FlagValues, ValueJob } from './estimator.js';
 import type { Nature, StoredBank } from './nature.js';
-import {
-  logSumExp,
-  scoredReferences,
-  summedAttributions,
-  type TraceResult,
-  type TraceValues,
-  traceValues,
-} from './value.js';
-import type { ScoredJob } from './windows.js';
+import { logSumExp, scoredReferences, summedAttributions, traceValues } from './value.js';
 
 /** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
 export function rightNow(bank: StoredBank): number {
@@ -162,55 +153,38 @@ function weighted({ logprobs, utilities }: StoredBank): number[] {
   return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
 }
 
-/** @param of a trace, what the policy said of it, and its mates' log-probabilities where it has mates */
-export function perTrace(
-  of: (
-    job: ValueJob,
-    result: TraceResult,
-    needed: ScoredJob<ValueJob>['needed'],
-  ) => TraceValues | Promise<TraceValues>,
-): ValuesOf {
-  return (scored) =>
-    eachTrace(scored, async ({ job, trace, result, needed }) => {
-      return { job, trace, result, values: await of(job, result, needed) };
-    });
-}
-
 /** (N) ζ_n of a trace's bank */
 export function utilitiesOf({ bank }: Pick<ValueJob, 'bank'>): Float32Array {
   return Float32Array.from(bank, ({ utility }) => utility);
 }
 
 /** Values that follow from the references' log-probabilities alone. */
-export function ofReferences(nature: Nature): AskedValues {
-  return asked(perTrace((job, { branches }) => traceValues(branches, utilitiesOf(job), nature)));
+export function ofReferences(nature: Nature): EstimatorSetup {
+  return {
+    open: () => ({ values: (trace, { branches }) => traceValues(branches, utilitiesOf(trace), nature) }),
+  };
 }
 
 /** Values that an estimator makes of what the pass has seen. @throws RredcotError (exit 2) where it makes not one for each exit */
-export function ofSeen(name: string, of: NonNullable<Estimator['of']>, flags: FlagValues): AskedValues {
-  return asked(
-    perTrace((job, { logprobs, entropies, segmentation, branches }) => {
-      const { exits, thoughtEnds: ends } = segmentation;
-      const seen = {
-        trace: job.trace,
-        logprobs,
-        entropies,
-        exits,
-        ends,
-        branches,
-        utilities: utilitiesOf(job),
-      };
-      const values = Float32Array.from(of(seen, flags));
-      if (values.length !== exits.length || values.some(Number.isNaN))
-        throw usageError(
-          `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(job.trace.id)}, expected ${exits.length} numbers`,
-          'one for each exit point',
-        );
-      return { values, ...scoredReferences(branches) };
+export function ofSeen(
+  name: string,
+  of: NonNullable<Estimator['of']>,
+  flags: FlagValues,
+): Pick<EstimatorSetup, 'open'> {
+  return {
+    open: () => ({
+      values(job, { logprobs, entropies, segmentation, branches }) {
+        const { exits, thoughtEnds: ends } = segmentation;
+        const { trace } = job;
+        const read = { trace, logprobs, entropies, exits, ends, branches, utilities: utilitiesOf(job) };
+        const values = Float32Array.from(of(read, flags));
+        if (values.length !== exits.length || values.some(Number.isNaN))
+          throw usageError(
+            `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(trace.id)}, expected ${exits.length} numbers`,
+            'one for each exit point',
+          );
+        return { values, ...scoredReferences(branches) };
+      },
     }),
-  );
-}
-
-function asked(values: ValuesOf): AskedValues {
-  return { open: () => ({ values, start: () => ({ values }) }) };
+  };
 }

@@ -1,14 +1,20 @@
-// `posterior`: how far a hint, the answer or a right mate's text in the prompt, makes the tokens so far likelier, by one more pass over the trace.
+// `posterior`: how far a hint, the answer or a right peer's text in the prompt, makes the tokens so far likelier, by one more pass over the trace.
 import { usageError } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import { type AskedValues, type Estimator, type Stage, secondModel, type ValuesOf } from './estimator.js';
-import { farMates } from './far-mates.js';
+import type { Asked, Reply } from '../question.js';
+import { mostSimilar } from './alignment.js';
+import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import type { Hint } from './hint.js';
-import { refuseLate, refuseStream, WHICH_MATE, withRightMate } from './with-mates.js';
+import { type Peer, refuseLate, refuseStream } from './peers.js';
+import { CORRECT } from './references.js';
+import { noReferences } from './value.js';
 
 /** What a {@link Hint} tells, in a file that loads no ONNX Runtime; the first is the default. */
 const HINTS = ['answer', 'mate'] as const satisfies readonly Hint[];
+
+/** Which right peer is looked at: the one with the fewest tokens, or the one whose thought is most like the trace's own. */
+const WHICH_MATE = ['shortest', 'similar'] as const;
 
 export const posterior: Estimator = {
   name: 'posterior',
@@ -38,52 +44,50 @@ export const posterior: Estimator = {
       'log-probability of each completion token behind the prompt with the hint, nats',
     ),
   ],
-  ask({ hint: asked = HINTS[0], hintMate, hintTemplate, hintPolicy }, { segments, inputs }): AskedValues {
+  setUp(
+    { hint: asked = HINTS[0], hintMate, hintTemplate, hintPolicy },
+    { segments, inputs },
+  ): EstimatorSetup {
     const hint = oneOf('--hint', String(asked), HINTS);
     const which = oneOf('--hint-mate', String(hintMate ?? WHICH_MATE[0]), WHICH_MATE);
-    const isOfMate = hint === 'mate';
-    if (hintMate !== undefined && !isOfMate)
+    const isOfPeer = hint === 'mate';
+    if (hintMate !== undefined && !isOfPeer)
       throw usageError(`--hint-mate ${hintMate} has no meaning with --hint ${hint}`, 'add --hint mate');
-    if (isOfMate) refuseStream('posterior --hint mate', inputs);
-    if (isOfMate && which === 'similar') refuseLate('--hint-mate similar', segments);
+    if (isOfPeer) refuseStream('posterior --hint mate', inputs);
+    if (isOfPeer && which === 'similar') refuseLate('--hint-mate similar', segments);
     return {
-      ...(isOfMate ? { readsMates: true, config: { hint, hintMate: which } } : { readsReferences: true }),
-      async open(scene) {
-        const { hintedValues, openHint } = await import('./hint.js');
-        const { proverConfig } = await import('./prover.js');
+      ...(isOfPeer ? { readsMates: true, config: { hint, hintMate: which } } : { readsReferences: true }),
+      async open(context): Promise<OpenEstimator> {
+        const { openHint } = await import('./hint.js');
+        const { secondConfig } = await import('./second-policy.js');
         const files = { hint, template: textOf(hintTemplate), policy: textOf(hintPolicy) };
-        const { template, reader, hinted, ofAnswer, ofMate } = await openHint(files, scene, {
-          ...{ device: scene.choice, signal: scene.signal },
-        });
-        const valuesBy =
-          (pass: Pick<Stage, 'session' | 'window'>): ValuesOf =>
-          (scored) =>
-            hintedValues(scored, pass);
-        const second = reader && secondModel(reader, 'hint policy', valuesBy);
+        const choice = { device: context.choice, signal: context.signal };
+        const { template, reader, hinted, ofAnswer, ofMate } = await openHint(files, context, choice);
+        const told = async (trace: ValueJob): Promise<Int32Array | undefined> => {
+          if (!isOfPeer) return ofAnswer(trace.references);
+          const peer = rightPeer(trace, which);
+          return peer && ofMate(peer.completionIds.subarray(0, lengthOf(peer)));
+        };
         return {
-          ...second,
-          config: { hintTemplate: template, ...(reader && { hintPolicy: proverConfig(reader) }) },
-          ...(!isOfMate && {
-            prepare: async ({ tokens, references }) => ({
-              promptIds: hinted(tokens, await ofAnswer(references)),
-            }),
-          }),
-          async start(stage) {
-            const { window, whole } = stage;
-            const far = isOfMate ? await farMates(whole, window, scene.log, scene.signal) : undefined;
-            const started = await second?.start(stage);
+          config: { hintTemplate: template, ...(reader && { hintPolicy: secondConfig(reader) }) },
+          ...(isOfPeer && { peers: Number.POSITIVE_INFINITY }),
+          second: { model: reader, name: reader ? 'hint policy' : 'policy' },
+          async ask(trace): Promise<Asked> {
+            const ids = await told(trace);
+            return { atExits: [], second: ids === undefined ? {} : { promptIds: hinted(trace, ids) } };
+          },
+          values(_, { logprobs, segmentation: { exits }, second }, { second: asked }) {
+            const hasHint = asked?.promptIds !== undefined;
+            // without a hint nothing is told by it
+            const read = hasHint ? (second as Reply).logprobs : logprobs;
             return {
-              ...(started ?? { values: valuesBy(stage) }),
-              ...(isOfMate && {
-                together: (windows) =>
-                  withRightMate(windows, far?.mates, which, (item, mate) => hinted(item, ofMate(mate))),
-              }),
-              async [Symbol.asyncDispose]() {
-                await far?.[Symbol.asyncDispose]();
-                await started?.[Symbol.asyncDispose]?.();
-              },
+              values: posteriorValues(logprobs, read, exits),
+              columns: { hint_logprobs: read },
+              status: hasHint ? [] : [NO_HINT],
+              ...noReferences(exits.length),
             };
           },
+          [Symbol.asyncDispose]: async () => reader?.[Symbol.asyncDispose](),
         };
       },
     };
@@ -92,4 +96,39 @@ export const posterior: Estimator = {
 
 function textOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
+}
+
+/** Tokens without its end token. */
+function lengthOf({ completionIds, pieces }: Peer): number {
+  return Math.min(completionIds.length, pieces.tokens.textEnd);
+}
+
+/** Of equal ones it is the first that follows the trace. */
+export function rightPeer(trace: ValueJob, which: (typeof WHICH_MATE)[number]): Peer | undefined {
+  const right = (trace.peers ?? []).filter(({ reward }) => (reward.reward as number) > CORRECT);
+  if (which === 'similar') return mostSimilar(trace, right, 1)[0];
+  return right.toSorted((a, b) => lengthOf(a) - lengthOf(b))[0];
+}
+
+/** Status of a trace without a hint: its group has no right peer, or it has no group. */
+const NO_HINT = 'hint:no-mate';
+
+/**
+ * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag
+ * that opens the thought stands.
+ * @param logprobs (T) nats, without the hint
+ * @param hinted (T) nats, with it
+ * @param exits (K+1) rising, in tokens of the completion
+ * @returns (K+1) in (0, 1), as they are stored
+ */
+export function posteriorValues(
+  logprobs: Float32Array,
+  hinted: Float32Array,
+  exits: Int32Array,
+): Float32Array {
+  let [sum, t] = [0, exits[0] ?? 0];
+  return Float32Array.from(exits, (exit) => {
+    for (; t < exit; t++) sum += (hinted[t] as number) - (logprobs[t] as number);
+    return 1 / (1 + Math.exp(-sum));
+  });
 }

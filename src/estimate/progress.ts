@@ -2,9 +2,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
-import { type Estimator, secondModel } from './estimator.js';
+import type { Reply } from '../question.js';
+import type { Estimator, OpenEstimator } from './estimator.js';
 import type { Nature, StoredBank } from './nature.js';
-import { pr, prGeo, prMean, snis } from './one-pass.js';
+import { pr, prGeo, prMean, snis, utilitiesOf } from './one-pass.js';
+import { bankMaker } from './references.js';
+import { traceValues } from './value.js';
 
 /** How a prover values a state: as those do that score answers. */
 const READINGS: readonly Nature[] = [pr, prMean, prGeo, snis];
@@ -47,32 +50,36 @@ export const progress: Estimator = {
     const reading = READINGS.find(({ name }) => name === proverEstimator);
     return reading && typeof bestOf === 'number' ? { ...progress, ...facts(reading, bestOf) } : undefined;
   },
-  ask({ prover: folder }, _, nature) {
+  setUp({ prover: folder }, _, nature) {
     if (typeof folder !== 'string')
       throw usageError(
         '--estimator progress needs a prover, another policy under which states are valued',
         '--prover <policy folder>; rredcot policy build makes one of a checkpoint',
       );
     return {
-      async open({ tokenizer, policy: own, log, choice, signal }) {
-        const { openProver, proverConfig, provedValues } = await import('./prover.js');
-        const prover = await openProver(folder, tokenizer, { device: choice, signal });
+      async open({ tokenizer, policy: own, log, choice, signal }): Promise<OpenEstimator> {
+        const { openSecond, secondConfig } = await import('./second-policy.js');
+        const prover = await openSecond(folder, tokenizer, { device: choice, signal }, PROVER);
         const { policy } = prover;
         if (isDeepStrictEqual(own.files, policy.files))
           log.warn('prover', `${folder}: is the policy itself, so its values are those without a prover`);
         return {
-          config: { prover: proverConfig(prover) },
-          scorer: { exitTemplate: policy.exitTemplate, encode: prover.tokenizer.encode },
-          prepare({ tokens, continuations }) {
-            prover.check(tokens, continuations);
-            return { continuations };
+          config: { prover: secondConfig(prover) },
+          bankOf: await bankMaker(policy.exitTemplate, nature, prover.tokenizer.encode),
+          second: { model: prover, name: PROVER.name },
+          ask(trace) {
+            prover.check(trace, trace.continuations);
+            return { atExits: [], second: { atExits: trace.continuations } };
           },
-          ...secondModel(prover, 'prover', (pass) => (scored) => provedValues(scored, { ...pass, nature })),
+          values: (trace, { second }) => traceValues((second as Reply).branches, utilitiesOf(trace), nature),
+          [Symbol.asyncDispose]: () => prover[Symbol.asyncDispose](),
         };
       },
     };
   },
 };
+
+const PROVER = { name: 'prover', code: 'prover', flag: '--prover' } as const;
 
 /** @param bestOf K: values are the probability that one of K answers is right, 1 − (1 − v)^K */
 function facts({ name, isContrast, fromStored, fromTokens }: Nature, bestOf: number): Nature {

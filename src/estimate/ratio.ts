@@ -1,8 +1,13 @@
 // `ratio`: how much likelier the policy writes a segment than an older one of its checkpoints does, by a pass of that over the trace.
+import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import { type Estimator, secondModel } from './estimator.js';
-import { noReferences, ratioValues } from './value.js';
+import type { PolicyFolder } from '../model/onnx/folder.js';
+import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
+import type { Reply } from '../question.js';
+import type { Estimator, OpenEstimator } from './estimator.js';
+import type { SecondPolicy } from './second-policy.js';
+import { noReferences, summedAttributions } from './value.js';
 
 export const ratio: Estimator = {
   name: 'ratio',
@@ -25,31 +30,86 @@ export const ratio: Estimator = {
       'log-probability of each completion token under the older policy, nats',
     ),
   ],
-  ask({ refPolicy: folder }) {
+  setUp({ refPolicy: folder }) {
     if (typeof folder !== 'string')
       throw usageError(
-        '--estimator ratio needs an older policy, which its tokens are held against',
+        '--estimator ratio needs an older policy, which its tokens are compared with',
         '--ref-policy <folder>; rredcot policy build makes one of a checkpoint',
       );
     return {
-      async open({ tokenizer, policy: own, choice, signal }) {
-        const { openOlder, proverConfig, readAgain } = await import('./prover.js');
+      async open({ tokenizer, policy: own, choice, signal }): Promise<OpenEstimator> {
+        const { secondConfig } = await import('./second-policy.js');
         const older = await openOlder(folder, { policy: own, tokenizer }, { device: choice, signal });
         return {
-          config: { refPolicy: proverConfig(older) },
-          prepare({ tokens }) {
-            older.check(tokens, []);
-            return {};
+          config: { refPolicy: secondConfig(older) },
+          second: { model: older, name: OLDER.name },
+          ask(trace) {
+            older.check(trace, []);
+            return { atExits: [], second: {} };
           },
-          ...secondModel(older, 'older policy', (pass) => (scored) => {
-            return readAgain(scored, pass, 'the older policy', ({ logprobs, segmentation }, found) => ({
-              values: ratioValues(logprobs, found.logprobs, segmentation.thoughtEnds),
-              columns: { ref_logprobs: found.logprobs },
+          values(_, { logprobs, segmentation, second }) {
+            const reference = (second as Reply).logprobs;
+            return {
+              values: ratioValues(logprobs, reference, segmentation.thoughtEnds),
+              columns: { ref_logprobs: reference },
               ...noReferences(segmentation.exits.length),
-            }));
-          }),
+            };
+          },
+          [Symbol.asyncDispose]: () => older[Symbol.asyncDispose](),
         };
       },
     };
   },
 };
+
+const OLDER = { name: 'older policy', code: 'ref', flag: '--ref-policy' } as const;
+
+/**
+ * Opens the folder of an older checkpoint.
+ * @param own the policy
+ * @throws RredcotError as {@link openSecond}; exit 2 also for the policy's own weights, and for a token that the two spell otherwise
+ */
+async function openOlder(
+  path: string,
+  own: Pick<OpenModel, 'policy' | 'tokenizer'>,
+  choice: ModelChoice,
+): Promise<SecondPolicy> {
+  const { openSecond, tokenText } = await import('./second-policy.js');
+  const older = await openSecond(path, own.tokenizer, choice, OLDER);
+  if (isDeepStrictEqual(weightsOf(own.policy), weightsOf(older.policy)))
+    throw usageError(
+      `${OLDER.flag} ${path}: has the weights of the policy itself (sha256), so every value would be 0`,
+      `${OLDER.flag} <an older checkpoint>`,
+    );
+  const both = Math.min(own.policy.architecture.vocab, older.policy.architecture.vocab);
+  for (let id = 0; id < both; id++)
+    if (Buffer.compare(own.tokenizer.bytes(id), older.tokenizer.bytes(id)) !== 0)
+      throw usageError(
+        `${OLDER.flag} ${path}: token ${id} is ${tokenText(own.tokenizer, id)} for the policy and ${tokenText(older.tokenizer, id)} for the older one, expected the same tokenizer`,
+        `${OLDER.flag} <an older checkpoint of the same policy>`,
+      );
+  return older;
+}
+
+/** Hashes of its weights, whatever their files are called. */
+function weightsOf({ files }: PolicyFolder): string[] {
+  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
+  return weights.map(([, sha256]) => sha256).sort();
+}
+
+/**
+ * a_k = Σ_{t in segment k} log π(o_t) − log π_ref(o_t), summed in float64; segment 1 begins at token 0.
+ * @param logprobs (T) nats
+ * @param reference (T) nats, by the older policy
+ * @param ends (K) of the thought segments, exclusive
+ * @returns (K+1) nats, as they are stored
+ */
+export function ratioValues(logprobs: Float32Array, reference: Float32Array, ends: Int32Array): Float32Array {
+  let t = 0;
+  const attributions = Float64Array.from(ends, (end) => {
+    let sum = 0;
+    for (; t < end; t++) sum += (logprobs[t] as number) - (reference[t] as number);
+    return sum;
+  });
+  return summedAttributions(attributions);
+}

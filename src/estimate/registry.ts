@@ -14,7 +14,7 @@ import type { Config } from '../io/write/output.js';
 import { mc, mcTruncated } from '../model/decode/mc.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
-import type { AskedValues, Estimator, EstimatorCall, FlagValues } from './estimator.js';
+import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
 import type { Nature } from './nature.js';
 import {
@@ -66,13 +66,13 @@ export function storedNature(config: Config): Nature | undefined {
 }
 
 /** An estimator as flags ask for it. @param nature its facts, as its flags make them @throws RredcotError (exit 2) */
-export async function askEstimator(
+export async function setUpEstimator(
   nature: Nature,
   values: FlagValues,
   call: EstimatorCall,
-): Promise<AskedValues> {
-  const { ask, of, flags = [] } = estimatorNamed(nature.name) ?? {};
-  if (ask !== undefined) return ask(values, call, nature);
+): Promise<EstimatorSetup> {
+  const { setUp, of, flags = [] } = estimatorNamed(nature.name) ?? {};
+  if (setUp !== undefined) return setUp(values, call, nature);
   if (of === undefined) return ofReferences(nature);
   const given = flags.map(attributeOf).filter((name) => values[name] !== undefined);
   const config = Object.fromEntries(given.map((name) => [name, values[name]]));
@@ -123,7 +123,7 @@ const Module = Facts.extend({
   card: z.string().min(1),
   flags: z.array(FlagShape).exactOptional(),
   ...Object.fromEntries(
-    ['of', 'ask', 'fromStored', 'fromTokens', 'fromLogprobs', 'columns'].map((name) => [
+    ['of', 'setUp', 'fromStored', 'fromTokens', 'fromLogprobs', 'columns'].map((name) => [
       name,
       FUNCTION.exactOptional(),
     ]),

@@ -1,5 +1,10 @@
-// `siblings`: the probability of winning by going on, from the outcomes of the trace's mates, weighed by how well their tails fit its states.
+// `siblings`: the probability of winning by going on, from the outcomes of the trace's peers, weighed by how well their tails fit its states.
+import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
+import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
+import type { Asked, TailsAt } from '../question.js';
+import { candidateExits } from '../segment/segment.js';
+import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
 import {
   CALIBRATION,
   calibratedValues,
@@ -9,15 +14,29 @@ import {
   ofBase,
 } from './calibrated.js';
 import { storedModel } from './calibration.js';
-import type { Estimator } from './estimator.js';
-import { farMates } from './far-mates.js';
-import type { WithMates } from './mates.js';
-import { perTrace } from './one-pass.js';
-import { SIBLING_COLUMNS, siblingConfig, siblingValues } from './sibling-values.js';
-import { refuseLate, refuseStream, withMates } from './with-mates.js';
+import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
+import { type Peer, refuseLate, refuseStream } from './peers.js';
+import { sharedTokens } from './references.js';
+import { sum, type TraceResult, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { mates: 3, mateTokens: 40 };
+
+/** Others of a group that a trace is compared with, or as many as it may have peers; of more, those that follow it. */
+const MOST_COMPARED = 15;
+
+/** How peers are used. */
+export interface SiblingOptions {
+  /** peers a trace at most, the most similar ones */
+  readonly mates: number;
+  /** L: tokens of a peer's tail that are scored */
+  readonly mateTokens: number;
+}
+
+/** What is asked of a trace: its references, and the tails of the peers that it is aligned with. */
+interface SiblingQuestions extends Asked {
+  readonly peers: readonly Aligned<Peer>[];
+}
 
 export const siblings: Estimator = {
   name: 'siblings',
@@ -33,15 +52,18 @@ export const siblings: Estimator = {
       `of siblings: tokens of a mate's tail that are scored (default: ${DEFAULTS.mateTokens})`,
     ],
   ],
-  configKeys: [...Object.keys(siblingConfig(DEFAULTS)), 'calibration'],
-  columns: () => SIBLING_COLUMNS,
+  configKeys: [
+    ...['mates', 'mateTokens', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
+    ...['mateDrawnTwice', 'calibration'],
+  ],
+  columns: () => COLUMNS,
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
     if (calibration === NO_CALIBRATION) return ofBase(UNFITTED, { estimator: 'none' });
     const model = storedModel(calibration);
     return model && ofBase(model.stands_back === null ? siblings : UNFITTED, model);
   },
-  async ask(values, call) {
+  async setUp(values, call) {
     const calibration =
       values.calibration === NO_CALIBRATION ? undefined : await givenCalibration(siblings.name, values);
     const { open, ...facts } = calibration ? calibrationFacts(calibration, siblings, call) : FROM_OUTCOMES;
@@ -53,28 +75,31 @@ export const siblings: Estimator = {
     return {
       ...facts,
       ...(calibration?.standsBack && { nature: ofBase(UNFITTED, calibration.model) }),
-      config: siblingConfig(opts),
+      config: {
+        ...opts,
+        mateWeights: [...CLIP],
+        matePrior: PRIOR,
+        matePriorShare: PRIOR_SHARE,
+        mateBegunAlike: BEGUN_ALIKE,
+        mateDrawnTwice: DRAWN_TWICE,
+      },
       readsMates: true,
-      open: async (scene) => ({
-        ...(await open(scene)),
-        async start({ window, whole }) {
-          const { policy, log, signal } = scene;
-          const far = await farMates(whole, window, log, signal);
-          return {
-            together: (windows) => withMates(windows, far?.mates, opts, policy.architecture.maxTokens),
-            values: perTrace((job, result, needed) => {
-              const prior = calibration
-                ? calibratedValues(job, result, calibration)
-                : noValues(result.segmentation.exits.length);
-              const mated = job as typeof job & Partial<WithMates>;
-              // what is made of the thought alone is always there
-              const hasPrior = calibration?.model.estimator === 'none' || prior.referenceTokens.length > 0;
-              return siblingValues(prior, result, mated, needed, opts, hasPrior);
-            }),
-            [Symbol.asyncDispose]: async () => far?.[Symbol.asyncDispose](),
-          };
-        },
-      }),
+      async open(context): Promise<OpenEstimator<SiblingQuestions>> {
+        const { maxTokens } = context.policy.architecture;
+        return {
+          ...(await open(context)),
+          peers: Math.max(MOST_COMPARED, opts.mates),
+          ask: (trace) => askSiblings(trace, opts, maxTokens),
+          values(trace, answers, { peers }) {
+            const prior = calibration
+              ? calibratedValues(trace, answers, calibration)
+              : noValues(answers.segmentation.exits.length);
+            // what is made of the thought alone is always there
+            const hasPrior = calibration?.model.estimator === 'none' || prior.referenceTokens.length > 0;
+            return siblingValues(prior, answers, trace, peers, opts, hasPrior);
+          },
+        };
+      },
     };
   },
 };
@@ -90,3 +115,180 @@ const FROM_OUTCOMES = {
   status: ['value:outcomes'],
   open: async () => ({ config: { calibration: NO_CALIBRATION } }),
 };
+
+// ------ the questions
+
+/** @param maxTokens that the policy takes @throws TraceRejected (`too_long`) where a tail has no room behind the trace */
+export function askSiblings(trace: ValueJob, opts: SiblingOptions, maxTokens: number): SiblingQuestions {
+  const peers = mostSimilar(trace, trace.peers ?? [], opts.mates);
+  const tails = tailsOf(trace, peers, opts);
+  const ends = Array.from(candidateExits(trace.pieces), (exit) =>
+    tails(exit).map(({ length }) => trace.promptIds.length + exit + length),
+  );
+  const lacking = Math.max(0, ...ends.flat()) - maxTokens;
+  if (lacking > 0) throw noRoom(opts, lacking, maxTokens);
+  return { atExits: trace.continuations, tails, peers };
+}
+
+function noRoom({ mateTokens }: SiblingOptions, lacking: number, maxTokens: number): TraceRejected {
+  const fits = mateTokens - lacking;
+  const flag = fits > 0 ? `--mate-tokens ${fits}, or ` : '';
+  return new TraceRejected(
+    'too_long',
+    `behind its last exits the ${mateTokens} tokens of a mate's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
+  );
+}
+
+/** The tails that are scored at an exit, peer after peer; one that has none there is left out. */
+function tailsOf(
+  { pieces }: Pick<Alignable, 'pieces'>,
+  peers: readonly Aligned<Alignable>[],
+  { mateTokens }: SiblingOptions,
+): TailsAt {
+  const places = placesOf(pieces);
+  return (exit) =>
+    peers.flatMap((peer) => {
+      const ids = tailFrom(peer, peer.at[places.get(exit) as number] as number, mateTokens);
+      return ids.length === 0 ? [] : [ids];
+    });
+}
+
+/** How a peer goes on behind `from` tokens of its completion, but for what it was shown. None is left at its end. */
+function tailFrom({ completionIds, pieces }: Alignable, from: number, length: number): Int32Array {
+  const shown = pieces.tokens.own?.indexOf(0, from) ?? -1;
+  return completionIds.subarray(from, Math.min(from + length, shown < 0 ? completionIds.length : shown));
+}
+
+// ------ the values
+
+/** A log-weight is held between these. */
+const CLIP = [-30, 3] as const;
+/** c: outcomes that the calibrated value counts for among them. */
+const PRIOR = 0.5;
+/**
+ * λ: the part of the value that is the calibrated one however many outcomes there are. It sees what mates cannot, a trace that
+ * corrects itself where none of them went wrong; .2 to .4 are alike, by what was measured.
+ */
+const PRIOR_SHARE = 0.25;
+/**
+ * Outcomes that a trace counts for which began word for word as this one did and is no mate of it. At the first state where it
+ * no longer does it counts for nothing, and what that changes is credit of nobody: not a whole one, by what was measured.
+ */
+const BEGUN_ALIKE = 0.5;
+/**
+ * A completion that its group has several times counts as often, since it was drawn as often; but not one of a smaller probability
+ * than this, which nobody draws twice: there it is one trace under several ids.
+ */
+const DRAWN_TWICE = 1e-4;
+/** Where all mates together weigh less than this from s_1 on, none of them has anything to say. */
+const FITS = 0.1;
+
+/**
+ * V(s_k) = (1 − λ)·(n R + Σ_j n_j w_j r_j + c·V_c(s_k)) / (n + Σ_j n_j w_j + c) + λ·V_c(s_k), with log w_j the log-ratio of the first L
+ * tokens of peer j's tail at s_k and at its own corresponding state, held between −30 and 3 nats, and n how often a completion was drawn.
+ * An unknown R is left out. Of the trace's other peers, which began as it did, each counts as a half of one up to the state at which they part.
+ * @param prior V_c: the calibrated values (K+1)
+ * @param asked peers that were asked about
+ * @param hasPrior whether there is a V_c: without the reference that it is made of there is none
+ */
+export function siblingValues(
+  prior: TraceValues,
+  { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: TraceResult,
+  { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
+  asked: readonly Aligned<Peer>[],
+  { mateTokens }: SiblingOptions,
+  hasPrior: boolean,
+): Required<TraceValues> {
+  const places = placesOf(pieces);
+  const [ownTimes, ...times] = drawnTimes([
+    { draws, logprobs: ownLogprobs },
+    ...asked.map((peer, n) => ({ draws: peer.draws, logprobs: logprobsOf[n] })),
+  ]) as [number, ...number[]];
+  const drawn = own === null ? 0 : ownTimes;
+  const [c, lambda] = hasPrior ? [PRIOR, PRIOR_SHARE] : [0, 0];
+  const traces = new Set(asked.map(({ trace }) => trace));
+  const begunAlike = all
+    .filter(({ trace }) => !traces.has(trace))
+    .map((peer) => ({
+      tokens: sharedTokens(completionIds, peer.completionIds),
+      reward: peer.reward.reward as number,
+    }));
+  const states = Array.from(segmentation.exits, (exit, k) => {
+    const place = places.get(exit) as number;
+    const sums = { weights: 0, squares: 0, rewards: 0 };
+    let next = 0;
+    for (const [n, peer] of asked.entries()) {
+      const logprobs = logprobsOf[n];
+      const from = peer.at[place] as number;
+      const { length } = tailFrom(peer, from, mateTokens);
+      if (length === 0) continue;
+      const here = sum(tails[k]?.[next++] as Float32Array);
+      if (logprobs === undefined) continue;
+      const ratio = here - sum(logprobs.subarray(from, from + length));
+      const weight = Math.exp(Math.min(CLIP[1], Math.max(CLIP[0], ratio)));
+      const counted = (times[n] as number) * weight;
+      sums.weights += counted;
+      sums.squares += counted * weight;
+      sums.rewards += counted * (peer.reward.reward as number);
+    }
+    for (const { tokens, reward } of begunAlike) {
+      if (tokens < exit) continue;
+      sums.weights += BEGUN_ALIKE;
+      sums.squares += BEGUN_ALIKE ** 2;
+      sums.rewards += BEGUN_ALIKE * reward;
+    }
+    return sums;
+  });
+  const fits =
+    asked.length > 0 && (states.length < 2 || states.slice(1).some(({ weights }) => weights >= FITS));
+  const values = states.map(({ weights, rewards }, k) => {
+    const value = prior.values[k] as number;
+    const total = drawn + weights + c;
+    if (!fits || total === 0) return value;
+    return ((1 - lambda) * (drawn * (own ?? 0) + rewards + c * value)) / total + lambda * value;
+  });
+  const effective = states.map(({ weights, squares }) => {
+    if (!fits) return 0;
+    return drawn + squares === 0 ? 0 : (drawn + weights) ** 2 / (drawn + squares);
+  });
+  return {
+    ...prior,
+    values: Float32Array.from(values),
+    start: prior.values[0] as number,
+    columns: { value_prior: prior.values, value_ess: Float32Array.from(effective) },
+    status: [...(prior.status ?? []), ...(fits ? [] : [asked.length === 0 ? NO_MATE : NO_FIT])],
+  };
+}
+
+/** V_c at every exit, and how many outcomes stand behind each value. */
+const COLUMNS: readonly OutputColumn[] = [
+  requestedColumn(
+    'value_prior',
+    FLOAT32_LIST,
+    'the calibrated value at each exit point, before mates were heard',
+  ),
+  requestedColumn(
+    'value_ess',
+    FLOAT32_LIST,
+    'effective number of outcomes behind the value at each exit point',
+  ),
+];
+
+/**
+ * As how many draws the trace's own completion counts, and those of its peers. Of those that nobody draws twice the least number of
+ * rows says how often the input has each of its traces.
+ */
+function drawnTimes(
+  all: readonly { readonly draws: number; readonly logprobs: Float32Array | undefined }[],
+): readonly number[] {
+  const isRare = all.map(({ logprobs }) => logprobs !== undefined && sum(logprobs) < Math.log(DRAWN_TWICE));
+  const copies = Math.min(...all.map(({ draws }, n) => (isRare[n] ? draws : Number.POSITIVE_INFINITY)));
+  return all.map(({ draws }, n) =>
+    isRare[n] ? 1 : copies === Number.POSITIVE_INFINITY ? draws : Math.max(1, draws / copies),
+  );
+}
+
+/** No group, or no peer of known reward that goes on from the same prompt by another completion: the values are the calibrated ones. */
+export const NO_MATE = 'siblings:no-mate';
+/** The same where no peer's tail is likely at any state of the trace. */
+export const NO_FIT = 'siblings:no-fit';

@@ -1,19 +1,13 @@
 // What the policy said of a trace, and the values of its states that follow from the log-probabilities of its references (METHOD §3).
+import type { Answers } from '../question.js';
 import type { Segmentation } from '../segment/segment.js';
 import type { Nature } from './nature.js';
 
-/** What a pass of the policy gives; K segments of T tokens. */
-export interface TraceResult {
-  /** (T) nats */
-  readonly entropies: Float32Array;
-  readonly logprobs: Float32Array;
-  /** no policy has read the trace: both are zeros that stand for nothing */
+/** What was answered about a trace, and how it was cut; K segments of T tokens, K+1 exits. */
+export interface TraceResult extends Answers {
+  /** no policy has read the trace: log-probabilities and entropies are zeros that stand for nothing */
   readonly isUnread?: true;
   readonly segmentation: Segmentation;
-  /** (K+1) of (N) token log-probabilities */
-  readonly branches: readonly (readonly Float32Array[])[];
-  /** (K+1) of the same for what else was scored at each exit; absent where nothing was */
-  readonly tails?: readonly (readonly Float32Array[])[];
 }
 
 /**
@@ -109,44 +103,4 @@ export function summedAttributions(attributions: Float64Array): Float32Array {
     values[k + 1] = sum;
   }
   return values;
-}
-
-/**
- * a_k = Σ_{t in segment k} log π(o_t) − log π_ref(o_t), summed in float64; segment 1 begins at token 0.
- * @param logprobs (T) nats
- * @param reference (T) nats, by the older policy
- * @param ends (K) of the thought segments, exclusive
- * @returns (K+1) nats, as they are stored
- */
-export function ratioValues(logprobs: Float32Array, reference: Float32Array, ends: Int32Array): Float32Array {
-  let t = 0;
-  const attributions = Float64Array.from(ends, (end) => {
-    let sum = 0;
-    for (; t < end; t++) sum += (logprobs[t] as number) - (reference[t] as number);
-    return sum;
-  });
-  return summedAttributions(attributions);
-}
-
-/** Status of a trace without a hint: its group has no right mate, or it has no group. */
-export const NO_HINT = 'hint:no-mate';
-
-/**
- * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag
- * that opens the thought stands.
- * @param logprobs (T) nats, without the hint
- * @param hinted (T) nats, with it
- * @param exits (K+1) rising, in tokens of the completion
- * @returns (K+1) in (0, 1), as they are stored
- */
-export function posteriorValues(
-  logprobs: Float32Array,
-  hinted: Float32Array,
-  exits: Int32Array,
-): Float32Array {
-  let [sum, t] = [0, exits[0] ?? 0];
-  return Float32Array.from(exits, (exit) => {
-    for (; t < exit; t++) sum += (hinted[t] as number) - (logprobs[t] as number);
-    return 1 / (1 + Math.exp(-sum));
-  });
 }

@@ -1,6 +1,6 @@
 import { usageError } from '../errors.js';
-import type { GroupBanks } from '../estimate/bank.js';
 import type { CreditOptions } from '../estimate/credit.js';
+import type { GroupBanks } from '../estimate/references.js';
 import { OF_OTHERS } from '../estimate/requested.js';
 import type { ColumnChoice, OurColumn, TextColumn, WrittenColumn } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/chunks.js';

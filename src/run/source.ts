@@ -1,6 +1,6 @@
 // Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
 
-import type { Traced } from '../estimate/far-mates.js';
+import type { Traced } from '../estimate/far-peers.js';
 import { describeValue } from '../io/arrow/json.js';
 import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';

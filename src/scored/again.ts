@@ -2,7 +2,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { SIGMA_RULES } from '../credit/rules.js';
 import { TraceRejected } from '../errors.js';
-import { NO_BANK } from '../estimate/bank.js';
 import { groupMeanOf } from '../estimate/baseline.js';
 import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../estimate/calibrated.js';
 import type { Calibration } from '../estimate/calibration.js';
@@ -15,6 +14,7 @@ import {
   isOfMates,
 } from '../estimate/credit.js';
 import { pr } from '../estimate/one-pass.js';
+import { NO_BANK } from '../estimate/references.js';
 import { noReferences } from '../estimate/value.js';
 import { float32Text } from '../io/arrow/json.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';

@@ -3,8 +3,8 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type PolicyNeed, policyNeed } from '../../dist/commands/ready.js';
 import { resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
+import { type PolicyNeed, policyNeed } from '../../dist/estimate/ready.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { EMBEDDED_POLICY } from '../../dist/package-files.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow } from '../support/program.js';

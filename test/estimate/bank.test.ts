@@ -1,8 +1,7 @@
 // `--bank group`: a group's correct completions are the references of their mates, never of themselves.
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { GroupBanks, referencesOf } from '../../dist/estimate/bank.js';
-import { bankMaker } from '../../dist/estimate/references.js';
+import { bankMaker, GroupBanks, referencesOf } from '../../dist/estimate/references.js';
 import type { Reference, Trace } from '../../dist/trace.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';

@@ -2,7 +2,7 @@
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { align, pieceBags } from '../../dist/estimate/mates.js';
+import { align, pieceBags } from '../../dist/estimate/alignment.js';
 import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { askedValue } from '../oracle/ask.js';

@@ -4,10 +4,9 @@ import { describe, expect, test } from 'vitest';
 import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
 import { smoothed } from '../../dist/credit/shaping.js';
-import { bankFault } from '../../dist/estimate/bank.js';
 import { hasLevel, isMartingale } from '../../dist/estimate/nature.js';
 import { givenValues } from '../../dist/estimate/one-pass.js';
-import { bankOf, suffixMaker } from '../../dist/estimate/references.js';
+import { bankFault, bankOf, continuationMaker } from '../../dist/estimate/references.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { requestedOf } from '../../dist/estimate/requested.js';
 import {
@@ -205,7 +204,7 @@ describe('what is scored at an exit', () => {
   const plain = encoderOf();
   const template = { close: '\n', open: 'a{', closer: '}' };
   const asked = async (estimator: string, answers: readonly string[], encode = plain, t = template) => {
-    const suffixes = await (await suffixMaker(t, named(estimator), encode))(
+    const suffixes = await (await continuationMaker(t, named(estimator), encode))(
       answers.map((answer) => ({ answer, solution: '345', utility: 0.5 })),
     );
     for (const [n, { ids }] of suffixes.entries()) {

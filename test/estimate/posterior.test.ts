@@ -1,17 +1,13 @@
-// The posterior of a hint and the log-ratio of two policies: against products of probabilities of a toy language model, by what has to hold of any two, and the pass that reads traces behind the hint.
-
+/** A hint in a prompt; values by how it, or another policy, changes what is said of the tokens so far: against a language model small enough to sum. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
-import { hintedValues, withHint } from '../../dist/estimate/hint.js';
+import { withHint } from '../../dist/estimate/hint.js';
+import { posteriorValues } from '../../dist/estimate/posterior.js';
+import { ratioValues } from '../../dist/estimate/ratio.js';
 import { redistribute } from '../../dist/estimate/sigma.js';
-import { posteriorValues, ratioValues } from '../../dist/estimate/value.js';
-import { type PassJob, scoreWindows, windowsOf } from '../../dist/estimate/windows.js';
-import { isBad } from '../../dist/rows.js';
 import { randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 import { named } from '../support/estimators.js';
-import { expectedResult, FakePolicy, fakeStats, jobOf } from '../support/fake-policy.js';
-import { streamOf, traceAt } from '../support/streams.js';
 
 const nats = fc.float32Array({ minLength: 8, maxLength: 8, min: -20, max: 0, noNaN: true });
 
@@ -66,39 +62,6 @@ describe('posteriorValues', () => {
     expect(right?.[1]).toBeGreaterThan(0.8);
     // what is stored is the difference as it is
     expect(redistribute({ ...input, reward: 1 }, opts).deltas[0]).toBeCloseTo(-0.05, 6);
-  });
-});
-
-describe('hintedValues', () => {
-  const shape = { prompt: 3, tokens: 20, piece: 4, maxSegments: 3, continuations: [] };
-  const jobs = Array.from({ length: 7 }, (_, row): PassJob => {
-    const { ids, promptLength, pieces } = jobOf({ ...shape, name: row + 1 });
-    const promptIds = ids.subarray(0, promptLength);
-    return {
-      trace: traceAt(row),
-      ...{ promptIds, completionIds: ids.subarray(promptLength), pieces, continuations: [] },
-      again: { promptIds: Int32Array.of(...promptIds, 7, 7) },
-    };
-  });
-
-  it('reads each trace again behind its hint, in runs of one window, and keeps what was said without', async () => {
-    const window = (row: number) => Math.floor(row / 2);
-    const reader = new FakePolicy();
-    const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy());
-    let n = 0;
-    for await (const item of hintedValues(scored, { session: reader, window })) {
-      const job = jobs[n] as PassJob;
-      if (isBad(item)) throw new Error('nothing was found');
-      const own = expectedResult({ ...shape, name: ++n }, jobOf({ ...shape, name: n }));
-      const hinted = job.again?.promptIds as Int32Array;
-      const { logprobs } = fakeStats([...hinted, ...job.completionIds], hinted.length);
-      expect(item.result).toEqual(own);
-      expect(item.values.values).toEqual(posteriorValues(own.logprobs, logprobs, own.segmentation.exits));
-      expect(item.values.columns).toEqual({ hint_logprobs: logprobs });
-    }
-    expect(n).toBe(jobs.length);
-    for (const { traces } of reader.runs)
-      expect(new Set(traces.map((name) => Math.floor((name - 1) / 2))).size).toBe(1);
   });
 });
 

@@ -1,41 +1,63 @@
 // The siblings value against its formula, and its weights against the exact value of a language model small enough to sum.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { NO_FIT, NO_MATE, siblingValues as valuesOf } from '../../dist/estimate/sibling-values.js';
+import { NO_FIT, NO_MATE, siblingValues as valuesOf } from '../../dist/estimate/siblings.js';
 import { oracleSibling } from '../oracle/siblings.js';
 import { continuations, exactValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 import { plainTokens } from '../support/fake-policy.js';
 
-/** A mate with the log-probabilities of its own tokens. */
-interface ScoredMate {
-  readonly mate: { readonly completionIds: Int32Array };
+/** A peer with the log-probabilities of its own tokens. */
+interface ScoredPeer {
+  readonly length: number;
   readonly at: Int32Array;
   readonly reward: number;
   readonly draws?: number;
   readonly logprobs: Float32Array | undefined;
 }
 
-/** All of it is the policy's own. */
-const toldMate = ({ mate, ...told }: ScoredMate) => ({
-  draws: 1,
-  ...told,
-  mate: { ...mate, pieces: { tokens: {} } },
-});
+type Args = Parameters<typeof valuesOf>;
+interface Own {
+  readonly pieces: Pick<Args[2]['pieces'], 'tokens' | 'thought' | 'ends'>;
+  readonly reward: number | null;
+  readonly draws?: number;
+  readonly begunAlike?: readonly { readonly tokens: number; readonly reward: number }[];
+}
 
-const siblingValues = (
-  prior: Parameters<typeof valuesOf>[0],
-  result: Omit<Parameters<typeof valuesOf>[1], 'logprobs'> & { readonly logprobs?: Float32Array },
-  { reward, ...own }: Omit<Parameters<typeof valuesOf>[2], 'mates' | 'reward'> & { reward: number | null },
-  mates: readonly ScoredMate[],
-  opts: Parameters<typeof valuesOf>[4],
-) =>
-  valuesOf(
-    prior,
-    { logprobs: new Float32Array(0), ...result },
-    { ...own, reward: { reward }, mates: mates.map(toldMate) },
-    mates.map(({ logprobs }) => logprobs),
-    opts,
+/** All tokens of a trace are 0; one that begins as it does goes on with others. */
+function siblingValues(
+  prior: Args[0],
+  result: Omit<Args[1], 'logprobs' | 'entropies' | 'branches'> & { readonly logprobs?: Float32Array },
+  { pieces, reward, draws = 1, begunAlike = [] }: Own,
+  scored: readonly ScoredPeer[],
+  mateTokens: number,
+) {
+  const peer = (ids: Int32Array, outcome: number, more: object) => ({
+    ...{ trace: {}, completionIds: ids, reward: { reward: outcome }, pieces: { tokens: {} } },
+    ...more,
+  });
+  const asked = scored.map(({ length, at, reward: outcome, draws: times = 1 }) =>
+    peer(new Int32Array(length), outcome, { at, draws: times }),
   );
+  const alike = begunAlike.map(({ tokens, reward: outcome }) =>
+    peer(Int32Array.of(...new Int32Array(tokens), 9), outcome, { draws: 1 }),
+  );
+  const job = {
+    completionIds: new Int32Array(99),
+    pieces,
+    reward: { reward },
+    draws,
+    peers: [...asked, ...alike],
+  };
+  return valuesOf(
+    prior,
+    { ...NONE, ...result, peers: scored.map(({ logprobs }) => logprobs) },
+    job as unknown as Args[2],
+    asked as unknown as Args[3],
+    { mates: 3, mateTokens },
+    prior.referenceTokens.length > 0,
+  );
+}
+const NONE = { logprobs: new Float32Array(0), entropies: new Float32Array(0), branches: [] };
 
 /** A trace with an exit before and after each of its K tokens, and values that stand for calibrated ones. */
 function traceOf(K: number, prior: readonly number[]) {
@@ -119,16 +141,16 @@ describe('siblings', () => {
             return n === 0 ? [] : [Float32Array.from((mate.here[k] as number[]).slice(0, n))];
           }),
         );
-        const scored: ScoredMate[] = mates.map(({ logprobs, at, draws, reward: outcome, isUnread }) => ({
+        const scored: ScoredPeer[] = mates.map(({ logprobs, at, draws, reward: outcome, isUnread }) => ({
           draws,
-          mate: { completionIds: new Int32Array(logprobs.length) },
+          length: logprobs.length,
           at: Int32Array.from(at),
           reward: outcome,
           logprobs: isUnread ? undefined : Float32Array.from(logprobs),
         }));
         const own = { pieces, reward, draws, begunAlike };
         const result = { segmentation, tails, logprobs: Float32Array.from(ownLogprobs) };
-        const found = siblingValues(values, result, own, scored, { mates: 3, mateTokens: L });
+        const found = siblingValues(values, result, own, scored, L);
         const sum = (x: readonly number[]) => x.reduce((a, b) => a + Math.fround(b), 0);
         const pairs = Array.from({ length: K + 1 }, (_, k) =>
           mates.flatMap((mate, j) => {
@@ -204,9 +226,8 @@ describe('siblings', () => {
         for (const { u, y } of continuations(there)) {
           const own = toyLogprobs(model, there, u + y);
           const tail = Float32Array.from(toyLogprobs(model, here, u + y));
-          const mate = { completionIds: new Int32Array(own.length) };
           const scored = {
-            mate,
+            length: own.length,
             at: Int32Array.of(0, 0),
             reward: right(y),
             logprobs: Float32Array.from(own),
@@ -216,7 +237,7 @@ describe('siblings', () => {
             { segmentation, tails: [[tail], [tail]] },
             { pieces, reward: null },
             [scored],
-            { mates: 1, mateTokens: 100 },
+            100,
           );
           const sum = (x: ArrayLike<number>) => Array.from(x).reduce((a, b) => a + b, 0);
           const ratio = sum(tail) - sum(own);
@@ -239,11 +260,9 @@ describe('siblings', () => {
     /** two mates of equal weight at each state */
     const fits = (...weights: number[]) => {
       const tails = weights.map((weight) => [0, 1].map(() => Float32Array.of(Math.log(weight / 2))));
-      const mate = { mate: { completionIds: new Int32Array(1) }, at: new Int32Array(3), reward: 1 };
-      const mates = [0, 1].map(() => ({ ...mate, logprobs: Float32Array.of(0) }));
+      const peer = { length: 1, at: new Int32Array(3), reward: 1, logprobs: Float32Array.of(0) };
       const own = { pieces, reward: 0 };
-      const opts = { mates: 2, mateTokens: 1 };
-      return !siblingValues(values, { segmentation, tails }, own, mates, opts).status.includes(NO_FIT);
+      return !siblingValues(values, { segmentation, tails }, own, [peer, peer], 1).status.includes(NO_FIT);
     };
     expect([fits(0.01, 0.01, 0.11), fits(0.01, 0.11, 0.01)]).toEqual([true, true]);
     expect(fits(1, 0.09, 0.09)).toBe(false);

@@ -2,7 +2,7 @@
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { farMates } from '../../dist/estimate/far-mates.js';
+import { farPeers } from '../../dist/estimate/far-peers.js';
 import type { Log } from '../../dist/report/log.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
@@ -170,13 +170,13 @@ describe('siblings', () => {
     const run = { survey, folder, rowsPerChunk: 1, wanted: () => true };
     const prepare = () => Promise.reject(new Error('asked'));
     const whole = { async *again() {}, prepare, run } as never;
-    const far = await farMates(whole, (row) => row, log, new AbortController().signal);
+    const far = await farPeers(whole, (row: number) => row, log, new AbortController().signal);
     await far?.[Symbol.asyncDispose]();
     expect(warnings.map((text) => text.split(',')[0])).toEqual(told);
   });
 
   it('refuses a pipe, in which mates that are still to come cannot be looked for', async () => {
-    const asked = farMates(
+    const asked = farPeers(
       { run: { survey: undefined } } as never,
       () => 0,
       {} as never,

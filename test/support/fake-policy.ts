@@ -1,11 +1,12 @@
 // A policy that takes no time and whose numbers depend on every token before: what tests of batching run over.
 
+import fc from 'fast-check';
 import { OutOfMemoryError } from '../../dist/errors.js';
-import type { Suffix } from '../../dist/estimate/references.js';
-import type { TraceJob } from '../../dist/estimate/strategy.js';
+import type { TraceJob } from '../../dist/estimate/answerer/plan.js';
 import type { TraceResult } from '../../dist/estimate/value.js';
 import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
 import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
+import type { Continuation } from '../../dist/question.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
 import type { TokenText } from '../../dist/segment/span.js';
 
@@ -106,7 +107,7 @@ function scoresOf(ids: Int32Array, branches: readonly Branch[]): Float32Array[] 
 }
 
 /** Of a suffix's scored tokens, and of the one that may stand in the place of its last. */
-function suffixScores(before: Int32Array, { ids, scoredFrom, also }: Omit<Suffix, 'utility'>): Float32Array {
+function suffixScores(before: Int32Array, { ids, scoredFrom, also }: Continuation): Float32Array {
   const read = (suffix: readonly number[]) =>
     fakeStats([...before, ...suffix], before.length + scoredFrom).logprobs;
   const own = read([...ids]);
@@ -140,6 +141,41 @@ export interface JobShape {
   }[];
 }
 
+/** A job's shape but for its name, by which fake runs call it. */
+const anyShape = fc.record({
+  prompt: fc.integer({ min: 1, max: 6 }),
+  tokens: fc.integer({ min: 1, max: 70 }),
+  hidden: fc.integer({ min: 0, max: 3 }),
+  piece: fc.integer({ min: 1, max: 9 }),
+  maxSegments: fc.integer({ min: 1, max: 9 }),
+  continuations: fc.array(
+    fc
+      .record({ length: fc.integer({ min: 1, max: 9 }), from: fc.nat(), also: fc.option(fc.nat(249)) })
+      .map(({ length, from, also }) => ({
+        ...{ length, scoredFrom: from % length },
+        ...(also !== null && { also }),
+      })),
+    { maxLength: 3 },
+  ),
+});
+export const anyShapes = (maxLength: number) =>
+  fc
+    .array(anyShape, { minLength: 1, maxLength })
+    .map((shapes) =>
+      shapes.map(
+        (shape, name): JobShape => ({ ...shape, name, hidden: Math.min(shape.hidden, shape.tokens) }),
+      ),
+    );
+
+export const SHAPE: JobShape = {
+  name: 0,
+  prompt: 10,
+  tokens: 90,
+  piece: 10,
+  maxSegments: 9,
+  continuations: [{ length: 5, scoredFrom: 2 }],
+};
+
 export const segmentsOf = ({ piece, maxSegments }: Pick<JobShape, 'piece' | 'maxSegments'>) =>
   ({ segmenter: 'fixed', fixedLength: piece, maxSegments }) as const;
 
@@ -149,18 +185,17 @@ export function jobOf(shape: JobShape): TraceJob {
     ids: Int32Array.from({ length: prompt + tokens }, (_, t) => (t === 0 ? name : hash([name, t]) % 250)),
     promptLength: prompt,
     pieces: cutPieces(plainTokens(tokens, hidden), segmentsOf(shape)),
-    continuations: continuations.map(
-      ({ length, ...scored }, n): Suffix => ({
+    asked: {
+      atExits: continuations.map(({ length, ...scored }, n) => ({
         ...scored,
         ids: Int32Array.from({ length }, (_, j) => hash([n, j, length]) % 250),
-        utility: 1,
-      }),
-    ),
+      })),
+    },
   };
 }
 
 /** What comes of a trace by reading it all again, from `shape` and the tokens alone. */
-export function expectedResult(shape: JobShape, { ids, promptLength, continuations }: TraceJob): TraceResult {
+export function expectedResult(shape: JobShape, { ids, promptLength, asked }: TraceJob): TraceResult {
   const scores = fakeStats([...ids], promptLength);
   const segmentation = segmentCompletion(
     plainTokens(shape.tokens, shape.hidden),
@@ -169,7 +204,7 @@ export function expectedResult(shape: JobShape, { ids, promptLength, continuatio
   );
   const branches = Array.from(segmentation.exits, (exit) => {
     const prefix = ids.subarray(0, promptLength + exit);
-    return continuations.map((suffix) => suffixScores(prefix, suffix));
+    return asked.atExits.map((suffix) => suffixScores(prefix, suffix));
   });
   return { ...scores, segmentation, branches };
 }

@@ -1,11 +1,11 @@
 // `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion. The flags by which a policy samples, which `rredcot sample` has too.
 
-import type { AskedValues, Estimator, FlagValues } from '../../estimate/estimator.js';
+import type { Estimator, EstimatorSetup, FlagValues } from '../../estimate/estimator.js';
 import { JUDGES } from '../../estimate/reward.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
 import { TokenMeter } from '../../report/progress.js';
-import type { WritingSession } from './continue.js';
 import { type MonteCarloOptions, monteCarloColumns, monteCarloConfig, UNFINISHED } from './monte-carlo.js';
+import type { SampledResult } from './sampled.js';
 import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';
 import { stopsOf } from './stops.js';
 
@@ -40,17 +40,17 @@ export const mc: Estimator = {
   ...OF_SAMPLES,
   name: 'mc',
   card: 'the mean reward of going on from there, over completions that the policy wrote (`mcSamples` of them, `mcMaxTokens` long at most)',
-  ask: (values) => sampled(values, MOST.mc),
+  setUp: (values) => sampled(values, MOST.mc),
 };
 
 export const mcTruncated: Estimator = {
   ...OF_SAMPLES,
   name: 'mc-truncated',
   card: 'the mean reward of going on from there for a few tokens (`mcMaxTokens`), over `mcSamples` completions that the policy wrote; `mcUnfinished` says what one that was cut counts',
-  ask: (values) => sampled(values, MOST.truncated),
+  setUp: (values) => sampled(values, MOST.truncated),
 };
 
-async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
+async function sampled(values: FlagValues, most: number): Promise<EstimatorSetup> {
   const { mcSamples = '20', mcMaxTokens = most, mcUnfinished = 'zero', keepSamples = false } = values;
   const asked = await askedEnvironment(values);
   const opts: MonteCarloOptions = {
@@ -64,22 +64,26 @@ async function sampled(values: FlagValues, most: number): Promise<AskedValues> {
     readsReferences: asked === undefined,
     async open({ policy, tokenizer, prompts, marks, signal, log }) {
       const { openWriting } = await import('./continue.js');
-      const { sampledValues } = await import('./sampled.js');
+      const { sampledAnswers, sampledValues } = await import('./sampled.js');
       const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
       const meter = new TokenMeter();
       const { maxTokens } = policy.architecture;
       const environment = await asked?.open(signal);
       const players = environment && { environment, prompts, tokenizer };
+      const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
       return {
-        openSession: openWriting,
-        meter,
-        [Symbol.asyncDispose]: async () => environment?.[Symbol.asyncDispose](),
-        start({ session: opened, window }) {
-          const session = opened as WritingSession;
-          const writer = { session, tokenizer, marks, stops, maxTokens, players };
-          const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
-          return { values: (scored) => sampledValues(scored, writer, how, window) };
+        sampling: {
+          meter,
+          async open(folder, device) {
+            const session = await openWriting(folder, device);
+            const from = { session, stops, maxTokens, players };
+            return { session, sampled: (answered, window) => sampledAnswers(answered, from, how, window) };
+          },
         },
+        ask: () => ({ atExits: [] }),
+        values: (trace, answers) =>
+          sampledValues(trace, answers as SampledResult, { tokenizer, marks }, opts),
+        [Symbol.asyncDispose]: async () => environment?.[Symbol.asyncDispose](),
       };
     },
   };

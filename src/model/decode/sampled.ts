@@ -1,9 +1,10 @@
 // Values the exits of traces by completions that are sampled there.
 import { TraceRejected } from '../../errors.js';
+import type { AnsweredJob } from '../../estimate/answerer/windows.js';
 import { joinIds } from '../../estimate/references.js';
 import { type AnswerMarks, judged } from '../../estimate/reward.js';
 import { noReferences, type TraceResult } from '../../estimate/value.js';
-import type { PassJob, ScoredJob, Valued } from '../../estimate/windows.js';
+import type { TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { spelledText } from '../text/encode.js';
@@ -29,8 +30,6 @@ import { rowKey, type SamplingOptions, type Start, type Written } from './sampli
 /** What of the policy it takes. */
 export interface SampledFrom {
   readonly session: PolicyWrites;
-  readonly tokenizer: Spelling;
-  readonly marks: AnswerMarks;
   readonly stops: readonly number[];
   /** tokens of the longest sequence */
   readonly maxTokens: number;
@@ -38,34 +37,36 @@ export interface SampledFrom {
   readonly players?: Players | undefined;
 }
 
-interface SampledJob extends PassJob {
-  /** of the row, by which samples are judged */
-  readonly references: readonly Reference[];
+/** Answers with what was written from the exits. */
+export interface SampledResult extends TraceResult {
+  readonly written: readonly (Written & Partial<Episode>)[];
+  /** number of the exit of each */
+  readonly writtenAt: readonly number[];
 }
 
-/** Samples completions from every exit of every trace, and judges them. */
-export async function* sampledValues<T extends SampledJob>(
-  scored: AsyncIterable<ScoredJob<T> | BadRow>,
-  policy: SampledFrom,
+/** Samples completions from every exit of every trace. */
+export async function* sampledAnswers<T extends TokenizedTrace>(
+  answered: AsyncIterable<AnsweredJob<T> | BadRow>,
+  from: SampledFrom,
   opts: MonteCarloOptions & { readonly signal: AbortSignal; readonly onTokens: (count: number) => void },
   windowOf: (ordinal: number) => number,
-): AsyncGenerator<Valued<T> | BadRow> {
-  const { session, stops, players } = policy;
+): AsyncGenerator<(AnsweredJob<T> & { readonly result: SampledResult }) | BadRow> {
+  const { session, stops, players } = from;
   const { samples, sampling, signal, onTokens } = opts;
-  const begun = eachTrace(scored, ({ job, trace, result }) => {
-    return { job, trace, result, ...begin(job, result, policy, samples, sampling) };
+  const begun = eachTrace(answered, ({ job, trace, result }) => {
+    return { job, trace, result, ...begin(job, result, from, samples, sampling) };
   });
   const how = { ...sampling, stops, signal, onTokens, players };
   yield* eachTrace(continued(begun, session, how, windowOf), ({ item, written }) => {
     if (written instanceof TraceRejected) throw written;
     const { job, trace, result, exits } = item;
-    return { job, trace, result, values: valuesOf(job, result, exits, written, policy, opts) };
+    return { job, trace, result: { ...result, written, writtenAt: exits } };
   });
 }
 
 /** The states of a trace; a state that fills the context has nothing to write. */
 function begin(
-  { trace, promptIds, completionIds, pieces }: PassJob,
+  { trace, promptIds, completionIds, pieces }: TokenizedTrace,
   { segmentation }: TraceResult,
   { maxTokens, players }: SampledFrom,
   samples: number,
@@ -94,12 +95,11 @@ function begin(
   return { begun: { ids: joinIds(promptIds, completionIds), starts }, standings, exits };
 }
 
-function valuesOf(
-  { references, trace, completionIds }: SampledJob,
-  { segmentation }: TraceResult,
-  exits: readonly number[],
-  written: readonly (Written & Partial<Episode>)[],
-  { tokenizer, marks }: SampledFrom,
+/** Values by how what was written is judged. */
+export function sampledValues(
+  { references, trace, completionIds }: TokenizedTrace & { readonly references: readonly Reference[] },
+  { segmentation, written, writtenAt: exits }: SampledResult,
+  { tokenizer, marks }: { readonly tokenizer: Spelling; readonly marks: AnswerMarks },
   { judge, unfinished, keep, samples: M }: MonteCarloOptions,
 ): MonteCarloValues {
   const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';

@@ -1,6 +1,6 @@
 // Rows that are written in waves: an interruption ends them, and what was begun is ended in any case.
 import { expect, it } from 'vitest';
-import { runBatch } from '../../../dist/estimate/run-batch.js';
+import { runBatch } from '../../../dist/estimate/answerer/batch.js';
 import {
   type ContinueOptions,
   continueTraces,

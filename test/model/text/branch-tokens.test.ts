@@ -3,8 +3,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { suffixMaker } from '../../../dist/estimate/references.js';
-import { branchAt } from '../../../dist/estimate/run-batch.js';
+import { branchOf } from '../../../dist/estimate/answerer/batch.js';
+import { continuationMaker } from '../../../dist/estimate/references.js';
 import { deriveExitTemplate, type ExitTemplate } from '../../../dist/model/text/templates.js';
 import { type LoadedTokenizer, loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { named } from '../../support/estimators.js';
@@ -53,7 +53,7 @@ function firstUnlike(sequences: readonly (readonly number[])[]): number {
 /** Holds each answer's branch, alone and as one of a pair, against the joined text. @returns how many merge with the template or closer */
 async function checkBranches(answers: readonly string[], template: ExitTemplate): Promise<number> {
   const { close, open, closer } = template;
-  const suffixesOf = await suffixMaker(template, named('pr'), qwen.encode);
+  const suffixesOf = await continuationMaker(template, named('pr'), qwen.encode);
   const parts = async (...texts: string[]) => (await Promise.all(texts.map(nativeIds))).flat();
   const [bare, empty] = [await nativeIds(close + open), await nativeIds(close + open + closer)];
   let merged = 0;
@@ -81,10 +81,10 @@ describe("a branch under Qwen3's tokenizer", () => {
 
   it('is the same at every exit', async () => {
     const completion = qwen.encode('<think>\nLet x = {1}.\n\nSo \\frac{1}{2}, wait, x = {');
-    const suffixesOf = await suffixMaker(TEMPLATES[0] as ExitTemplate, named('pr'), qwen.encode);
+    const suffixesOf = await continuationMaker(TEMPLATES[0] as ExitTemplate, named('pr'), qwen.encode);
     const [suffix] = await suffixesOf([{ answer: '\\frac{14}{3}', utility: 1 }]);
     for (let exit = 1; exit <= completion.length; exit++)
-      expect(branchAt(completion, exit, suffix as NonNullable<typeof suffix>)).toEqual({
+      expect(branchOf(completion, 0, { after: exit, ...(suffix as NonNullable<typeof suffix>) })).toEqual({
         exit,
         ids: suffix?.ids,
         scoredFrom: suffix?.scoredFrom,

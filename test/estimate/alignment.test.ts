@@ -1,7 +1,7 @@
 // Which state of a mate corresponds to which of a trace: the best alignment of their pieces' tokens.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { align, pieceBags } from '../../dist/estimate/mates.js';
+import { align, pieceBags } from '../../dist/estimate/alignment.js';
 import { oracleBest, oracleDice } from '../oracle/siblings.js';
 
 type Pieces = readonly (readonly number[])[];

@@ -1,8 +1,6 @@
 // Tails scored at several exits of a trace as few branches: what goes on as the trace itself does, or as another tail does, is read once.
-import { type Suffix, sharedTokens } from './references.js';
-
-/** A trace's tails at its exits, by number of completion tokens: each is scored from its first token on. */
-export type TailsAt = (exit: number) => readonly Int32Array[];
+import type { Continuation, TailsAt } from '../../question.js';
+import { sharedTokens } from '../references.js';
 
 /** Where the scores of a tail are: those of its first tokens are the trace's own, the others a branch's. */
 interface TailPlace {
@@ -16,7 +14,7 @@ interface TailPlace {
 /** Tails as branches. */
 export interface SharedTails {
   /** by the exit behind which they are scored: where a tail parts from the trace. None begins another one of its exit */
-  readonly branches: readonly { readonly exit: number; readonly suffix: Suffix }[];
+  readonly branches: readonly { readonly exit: number; readonly suffix: Continuation }[];
   /** (E) of the tails at each exit */
   readonly places: readonly (readonly TailPlace[])[];
 }
@@ -24,7 +22,7 @@ export interface SharedTails {
 /**
  * Finds the branches that are enough for the tails of some exits. A token's probability follows from what stands before it, so the
  * tail that shares n tokens with the trace's own has the trace's n log-probabilities, and goes on behind the exit n tokens later;
- * there two tails are one where the shorter is the beginning of the longer. So the mates of a trace are read where they differ from
+ * there two tails are one where the shorter is the beginning of the longer. So the peers of a trace are read where they differ from
  * it, and not once more at every exit before that: a fifth of the tokens of tails, by what was measured (docs/fidelity.md).
  * @param completion (T)
  * @param exits (E)
@@ -42,7 +40,7 @@ export function shareTails(completion: Int32Array, exits: readonly number[], tai
       return { along, length: tail.length, branch: undefined };
     }),
   );
-  const branches: { exit: number; suffix: Suffix }[] = [];
+  const branches: { exit: number; suffix: Continuation }[] = [];
   for (const [exit, rests] of [...parting].sort(([a], [b]) => a - b)) {
     const first = branches.length;
     for (const { rest, k, n } of rests.sort((a, b) => b.rest.length - a.rest.length)) {
@@ -50,7 +48,7 @@ export function shareTails(completion: Int32Array, exits: readonly number[], tai
         ({ suffix }, b) => b >= first && sharedTokens(rest, suffix.ids) === rest.length,
       );
       const branch = known < 0 ? branches.length : known;
-      if (known < 0) branches.push({ exit, suffix: { ids: rest, scoredFrom: 0, utility: 0 } });
+      if (known < 0) branches.push({ exit, suffix: { ids: rest, scoredFrom: 0 } });
       const own = places[k] as TailPlace[];
       own[n] = { ...(own[n] as TailPlace), branch };
     }

@@ -1,13 +1,5 @@
 // Makes a trace ready for its values: its reward, and what is gathered of its group; its tokens and pieces; what is scored of it.
 import { TraceRejected } from '../errors.js';
-import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
-import type { GroupMean, RewardedTrace } from '../estimate/baseline.js';
-import type { CreditOptions } from '../estimate/credit.js';
-import type { AskedValues, Opened, ValueJob } from '../estimate/estimator.js';
-import type { Nature } from '../estimate/nature.js';
-import { bankMaker } from '../estimate/references.js';
-import { readsEntropies, readsLogprobs } from '../estimate/requested.js';
-import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import type { Field } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
@@ -28,6 +20,13 @@ import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
+import type { GroupMean, RewardedTrace } from './baseline.js';
+import type { CreditOptions } from './credit.js';
+import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
+import type { Nature } from './nature.js';
+import { type BankSource, bankMaker, GroupBanks, referencesOf } from './references.js';
+import { readsEntropies, readsLogprobs } from './requested.js';
+import { type AnswerMarks, type Reward, resolveReward } from './reward.js';
 
 /**
  * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named
@@ -86,8 +85,8 @@ export interface Method {
   readonly bank: BankSource;
   /** facts of the values, the estimator as it was asked for, and opened */
   readonly nature: Nature;
-  readonly asked: AskedValues;
-  readonly estimator: Opened;
+  readonly setUp: EstimatorSetup;
+  readonly estimator: OpenEstimator;
 }
 
 /** How a run's traces are rewarded. */
@@ -103,10 +102,17 @@ export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Me
   };
   /** @throws TraceRejected for a reward that is none */
   const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, textOf(trace), marks);
+  const banks = bank === 'group' ? new GroupBanks(marks, nature, textOf) : undefined;
   return {
     rewardOf,
     /** references of each group's right completions; undefined where rows bring their own */
-    banks: bank === 'group' ? new GroupBanks(marks, nature, textOf) : undefined,
+    banks,
+    /** @param isStream its groups are held back behind this, so that a bank is whole when its first trace is scored */
+    reward({ trace }: Pick<RewardedTrace, 'trace'>, isStream: boolean): RewardedTrace {
+      const found = rewardOf(trace);
+      if (isStream) banks?.add(trace, found.reward);
+      return { trace, reward: found };
+    },
     /** the reward for a group's mean; null also where the trace is turned down later, where the rejects file is open */
     counted(trace: Trace): number | null {
       try {
@@ -121,38 +127,26 @@ export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Me
 
 /**
  * @param isStream traces come once: a group's bank is dropped when the next group begins
- * @returns what makes a trace ready; it throws TraceRejected for what the policy, or another model, cannot take
+ * @returns what makes a trace ready; it throws TraceRejected for what the policy cannot take
  */
 export async function preparing(
-  {
-    opened,
-    need,
-    asked: { status: ofValues = [] },
-    estimator: { scorer, question, prepare },
-    nature,
-    segments,
-  }: Method,
+  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments }: Method,
   banks: GroupBanks | undefined,
   isStream: boolean,
 ): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
-  const { exitTemplate } = scorer ?? opened.policy;
-  const makeBank =
-    question === undefined
-      ? await bankMaker(exitTemplate, nature, scorer?.encode ?? opened.tokenizer.encode)
-      : async () => question.bank;
+  const { exitTemplate } = opened.policy;
+  const makeBank = estimator.bankOf ?? (await bankMaker(exitTemplate, nature, opened.tokenizer.encode));
   const read = reader(need, opened, segments);
   return async (item) => {
     const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
     if (isStream) banks?.reach(item.trace.group);
     const { continuations, ...made } = await makeBank(references);
     // what another policy scores, this one does not
-    const own = scorer === undefined ? continuations : [];
+    const own = nature.isOfProver ? [] : continuations;
     const longest = own.reduce((most, { ids }) => Math.max(most, ids.length), 0);
     const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest);
-    const again = await prepare?.({ given: item.trace, tokens, references, continuations });
     const status = [...ofTokens, ...bankStatus, ...made.status, ...ofValues];
-    const whole = { ...item, ...made, ...tokens, trace };
-    return { ...whole, continuations: own, references, status, pieces, again };
+    return { ...item, ...made, ...tokens, trace, continuations, references, status, pieces };
   };
 }
 

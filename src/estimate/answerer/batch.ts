@@ -1,15 +1,16 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
-import { TraceRejected } from '../errors.js';
-import { inHalves } from '../model/onnx/layout.js';
-import { type Branch, nextKept } from '../model/onnx/placed.js';
-import type { PolicyRuns, TraceScores } from '../model/onnx/session.js';
-import { candidateExits, mergeSegments, type Segmentation } from '../segment/segment.js';
-import type { TokenFigures } from '../segment/split.js';
-import { silenced } from '../turns.js';
-import { joinIds, type Suffix } from './references.js';
-import { shareTails, tailScores } from './shared-tails.js';
-import type { TraceJob } from './strategy.js';
-import type { TraceResult } from './value.js';
+import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
+import { type Branch, nextKept } from '../../model/onnx/placed.js';
+import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
+import type { Answer, Question } from '../../question.js';
+import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
+import type { TokenFigures } from '../../segment/split.js';
+import { silenced } from '../../turns.js';
+import { joinIds } from '../references.js';
+import type { TraceResult } from '../value.js';
+import { BATCH_ROWS, type Strategy, type TraceJob } from './plan.js';
+import { shareTails, tailScores } from './tails.js';
 
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
@@ -22,7 +23,7 @@ const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
 export function runBatch(
   session: PolicyRuns,
   jobs: readonly TraceJob[],
-  strategy: 'one-run' | 'two-run',
+  strategy: Strategy,
 ): Promise<readonly (TraceResult | TraceRejected)[]> {
   const run = (some: readonly TraceJob[]): Promise<readonly (TraceResult | TraceRejected)[]> =>
     strategy === 'one-run' ? oneRun(session, some) : twoRuns(session, some);
@@ -103,18 +104,15 @@ interface ExitPlan {
   parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<TraceResult, 'branches' | 'tails'>;
 }
 
-function planExits(
-  { ids, promptLength, continuations, tails }: TraceJob,
-  exits: readonly number[],
-): ExitPlan {
-  const N = continuations.length;
+function planExits({ ids, promptLength, asked }: TraceJob, exits: readonly number[]): ExitPlan {
+  const { atExits, tails } = asked;
+  const N = atExits.length;
   const shared = tails && shareTails(ids.subarray(promptLength), exits, tails);
-  const suffixes = exits.flatMap((exit) => continuations.map((suffix) => ({ exit, suffix })));
+  const questions = exits.flatMap((after) => atExits.map((each): Question => ({ ...each, after })));
+  const ofTails = shared?.branches.map(({ exit, suffix }): Question => ({ ...suffix, after: exit })) ?? [];
   return {
     exits,
-    branches: [...suffixes, ...(shared?.branches ?? [])].map(({ exit, suffix }) =>
-      branchAt(ids, promptLength + exit, suffix),
-    ),
+    branches: [...questions, ...ofTails].map((question) => branchOf(ids, promptLength, question)),
     parted(logprobs, scored) {
       const branches = exits.map((_, k) => scored.slice(k * N, (k + 1) * N));
       if (shared === undefined) return { branches };
@@ -123,14 +121,56 @@ function planExits(
   };
 }
 
-/** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
-export function branchAt(
+/** A question as a branch. Where its own first token is scored, the token before it comes along, and keeps its place. */
+export function branchOf(
   ids: Int32Array,
-  exit: number,
-  { ids: suffix, scoredFrom, utility: _, ...also }: Suffix,
+  promptLength: number,
+  { after, hidden, ids: own, scoredFrom, ...also }: Question,
 ): Branch {
-  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom, ...also };
-  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1, ...also };
+  const exit = promptLength + after;
+  const before = scoredFrom > 0 ? 0 : 1;
+  const behind = before === 0 ? own : joinIds(ids.subarray(exit - 1, exit), own);
+  const gap = hidden === undefined ? {} : { gap: { before, tokens: hidden } };
+  return { exit: exit - before, ids: behind, scoredFrom: scoredFrom + before, ...also, ...gap };
+}
+
+/** What reads a trace once for questions that come in several runs. */
+export type KeepsPrefix = Pick<ModelSession, 'keepTrunks' | 'branches' | 'release'> &
+  Partial<Pick<ModelSession, 'vocab'>>;
+
+/**
+ * Answers questions about one trace whose cut is known, however many and long they are.
+ * @param job by which an error names it
+ * @param exits (K+1) of the cut
+ * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
+ */
+export async function answerCut(
+  session: KeepsPrefix,
+  job: { readonly promptIds: Int32Array; readonly completionIds: Int32Array },
+  exits: Int32Array,
+  questions: readonly Question[],
+): Promise<Answer[]> {
+  const { promptIds, completionIds } = job;
+  const prefix = joinIds(promptIds, completionIds.subarray(0, exits[exits.length - 1]));
+  const branches = questions.map((question) => branchOf(prefix, promptIds.length, question));
+  const kept = nextKept();
+  const answers: Answer[] = [];
+  try {
+    await session.keepTrunks(kept, [prefix]);
+    for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
+      const found = await session.branches(kept, [batch]);
+      assertPossible(found, [job], session);
+      answers.push(...(found[0] as TraceScores).branches);
+    }
+    return answers;
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const longest = branches.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    const reason = `the machine has not enough memory to read its ${prefix.length} tokens again without a segment, ${longest} at once: --estimator pr does not, or run it where there is more`;
+    throw new TraceRejected('out_of_memory', reason);
+  } finally {
+    await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
+  }
 }
 
 /** How far rounding may take an entropy beyond 0 and ln V, nats. */

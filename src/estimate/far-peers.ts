@@ -1,25 +1,25 @@
-// Mates that may not lie in a trace's window: which groups lie apart, and their traces, read once before all others and kept aside.
+// Peers that may not lie in a trace's window: which groups lie apart, and their traces, read once before all others and kept aside.
 import { createHash, randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { chunkOf } from '../io/files/chunks.js';
 import { count, plural } from '../plural.js';
+import type { TokenizedTrace } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { openSpill, type Spill } from '../scored/scratch.js';
 import type { Trace } from '../trace.js';
 import type { GroupRewards } from './baseline.js';
-import type { PassJob } from './windows.js';
 
-/** A trace that can be another's mate. */
-export interface Related extends PassJob {
+/** A trace that can be another's peer. */
+export interface Related extends TokenizedTrace {
   readonly reward: { readonly reward: number | null };
 }
 
-/** A trace that can be a mate: where it lies, of which prompt it is, and how it is had. */
-export interface Candidate<T = Related> {
-  /** of two rows with one id the second is the first one again, and no mate of it */
+/** A trace that can be a peer: where it lies, of which prompt it is, and how it is had. */
+export interface Candidate {
+  /** of two rows with one id the second is the first one again, and no peer of it */
   readonly id: string;
   readonly ordinal: number;
   readonly item: number;
@@ -27,17 +27,17 @@ export interface Candidate<T = Related> {
   readonly prompt: string;
   /** the same for two traces of one completion, whatever their ids */
   readonly completion: string;
-  get(): Promise<T>;
+  get(): Promise<Related>;
 }
 
-/** Traces that can be mates: all of each group that is kept, in input order. */
-export type FarMates = ReadonlyMap<string, readonly Candidate[]>;
+/** Traces that can be peers: all of each group that is kept, in input order. */
+export type FarPeers = ReadonlyMap<string, readonly Candidate[]>;
 
 /** A trace as a candidate. @param get gives it, where it is asked for */
-export function candidateOf<T>(
-  { trace, promptIds, completionIds }: PassJob,
-  get: () => Promise<T>,
-): Candidate<T> {
+export function candidateOf(
+  { trace, promptIds, completionIds }: TokenizedTrace,
+  get: () => Promise<Related>,
+): Candidate {
   const { id, source, item = 0 } = trace;
   const [prompt, completion] = [hashOf(promptIds), hashOf(completionIds)];
   return { id, ordinal: source.ordinal, item, prompt, completion, get };
@@ -57,7 +57,7 @@ export interface WindowLayout {
   isOwn(first: number, last: number): boolean;
   /** whether a row may hold several traces: a window of very many comes in parts */
   readonly explodes: boolean;
-  /** the row in which `--limit` ends the run; what follows is no window's, but a mate all the same */
+  /** the row in which `--limit` ends the run; what follows is no window's, but a peer all the same */
   readonly lastRow: number | undefined;
 }
 
@@ -93,14 +93,14 @@ export function groupsApart(
 }
 
 /**
- * Keeps what mates need of each trace of some groups.
- * @param traces what is turned down among them is no mate
+ * Keeps what peers need of each trace of some groups.
+ * @param traces what is turned down among them is no peer
  */
-export async function keepFarMates(
+export async function keepFarPeers(
   traces: AsyncIterable<Related | BadRow>,
   groups: ReadonlySet<string>,
   spill: Spill,
-): Promise<FarMates> {
+): Promise<FarPeers> {
   const kept = new Map<string, Candidate[]>();
   for await (const item of traces) {
     if (isBad(item) || item.reward.reward === null) continue;
@@ -128,7 +128,7 @@ function keptOf({ trace, promptIds, completionIds, pieces, reward: { reward } }:
       ...(group !== undefined && { group }),
       ...(item !== undefined && { item }),
     },
-    ...{ promptIds, completionIds, continuations: [], reward: { reward } },
+    ...{ promptIds, completionIds, reward: { reward } },
     pieces: { tokens: own ? { ...tokens, own } : tokens, thought, opts, ends, segments: ends.length },
   };
 }
@@ -145,7 +145,7 @@ export interface Traced {
 export interface WholeInput {
   /** Traces of the rows that are wanted. @param wanted asked for every row in order */
   again(wanted: (ordinal: number) => boolean): AsyncIterable<Traced | BadRow>;
-  /** Makes one ready as those of the first pass were; what is turned down is no mate. @throws TraceRejected */
+  /** Makes one ready as those of the first pass were; what is turned down is no peer. @throws TraceRejected */
   prepare(item: Traced): Promise<Related>;
   readonly run: {
     /** what a first pass has found; undefined where the input can be read only once */
@@ -170,7 +170,7 @@ export interface WholeInput {
  * @param windowOf the window of an input row
  * @throws RredcotError (exit 2) for what can be read only once
  */
-export async function farMates(
+export async function farPeers(
   { again, prepare, run: { survey, folder, rowsPerChunk, wanted } }: WholeInput,
   windowOf: (ordinal: number) => number,
   log: Log,
@@ -184,7 +184,7 @@ export async function farMates(
   // stdin is refused before; a pipe shows itself here
   if (survey === undefined)
     throw usageError(
-      "a trace's mates are looked for in the whole input, which a pipe gives once",
+      "a trace's peers are looked for in the whole input, which a pipe gives once",
       'name a file',
     );
   const { groupRewards, traces, rejects, rows, lastRow } = survey;
@@ -194,9 +194,9 @@ export async function farMates(
   if (apart.groups.size > MANY_APART * groupRewards.size)
     log.warn(
       'mates_apart',
-      `${count(apart.groups.size)} of ${plural(groupRewards.size, 'group')} lie apart, further than the rows that share runs of the policy: it reads mates again wherever they are needed; an input sorted by group takes less time`,
+      `${count(apart.groups.size)} of ${plural(groupRewards.size, 'group')} lie apart, further than the rows that share runs of the policy: it reads peers again wherever they are needed; an input sorted by group takes less time`,
     );
-  const spill = await openSpill(join(folder ?? tmpdir(), `.mates.${randomBytes(4).toString('hex')}.scratch`));
+  const spill = await openSpill(join(folder ?? tmpdir(), `.peers.${randomBytes(4).toString('hex')}.scratch`));
   try {
     const isOf = ({ trace }: Traced): boolean => trace.group !== undefined && apart.groups.has(trace.group);
     let read = 0;
@@ -205,13 +205,13 @@ export async function farMates(
         throwIfInterrupted(signal);
         if (isBad(item) || !isOf(item)) continue;
         read++;
-        const line = `reading mates: ${plural(read, 'trace')} of ${plural(apart.groups.size, 'group')}`;
+        const line = `reading peers: ${plural(read, 'trace')} of ${plural(apart.groups.size, 'group')}`;
         log.progress(line, { traces: read });
         yield item;
       }
     }
-    const mates = await keepFarMates(eachTrace(ofGroups(), prepare), apart.groups, spill);
-    return { mates, [Symbol.asyncDispose]: () => spill.close() };
+    const peers = await keepFarPeers(eachTrace(ofGroups(), prepare), apart.groups, spill);
+    return { peers, [Symbol.asyncDispose]: () => spill.close() };
   } catch (error) {
     await spill.close();
     throw error;

@@ -1,25 +1,32 @@
-/** Batches, windows, strategies and scarce memory over a fake policy: nothing lost, nothing mixed, order kept. */
+// Who answers, over a fake policy: nothing lost, nothing mixed, order kept, whatever runs together and whatever memory holds.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { RredcotError, TraceRejected } from '../../dist/errors.js';
-import { runBatch } from '../../dist/estimate/run-batch.js';
+import { OutOfMemoryError, RredcotError, TraceRejected } from '../../../dist/errors.js';
+import { answerCut, branchOf, runBatch } from '../../../dist/estimate/answerer/batch.js';
+import type { TraceJob } from '../../../dist/estimate/answerer/plan.js';
 import {
-  BATCH_ROWS,
-  chooseStrategy,
-  type Load,
-  planBatches,
-  planWindow,
-  STRATEGIES,
-  type TraceJob,
-} from '../../dist/estimate/strategy.js';
-import { inOrder, type PassJob, scoreWindows as scoreCut, windowsOf } from '../../dist/estimate/windows.js';
-import { windowOf } from '../../dist/io/files/chunks.js';
-import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
-import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
-import { type BadRow, isBad } from '../../dist/rows.js';
-import { seeded } from '../oracle/toy.js';
-import { expectedResult, FakePolicy, type JobShape, jobOf } from '../support/fake-policy.js';
-import { collect, traceAt } from '../support/streams.js';
+  type AskedJob,
+  inOrder,
+  onnxAnswerer,
+  type Windows,
+  windowsOf,
+} from '../../../dist/estimate/answerer/windows.js';
+import { windowOf } from '../../../dist/io/files/chunks.js';
+import type { Branch, PackedTrace } from '../../../dist/model/onnx/placed.js';
+import type { PolicyRuns, TraceScores } from '../../../dist/model/onnx/session.js';
+import type { Asked } from '../../../dist/question.js';
+import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
+import { seeded } from '../../oracle/toy.js';
+import {
+  anyShapes,
+  expectedResult,
+  FakePolicy,
+  fakeStats,
+  type JobShape,
+  jobOf,
+  SHAPE,
+} from '../../support/fake-policy.js';
+import { collect, streamOf, traceAt } from '../../support/streams.js';
 
 /** The event loop goes round once: what microtasks can do is done. */
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -48,211 +55,6 @@ afterEach(async () => {
   await turn(); // Node reports them after the microtasks
   process.off('unhandledRejection', note);
   expect(unhandled).toEqual([]);
-});
-
-/** A job's shape but for its name, by which fake runs call it. */
-const anyShape = fc.record({
-  prompt: fc.integer({ min: 1, max: 6 }),
-  tokens: fc.integer({ min: 1, max: 70 }),
-  hidden: fc.integer({ min: 0, max: 3 }),
-  piece: fc.integer({ min: 1, max: 9 }),
-  maxSegments: fc.integer({ min: 1, max: 9 }),
-  continuations: fc.array(
-    fc
-      .record({ length: fc.integer({ min: 1, max: 9 }), from: fc.nat(), also: fc.option(fc.nat(249)) })
-      .map(({ length, from, also }) => ({
-        ...{ length, scoredFrom: from % length },
-        ...(also !== null && { also }),
-      })),
-    { maxLength: 3 },
-  ),
-});
-const anyShapes = (maxLength: number) =>
-  fc
-    .array(anyShape, { minLength: 1, maxLength })
-    .map((shapes) =>
-      shapes.map(
-        (shape, name): JobShape => ({ ...shape, name, hidden: Math.min(shape.hidden, shape.tokens) }),
-      ),
-    );
-
-const SHAPE: JobShape = {
-  name: 0,
-  prompt: 10,
-  tokens: 90,
-  piece: 10,
-  maxSegments: 9,
-  continuations: [{ length: 5, scoredFrom: 2 }],
-};
-
-// ------ batches
-
-describe('planBatches', () => {
-  const anyLoads = fc.array(
-    fc
-      .record({
-        tokens: fc.integer({ min: 1, max: 900 }),
-        branches: fc.nat(20),
-        longestBranch: fc.integer({ min: 1, max: 300 }),
-      })
-      .map(({ branches, ...load }): Load => ({ ...load, branchRows: branches * load.longestBranch })),
-    { maxLength: 60 },
-  );
-  const rowsOf = (loads: readonly Load[], batch: readonly number[]) => {
-    const own = batch.map((i) => loads[i] as Load);
-    const longest = Math.max(...own.map(({ tokens }) => tokens));
-    const busiest = Math.max(...own.map(({ branchRows }) => branchRows));
-    // groups are as wide as the widest branch, and 64 rows or what there is otherwise
-    const R = Math.max(...own.map((load) => load.longestBranch), Math.min(64, busiest));
-    return own.reduce((sum, { branchRows }) => sum + longest + R * Math.ceil(branchRows / R), 0);
-  };
-  /** one is not much longer or wider than the other: by 64 rows, or by half */
-  const alike = (a: Load, b: Load) =>
-    (['tokens', 'longestBranch'] as const).every((key) => {
-      const [more, less] = [Math.max(a[key], b[key]), Math.min(a[key], b[key])];
-      return more - less <= 64 || more - less <= more / 2;
-    });
-
-  test('rows stay within the budget, padding included, but for an item alone; the next item had no room or was unlike', () => {
-    fc.assert(
-      fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
-        const batches = planBatches(loads, budget);
-        for (const [n, batch] of batches.entries()) {
-          if (batch.length > 1) expect(rowsOf(loads, batch)).toBeLessThanOrEqual(budget);
-          const first = loads[batch[0] as number] as Load;
-          for (const i of batch) expect(alike(first, loads[i] as Load)).toBe(true);
-          const next = batches[n + 1]?.[0];
-          if (next !== undefined && alike(first, loads[next] as Load))
-            expect(rowsOf(loads, [...batch, next])).toBeGreaterThan(budget);
-        }
-      }),
-    );
-  });
-
-  test('items of like length go together: padding is at most the budget × ln(longest / shortest)', () => {
-    fc.assert(
-      fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
-        const lengths = planBatches(loads, budget).map((batch) =>
-          batch.map((i) => loads[i]?.tokens as number),
-        );
-        let padding = 0;
-        let shortest = Number.POSITIVE_INFINITY;
-        for (const batch of lengths) {
-          expect(Math.max(...batch)).toBeLessThanOrEqual(shortest);
-          shortest = Math.min(...batch);
-          padding += batch.reduce((sum, tokens) => sum + Math.max(...batch) - tokens, 0);
-        }
-        const all = lengths.flat();
-        if (all.length > 0)
-          expect(padding).toBeLessThanOrEqual(budget * Math.log(Math.max(...all) / Math.min(...all)) + 1e-6);
-      }),
-    );
-  });
-
-  test('by default 4,096 rows; equal items keep their order', () => {
-    expect(BATCH_ROWS).toBe(4096);
-    const equal = Array.from({ length: 9 }, () => ({ tokens: 896, branchRows: 124, longestBranch: 62 }));
-    expect(planBatches(equal)).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
-    expect(planBatches([])).toEqual([]);
-    const pair = [1, 2].map(() => ({ tokens: 7, branchRows: 3, longestBranch: 3 }));
-    expect([19, 20].map((budget) => planBatches(pair, budget).length)).toEqual([2, 1]);
-    const [short, long] = [
-      { tokens: 10, branchRows: 5, longestBranch: 5 },
-      { tokens: 5000, branchRows: 0, longestBranch: 0 },
-    ];
-    expect(planBatches([short, long, short])).toEqual([[1], [0, 2]]);
-  });
-});
-
-describe('chooseStrategy', () => {
-  test('one run where no piece is merged, however many there are', () => {
-    const many = jobOf({ ...SHAPE, tokens: 5000, piece: 1, maxSegments: 5000 });
-    expect(many.pieces.ends).toHaveLength(5000);
-    expect(chooseStrategy([many])).toBe('one-run');
-  });
-
-  test.each([
-    // 100 tokens: a second run is worth 64 + 3 rows; one piece of 9 is merged
-    ['67 rows thrown away', { length: 67, scoredFrom: 1 }, 'one-run'],
-    ['68 rows thrown away', { length: 68, scoredFrom: 1 }, 'two-run'],
-    ['67 rows and the token before the first, which is scored', { length: 67, scoredFrom: 0 }, 'two-run'],
-  ] as const)('%s', (_, continuation, expected) => {
-    const job = jobOf({ ...SHAPE, maxSegments: 8, continuations: [continuation] });
-    expect([job.ids.length, job.pieces.ends.length, job.pieces.segments]).toEqual([100, 9, 8]);
-    expect(chooseStrategy([job])).toBe(expected);
-  });
-
-  test('two runs where pieces are many; every reference counts; a longer trace bears more', () => {
-    const pieces = { ...SHAPE, piece: 1, maxSegments: 4 };
-    expect(chooseStrategy([jobOf(pieces)])).toBe('two-run');
-    const wasteful = (tokens: number, references: number) =>
-      chooseStrategy([
-        jobOf({
-          ...SHAPE,
-          tokens,
-          piece: tokens / 5,
-          maxSegments: 4,
-          continuations: Array.from({ length: references }, () => ({ length: 30, scoredFrom: 1 })),
-        }),
-      ]);
-    expect([wasteful(90, 2), wasteful(90, 3), wasteful(990, 3)]).toEqual(['one-run', 'two-run', 'one-run']);
-  });
-});
-
-test('chooseStrategy reads very long traces in two runs', () => {
-  // the prompt's tokens count
-  const long = (tokens: number) => chooseStrategy([jobOf({ ...SHAPE, tokens, piece: tokens })]);
-  const prompt = jobOf(SHAPE).promptLength;
-  expect([long(12_288 - prompt), long(12_289 - prompt)]).toEqual(['one-run', 'two-run']);
-});
-
-test('chooseStrategy on a GPU: keys and values that go to the host and back cost more than most branches', () => {
-  const gpu = { name: 'cuda', deviceId: 0 } as const;
-  // 64 + 0.7 rows a token: 134 of 100 tokens; one piece of 9 is merged
-  const job = (length: number) =>
-    jobOf({ ...SHAPE, maxSegments: 8, continuations: [{ length, scoredFrom: 1 }] });
-  expect([134, 135].map((rows) => chooseStrategy([job(rows)], gpu))).toEqual(['one-run', 'two-run']);
-  expect([134, 135].map((rows) => chooseStrategy([job(rows)]))).toEqual(['two-run', 'two-run']);
-  // nothing is wasted: no length makes two runs of it
-  const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
-  expect([chooseStrategy([long], gpu), chooseStrategy([long])]).toEqual(['one-run', 'two-run']);
-  expect(planWindow([long], 'auto', gpu)).toEqual([
-    { strategy: 'one-run', members: [0], shares: [undefined] },
-  ]);
-});
-
-describe('planWindow', () => {
-  test('every trace once, run as its strategy says; batches within the budget', () => {
-    fc.assert(
-      fc.property(anyShapes(40), fc.constantFrom(...STRATEGIES), (shapes, strategy) => {
-        const jobs = shapes.map(jobOf);
-        const batches = planWindow(jobs, strategy);
-        expect(batches.flatMap(({ members }) => members).sort((a, b) => a - b)).toEqual([...jobs.keys()]);
-        for (const { strategy: kind, members } of batches) {
-          let branchRows = 0;
-          for (const i of members) {
-            const job = jobs[i] as TraceJob;
-            expect(kind).toBe(strategy === 'auto' ? chooseStrategy([job]) : strategy);
-            const { ends, segments } = job.pieces;
-            const perExit = job.continuations.reduce(
-              (sum, { ids, scoredFrom }) => sum + ids.length + Number(scoredFrom === 0),
-              0,
-            );
-            branchRows += (1 + (kind === 'one-run' ? ends.length : segments)) * perExit;
-          }
-          const longest = Math.max(...members.map((i) => jobs[i]?.ids.length as number));
-          if (members.length > 1)
-            expect(members.length * longest + branchRows).toBeLessThanOrEqual(BATCH_ROWS);
-        }
-      }),
-    );
-  });
-});
-
-test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 rows, 27 traces a batch', () => {
-  const jobs = Array.from({ length: 28 }, () => jobOf(SHAPE));
-  for (const strategy of ['one-run', 'two-run'] as const)
-    expect(planWindow(jobs, strategy).map(({ members }) => members.length)).toEqual([27, 1]);
 });
 
 // ------ runs of a batch
@@ -309,7 +111,7 @@ describe('runBatch', () => {
           expect(policy.kept.size).toBe(0);
           for (const [i, job] of jobs.entries()) {
             const expected = expectedResult(shapes[i] as JobShape, job);
-            const perExit = job.continuations.reduce(
+            const perExit = job.asked.atExits.reduce(
               (sum, { ids, scoredFrom }) => sum + ids.length + Number(scoredFrom === 0),
               0,
             );
@@ -373,12 +175,12 @@ class LyingPolicy extends FakePolicy {
 }
 
 /** What comes of jobs that are cut into windows and scored. */
-const scored = (
-  shapes: readonly JobShape[],
-  policy: PolicyRuns,
-  strategy: (typeof STRATEGIES)[number],
-  rowOf = (i: number) => i,
-) => collect(scoreCut(windowsOf(stream(shapes, rowOf), everyRow), policy, { strategy }));
+const scored = (shapes: readonly JobShape[], policy: PolicyRuns, rowOf = (i: number) => i) =>
+  collect(readBy(policy, windowsOf(stream(shapes, rowOf), everyRow)));
+
+/** What is said of windows by a policy alone. */
+const readBy = <T extends AskedJob>(policy: PolicyRuns, windows: Windows<T>) =>
+  onnxAnswerer(policy as never, undefined, everyRow).answer(windows);
 
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 
@@ -386,16 +188,16 @@ const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 async function* stream(
   shapes: readonly JobShape[],
   rowOf: (i: number) => number,
-): AsyncGenerator<PassJob & { readonly name: number }> {
+): AsyncGenerator<AskedJob & { readonly name: number }> {
   for (const [i, shape] of shapes.entries()) {
-    const { ids, promptLength, pieces, continuations } = jobOf(shape);
+    const { ids, promptLength, pieces, asked } = jobOf(shape);
     yield {
       name: shape.name,
       trace: traceAt(rowOf(i), { id: `${i}`, reward: null }),
       promptIds: ids.subarray(0, promptLength),
       completionIds: ids.subarray(promptLength),
       pieces,
-      continuations,
+      asked,
     };
   }
 }
@@ -422,18 +224,17 @@ describe('scoreWindows', () => {
     await fc.assert(
       fc.asyncProperty(
         anyShapes(60),
-        fc.constantFrom(...STRATEGIES),
         fc.array(fc.integer({ min: 0, max: 40 }), { minLength: 60, maxLength: 60 }),
         fc.option(fc.integer({ min: 20, max: 300 })),
         fc.integer(),
-        async (shapes, strategy, gaps, limit, seed) => {
+        async (shapes, gaps, limit, seed) => {
           const random = seeded(seed);
           const pause = async () => {
             for (let n = Math.floor(random() * 4); n > 0; n--) await Promise.resolve();
           };
           const policy = new FakePolicy(limit ?? undefined, pause);
           const rows = gaps.map((_, i) => gaps.slice(0, i + 1).reduce((a, b) => a + b, 0));
-          const all = await scored(shapes, policy, strategy, (i) => rows[i] as number);
+          const all = await scored(shapes, policy, (i) => rows[i] as number);
           expect(all.map((item) => (isBad(item) ? item.id : item.trace.id))).toEqual(
             shapes.map((_, i) => `${i}`),
           );
@@ -454,7 +255,7 @@ describe('scoreWindows', () => {
   test('a window is 64 input rows: rows that are missing move no other into another window', async () => {
     const together = async (rows: readonly number[]) => {
       const policy = new FakePolicy();
-      await scored(small(rows.length), policy, 'one-run', (i) => rows[i] as number);
+      await scored(small(rows.length), policy, (i) => rows[i] as number);
       return policy.runs.map(({ traces }) => traces.map((i) => rows[i]));
     };
     const rows = Array.from({ length: 200 }, (_, row) => row);
@@ -468,7 +269,7 @@ describe('scoreWindows', () => {
   test('rows that explode into many traces: they stay together, up to 256 a window', async () => {
     const policy = new FakePolicy();
     const rowOf = (i: number) => (i < 300 ? 0 : 1 + Math.floor((i - 300) / 5));
-    const all = await allScored(small(700), policy, 'one-run', rowOf);
+    const all = await allScored(small(700), policy, rowOf);
     expect(all.map(({ job }) => job.name)).toEqual([...Array(700).keys()]);
     // rows 0..63 are traces 0..614, rows 64..80 the rest
     expect(policy.runs.map(({ traces }) => [traces[0], traces.length])).toEqual([
@@ -481,7 +282,7 @@ describe('scoreWindows', () => {
 
   test('at most three batches are at work, and three where there are so many', async () => {
     const policy = new FakePolicy(undefined, together(3));
-    await allScored(small(1000), policy, 'one-run');
+    await allScored(small(1000), policy);
     expect(policy.runs).toHaveLength(16);
     expect(policy.mostAtWork).toBe(3);
   });
@@ -499,7 +300,7 @@ describe('scoreWindows', () => {
         closed = true;
       }
     }
-    const all = scoreCut(windowsOf(source(), everyRow), policy as PolicyRuns, { strategy: 'one-run' });
+    const all = readBy(policy, windowsOf(source(), everyRow));
     const names: number[] = [];
     const read = async () => {
       for await (const item of all) if (!isBad(item)) names.push(item.job.name);
@@ -519,10 +320,11 @@ describe('scoreWindows', () => {
     ['log p of −∞', 'logprobs', Number.NEGATIVE_INFINITY, /log p -Infinity of completion token 3/],
     ['log p of a reference above 0', 'branches', 1, /log p 1 in a reference/],
   ] as const)('%s ends the run with 65, and names trace and device', async (_, where, number, text) => {
-    for (const strategy of ['one-run', 'two-run'] as const) {
+    // in one run, and in two, where most exits are merged away
+    for (const more of [{}, { piece: 1, maxSegments: 4 }]) {
       const policy = new LyingPolicy(5, where, number);
-      const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
-      const error = await scored(shapes, policy, strategy, (i) => 10 + i).catch((thrown: unknown) => thrown);
+      const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, ...more, name }));
+      const error = await scored(shapes, policy, (i) => 10 + i).catch((thrown: unknown) => thrown);
       expect(error).toBeInstanceOf(RredcotError);
       const { message, exitCode, hint } = error as RredcotError;
       expect(exitCode).toBe(65);
@@ -541,8 +343,158 @@ describe('scoreWindows', () => {
     ] as const) {
       const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
       const policy = new LyingPolicy(5, where, number);
-      expect(await scored(shapes, policy, 'auto')).toHaveLength(9);
+      expect(await scored(shapes, policy)).toHaveLength(9);
     }
+  });
+});
+
+// ------ what is asked beyond the policy's own pass
+
+/** Another policy: it finds every token another one. */
+class OtherPolicy extends FakePolicy {
+  override run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+    return super.run(
+      traces.map((trace) => ({ ...trace, ids: others(trace.ids) })),
+      keep,
+    );
+  }
+}
+const others = (ids: Int32Array): Int32Array => ids.map((id) => id + 300);
+
+/** An answerer over fake policies, three rows a window. */
+function answers(jobs: readonly (AskedJob | BadRow)[], policy: FakePolicy, second?: FakePolicy) {
+  const window = (row: number): number => Math.floor(row / 3);
+  const reader = second && { session: second, name: 'prover' };
+  const answerer = onnxAnswerer(policy as never, reader, window);
+  return collect(answerer.answer(windowsOf(streamOf(jobs), window)));
+}
+
+function jobAt(row: number, shape: JobShape, asked: Partial<Asked> = {}): AskedJob {
+  const { ids, promptLength, pieces } = jobOf(shape);
+  const [promptIds, completionIds] = [ids.subarray(0, promptLength), ids.subarray(promptLength)];
+  return { trace: traceAt(row), promptIds, completionIds, pieces, asked: { atExits: [], ...asked } };
+}
+
+describe('a second reading', () => {
+  test('is of another policy, behind another prompt, at the exits that the policy has cut', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyShapes(9), fc.boolean(), async (drawn, hasPrompt) => {
+        // a first token that is scored brings one of the trace's own along, which the other policy would not know
+        const shapes = drawn.map((shape) => ({
+          ...shape,
+          continuations: shape.continuations.filter(({ scoredFrom }) => scoredFrom > 0),
+        }));
+        const jobs = shapes.map((shape, row) => {
+          const { asked, ids, promptLength } = jobOf(shape);
+          const promptIds = Int32Array.of(...ids.subarray(0, promptLength), 7, 7);
+          return jobAt(row, shape, { second: { ...asked, ...(hasPrompt && { promptIds }) } });
+        });
+        const found = await answers(jobs, new FakePolicy(), new OtherPolicy());
+        for (const [n, shape] of shapes.entries()) {
+          const item = found[n];
+          if (item === undefined || isBad(item)) throw new Error('nothing was found');
+          const job = jobOf(shape);
+          const { branches: _, ...own } = expectedResult(shape, job);
+          expect(item.result).toMatchObject(own);
+          const { promptIds = job.ids.subarray(0, job.promptLength) } = item.job.asked?.second ?? {};
+          const prompt = others(promptIds);
+          const completion = others(item.job.completionIds);
+          const branches = Array.from(own.segmentation.exits, (exit) =>
+            job.asked.atExits.map(({ ids, scoredFrom, also }) => {
+              const before = [...prompt, ...completion.subarray(0, exit)];
+              const of = (tokens: Int32Array) =>
+                fakeStats([...before, ...tokens], before.length + scoredFrom).logprobs;
+              if (also === undefined) return of(ids);
+              const other = of(Int32Array.of(...ids.subarray(0, -1), also));
+              return Float32Array.of(...of(ids), other.at(-1) as number);
+            }),
+          );
+          const read = fakeStats([...prompt, ...completion], prompt.length);
+          expect(item.result.second).toMatchObject({ ...read, branches });
+        }
+      }),
+      { numRuns: 20 },
+    );
+  });
+
+  test('never has traces of different windows in a run, and lets pass in its place what is set aside', async () => {
+    const second = new FakePolicy();
+    const job = (row: number) => jobAt(row, { ...SHAPE, name: row + 1 }, { second: {} });
+    const bad = rejectTrace(traceAt(4), { code: 'reward', reason: 'none' });
+    const jobs = Array.from({ length: 9 }, (_, row) => (row === 4 ? bad : job(row)));
+    const found = await answers(jobs, new FakePolicy(), second);
+    expect(found.map((item) => (isBad(item) ? item.rejection.code : item.trace.id))).toEqual([
+      ...'0123',
+      'reward',
+      ...'5678',
+    ]);
+    const windows = second.runs.map(
+      ({ traces }) => new Set(traces.map((name) => Math.floor((name - 1) / 3))),
+    );
+    expect(windows.map(({ size }) => size)).toEqual([1, 1, 1]);
+    // no room for any trace
+    const late = await answers([job(0), bad], new FakePolicy(), new FakePolicy(1));
+    expect(late.map((item) => isBad(item) && item.rejection.code)).toEqual(['out_of_memory', 'reward']);
+  });
+
+  test('tells who it was where its numbers cannot be', async () => {
+    const asked = { second: jobOf(SHAPE).asked };
+    const lying = new LyingPolicy(SHAPE.name, 'branches', Number.NaN);
+    await expect(answers([jobAt(0, SHAPE, asked)], new FakePolicy(), lying)).rejects.toThrow(
+      /in:0 \(id "0"\): the prover on cuda:1 gave log p NaN in a reference/,
+    );
+  });
+});
+
+describe('questions once a trace is cut', () => {
+  const ids = Int32Array.of(1, 2, 3);
+  const whenCut: Asked['whenCut'] = (exits) => Array.from(exits, (after) => ({ after, ids, scoredFrom: 1 }));
+  const { promptLength } = jobOf(SHAPE);
+
+  test('are answered after their prefixes, behind one reading of the trace', async () => {
+    const policy = Object.assign(new FakePolicy(), {
+      keepTrunks: async (keep: number, all: readonly Int32Array[]) =>
+        void policy.kept.set(
+          keep,
+          all.map((own) => ({ ids: own, promptLength: own.length, branches: [] })),
+        ),
+    });
+    const [item] = await answers([jobAt(0, SHAPE, { whenCut })], policy);
+    if (item === undefined || isBad(item)) throw new Error('nothing was found');
+    const { segmentation, whenCut: found } = item.result;
+    const whole = jobOf(SHAPE).ids;
+    expect(found).toEqual(
+      Array.from(segmentation.exits, (exit) => {
+        const before = whole.subarray(0, promptLength + exit);
+        return fakeStats([...before, ...ids], before.length + 1).logprobs;
+      }),
+    );
+    expect(policy.kept.size).toBe(0);
+  });
+
+  test('that memory does not hold reject their trace alone, and what was kept is freed', async () => {
+    const freed: number[] = [];
+    const session = {
+      keepTrunks: async () => {},
+      branches: () => Promise.reject(new OutOfMemoryError('full')),
+      release: async (kept: number) => void freed.push(kept),
+    };
+    const job = { promptIds: Int32Array.of(1), completionIds: new Int32Array(30) };
+    const questions = [{ after: 2, ids, scoredFrom: 1 }];
+    await expect(answerCut(session, job, Int32Array.of(2, 24), questions)).rejects.toMatchObject({
+      code: 'out_of_memory',
+      message: expect.stringContaining('its 25 tokens again'),
+    });
+    expect(freed).toHaveLength(1);
+  });
+
+  test('keep their places behind tokens that they do not see; a first token that is scored takes the one before along', () => {
+    const trace = Int32Array.from({ length: 9 }, (_, t) => t);
+    const question = { after: 4, ids, scoredFrom: 0, hidden: 2 };
+    expect(branchOf(trace, 2, question)).toEqual({
+      ...{ exit: 5, ids: Int32Array.of(5, 1, 2, 3), scoredFrom: 1, gap: { before: 1, tokens: 2 } },
+    });
+    expect(branchOf(trace, 2, { after: 4, ids, scoredFrom: 1 })).toEqual({ exit: 6, ids, scoredFrom: 1 });
   });
 });
 
@@ -577,18 +529,6 @@ describe('inOrder', () => {
         },
       ),
     );
-  });
-
-  test('`width` calls are at work where there are so many', async () => {
-    let [atWork, most] = [0, 0];
-    const four = together(4);
-    const work = async () => {
-      most = Math.max(most, ++atWork);
-      await four();
-      atWork--;
-    };
-    await collect(inOrder(numbers(20), 4, work));
-    expect(most).toBe(4);
   });
 
   test('an error surfaces in its turn, once; others behind it are nobody’s unhandled rejection', async () => {

@@ -1,112 +1,53 @@
-// Chooses the mates of a trace among its group: whose thoughts align best, which states correspond, and what is scored of their tails.
-
+// Aligns a trace's thought with those of its peers: which are most like it, and which states correspond.
 import { candidateExits, type Pieces } from '../segment/segment.js';
-import type { TokenText } from '../segment/span.js';
-import type { TailsAt } from './shared-tails.js';
 
-/** What of a trace its mates are chosen by. */
-export interface Sibling {
+/** What of a trace is aligned. */
+export interface Alignable {
   readonly completionIds: Int32Array;
   readonly pieces: Pick<Pieces, 'tokens' | 'thought' | 'ends'>;
-  readonly bags: PieceBags;
 }
 
-/** What of a mate its tails are taken from. */
-type Tailed = Pick<Sibling, 'completionIds'> & {
-  readonly pieces: { readonly tokens: Pick<TokenText, 'own'> };
-};
-
-/** How mates are used. */
-export interface MateOptions {
-  /** mates a trace at most, the most similar ones */
-  readonly mates: number;
-  /** L: tokens of a mate's tail that are scored */
-  readonly mateTokens: number;
-}
-
-/** A mate, as one trace sees it. */
-interface AlignedMate<T> {
-  readonly mate: T;
-  /** (P+1) for each exit that the trace's pieces allow: tokens of the mate's completion before the corresponding state */
+/** A peer as one trace sees it. */
+export type Aligned<T> = T & {
+  /** (P+1) for each exit that the trace's pieces allow: tokens of the peer's completion before the corresponding state */
   readonly at: Int32Array;
-}
-
-/** A mate that a trace was given, with its ζ. */
-export interface GivenMate extends AlignedMate<Tailed> {
-  readonly reward: number;
-  /** traces of its group with its completion */
-  readonly draws: number;
-}
-
-/** One that has begun as the trace did, word for word: at the states of that beginning its outcome counts as a whole. */
-export interface SharedBeginning {
-  /** tokens of the completion that both have */
-  readonly tokens: number;
-  readonly reward: number;
-}
-
-/** What a trace is given of its group. */
-export interface WithMates {
-  readonly mates: readonly GivenMate[];
-  /** the others it was compared with */
-  readonly begunAlike: readonly SharedBeginning[];
-  /** traces of its group with its completion, itself among them */
-  readonly draws: number;
-}
+};
 
 /** Pairs of pieces that are aligned at most, which take 16 bytes each: 4,000 pieces beside 4,000. */
 const MOST_PAIRS = 2 ** 24;
 
-/** The bags of a trace's pieces. */
-export function bagsOf({ completionIds, pieces }: Omit<Sibling, 'bags'>): PieceBags {
-  return pieceBags(completionIds, pieces.thought.start, pieces.ends);
+/** The peers of a window are aligned with many traces each. */
+const known = new WeakMap<object, PieceBags>();
+
+function bagsOf({ completionIds, pieces }: Alignable): PieceBags {
+  const bags = known.get(pieces) ?? pieceBags(completionIds, pieces.thought.start, pieces.ends);
+  known.set(pieces, bags);
+  return bags;
 }
 
 /**
- * The mates whose thoughts are most like the trace's own, the most similar first; of equal ones those that come first.
+ * The peers whose thoughts are most like the trace's own, the most similar first; of equal ones those that come first.
  * @param others of the group, without the trace itself
  */
-export function chooseMates<T extends Sibling>(
-  own: Sibling,
+export function mostSimilar<T extends Alignable>(
+  own: Alignable,
   others: readonly T[],
   most: number,
-): AlignedMate<T>[] {
+): Aligned<T>[] {
+  const bags = bagsOf(own);
   return others
-    .filter(({ bags }) => bags.length * own.bags.length <= MOST_PAIRS)
-    .map((mate) => ({ mate, ...align(own.bags, mate.bags) }))
+    .filter((peer) => bagsOf(peer).length * bags.length <= MOST_PAIRS)
+    .map((peer) => ({ peer, ...align(bags, bagsOf(peer)) }))
     .sort((a, b) => b.similarity - a.similarity)
     .slice(0, most)
-    .map(({ mate, states }) => {
-      const exits = candidateExits(mate.pieces);
-      return { mate, at: states.map((state) => exits[state] as number) };
-    });
-}
-
-/**
- * What of a mate's tail is scored where it begins after `from` tokens of its completion: nothing that the mate was shown. None is
- * left at its end.
- */
-export function tailFrom({ completionIds, pieces }: Tailed, from: number, length: number): Int32Array {
-  const shown = pieces.tokens.own?.indexOf(0, from) ?? -1;
-  return completionIds.subarray(from, Math.min(from + length, shown < 0 ? completionIds.length : shown));
-}
-
-/** The tails that are scored at an exit, mate after mate; a mate that has none there is left out. */
-export function tailsAt(
-  own: Pick<Sibling, 'pieces'>,
-  mates: readonly AlignedMate<Tailed>[],
-  { mateTokens }: MateOptions,
-): TailsAt {
-  const places = placesOf(own.pieces);
-  return (exit) =>
-    mates.flatMap(({ mate, at }) => {
-      const ids = tailFrom(mate, at[places.get(exit) as number] as number, mateTokens);
-      return ids.length === 0 ? [] : [ids];
+    .map(({ peer, states }) => {
+      const exits = candidateExits(peer.pieces);
+      return { ...peer, at: states.map((state) => exits[state] as number) };
     });
 }
 
 /** The number of each exit that pieces allow; the first of those that stand at one place. */
-export function placesOf(pieces: Sibling['pieces']): ReadonlyMap<number, number> {
+export function placesOf(pieces: Alignable['pieces']): ReadonlyMap<number, number> {
   const exits = Array.from(candidateExits(pieces), (exit, n) => [exit, n] as const);
   return new Map(exits.reverse());
 }
@@ -149,7 +90,7 @@ export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): Pie
 /**
  * Aligns the pieces of two thoughts in order (Needleman and Wunsch, without a price for gaps), by the Dice similarity of their
  * tokens, where a token that many pieces of the two have counts less. No policy is asked, and no reward is read. The state that
- * corresponds to s_k is the mate's last one before the next piece of its own that is aligned to a piece after s_k. Of alignments
+ * corresponds to s_k is the peer's last one before the next piece of its own that is aligned to a piece after s_k. Of alignments
  * that are equally good it is the one whose pieces lie latest: what has nothing in common goes side by side, from the end.
  */
 export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {

@@ -5,23 +5,23 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { TraceRejected } from '../../dist/errors.js';
-import { bankMaker } from '../../dist/estimate/references.js';
-import { runBatch } from '../../dist/estimate/run-batch.js';
-import { planWindow, type TraceJob } from '../../dist/estimate/strategy.js';
-import { type TraceResult, traceValues } from '../../dist/estimate/value.js';
-import { openPolicyFolder, type PolicyFolder } from '../../dist/model/onnx/folder.js';
-import { ModelSession } from '../../dist/model/onnx/session.js';
-import { encodeTrace } from '../../dist/model/text/encode.js';
-import { loadTokenizer } from '../../dist/model/text/tokenizer.js';
-import { cutPieces } from '../../dist/segment/segment.js';
-import { seeded } from '../oracle/toy.js';
-import { named } from '../support/estimators.js';
-import { plainTokens, segmentsOf } from '../support/fake-policy.js';
-import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
-import { randomPolicy } from '../support/random-policy.js';
+import { TraceRejected } from '../../../dist/errors.js';
+import { runBatch } from '../../../dist/estimate/answerer/batch.js';
+import { planWindow, type TraceJob } from '../../../dist/estimate/answerer/plan.js';
+import { bankMaker } from '../../../dist/estimate/references.js';
+import { type TraceResult, traceValues } from '../../../dist/estimate/value.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { ModelSession } from '../../../dist/model/onnx/session.js';
+import { encodeTrace } from '../../../dist/model/text/encode.js';
+import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { cutPieces } from '../../../dist/segment/segment.js';
+import { seeded } from '../../oracle/toy.js';
+import { named } from '../../support/estimators.js';
+import { plainTokens, segmentsOf } from '../../support/fake-policy.js';
+import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
+import { randomPolicy } from '../../support/random-policy.js';
 
-const DIST = new URL('../../dist/', import.meta.url).href;
+const DIST = new URL('../../../dist/', import.meta.url).href;
 const KINDS = ['one-run', 'two-run'] as const;
 /** GRAPH 5: all strategies agree to 1e-4 nats */
 const STRATEGY_NATS = 1e-4;
@@ -70,9 +70,9 @@ async function results(
 }
 
 /** log p of a continuation's scored tokens by reading everything before them again, alone. */
-async function naive(session: ModelSession, { ids, promptLength, continuations }: TraceJob, exit: number) {
+async function naive(session: ModelSession, { ids, promptLength, asked }: TraceJob, exit: number) {
   const scores: Float32Array[] = [];
-  for (const { ids: suffix, scoredFrom } of continuations) {
+  for (const { ids: suffix, scoredFrom } of asked.atExits) {
     const whole = Int32Array.of(...ids.subarray(0, promptLength + exit), ...suffix);
     const [read] = await session.run([
       { ids: whole, promptLength: promptLength + exit + scoredFrom, branches: [] },
@@ -105,11 +105,9 @@ const anyJob = fc
       ids: noise(random, prompt + tokens),
       promptLength: prompt,
       pieces: cutPieces(plainTokens(tokens), segmentsOf(segments)),
-      continuations: continuations.map(({ length, scoredFrom }) => ({
-        ids: noise(random, length),
-        scoredFrom,
-        utility: 1,
-      })),
+      asked: {
+        atExits: continuations.map(({ length, scoredFrom }) => ({ ids: noise(random, length), scoredFrom })),
+      },
     };
   });
 
@@ -141,7 +139,7 @@ describe.each([
             note('company', entropies, read?.entropies);
             note('company', logprobs, read?.logprobs);
             expect(branches.map((perExit) => perExit.length)).toEqual(
-              Array.from(exits, () => job.continuations.length),
+              Array.from(exits, () => job.asked.atExits.length),
             );
           }
           for (const [k, exit] of exits.entries()) {
@@ -187,9 +185,12 @@ const anyGroup = fc
       ids: Int32Array.of(...promptIds, ...noise(random, length)),
       promptLength: prompt,
       pieces: cutPieces(plainTokens(length), segmentsOf({ piece: 17, maxSegments: 5 })),
-      continuations: suffixes.map((size, n) => ({
-        ...{ ids: noise(random, size), scoredFrom: n === 0 ? 0 : size - 1, utility: 1 },
-      })),
+      asked: {
+        atExits: suffixes.map((size, n) => ({
+          ids: noise(random, size),
+          scoredFrom: n === 0 ? 0 : size - 1,
+        })),
+      },
     }));
   });
 
@@ -260,7 +261,7 @@ async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Pr
       ids: Int32Array.of(...promptIds, ...completionIds),
       promptLength: promptIds.length,
       pieces: cutPieces(tokens, { segmenter: 'hybrid', fixedLength: 1, maxSegments }),
-      continuations: (await bank([{ answer: row.answer, utility: 1 }])).continuations,
+      asked: { atExits: (await bank([{ answer: row.answer, utility: 1 }])).continuations },
     };
   });
   return Promise.all(jobs);
@@ -284,7 +285,7 @@ describe('fixture traces', () => {
       for (const job of jobs) alone.push(...(await results(session, [job], kind)));
 
       /** company: batches as they are planned, first to last and last to first; and one padded by a long trace */
-      const planned = planWindow(jobs, kind).map(({ members }) => members);
+      const planned = planWindow(jobs).map(({ members }) => members);
       const long = {
         ...(jobs[0] as TraceJob),
         ids: Int32Array.from({ length: 900 }, (_, t) => 48 + (t % 10)),
@@ -335,12 +336,12 @@ describe('fixture traces', () => {
     const wasteful = jobs.flatMap(({ ids, pieces }, i) =>
       (pieces.ends.length - 1) * 12 > 64 + 0.03 * ids.length ? [i] : [],
     );
-    expect(jobs[0]?.continuations.map((suffix) => suffix.ids.length)).toEqual([12]);
+    expect(jobs[0]?.asked.atExits.map((suffix) => suffix.ids.length)).toEqual([12]);
     expect(wasteful.length).toBeGreaterThan(3);
     expect(wasteful.length).toBeLessThan(61);
-    const twice = planWindow(jobs, 'auto').filter(({ strategy }) => strategy === 'two-run');
+    const twice = planWindow(jobs).filter(({ strategy }) => strategy === 'two-run');
     expect(twice.flatMap(({ members }) => members).sort((i, j) => i - j)).toEqual(wasteful);
-    const unmerged = planWindow(await fixtureJobs(first, 40), 'auto');
+    const unmerged = planWindow(await fixtureJobs(first, 40));
     expect(new Set(unmerged.map(({ strategy }) => strategy))).toEqual(new Set(['one-run']));
   });
 });
@@ -350,7 +351,7 @@ test.skipIf(process.platform !== 'linux')(
   'real lack of memory is an OutOfMemoryError, and the policy goes on with what fits',
   async () => {
     const script = `
-      const { openPolicyFolder } = await import('${DIST}policy/folder.js');
+      const { openPolicyFolder } = await import('${DIST}model/onnx/folder.js');
       const { ModelSession } = await import('${DIST}model/onnx/session.js');
       const session = await ModelSession.open(await openPolicyFolder(${JSON.stringify(EMBEDDED)}));
       // B traces of 20,000 tokens, of which one is scored: 512 bytes a token after the embedding

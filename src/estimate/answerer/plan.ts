@@ -1,17 +1,16 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
-import type { Device } from '../model/onnx/device.js';
-import { rowsPerGroup, sharingRoom } from '../model/onnx/layout.js';
-import { candidateExits, isCutLate, type Pieces } from '../segment/segment.js';
-import type { Suffix } from './references.js';
-import { shareTails, type TailsAt } from './shared-tails.js';
+import type { Device } from '../../model/onnx/device.js';
+import { rowsPerGroup, sharingRoom } from '../../model/onnx/layout.js';
+import type { Asked, Continuation } from '../../question.js';
+import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
+import { shareTails } from './tails.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
  *   Nothing is wasted where no piece is merged.
  * - `two-run`: the trace first, the branches at its segments' ends when the entropies have decided where these are.
  */
-export const STRATEGIES = ['auto', 'one-run', 'two-run'] as const;
-export type Strategy = (typeof STRATEGIES)[number];
+export type Strategy = 'one-run' | 'two-run';
 
 /** A trace as the policy takes it. */
 export interface TraceJob {
@@ -19,10 +18,7 @@ export interface TraceJob {
   readonly ids: Int32Array;
   readonly promptLength: number;
   readonly pieces: Pieces;
-  /** (N) what is scored after every exit point */
-  readonly continuations: readonly Suffix[];
-  /** what is scored besides after an exit point, by its number of completion tokens */
-  readonly tails?: TailsAt | undefined;
+  readonly asked: Asked;
   /** traces of a batch with the same number here have the same prompt, which is read once */
   readonly shares?: number | undefined;
 }
@@ -44,14 +40,10 @@ const LONG_TRACE = 12_288;
 /**
  * The cheaper way for a trace, or for several with one prompt: rows that would be thrown away against the price of a second run.
  */
-export function chooseStrategy(
-  jobs: readonly TraceJob[],
-  { name }: Device = { name: 'cpu' },
-): 'one-run' | 'two-run' {
+export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { name: 'cpu' }): Strategy {
   if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
   // a candidate at every token
-  if (jobs.some(({ pieces, continuations }) => isCutLate(pieces) && continuations.length > 0))
-    return 'two-run';
+  if (jobs.some(({ pieces, asked }) => isCutLate(pieces) && asked.atExits.length > 0)) return 'two-run';
   const sum = (of: (job: TraceJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
   const wasted = sum((job) => (job.pieces.ends.length - job.pieces.segments) * branchLoad(job).rowsPerExit);
   const tokens = (jobs[0]?.promptLength ?? 0) + sum(completionLength);
@@ -60,7 +52,7 @@ export function chooseStrategy(
 
 /** A batch of a window: which of its traces run together, and how. */
 interface Batch {
-  readonly strategy: 'one-run' | 'two-run';
+  readonly strategy: Strategy;
   /** positions in the window */
   readonly members: readonly number[];
   /** of each member: which of the prompts that are read once in this batch is its own */
@@ -69,14 +61,14 @@ interface Batch {
 
 /** Traces that run as one: one trace, or some with one prompt. */
 interface BatchPart {
-  readonly kind: 'one-run' | 'two-run';
+  readonly kind: Strategy;
   readonly members: readonly number[];
   readonly load: Load;
 }
 
 /** Batches of a window, by strategy and length. The same jobs give the same batches. */
-export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Batch[] {
-  const parts = partsOf(jobs, strategy, device);
+export function planWindow(jobs: readonly TraceJob[], device?: Device): Batch[] {
+  const parts = partsOf(jobs, device);
   return (['one-run', 'two-run'] as const).flatMap((kind) => {
     const chosen = parts.filter((part) => part.kind === kind);
     const loads = chosen.map(({ load }) => load);
@@ -97,23 +89,21 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
 }
 
 /** In the order of each part's first trace. */
-function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): BatchPart[] {
+function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
   const loads = jobs.map(branchLoad);
   const kindOf = (members: readonly number[]) =>
-    strategy === 'auto'
-      ? chooseStrategy(
-          members.map((i) => jobs[i] as TraceJob),
-          device,
-        )
-      : strategy;
-  const branchRows = (i: number, kind: BatchPart['kind']) => {
+    chooseStrategy(
+      members.map((i) => jobs[i] as TraceJob),
+      device,
+    );
+  const branchRows = (i: number, kind: Strategy) => {
     const { ends, segments } = (jobs[i] as TraceJob).pieces;
     const exits = 1 + (kind === 'one-run' ? ends.length : segments);
     return Math.ceil(exits * (loads[i] as BranchLoad).rowsPerExit);
   };
-  const rowsBehind = (i: number, kind: BatchPart['kind']) =>
+  const rowsBehind = (i: number, kind: Strategy) =>
     completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
-  const loadOf = (members: readonly number[], kind: BatchPart['kind']): Load => {
+  const loadOf = (members: readonly number[], kind: Strategy): Load => {
     const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
     const first = members[0] as number;
     const { ids, promptLength } = jobs[first] as TraceJob;
@@ -144,7 +134,7 @@ interface BranchLoad {
 }
 
 /** Rows of what is scored at an exit, of tails the mean over all that the pieces allow; rows of the longest branch. */
-function branchLoad({ ids, promptLength, pieces, continuations, tails }: TraceJob): BranchLoad {
+function branchLoad({ ids, promptLength, pieces, asked: { atExits, tails } }: TraceJob): BranchLoad {
   let [rowsPerExit, longestBranch] = [0, 0];
   if (tails !== undefined) {
     const exits = Array.from(candidateExits(pieces));
@@ -153,7 +143,7 @@ function branchLoad({ ids, promptLength, pieces, continuations, tails }: TraceJo
       longestBranch = Math.max(longestBranch, suffixRows(suffix));
     }
   }
-  for (const suffix of continuations) {
+  for (const suffix of atExits) {
     rowsPerExit += suffixRows(suffix);
     longestBranch = Math.max(longestBranch, suffixRows(suffix));
   }
@@ -161,7 +151,7 @@ function branchLoad({ ids, promptLength, pieces, continuations, tails }: TraceJo
 }
 
 /** Rows of a suffix as a branch: one more where its first token is scored. */
-function suffixRows({ ids, scoredFrom }: Suffix): number {
+function suffixRows({ ids, scoredFrom }: Continuation): number {
   return ids.length + (scoredFrom === 0 ? 1 : 0);
 }
 

@@ -1,0 +1,235 @@
+// Answers questions about a stream of traces by ONNX sessions: windows of neighbours, which alone may share runs of the policy, one after the other, in input order.
+import { dataError, type RredcotError, TraceRejected } from '../../errors.js';
+import { deviceName } from '../../model/onnx/device.js';
+import type { PolicyRuns } from '../../model/onnx/session.js';
+import type { Asked, TokenizedTrace } from '../../question.js';
+import { type BadRow, eachTrace, isBad } from '../../rows.js';
+import type { Pieces, Segmentation } from '../../segment/segment.js';
+import type { Trace } from '../../trace.js';
+import { joinIds } from '../references.js';
+import type { TraceResult, TraceValues } from '../value.js';
+import { answerCut, ImpossibleNumberError, type KeepsPrefix, runBatch } from './batch.js';
+import { planWindow, type TraceJob } from './plan.js';
+
+/** One about which something is asked; nothing where that is absent. */
+export interface AskedJob extends TokenizedTrace {
+  readonly asked?: Asked;
+}
+
+const NOTHING: Asked = { atExits: [] };
+
+/** Traces a window, about: an input row may explode into many. */
+const WINDOW_TRACES = 256;
+/** The same where a group goes on beyond that. */
+const MOST_TRACES = 4096;
+
+/**
+ * Consecutive items of one window each. One that has very many traces comes in several parts; a part ends with a group where
+ * that is possible.
+ * @param windowOf the window of an input row, by its number over all inputs
+ */
+export async function* windowsOf<T extends { readonly trace: Trace }>(
+  items: AsyncIterable<T | BadRow>,
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<readonly (T | BadRow)[]> {
+  let held: (T | BadRow)[] = [];
+  let current = -1;
+  let group: string | undefined;
+  for await (const item of items) {
+    const own = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);
+    const isNext = isBad(item) || item.trace.group === undefined || item.trace.group !== group;
+    if (held.length > 0 && (own !== current || held.length >= (isNext ? WINDOW_TRACES : MOST_TRACES))) {
+      yield held;
+      held = [];
+    }
+    current = own;
+    if (!isBad(item)) group = item.trace.group;
+    held.push(item);
+  }
+  if (held.length > 0) yield held;
+}
+
+/** A trace with what was answered about it. */
+export interface AnsweredJob<T extends AskedJob> {
+  readonly job: T;
+  readonly trace: Trace;
+  readonly result: TraceResult;
+}
+
+/** A trace with its values. */
+export interface Valued<T> {
+  readonly job: T;
+  readonly trace: Trace;
+  readonly result: TraceResult;
+  readonly values: TraceValues;
+}
+
+/** A window's traces: neighbours, and what was set aside among them. */
+export type Windows<T> = AsyncIterable<readonly (T | BadRow)[]>;
+
+/** Who answers: what else a policy is, an engine that takes questions as messages, has this form too. */
+export interface Answerer {
+  /** answers in input order; what was set aside, and what cannot be read, passes by in its place */
+  answer<T extends AskedJob>(windows: Windows<T>): AsyncGenerator<AnsweredJob<T> | BadRow>;
+}
+
+/**
+ * The sessions of a run as one who answers.
+ * @param second who reads a trace once more, where some are asked for that; absent: nobody is
+ * @param window of an input row: traces of different ones never share a run
+ */
+export function onnxAnswerer(
+  session: PolicyRuns & KeepsPrefix,
+  second: { readonly session: PolicyRuns; readonly name: string } | undefined,
+  window: (ordinal: number) => number,
+): Answerer {
+  return {
+    async *answer(windows) {
+      const cut = eachTrace(scoreWindows(windows, session), async (answered) => {
+        const { job, trace, result } = answered;
+        const { exits } = result.segmentation;
+        const questions = job.asked?.whenCut?.(exits);
+        if (questions === undefined) return answered;
+        const whenCut = await answerCut(session, job, exits, questions).catch((error: unknown) => {
+          throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
+        });
+        return { ...answered, result: { ...result, whenCut } };
+      });
+      yield* second === undefined ? cut : readAgain(cut, second, window);
+    },
+  };
+}
+
+/**
+ * Reads every trace once more as its question has it, cut where the policy has cut it: entropies and log-probabilities stay the
+ * policy's.
+ */
+async function* readAgain<T extends AskedJob>(
+  answered: AsyncIterable<AnsweredJob<T> | BadRow>,
+  { session, name: who }: { readonly session: PolicyRuns; readonly name: string },
+  window: (ordinal: number) => number,
+): AsyncGenerator<AnsweredJob<T> | BadRow> {
+  const jobs = eachTrace(answered, ({ job, trace, result }) => {
+    const { promptIds = job.promptIds, atExits = [] } = job.asked?.second ?? {};
+    const pieces = cutAs(job.pieces, result.segmentation);
+    const { completionIds } = job;
+    return { trace, promptIds, completionIds, pieces, asked: { atExits }, first: { job, trace, result } };
+  });
+  const read = scoreWindows(windowsOf(jobs, window), session, `the ${who}`);
+  yield* eachTrace(read, ({ job: { first }, result: second }) => {
+    return { ...first, result: { ...first.result, second } };
+  });
+}
+
+/** Pieces that are the segments already: nothing is left to be merged. */
+function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segmentation): Pieces {
+  const { fixedLength } = opts;
+  return { tokens, thought, ends, segments: ends.length, opts: { segmenter: 'given', fixedLength } };
+}
+
+/** While one batch is in the graph, the next is prepared and the last one written. */
+const BATCHES_AT_WORK = 3;
+
+/**
+ * Scores every trace; the order is the input's, whatever ran together. What was set aside passes by in its place, and so does what
+ * the policy could not read.
+ * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
+ * @param windows traces of different ones never share a run
+ * @param who runs them, for the error
+ */
+async function* scoreWindows<T extends AskedJob>(
+  windows: Windows<T>,
+  session: PolicyRuns,
+  who = 'the policy',
+): AsyncGenerator<AnsweredJob<T> | BadRow> {
+  async function* batches() {
+    for await (const window of windows) {
+      const own = window.filter((item): item is T => !isBad(item));
+      const jobs: readonly AskedJob[] = [...own, ...auxiliaryOf(own)];
+      const traceJobs = jobs.map(toTraceJob);
+      const planned = planWindow(traceJobs, session.device);
+      // a window without a job still has to pass in its turn
+      if (planned.length === 0) planned.push({ strategy: 'one-run', members: [], shares: [] });
+      for (const [n, batch] of planned.entries())
+        yield {
+          ...batch,
+          window,
+          jobs,
+          isLast: n === planned.length - 1,
+          inBatch: batch.members.map(
+            (i, n): TraceJob => ({ ...(traceJobs[i] as TraceJob), shares: batch.shares[n] }),
+          ),
+        };
+    }
+  }
+  const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => {
+    const { inBatch, strategy, members, jobs } = batch;
+    if (inBatch.length === 0) return { ...batch, scored: [] };
+    const scored = await runBatch(session, inBatch, strategy).catch((error: unknown) => {
+      if (!(error instanceof ImpossibleNumberError)) throw error;
+      const { trace } = jobs[members[inBatch.indexOf(error.job as TraceJob)] as number] as AskedJob;
+      throw impossible(trace, error, session, who);
+    });
+    return { ...batch, scored };
+  });
+  const results = new Map<Trace, TraceResult | TraceRejected>(); // of one window
+  const logprobsOf = (trace: Trace): Float32Array | undefined => {
+    const result = results.get(trace);
+    return result instanceof TraceRejected ? undefined : result?.logprobs;
+  };
+  for await (const { window, jobs, members, scored, isLast } of done) {
+    for (const [n, i] of members.entries())
+      results.set((jobs[i] as AskedJob).trace, scored[n] as TraceResult | TraceRejected);
+    if (!isLast) continue;
+    yield* eachTrace(window, (item) => {
+      const result = results.get(item.trace) as TraceResult | TraceRejected;
+      if (result instanceof TraceRejected) throw result;
+      const peers = item.asked?.peers?.map(({ trace }) => logprobsOf(trace));
+      return { job: item, trace: item.trace, result: peers === undefined ? result : { ...result, peers } };
+    });
+    results.clear();
+  }
+}
+
+/** A broken policy or device: nothing that it says can be trusted, so the run ends. */
+export function impossible(
+  { id, source }: Trace,
+  { message }: Error,
+  { device = { name: 'cpu' } }: Pick<PolicyRuns, 'device'>,
+  who = 'the policy',
+): RredcotError {
+  return dataError(
+    `${source.file}:${source.row} (id ${JSON.stringify(id)}): ${who} on ${deviceName(device)} gave ${message}`,
+    device.name === 'cpu'
+      ? 'the checkpoint may be damaged, or not of the kind that its config.json says: build it again'
+      : `--device cpu does without it; rredcot doctor --device ${deviceName(device)} tests it`,
+  );
+}
+
+/** Peers that lie in other windows, each once: they run along, and are not passed on. */
+function auxiliaryOf(window: readonly AskedJob[]): readonly TokenizedTrace[] {
+  const present = new Set(window.map(({ trace }) => trace));
+  const peers = window.flatMap(({ asked }) => asked?.peers ?? []);
+  const others = new Map(peers.map((peer) => [peer.trace, peer]));
+  return [...others.values()].filter(({ trace }) => !present.has(trace));
+}
+
+function toTraceJob({ promptIds, completionIds, pieces, asked = NOTHING }: AskedJob): TraceJob {
+  return { ids: joinIds(promptIds, completionIds), promptLength: promptIds.length, pieces, asked };
+}
+
+/** Yields `fn(item)` for every item, `width` of them at work at a time. */
+export async function* inOrder<A, B>(
+  items: AsyncIterable<A>,
+  width: number,
+  fn: (item: A) => Promise<B>,
+): AsyncGenerator<B> {
+  const running: Promise<B>[] = [];
+  for await (const item of items) {
+    const result = fn(item);
+    result.catch(() => {}); // reported when its turn comes, not as an unhandled rejection before
+    running.push(result);
+    if (running.length >= width) yield await (running.shift() as Promise<B>);
+  }
+  while (running.length > 0) yield await (running.shift() as Promise<B>);
+}

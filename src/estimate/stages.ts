@@ -1,0 +1,132 @@
+// The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
+import { windowOf } from '../io/files/chunks.js';
+import { noteProof } from '../model/onnx/canary.js';
+import { ModelSession } from '../model/onnx/session.js';
+import type { Asked } from '../question.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, eachTrace } from '../rows.js';
+import type { Run } from '../run/open-run.js';
+import type { Source } from '../run/source.js';
+import { mergeSegments } from '../segment/segment.js';
+import type { Trace } from '../trace.js';
+import { type AnsweredJob, onnxAnswerer, type Valued, type Windows, windowsOf } from './answerer/windows.js';
+import type { RewardedTrace } from './baseline.js';
+import type { OpenEstimator, ValueJob } from './estimator.js';
+import { farPeers } from './far-peers.js';
+import { withPeers } from './peers.js';
+import type { Method, preparing } from './ready.js';
+import type { Reward } from './reward.js';
+import type { TraceResult } from './value.js';
+
+export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
+  readonly run: Run;
+  readonly source: Source;
+  readonly prepare: Awaited<ReturnType<typeof preparing>>;
+  readonly rewardOf: (trace: Trace) => Reward;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+type AskedTrace = ValueJob & { readonly asked: Asked };
+type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
+
+/** The three stages; what they are made with is open until the end. */
+interface Stages extends AsyncDisposable {
+  ask(cut: AsyncIterable<ValueJob | BadRow>): Windows<AskedTrace>;
+  /** @throws RredcotError (exit 65) where a model gives numbers that cannot be */
+  answer(asked: Windows<AskedTrace>): Answered;
+  values(answered: Answered): AsyncIterable<Valued<AskedTrace> | BadRow>;
+}
+
+/** @throws RredcotError (exit 69) where a model does not prove itself */
+export async function openStages(opts: StageOptions): Promise<Stages> {
+  const { need, estimator } = opts;
+  const values = (answered: Answered) =>
+    eachTrace(answered, ({ job, trace, result }) => {
+      return { job, trace, result, values: estimator.values(job, result, job.asked) };
+    });
+  return { values, ...(need === 'pass' ? await openPass(opts) : UNREAD) };
+}
+
+/** Of a run in which no policy reads the traces. */
+const UNREAD: Omit<Stages, 'values'> = {
+  async *ask(cut) {
+    for await (const item of eachTrace(cut, (job) => ({ ...job, asked: NOTHING }))) yield [item];
+  },
+  async *answer(asked) {
+    for await (const window of asked)
+      yield* eachTrace(window, (job) => ({ job, trace: job.trace, result: unread(job) }));
+  },
+  [Symbol.asyncDispose]: async () => {},
+};
+
+const NOTHING: Asked = { atExits: [] };
+
+/** A trace as if it had been read: nothing is said of its tokens. */
+function unread({ pieces, completionIds }: ValueJob): TraceResult {
+  const segmentation = mergeSegments(pieces, null);
+  const none = new Float32Array(completionIds.length);
+  const branches = Array.from(segmentation.exits, () => []);
+  return { logprobs: none, entropies: none, isUnread: true, segmentation, branches };
+}
+
+async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
+  const { estimator, opened, run, source, prepare, rewardOf, log, signal } = opts;
+  const { policy, device } = opened;
+  const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+  const sessions: ModelSession[] = [];
+  const close = async (): Promise<void> => {
+    for (const session of sessions.toReversed()) await session.close();
+  };
+  try {
+    const sampling = await estimator.sampling?.open(policy, device);
+    const session = sampling?.session ?? (await ModelSession.open(policy, device));
+    sessions.push(session);
+    noteProof(run, log, session, 'policy');
+    const second = estimator.second && { ...estimator.second, session };
+    if (second?.model !== undefined) {
+      second.session = await ModelSession.open(second.model.policy, second.model.device);
+      sessions.push(second.session);
+      noteProof(run, log, second.session, second.name);
+    }
+    const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
+      prepare({ trace, reward: rewardOf(trace), groupMean: undefined });
+    const whole = { again: source.again, run, prepare: again };
+    const far = estimator.peers === undefined ? undefined : await farPeers(whole, window, log, signal);
+    const answerer = onnxAnswerer(session, second, window);
+    return {
+      ask: (cut) =>
+        estimator.peers === undefined
+          ? windowsOf(eachTrace(cut, asking(estimator)), window)
+          : askingPeers(withPeers(windowsOf(cut, window), far?.peers, estimator.peers), estimator),
+      answer(asked) {
+        const answered = answerer.answer(asked);
+        return sampling?.sampled(answered, window) ?? answered;
+      },
+      async [Symbol.asyncDispose]() {
+        await far?.[Symbol.asyncDispose]();
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function asking({ ask }: OpenEstimator) {
+  return async (job: ValueJob): Promise<AskedTrace> => {
+    return { ...job, asked: (await ask?.(job)) ?? { atExits: job.continuations } };
+  };
+}
+
+async function* askingPeers(
+  windows: Windows<ValueJob>,
+  estimator: OpenEstimator,
+): AsyncGenerator<readonly (AskedTrace | BadRow)[]> {
+  for await (const window of windows) {
+    const asked: (AskedTrace | BadRow)[] = [];
+    for await (const item of eachTrace(window, asking(estimator))) asked.push(item);
+    yield asked;
+  }
+}

@@ -1,0 +1,76 @@
+// What passes between an estimator and whoever answers: questions about a trace, and one log-probability a scored token.
+import type { Pieces } from './segment/segment.js';
+import type { Trace } from './trace.js';
+
+/** A trace as a policy reads it. */
+export interface TokenizedTrace {
+  readonly trace: Trace;
+  readonly promptIds: Int32Array;
+  readonly completionIds: Int32Array;
+  readonly pieces: Pieces;
+}
+
+/** Token ids that go on from a state of a trace, and which of them are scored. */
+export interface Continuation {
+  readonly ids: Int32Array;
+  /** ids scoredFrom.. are scored, each given all before it */
+  readonly scoredFrom: number;
+  /** another token in the place of the last one: its log-probability follows those of the others */
+  readonly also?: number;
+}
+
+/** How likely a continuation is behind a prefix of the trace: a length, never a copy. */
+export interface Question extends Continuation {
+  /** tokens of the completion that stand before it */
+  readonly after: number;
+  /** so many tokens of the completion behind these keep their places, and it does not see them */
+  readonly hidden?: number;
+}
+
+/** Log-probabilities of the tokens that are scored, nats. */
+export type Answer = Float32Array;
+
+/** What is asked about one trace, beside the log-probability and the entropy of each of its own tokens. */
+export interface Asked {
+  /** (N) after every exit point of its cut, of the policy */
+  readonly atExits: readonly Continuation[];
+  /** besides, after an exit by its number of completion tokens: ids that are scored from the first on, such as a peer's tail */
+  readonly tails?: TailsAt;
+  /** other traces of which the same is asked as of this one's own tokens */
+  readonly peers?: readonly TokenizedTrace[];
+  /** of the policy once the (K+1) exit points are known, which may be many and long */
+  readonly whenCut?: (exits: Int32Array) => readonly Question[];
+  /** of the estimator's second reader, or of the policy as such: the trace once more, cut as the policy has cut it */
+  readonly second?: Reading;
+}
+
+/** Tails at an exit. @param exit completion tokens before it */
+export type TailsAt = (exit: number) => readonly Int32Array[];
+
+/** How a trace is read once more. */
+export interface Reading {
+  /** in the place of its own prompt */
+  readonly promptIds?: Int32Array;
+  /** after every exit point */
+  readonly atExits?: readonly Continuation[];
+}
+
+/** What a reader says of a trace: T tokens, E exits, N continuations at each. */
+export interface Reply {
+  /** (T) of the completion's own tokens, nats */
+  readonly logprobs: Float32Array;
+  /** (T) of the predicting distributions, nats; where the answerer knows them */
+  readonly entropies: Float32Array;
+  /** (E) of (N) */
+  readonly branches: readonly (readonly Answer[])[];
+}
+
+/** The answers to what was asked about a trace. */
+export interface Answers extends Reply {
+  /** (E) of the tails at each exit */
+  readonly tails?: readonly (readonly Answer[])[];
+  /** (T) of each peer's own tokens; undefined for one that could not be read */
+  readonly peers?: readonly (Float32Array | undefined)[];
+  readonly whenCut?: readonly Answer[];
+  readonly second?: Reply;
+}

@@ -1,0 +1,262 @@
+// How a window's traces are put to the policy: batches, one run or two, and prompts that are read once; by ids and rows alone.
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  BATCH_ROWS,
+  chooseStrategy,
+  type Load,
+  planBatches,
+  planWindow,
+  shareOut,
+  type TraceJob,
+  withSamePrompt,
+} from '../../../dist/estimate/answerer/plan.js';
+import { anyShapes, jobOf, SHAPE } from '../../support/fake-policy.js';
+
+// ------ batches
+
+describe('planBatches', () => {
+  const anyLoads = fc.array(
+    fc
+      .record({
+        tokens: fc.integer({ min: 1, max: 900 }),
+        branches: fc.nat(20),
+        longestBranch: fc.integer({ min: 1, max: 300 }),
+      })
+      .map(({ branches, ...load }): Load => ({ ...load, branchRows: branches * load.longestBranch })),
+    { maxLength: 60 },
+  );
+  const rowsOf = (loads: readonly Load[], batch: readonly number[]) => {
+    const own = batch.map((i) => loads[i] as Load);
+    const longest = Math.max(...own.map(({ tokens }) => tokens));
+    const busiest = Math.max(...own.map(({ branchRows }) => branchRows));
+    // groups are as wide as the widest branch, and 64 rows or what there is otherwise
+    const R = Math.max(...own.map((load) => load.longestBranch), Math.min(64, busiest));
+    return own.reduce((sum, { branchRows }) => sum + longest + R * Math.ceil(branchRows / R), 0);
+  };
+  /** one is not much longer or wider than the other: by 64 rows, or by half */
+  const alike = (a: Load, b: Load) =>
+    (['tokens', 'longestBranch'] as const).every((key) => {
+      const [more, less] = [Math.max(a[key], b[key]), Math.min(a[key], b[key])];
+      return more - less <= 64 || more - less <= more / 2;
+    });
+
+  test('rows stay within the budget, padding included, but for an item alone; the next item had no room or was unlike', () => {
+    fc.assert(
+      fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
+        const batches = planBatches(loads, budget);
+        for (const [n, batch] of batches.entries()) {
+          if (batch.length > 1) expect(rowsOf(loads, batch)).toBeLessThanOrEqual(budget);
+          const first = loads[batch[0] as number] as Load;
+          for (const i of batch) expect(alike(first, loads[i] as Load)).toBe(true);
+          const next = batches[n + 1]?.[0];
+          if (next !== undefined && alike(first, loads[next] as Load))
+            expect(rowsOf(loads, [...batch, next])).toBeGreaterThan(budget);
+        }
+      }),
+    );
+  });
+
+  test('by default 4,096 rows; equal items keep their order', () => {
+    expect(BATCH_ROWS).toBe(4096);
+    const equal = Array.from({ length: 9 }, () => ({ tokens: 896, branchRows: 124, longestBranch: 62 }));
+    expect(planBatches(equal)).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
+    expect(planBatches([])).toEqual([]);
+    const pair = [1, 2].map(() => ({ tokens: 7, branchRows: 3, longestBranch: 3 }));
+    expect([19, 20].map((budget) => planBatches(pair, budget).length)).toEqual([2, 1]);
+    const [short, long] = [
+      { tokens: 10, branchRows: 5, longestBranch: 5 },
+      { tokens: 5000, branchRows: 0, longestBranch: 0 },
+    ];
+    expect(planBatches([short, long, short])).toEqual([[1], [0, 2]]);
+  });
+});
+
+describe('chooseStrategy', () => {
+  test('one run where no piece is merged, however many there are', () => {
+    const many = jobOf({ ...SHAPE, tokens: 5000, piece: 1, maxSegments: 5000 });
+    expect(many.pieces.ends).toHaveLength(5000);
+    expect(chooseStrategy([many])).toBe('one-run');
+  });
+
+  test.each([
+    // 100 tokens: a second run is worth 64 + 3 rows; one piece of 9 is merged
+    ['67 rows thrown away', { length: 67, scoredFrom: 1 }, 'one-run'],
+    ['68 rows thrown away', { length: 68, scoredFrom: 1 }, 'two-run'],
+    ['67 rows and the token before the first, which is scored', { length: 67, scoredFrom: 0 }, 'two-run'],
+  ] as const)('%s', (_, continuation, expected) => {
+    const job = jobOf({ ...SHAPE, maxSegments: 8, continuations: [continuation] });
+    expect([job.ids.length, job.pieces.ends.length, job.pieces.segments]).toEqual([100, 9, 8]);
+    expect(chooseStrategy([job])).toBe(expected);
+  });
+
+  test('two runs where pieces are many; every reference counts; a longer trace bears more', () => {
+    const pieces = { ...SHAPE, piece: 1, maxSegments: 4 };
+    expect(chooseStrategy([jobOf(pieces)])).toBe('two-run');
+    const wasteful = (tokens: number, references: number) =>
+      chooseStrategy([
+        jobOf({
+          ...SHAPE,
+          tokens,
+          piece: tokens / 5,
+          maxSegments: 4,
+          continuations: Array.from({ length: references }, () => ({ length: 30, scoredFrom: 1 })),
+        }),
+      ]);
+    expect([wasteful(90, 2), wasteful(90, 3), wasteful(990, 3)]).toEqual(['one-run', 'two-run', 'one-run']);
+  });
+});
+
+test('chooseStrategy reads very long traces in two runs', () => {
+  // the prompt's tokens count
+  const long = (tokens: number) => chooseStrategy([jobOf({ ...SHAPE, tokens, piece: tokens })]);
+  const prompt = jobOf(SHAPE).promptLength;
+  expect([long(12_288 - prompt), long(12_289 - prompt)]).toEqual(['one-run', 'two-run']);
+});
+
+test('chooseStrategy on a GPU: keys and values that go to the host and back cost more than most branches', () => {
+  const gpu = { name: 'cuda', deviceId: 0 } as const;
+  // 64 + 0.7 rows a token: 134 of 100 tokens; one piece of 9 is merged
+  const job = (length: number) =>
+    jobOf({ ...SHAPE, maxSegments: 8, continuations: [{ length, scoredFrom: 1 }] });
+  expect([134, 135].map((rows) => chooseStrategy([job(rows)], gpu))).toEqual(['one-run', 'two-run']);
+  expect([134, 135].map((rows) => chooseStrategy([job(rows)]))).toEqual(['two-run', 'two-run']);
+  // nothing is wasted: no length makes two runs of it
+  const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
+  expect([chooseStrategy([long], gpu), chooseStrategy([long])]).toEqual(['one-run', 'two-run']);
+  expect(planWindow([long], gpu)).toEqual([{ strategy: 'one-run', members: [0], shares: [undefined] }]);
+});
+
+describe('planWindow', () => {
+  test('every trace once, run as its strategy says; batches within the budget', () => {
+    fc.assert(
+      fc.property(anyShapes(40), (shapes) => {
+        const jobs = shapes.map(jobOf);
+        const batches = planWindow(jobs);
+        expect(batches.flatMap(({ members }) => members).sort((a, b) => a - b)).toEqual([...jobs.keys()]);
+        for (const { strategy: kind, members } of batches) {
+          let branchRows = 0;
+          for (const i of members) {
+            const job = jobs[i] as TraceJob;
+            expect(kind).toBe(chooseStrategy([job]));
+            const { ends, segments } = job.pieces;
+            const perExit = job.asked.atExits.reduce(
+              (sum, { ids, scoredFrom }) => sum + ids.length + Number(scoredFrom === 0),
+              0,
+            );
+            branchRows += (1 + (kind === 'one-run' ? ends.length : segments)) * perExit;
+          }
+          const longest = Math.max(...members.map((i) => jobs[i]?.ids.length as number));
+          if (members.length > 1)
+            expect(members.length * longest + branchRows).toBeLessThanOrEqual(BATCH_ROWS);
+        }
+      }),
+    );
+  });
+});
+
+test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 rows, 27 traces a batch', () => {
+  const jobs = Array.from({ length: 28 }, () => jobOf(SHAPE));
+  expect(planWindow(jobs).map(({ members }) => members.length)).toEqual([27, 1]);
+});
+
+// ------ prompts that are read once
+
+/** Traces with one of a few prompts, of which some begin others, in arrays that begin anywhere in memory. */
+const anyTraces = fc.array(
+  fc
+    .record({
+      prompt: fc.constantFrom([1], [1, 2], [1, 2, 3], [256, 0], [0, 256]),
+      tokens: fc.nat(3),
+      shift: fc.nat(2),
+    })
+    .map(({ prompt, tokens, shift }) => ({
+      ids: Int32Array.of(...Array(shift).fill(9), ...prompt, ...Array(1 + tokens).fill(3)).subarray(shift),
+      promptLength: prompt.length,
+    })),
+  { maxLength: 20 },
+);
+
+test('withSamePrompt: every trace once, together exactly where all prompt ids are the same, in input order', () => {
+  fc.assert(
+    fc.property(anyTraces, (traces) => {
+      const groups = withSamePrompt(traces);
+      const promptOf = (i: number | undefined) => {
+        const { ids, promptLength } = traces[i as number] as (typeof traces)[number];
+        return ids.subarray(0, promptLength).join();
+      };
+      expect(groups.flat().sort((a, b) => a - b)).toEqual([...traces.keys()]);
+      for (const group of groups) {
+        expect(new Set(group.map(promptOf)).size).toBe(1);
+        expect(group).toEqual([...group].sort((a, b) => a - b));
+      }
+      expect(new Set(groups.map(([first]) => promptOf(first))).size).toBe(groups.length);
+    }),
+  );
+});
+
+describe('shareOut', () => {
+  test('every trace once, in order; parts of several within the budget, and only where they save a quarter', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 3000 }),
+        fc.array(fc.integer({ min: 1, max: 900 }), { minLength: 1, maxLength: 20 }),
+        fc.integer({ min: 1, max: 3000 }),
+        (prompt, rows, budget) => {
+          const parts = shareOut(prompt, [...rows.keys()], (i) => rows[i] as number, budget);
+          expect(parts.flat()).toEqual([...rows.keys()]);
+          for (const part of parts.filter(({ length }) => length > 1)) {
+            const behind = part.reduce((sum, i) => sum + (rows[i] as number), 0);
+            expect(behind).toBeLessThanOrEqual(budget);
+            expect((part.length - 1) * prompt).toBeGreaterThanOrEqual(behind / 4);
+          }
+        },
+      ),
+    );
+  });
+
+  test('eight rollouts of 244 rows behind 2,000 tokens are one part, behind 10 none; 4,096 rows a part', () => {
+    const eight = [0, 1, 2, 3, 4, 5, 6, 7];
+    expect(shareOut(2000, eight, () => 244)).toEqual([eight]);
+    expect(shareOut(10, eight, () => 244)).toEqual(eight.map((i) => [i]));
+    expect(shareOut(2000, eight, () => BATCH_ROWS / 4)).toEqual([eight.slice(0, 4), eight.slice(4)]);
+  });
+});
+
+describe('planWindow, of traces with one prompt', () => {
+  const shape = {
+    prompt: 400,
+    tokens: 60,
+    piece: 10,
+    maxSegments: 6,
+    continuations: [{ length: 5, scoredFrom: 2 }],
+  };
+  /** traces that begin as the first of them does */
+  const alike = (count: number): TraceJob[] => {
+    const jobs = Array.from({ length: count }, (_, name) => jobOf({ ...shape, name }));
+    const prompt = jobs[0]?.ids.subarray(0, 400) as Int32Array;
+    return jobs.map((job) => ({ ...job, ids: Int32Array.of(...prompt, ...job.ids.subarray(400)) }));
+  };
+
+  test('traces with one prompt are together and say so; others, and where all differ, do not', () => {
+    const other = jobOf({ ...shape, name: 99 });
+    const [own, ...rest] = alike(5) as [TraceJob, ...TraceJob[]];
+    const batches = planWindow([own, other, ...rest]);
+    expect(batches).toContainEqual({
+      strategy: 'one-run',
+      members: [0, 2, 3, 4, 5],
+      shares: Array(5).fill(0),
+    });
+    expect(batches).toContainEqual({ strategy: 'one-run', members: [1], shares: [undefined] });
+    const different = Array.from({ length: 6 }, (_, name) => jobOf({ ...shape, name }));
+    const shares = planWindow(different).flatMap((batch) => batch.shares);
+    expect(shares).toEqual(Array(6).fill(undefined));
+  });
+
+  test('two prompts in one batch are two; traces of one are run in the same way', () => {
+    const second = alike(3).map((job) => ({ ...job, ids: job.ids.map((id) => id + 1) }));
+    const [batch, ...none] = planWindow([...alike(3), ...second]);
+    expect(none).toEqual([]);
+    expect(batch).toEqual({ strategy: 'one-run', members: [0, 1, 2, 3, 4, 5], shares: [0, 0, 0, 1, 1, 1] });
+  });
+});

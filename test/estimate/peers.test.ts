@@ -1,0 +1,366 @@
+// The peers that a trace is shown, wherever its group lies; which of them it is told of, and what of them is asked.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { mostSimilar } from '../../dist/estimate/alignment.js';
+import { onnxAnswerer, windowsOf } from '../../dist/estimate/answerer/windows.js';
+import type { ValueJob } from '../../dist/estimate/estimator.js';
+import {
+  candidateOf,
+  type FarPeers,
+  groupsApart,
+  keepFarPeers,
+  type Related,
+  type WindowLayout,
+} from '../../dist/estimate/far-peers.js';
+import { type Peers, withPeers } from '../../dist/estimate/peers.js';
+import { rightPeer } from '../../dist/estimate/posterior.js';
+import { askSiblings } from '../../dist/estimate/siblings.js';
+import { type BadRow, eachTrace, isBad } from '../../dist/rows.js';
+import { openSpill } from '../../dist/scored/scratch.js';
+import { candidateExits } from '../../dist/segment/segment.js';
+import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../support/fake-policy.js';
+import { collect, streamOf, traceAt } from '../support/streams.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+type Shaped = Related & { readonly shape: JobShape } & Pick<ValueJob, 'continuations'>;
+
+const SHAPE: JobShape = { name: 1, prompt: 3, tokens: 12, piece: 3, maxSegments: 40, continuations: [] };
+
+/** tokens that the policy takes, more than any trace needs */
+const ROOM = 1000;
+
+/** All of one prompt. */
+function jobHere(shape: JobShape) {
+  const job = jobOf(shape);
+  const ids = Int32Array.from(job.ids);
+  ids.set(jobOf(SHAPE).ids.subarray(0, SHAPE.prompt));
+  return { ...job, ids };
+}
+
+function related(
+  row: number,
+  group: string | undefined,
+  shape: JobShape,
+  reward: number | null = row % 2,
+): Shaped {
+  const { ids, promptLength, pieces, asked } = jobHere(shape);
+  return {
+    shape,
+    trace: traceAt(row, { ...(group !== undefined && { group }), reward }),
+    reward: { reward },
+    promptIds: ids.subarray(0, promptLength),
+    completionIds: ids.subarray(promptLength),
+    ...{ pieces, continuations: asked.atExits },
+  };
+}
+
+const named = (names: readonly number[], group = 'g') =>
+  names.map((name, n) => related(n, group, { ...SHAPE, name }));
+
+/** One window, whole, all of it this process's. */
+const layout = (change: Partial<WindowLayout>): WindowLayout => ({
+  windowOf: () => 0,
+  isOwn: () => true,
+  explodes: false,
+  lastRow: undefined,
+  ...change,
+});
+
+/** Traces with their peers, each window as it is. */
+const shown = (
+  items: readonly Shaped[],
+  {
+    far,
+    most = 15,
+    window = () => 0,
+  }: { far?: FarPeers; most?: number; window?: (row: number) => number } = {},
+) => withPeers(windowsOf(streamOf(items), window), far, most);
+const flat = async (windows: ReturnType<typeof shown>) =>
+  (await collect(windows)).flat().filter((item): item is Shaped & Peers => !isBad(item));
+const idsOf = ({ peers }: Peers) => peers.map(({ trace }) => trace.id);
+
+/** What `siblings` asks of them. */
+async function* asking(windows: ReturnType<typeof shown>, mates: number, mateTokens: number, room = ROOM) {
+  for await (const window of windows)
+    yield await collect(
+      eachTrace(window, (item) => ({
+        ...item,
+        asked: askSiblings(item as unknown as ValueJob, { mates, mateTokens }, room),
+      })),
+    );
+}
+const answered = (windows: ReturnType<typeof asking>) =>
+  collect(onnxAnswerer(new FakePolicy() as never, undefined, () => 0).answer(windows));
+
+const shapes = fc.array(
+  fc.record({
+    name: fc.integer({ min: 1, max: 250 }),
+    prompt: fc.constant(3),
+    tokens: fc.integer({ min: 1, max: 30 }),
+    piece: fc.integer({ min: 2, max: 9 }),
+    maxSegments: fc.integer({ min: 1, max: 4 }),
+    continuations: fc.array(fc.record({ length: fc.constant(3), scoredFrom: fc.constant(1) }), {
+      maxLength: 2,
+    }),
+  }),
+  { minLength: 2, maxLength: 6 },
+);
+
+describe('siblings asks', () => {
+  it('for the tails of the most similar peers at every exit, and for their own tokens', () =>
+    fc.assert(
+      fc.asyncProperty(shapes, fc.integer({ min: 1, max: 5 }), async (all, mateTokens) => {
+        const items = all.map((shape, n) => related(n, 'g', shape));
+        const found = await answered(asking(shown(items), 2, mateTokens));
+        expect(found).toHaveLength(items.length);
+        for (const item of found) {
+          if (isBad(item)) throw new Error('set aside');
+          const { job, result } = item;
+          const { peers } = job.asked;
+          const whole = jobHere(job.shape);
+          expect(result).toMatchObject(expectedResult(job.shape, whole));
+          // two shapes may make one completion, which is one peer, and none of its own
+          const distinct = new Set(items.map(({ completionIds }) => completionIds.join()));
+          expect(peers).toHaveLength(Math.min(2, distinct.size - 1));
+          for (const [k, exit] of result.segmentation.exits.entries()) {
+            const before = whole.ids.subarray(0, whole.promptLength + exit);
+            const place = [...job.pieces.ends].indexOf(exit) + 1;
+            const tails = peers.flatMap(({ completionIds, at }) => {
+              const tail = completionIds.subarray(at[place], (at[place] as number) + mateTokens);
+              return tail.length === 0 ? [] : [fakeStats([...before, ...tail], before.length).logprobs];
+            });
+            expect(result.tails?.[k]).toEqual(tails);
+          }
+          for (const [n, { promptIds, completionIds }] of peers.entries())
+            expect(result.peers?.[n]).toEqual(
+              fakeStats([...promptIds, ...completionIds], promptIds.length).logprobs,
+            );
+        }
+      }),
+      { numRuns: 40 },
+    ));
+
+  it('nothing of a trace behind which a tail has no room, and lets it be a peer all the same', async () => {
+    const rejected: number[] = [];
+    await fc.assert(
+      fc.asyncProperty(shapes, fc.integer({ min: 33, max: 40 }), async (all, room) => {
+        // the first one has no peer, however long it is
+        const items = all.map((shape, n) => related(n, n === 0 ? undefined : 'g', shape));
+        const free = (await collect(asking(shown(items), 2, 6))).flat();
+        const found = await answered(asking(shown(items), 2, 6, room));
+        for (const [n, item] of found.entries()) {
+          const { promptIds, pieces, asked } = free[n] as Exclude<(typeof free)[number], BadRow>;
+          const ends = [...candidateExits(pieces)].flatMap((exit) =>
+            (asked.tails?.(exit) ?? []).map(({ length }) => promptIds.length + exit + length),
+          );
+          const lacking = Math.max(0, ...ends) - room;
+          expect(isBad(item)).toBe(lacking > 0);
+          if (!isBad(item)) {
+            expect(item.result.peers?.map((own) => own?.length)).toEqual(
+              item.job.asked.peers.map(({ completionIds }) => completionIds.length),
+            );
+            continue;
+          }
+          rejected.push(lacking);
+          expect(item.rejection.code).toBe('too_long');
+          expect(item.rejection.reason).toMatch(
+            lacking < 6 ? `: --mate-tokens ${6 - lacking}, or --policy` : ': --policy',
+          );
+        }
+      }),
+    );
+    expect(rejected.length).toBeGreaterThan(0);
+  });
+
+  it('nobody whose thought has so many pieces that aligning the two would not fit into memory', () => {
+    const { pieces } = jobOf({ ...SHAPE, tokens: 2 });
+    const thought = (P: number) => ({
+      completionIds: new Int32Array(P),
+      pieces: { ...pieces, ends: Int32Array.from({ length: P }, (_, k) => k + 1) },
+    });
+    expect(mostSimilar(thought(5000), [thought(4000)], 1)).toEqual([]);
+    expect(mostSimilar(thought(2), [thought(2)], 1)).toHaveLength(1);
+  });
+});
+
+describe('withPeers', () => {
+  it('shows none of another group or prompt, of unknown reward, nor the trace itself; without a group there is none', async () => {
+    const found = await flat(
+      shown([
+        related(0, 'a', SHAPE),
+        related(1, 'a', { ...SHAPE, name: 2 }),
+        related(2, 'a', { ...SHAPE, name: 3 }, null),
+        related(3, 'b', SHAPE),
+        related(4, undefined, SHAPE),
+        { ...related(5, 'a', SHAPE), promptIds: Int32Array.of(1, 2, 3) },
+        { ...related(6, 'a', SHAPE), promptIds: Int32Array.of(1, 2) },
+      ]),
+    );
+    expect(found.map(idsOf)).toEqual([['1'], ['0'], ['0', '1'], [], [], [], []]);
+  });
+
+  it('shows one of a completion that has several ids, near or far, and none of its own', async () => {
+    // two traces, each twice, and a third one
+    const items = named([1, 2, 1, 2, 3]);
+    const candidates = items.map((item) => candidateOf(item, async () => item));
+    const near = await flat(shown(items));
+    const far = await flat(shown(items.slice(0, 2), { far: new Map([['g', candidates]]) }));
+    const expected = [
+      ['1', '4'],
+      ['2', '4'],
+      ['3', '4'],
+      ['0', '4'],
+      ['0', '1'],
+    ];
+    expect(near.map((item) => idsOf(item).sort())).toEqual(expected);
+    // whichever of two rows with one completion follows first
+    expect(far.map((item) => idsOf(item).sort())).toEqual([
+      ['1', '4'],
+      ['2', '4'],
+    ]);
+    // both of a completion were drawn
+    for (const item of [...near, ...far]) {
+      expect(item.draws).toBe(item.trace.id === '4' ? 1 : 2);
+      for (const { trace, draws } of item.peers) expect(draws).toBe(trace.id === '4' ? 1 : 2);
+    }
+  });
+
+  it('shows no second row of the same id: it is the trace itself again', async () => {
+    const [first, second, other] = named([1, 2, 3]) as [Shaped, Shaped, Shaped];
+    const twice = { ...second, trace: { ...second.trace, id: first.trace.id } };
+    expect((await flat(shown([first, twice, other]))).map(idsOf)).toEqual([['2'], ['2'], ['0']]);
+  });
+
+  it('brings peers from other windows, which run along and are not passed on', async () => {
+    const path = `${await temporaryFolder()}/spill`;
+    const items = Array.from({ length: 6 }, (_, n) =>
+      related(n, n % 2 === 0 ? 'even' : `odd ${n}`, { ...SHAPE, name: n + 1 }),
+    );
+    const rewards = new Map([
+      ['even', { squares: 0, sum: 0, count: 3, span: [0, 4] as const }],
+      ['odd 1', { squares: 0, sum: 1, count: 1, span: [1, 1] as const }],
+    ]);
+    const window = (row: number) => Math.floor(row / 2);
+    const apart = groupsApart(rewards, layout({ windowOf: window }));
+    expect([...apart.groups]).toEqual(['even']);
+    expect([0, 1, 4, 5].map((row) => apart.wanted(row))).toEqual([true, true, true, false]);
+    const spill = await openSpill(path);
+    const far = await keepFarPeers(streamOf(items), apart.groups, spill);
+    const found = await answered(asking(shown(items, { far, window }), 1, 4));
+    expect(found.map((item) => (isBad(item) ? null : item.trace.id))).toEqual([...'012345']);
+    for (const item of found) {
+      if (isBad(item) || item.job.asked.peers.length !== 1) continue;
+      const peer = items.find(({ trace }) => trace.id === item.job.asked.peers[0]?.trace.id) as Shaped;
+      const { ids, promptLength } = jobHere(peer.shape);
+      expect(item.result.peers).toEqual([fakeStats([...ids], promptLength).logprobs]);
+    }
+    await spill.close();
+  });
+
+  it('leaves groups out that no row of this process has a part in', () => {
+    const rewards = new Map([['g', { squares: 0, sum: 0, count: 2, span: [0, 9] as const }]]);
+    const windowOf = (row: number) => row;
+    expect(groupsApart(rewards, layout({ windowOf, isOwn: () => false })).groups.size).toBe(0);
+    expect(groupsApart(rewards, layout({})).groups.size).toBe(0);
+  });
+
+  it('keeps groups that a limit cuts or a window of many traces may part, and no row behind a limit', () => {
+    const rewards = new Map([
+      ['one row', { squares: 0, sum: 0, count: 8, span: [0, 0] as const }],
+      ['before', { squares: 0, sum: 0, count: 2, span: [1, 2] as const }],
+      ['cut', { squares: 0, sum: 0, count: 1, span: [2, 5] as const }],
+      ['unknown', { squares: 0, sum: 0, count: 0, span: [2, 5] as const }],
+      ['behind', { squares: 0, sum: 0, count: 2, span: [3, 90] as const }],
+    ]);
+    const apart = (change: Partial<WindowLayout>) => [...groupsApart(rewards, layout(change)).groups];
+    expect(apart({})).toEqual([]);
+    expect(apart({ lastRow: 2 })).toEqual(['cut']);
+    expect(apart({ lastRow: 0, explodes: true })).toEqual(['one row']);
+    expect(apart({ explodes: true })).toEqual(['before', 'cut', 'behind']);
+    expect(apart({ lastRow: 2, windowOf: (row) => row })).toEqual(['before', 'cut']);
+  });
+
+  it('finds those that lie apart for a trace of unknown reward that no other of its group stands beside', async () => {
+    const items = [0, 1, 2].map((n) => related(n, 'g', { ...SHAPE, name: n + 1 }, n === 0 ? null : 1));
+    const far = new Map([['g', items.slice(1).map((item) => candidateOf(item, async () => item))]]);
+    const [first] = await flat(shown(items, { far, window: (row) => row }));
+    expect(first && idsOf(first)).toEqual(['1', '2']);
+  });
+
+  it('reads no more of a far-flung group than a trace is compared with, each once a window', async () => {
+    const items = named(Array.from({ length: 100 }, (_, n) => n + 1));
+    const read: string[] = [];
+    const candidates = items.map((item) =>
+      candidateOf(item, async () => {
+        read.push(item.trace.id);
+        return item;
+      }),
+    );
+    await flat(shown(items.slice(90, 92), { far: new Map([['g', candidates]]) }));
+    // 90 is compared with 91 and fourteen more, 91 with these and one more; behind the last comes the first
+    expect(read).toEqual([...'23456789'].map((n) => `9${n}`).concat([...'0123456']));
+    expect(new Set((await flat(shown(items, { most: 20 }))).map(({ peers }) => peers.length))).toEqual(
+      new Set([20]),
+    );
+  });
+});
+
+describe('windowsOf', () => {
+  it('cuts a window of very many traces where a group ends', async () => {
+    const many = (groups: readonly number[]) =>
+      groups.flatMap((count, g) =>
+        Array.from({ length: count }, () => related(0, `${g}`, { ...SHAPE, tokens: 2 })),
+      );
+    const sizes = async (items: readonly Shaped[]) =>
+      (await collect(windowsOf(streamOf(items), () => 0))).map(({ length }) => length);
+    expect(await sizes(many([250, 10, 5]))).toEqual([260, 5]);
+    expect(await sizes(many([100, 156, 1]))).toEqual([256, 1]);
+    expect(await sizes(many([5000]))).toEqual([4096, 904]);
+  });
+});
+
+describe('the right peer that a hint is', () => {
+  const drawn = fc.array(
+    fc.record({
+      tokens: fc.integer({ min: 1, max: 6 }),
+      hidden: fc.integer({ min: 0, max: 1 }),
+      reward: fc.constantFrom(null, 0, 0.5, 0.75, 1),
+      name: fc.integer({ min: 1, max: 5 }),
+    }),
+    { minLength: 1, maxLength: 7 },
+  );
+
+  it('is the shortest that is another completion, of equal ones the first that follows, near or far', () =>
+    fc.assert(
+      fc.asyncProperty(drawn, fc.boolean(), async (all, isApart) => {
+        const items = all.map(({ tokens, hidden, reward, name }, row) =>
+          related(row, 'g', { ...SHAPE, name, hidden, tokens: tokens + hidden }, reward),
+        );
+        const candidates = items
+          .filter(({ reward }) => reward.reward !== null)
+          .map((item) => candidateOf(item, async () => item));
+        const found = await flat(
+          shown(items, {
+            most: Number.POSITIVE_INFINITY,
+            ...(isApart && { far: new Map([['g', candidates]]), window: (row: number) => row }),
+          }),
+        );
+        const spelled = (k: number) => items[k]?.completionIds.join();
+        for (const n of items.keys()) {
+          // those that follow, the first ones after the last; all in their order for a trace that is no candidate itself
+          const known = [...items.keys()].filter((k) => all[k]?.reward !== null);
+          const others = [...known.filter((k) => k > n), ...known.filter((k) => k < n)];
+          const asked = all[n]?.reward === null ? known : others;
+          const right = asked.filter(
+            (k, at) =>
+              spelled(k) !== spelled(n) &&
+              asked.findIndex((m) => spelled(m) === spelled(k)) === at &&
+              (all[k]?.reward as number) > 0.5,
+          );
+          const least = Math.min(...right.map((k) => all[k]?.tokens as number));
+          const peer = rightPeer(found[n] as unknown as ValueJob, 'shortest');
+          expect(peer?.trace.id).toBe(right.find((k) => all[k]?.tokens === least)?.toString());
+        }
+      }),
+    ));
+});

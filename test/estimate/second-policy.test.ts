@@ -1,0 +1,131 @@
+// A second policy reads the same tokens or none; the best of K of a prover's answers, against all sequences of K of a toy language model.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TraceRejected } from '../../dist/errors.js';
+import { rightNow } from '../../dist/estimate/one-pass.js';
+import { progress } from '../../dist/estimate/progress.js';
+import { tokenCheck } from '../../dist/estimate/second-policy.js';
+import { traceValues } from '../../dist/estimate/value.js';
+import { answerNowValue, bestOfValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
+
+/** its facts where the best of K answers counts */
+const bestOf = (K: number, proverEstimator = 'pr') =>
+  progress.withFlags?.({ proverEstimator, bestOf: `${K}` }) ?? progress;
+
+describe('tokenCheck', () => {
+  const spelling = (change: Readonly<Record<number, string>> = {}) => ({
+    bytes: (id: number) => Buffer.from(change[id] ?? String.fromCharCode(id)),
+  });
+  const read = (prompt: number[], completion: number[]) => ({
+    promptIds: Int32Array.from(prompt),
+    completionIds: Int32Array.from(completion),
+  });
+  const suffix = { ids: new Int32Array(3), scoredFrom: 1 };
+  const PROVER = { name: 'prover', code: 'prover', flag: '--prover' };
+  const rejection = (check: () => void) => {
+    try {
+      check();
+    } catch (error) {
+      if (error instanceof TraceRejected) return `${error.code}: ${error.reason}`;
+    }
+    return undefined;
+  };
+
+  it('takes a prover that reads the same tokens, whatever the rest of its vocabulary', () => {
+    const check = tokenCheck(spelling(), spelling({ 99: 'other' }), 128, 9, PROVER);
+    expect(rejection(() => check(read([65, 66], [67, 68, 69, 70]), [suffix]))).toBe(undefined);
+  });
+
+  it.each([
+    [
+      'another text',
+      { 67: 'c' },
+      128,
+      99,
+      'prover_tokens: completion_ids[1] is 67, which is "C" for the policy and "c" for the prover',
+    ],
+    [
+      'no text',
+      { 66: '' },
+      128,
+      99,
+      'prover_tokens: prompt_ids[1] is 66, which is "B" for the policy and "" for the prover',
+    ],
+    [
+      'no such token',
+      {},
+      67,
+      99,
+      "prover_tokens: completion_ids[1] is 67, the prover's vocabulary has 67 tokens",
+    ],
+    [
+      'no room',
+      {},
+      128,
+      6,
+      'prover_too_long: prompt and completion have 4 tokens, the prover takes 3 with the reference',
+    ],
+  ] as const)('turns down a trace: %s', (_, change, vocab, most, expected) => {
+    const check = tokenCheck(spelling(), spelling(change), vocab, most, PROVER);
+    const turned = () => rejection(() => check(read([65, 66], [65, 67]), [suffix]));
+    expect(turned()).toContain(expected);
+    // and again: what was found once is not taken for known
+    expect(turned()).toContain(expected);
+  });
+
+  it('shows bytes that are no text by their numbers', () => {
+    const check = tokenCheck(
+      { bytes: () => Uint8Array.of(0xff) },
+      { bytes: () => Uint8Array.of(0xfe) },
+      9,
+      9,
+      PROVER,
+    );
+    expect(rejection(() => check(read([1], [2]), []))).toContain(
+      '<ff> for the policy and <fe> for the prover',
+    );
+  });
+});
+
+const STATES = ['', 'a', 'ab', 'abc', 'abca'];
+const right = (y: string) => (y === '1' ? 1 : 0);
+const ROUNDING = 1e-6;
+
+describe.each([1, 2, 3, 4, 5, 6])('toy prover %i', (seed) => {
+  const prover = randomToy(seeded(seed));
+
+  it.each([1, 2, 3, 6])('values a trace as its best of %i answers at each state', (K) => {
+    const branches = STATES.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
+    const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
+    for (const [k, s] of STATES.entries()) {
+      expect(Math.abs((values[k] as number) - bestOfValue(prover, s, K, right))).toBeLessThan(ROUNDING);
+      if (K === 1)
+        expect(Math.abs((values[k] as number) - answerNowValue(prover, s, right))).toBeLessThan(ROUNDING);
+    }
+  });
+});
+
+describe('the best of K', () => {
+  const logprobs = fc.float32Array({ minLength: 1, maxLength: 3, min: -20, max: -1.25, noNaN: true });
+  it('is the value itself for K = 1, never less for more, and never above 1', () => {
+    fc.assert(
+      fc.property(logprobs, fc.integer({ min: 2, max: 50 }), (lp, K) => {
+        const [tokens, utilities] = [new Int32Array(lp.length).fill(2), new Float32Array(lp.length).fill(1)];
+        const value = (k: number) => bestOf(k).fromStored?.({ logprobs: lp, tokens, utilities }) as number;
+        expect(value(1)).toBe(rightNow({ logprobs: lp, tokens, utilities }));
+        expect(value(K)).toBeGreaterThanOrEqual(value(K - 1));
+        expect(value(K)).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+
+  it('takes a probability that rounding has put above 1 for 1', () => {
+    const bank = { logprobs: Float32Array.of(1e-4), tokens: Int32Array.of(1), utilities: Float32Array.of(1) };
+    for (const K of [2, 3]) expect(bestOf(K).fromStored?.(bank)).toBe(1);
+  });
+
+  it('has a meaning for probabilities alone', () => {
+    for (const name of ['pr', 'snis']) expect(bestOf(2, name).config).toMatchObject({ bestOf: 2 });
+    for (const name of ['pr-mean', 'pr-geo']) expect(() => bestOf(2, name)).toThrow('are no probabilities');
+  });
+});
