@@ -1,9 +1,9 @@
 // An environment: rredcot sample prompts.jsonl --environment ./calculator.mjs (docs/sampling.md)
-// It gives the result, modulo 10, of a call that ends a turn of the policy's, such as "b: 7*2"; a turn without one is the last.
+// Answers a call at the end of the policy's turn, such as "b: 7*2", with its result modulo 10. A turn without a call ends the episode.
 
 const RESULT = { '+': (x, y) => x + y, '-': (x, y) => x - y, '*': (x, y) => x * y };
 
-/** @param asked messages so far, the last one the policy's; the input's row; a seed, for what is left to chance */
+/** @param asked the messages so far, which end with the policy's turn; the input row; a seed */
 export default function calculator({ messages }) {
   const [, x, operator, y] = /: (\d)([-+*])(\d)$/.exec(messages.at(-1).content) ?? [];
   if (operator === undefined) return null;

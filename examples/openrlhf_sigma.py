@@ -1,17 +1,17 @@
 """OpenRLHF: policy gradients on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN AS A WHOLE: written after OpenRLHF 0.11.0 (commit 3c3be623, August 2026), whose names and signatures hooks/openrlhf.json holds
-(`npm run hooks -- <checkout>` says what a newer OpenRLHF has moved). rredcot's tests run it on stand-ins that are made of that
-record, and on OpenRLHF's own advantages where there is a checkout of it.
+NOT RUN END TO END. Written for OpenRLHF 0.11.0 (commit 3c3be623, August 2026); hooks/openrlhf.json has its names and signatures, and
+`npm run hooks -- <checkout>` says what a newer OpenRLHF has changed. rredcot's tests run it on stand-ins made from that record, and on
+OpenRLHF's own advantages if there is a checkout.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     export PYTHONPATH=examples RREDCOT_SCORED=$PWD/scored.jsonl
     python examples/openrlhf_sigma.py --train.agent_func_path examples/openrlhf_sigma.py \\
         --data.input_key prompt --data.label_key group --algo.advantage.estimator dr_grpo …
 
-with the arguments of openrlhf.cli.train_ppo_ray, a prompt set of one row a group, and --rollout.n_samples_per_prompt the
-group's size. No text is generated: the agent hands OpenRLHF the stored completions. w is applied last, behind baselines and
-whitening: before, the whitening's mean shift would break Σσ = 1, and in the rewards σ would be summed up to returns.
+with the arguments of openrlhf.cli.train_ppo_ray, a prompt set with one row per group, and --rollout.n_samples_per_prompt set to the
+group's size. Nothing is generated: the agent gives OpenRLHF the stored completions. w is applied last, after baselines and whitening:
+before it, whitening's shift of the mean would break Σσ = 1; in the rewards, σ would be summed into returns.
 """
 import functools
 import os
@@ -36,24 +36,24 @@ def scored():
 
 @functools.lru_cache(maxsize=None)
 def sigma_of_tokens():
-    """σ by the token ids of prompt and completion: all that an Experience keeps of a trace."""
+    """σ by the token ids of prompt and completion, the only key that an Experience keeps."""
     return {tuple(row["prompt_ids"] + row["completion_ids"]): row["sigma"] for row in scored()}
 
 
 def weight_experience(experience, sigmas_by_tokens):
-    """Multiplies `advantages` (B, A) by w; A counts from the second token of the prompt, `action_mask` says where."""
+    """Multiplies `advantages` (B, A) by w. A starts at the prompt's second token; `action_mask` marks the completion."""
     kept = experience.attention_mask.bool()
     ids = [tuple(row[at].tolist()) for row, at in zip(experience.sequences, kept)]
     missing = [i for i, tokens in enumerate(ids) if tokens not in sigmas_by_tokens]
     if missing:
-        raise ValueError(f"{len(missing)} of {len(ids)} traces are not among the scored ones, or were cut: raise --data.max_len")
+        raise ValueError(f"{len(missing)} of {len(ids)} traces are not among the scored ones, or were truncated: raise --data.max_len")
     weights = sigma_weights([sigmas_by_tokens[tokens] for tokens in ids], experience.action_mask)
     experience.advantages = experience.advantages * weights.to(experience.advantages)
     return experience
 
 
 def install():
-    """Runs in every Ray worker, whichever of them computes the advantages."""
+    """Runs in every Ray worker, since any of them may compute the advantages."""
     plain = RemoteExperienceMaker.compute_advantages_and_returns
 
     def compute_advantages_and_returns(self, experiences):
@@ -63,17 +63,17 @@ def install():
 
 
 class AgentExecutor(AgentExecutorBase):
-    """The stored traces of a group in turn; the label is the group. One engine is asked for all samples of a prompt."""
+    """Cycles through the stored traces of a group; the label is the group. One engine serves all samples of a prompt."""
 
     def __init__(self):
-        self.bank = defaultdict(deque)
+        self.traces = defaultdict(deque)
         for row in scored():
-            self.bank[row["group"]].append(row)
+            self.traces[row["group"]].append(row)
 
     async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
-        if label not in self.bank:
-            raise ValueError(f"label {label!r} is no group of {os.environ['RREDCOT_SCORED']}: --data.label_key has to name the column `group`")
-        traces = self.bank[label]
+        if label not in self.traces:
+            raise ValueError(f"label {label!r} is not a group of {os.environ['RREDCOT_SCORED']}: --data.label_key must name the column `group`")
+        traces = self.traces[label]
         row = traces[0]
         traces.rotate(-1)
         before = len(row["prompt_ids"])
@@ -94,7 +94,7 @@ class AgentExecutor(AgentExecutorBase):
 
 
 def in_every_worker(init):
-    """`ray.init` that also has `install` run in every worker; what OpenRLHF gives its own call stays as it is."""
+    """`ray.init` that also runs `install` in every worker; OpenRLHF's own arguments stay as they are."""
 
     @functools.wraps(init)
     def hooked(*args, runtime_env=None, **options):
@@ -107,6 +107,6 @@ def in_every_worker(init):
 if __name__ == "__main__":
     import ray
 
-    scored()  # a file that is not to be trained on ends the program here, not in a worker
+    scored()  # a bad file ends the program here, not in a worker
     ray.init = in_every_worker(ray.init)
     runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__")

@@ -1,19 +1,19 @@
-// An estimator of one's own: rredcot score traces.jsonl --estimator ./own_estimator.mjs (docs/your-own-credit.md)
-// A state is worth what the least likely token so far was likely: a thought that has once surprised its policy stays in doubt.
+// A custom estimator: rredcot score traces.jsonl --estimator ./own_estimator.mjs (docs/your-own-credit.md)
+// The value of a state is the probability of the least likely token so far: once a thought has surprised its policy, it stays in doubt.
 
 export default {
   name: 'doubt',
-  // nothing is scored behind the exits: the policy reads each trace once
+  // no answers are scored at the exits: the policy reads each trace once
   scores: 'nothing',
-  // what a value is, for the dataset card of a run
+  // what a value is, for the dataset card
   card: 'the probability of the least likely token so far, at least `least`',
   flags: [['--least <p>', 'of doubt: values are no lower than this (default: 0.01)']],
 
   /**
-   * @param seen of a trace: logprobs and entropies (T, nats), exits (K+1, in tokens), ends (K), trace,
-   *   and branches and utilities of its references where they are scored
-   * @param flags their raw values
-   * @returns K+1 values, one for each exit
+   * @param seen one trace: logprobs and entropies (T, nats), exits (K+1, in tokens), ends (K), trace,
+   *   and, if references are scored, their branches and utilities
+   * @param flags raw values
+   * @returns K+1 values, one per exit
    */
   of({ logprobs, exits }, { least = '0.01' }) {
     return Array.from(exits, (exit) => {

@@ -1,18 +1,17 @@
-"""prime-rl: its GRPO, each token's advantage times w = σ·T, where σ comes from `rredcot score` of every group as it is sampled.
+"""prime-rl: GRPO with each token's advantage times w = σ·T; `rredcot score` runs on every group as it is sampled.
 
-NOT RUN AS A WHOLE: written after prime-rl of August 2026 (commit 559b4477), whose names and signatures hooks/prime-rl.json and
-hooks/verifiers.json hold (`npm run hooks -- <checkout>` says what a newer one has moved). rredcot's tests run it on stand-ins that
-are made of these records, with the real `rredcot score`, and on prime-rl's own functions where there is a checkout of it.
+NOT RUN END TO END. Written for prime-rl of August 2026 (commit 559b4477); hooks/prime-rl.json and hooks/verifiers.json have its names
+and signatures, and `npm run hooks -- <checkout>` says what a newer one has changed. rredcot's tests run it on stand-ins made from
+these records, with the real `rredcot score`, and on prime-rl's own functions if there is a checkout.
 
     export RREDCOT_SCORE="rredcot score --policy ./policy"
     PYTHONPATH=examples python examples/prime_rl_sigma.py @ orchestrator.toml
 
-in place of prime-rl's command `orchestrator`; trainer and inference are started beside it, as without σ. Its algorithms are a table
-in the code, and `algo.type = "grpo"` gives the one of this file. The policy folder is of the weights that training begins with:
-build it again from a checkpoint (`rredcot policy build`) where it has fallen behind. Other flags go into RREDCOT_SCORE, and
-RREDCOT_ANSWER is the field of a task that has its answer, `answer` if it is not set. A trace of several turns, or that `score`
-rejects, keeps the one advantage of all its tokens, and a line says how many. prime-rl's loss is a mean over all tokens of a batch:
-long traces keep their greater weight, inside a trace the credit moves.
+replaces prime-rl's command `orchestrator`; start trainer and inference as usual. `algo.type = "grpo"` then selects the algorithm of
+this file. The policy folder has the weights that training starts from: rebuild it from a checkpoint (`rredcot policy build`) when it
+has fallen behind. Put other flags into RREDCOT_SCORE. RREDCOT_ANSWER names the task's answer field (default: `answer`). Traces of
+several turns, and those that `score` rejects, keep one advantage for all tokens; a message says how many. prime-rl's loss is a mean
+over all tokens of a batch: long traces keep their larger weight, and credit moves within a trace.
 """
 import asyncio
 import json
@@ -24,14 +23,14 @@ try:
     from prime_rl.orchestrator.algo import ALGORITHM_CLASSES, GRPOAlgorithm, assign_advantages
     from prime_rl.orchestrator.algo.base import iter_trainable_traces
 except ImportError as error:
-    raise SystemExit(f"prime_rl_sigma.py: {error}: run it in prime-rl's environment (written after commit 559b4477)") from None
+    raise SystemExit(f"prime_rl_sigma.py: {error}: run it in prime-rl's environment (written for commit 559b4477)") from None
 
-# what is read of the scored rows, and how rows go in and out
+# input and output formats, and the columns that are read
 FLAGS = ["-", "--preset", "tokens", "--format", "jsonl", "--columns", "id,sigma", "--quiet", "-o", "-"]
 
 
 def row_of(trace):
-    """A trace as `rredcot score` reads it; None for one of several turns or branches."""
+    """A row for `rredcot score`; None for a trace of several turns or branches."""
     nodes = trace.nodes
     mask = [sampled for node in nodes for sampled in node.mask]
     tokens = [token for node in nodes for token in node.token_ids]
@@ -44,9 +43,9 @@ def row_of(trace):
 
 
 async def sigmas_of(rows, mean):
-    """σ by id, of the rows that `rredcot score` takes; what it says of others is on the orchestrator's stderr.
+    """σ by id, for the rows that `rredcot score` accepts; it reports the others on the orchestrator's stderr.
 
-    `mean` is the mean reward of the whole group, of which some traces may not be among the rows.
+    `mean` is the mean reward of the whole group, which may have traces that are not among the rows.
     """
     if not rows:
         return {}
@@ -61,7 +60,7 @@ async def sigmas_of(rows, mean):
 
 
 class SigmaGRPO(ALGORITHM_CLASSES["grpo"]):
-    """prime-rl's GRPO, whose advantages are weighted when a group is complete."""
+    """prime-rl's GRPO, with advantages weighted once a group is complete."""
 
     async def score_group(self, episodes):
         await super().score_group(episodes)
@@ -71,7 +70,7 @@ class SigmaGRPO(ALGORITHM_CLASSES["grpo"]):
         sigmas = await sigmas_of([row for row in rows.values() if row is not None], mean)
         for trace in traces:
             if (sigma := sigmas.get(trace.id)) is not None:
-                # what prime-rl gave each sampled token, in its order
+                # prime-rl's advantages of the sampled tokens, in order
                 plain = [advantage for node in trace.nodes for advantage in node.advantages or []]
                 assign_advantages(trace, [advantage * s * len(sigma) for advantage, s in zip(plain, sigma, strict=True)])
         if left := len(traces) - len(sigmas):

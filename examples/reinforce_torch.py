@@ -1,10 +1,10 @@
-"""Trains a small Llama checkpoint on scored traces as they come: a whole GRPO trainer, with σ where the credit goes.
+"""A complete GRPO trainer with σ: trains a small Llama checkpoint on scored traces as they arrive.
 
     rredcot score traces.jsonl --policy ./policy --format jsonl -o - | python3 examples/reinforce_torch.py --policy ./checkpoint
 
-Needs PyTorch 1.13 or newer (Debian: apt-get install python3-torch) and nothing else. It is run by this project's tests.
-Lines come from stdin or a .jsonl file; each batch of whole groups is one step of AdamW. With --credit uniform it is plain
-GRPO. --save writes a checkpoint folder that `rredcot policy build` takes.
+Needs only PyTorch 1.13 or newer (Debian: apt-get install python3-torch). rredcot's tests run it.
+Reads stdin or a .jsonl file; each batch of complete groups is one step of AdamW. --credit uniform is plain GRPO.
+--save writes a checkpoint folder that `rredcot policy build` reads.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ from small_llama import SmallLlama
 
 
 def group_advantages(rewards, groups):
-    """GRPO's advantages: a trace's reward less its group's mean, over the group's standard deviation."""
+    """GRPO's advantages: reward minus the group's mean, over the group's standard deviation."""
     rewards = torch.tensor(rewards, dtype=torch.float32)
     advantages = torch.zeros_like(rewards)
     for group in set(groups):
@@ -35,22 +35,22 @@ def group_advantages(rewards, groups):
 def grpo_loss(logprobs, old_logprobs, advantages, mask, weights=None, clip=0.2):
     """Mean over traces of the mean over tokens of −min(ρ A w, clip(ρ) A w), ρ = π/π_old; all (B, T) but advantages (B).
 
-    w = σ·T makes of the mean over tokens Σ_t σ_t A ∇log π, the gradient of RREDCoT's eq. 11; w = 1 is plain GRPO.
+    With w = σ·T the mean over tokens has gradient Σ_t σ_t A ∇log π, RREDCoT's eq. 11; w = 1 is plain GRPO.
     """
     per_token = advantages[:, None] * (torch.ones_like(logprobs) if weights is None else weights)
-    # padding would make the ratio of nothing and nothing
+    # padding has no meaningful ratio
     ratio = ((logprobs - old_logprobs) * mask).exp()
     gain = torch.minimum(ratio * per_token, ratio.clamp(1 - clip, 1 + clip) * per_token)
     return -((gain * mask).sum(1) / mask.sum(1)).mean()
 
 
 def batches(lines, size):
-    """Rows in batches of at least `size`, cut between groups; a group's rows have to follow each other."""
+    """Batches of at least `size` rows that never split a group; a group's rows must be consecutive."""
     batch = []
     for line in lines:
         row = json.loads(line)
         if row["reward"] is None:
-            continue  # nothing is known of how good it was
+            continue  # the reward is unknown
         if len(batch) >= size and row["group"] != batch[-1]["group"]:
             yield batch
             batch = []
@@ -64,7 +64,7 @@ def padded(lists, width):
 
 
 def step(model, rows, credit, clip, by_gain=False):
-    """The loss of a batch, and how far the policy's log-probabilities are from the stored ones."""
+    """The loss of a batch, and the largest difference between the policy's log-probabilities and the stored ones."""
     completions = [row["completion_ids"] for row in rows]
     logprobs, mask = model.completion_logprobs([row["prompt_ids"] for row in rows], completions)
     old = padded([row["logprobs"] for row in rows], mask.shape[1])
@@ -77,11 +77,11 @@ def step(model, rows, credit, clip, by_gain=False):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("traces", nargs="?", help="JSONL of rredcot score (default: stdin)")
-    parser.add_argument("--policy", required=True, help="folder of the checkpoint that is trained: the one that scored the traces")
+    parser.add_argument("traces", nargs="?", help="JSONL from rredcot score (default: stdin)")
+    parser.add_argument("--policy", required=True, help="checkpoint folder to train: the one that scored the traces")
     parser.add_argument("--credit", choices=("sigma", "uniform"), default="sigma")
     parser.add_argument("--by-gain", action="store_true", help="divide the weights of a batch by its mean sigma_gain")
-    parser.add_argument("--batch", type=int, default=64, help="traces a step, at least (default: 64)")
+    parser.add_argument("--batch", type=int, default=64, help="at least this many traces per step (default: 64)")
     parser.add_argument("--lr", type=float, default=1e-5)
     parser.add_argument("--clip", type=float, default=0.2)
     parser.add_argument("--save", help="folder for the trained checkpoint")

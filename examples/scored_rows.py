@@ -1,4 +1,4 @@
-"""The rows of a scored file, Parquet or JSONL, each with `prompt` and `completion` under these names. Shared by the examples beside it."""
+"""Reads the rows of a scored file, Parquet or JSONL, with `prompt` and `completion` under these names. Shared by the other examples."""
 import gzip
 import json
 import math
@@ -7,16 +7,16 @@ import sys
 import zlib
 from array import array
 
-# what every trainer takes of a trace: ids as int, numbers as the float32 that they were
+# what every trainer needs of a trace: ids as int, numbers as the float32 that they were
 LISTS = {"prompt_ids": "i", "completion_ids": "i", "logprobs": "f", "sigma": "f"}
 TEXTS = ("prompt", "completion")
 
 
 def scored_rows(path, columns=()):
-    """The traces with a known reward, as dicts; `columns` names what else a row must have. `prompt` is text, or the messages of the input.
+    """The traces with a known reward, as dicts; `columns` names what else a row must have. `prompt` is text, or the input's messages.
 
-    `LISTS`, `reward`, `id` and `group` are the same from Parquet (which needs pyarrow), JSONL and JSONL in gzip (which need nothing);
-    other columns are as the file has them. What is wrong ends the program with one line; rows count from 0, as in `rredcot`'s own.
+    `LISTS`, `reward`, `id` and `group` are the same from Parquet (which needs pyarrow), JSONL and gzipped JSONL (which need nothing);
+    other columns are returned as they are. An error ends the program with one line; rows are counted from 0, as in `rredcot`'s messages.
     """
     rows = [checked(row, f"{path}:{n}", columns) for n, row in enumerate(rows_of(path))]
     if not rows:
@@ -30,7 +30,7 @@ def scored_rows(path, columns=()):
 
 
 def rows_of(path):
-    """The rows as they stand there, with both texts under their names; what the file is, its first bytes say."""
+    """The rows unchecked, with both texts under their names. The first bytes tell the format."""
     if os.path.isdir(path):
         raise SystemExit(f"{path}: is a folder, expected a file: rredcot merge {path} -o <file> makes one of a run folder")
     try:
@@ -46,7 +46,7 @@ def rows_of(path):
 
 
 def jsonl_rows(lines, path):
-    """JSONL has no metadata: a text stands under its own name."""
+    """JSONL has no metadata: each text is in the column of its name."""
     n = 0
     while True:
         try:
@@ -67,7 +67,7 @@ def jsonl_rows(lines, path):
 
 
 def parquet_rows(path):
-    """Where a column of the input holds a text, `rredcot score` does not write it again, and the file's metadata name it."""
+    """`rredcot score` does not repeat a text that an input column has; the file's metadata name that column."""
     try:
         import pyarrow.parquet as pq
     except ImportError:
@@ -78,14 +78,14 @@ def parquet_rows(path):
         places = json.loads((pq.read_metadata(path).metadata or {}).get(b"rredcot.text", b"{}"))
         rows = pq.read_table(path).to_pylist()
     except ValueError as error:  # as pyarrow's ArrowInvalid is
-        raise SystemExit(f"{path}: {str(error).splitlines()[0]} Expected a whole Parquet file; copy it again, or make it again") from None
+        raise SystemExit(f"{path}: {str(error).splitlines()[0]} Expected a complete Parquet file: copy it or score it again") from None
     for row in rows:
         texts = {name: row[column] for name, column in places.items() if column in row}
         yield {**{name: value for name, value in row.items() if name not in TEXTS}, **texts}
 
 
 def checked(row, place, columns):
-    """The row with its numbers as float32 and its ids as int. Raises SystemExit for a row that `score` has not written, or that was cut."""
+    """The row with its numbers as float32 and its ids as int. Raises SystemExit for a row that `score` did not write, or a truncated one."""
     if not isinstance(row, dict):
         raise SystemExit(f"{place}: found {row!r:.40}, expected an object, a row of `rredcot score`")
     missing = [name for name in (*LISTS, "reward", *columns) if name not in row]
@@ -117,7 +117,7 @@ def is_text(name, value):
 
 
 def numbers_of(values, code, place):
-    """A list of numbers as the array type `code` holds them: float32 in float, or int."""
+    """A list of numbers at the precision of array type `code`: float32 or int."""
     if not isinstance(values, list):
         raise SystemExit(f"{place}: found {values!r:.40}, expected a list of numbers, one a token")
     try:

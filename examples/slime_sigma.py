@@ -1,8 +1,8 @@
 """slime: GRPO on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN AS A WHOLE: written after slime of August 2026 (commit 624b824a), whose names and signatures hooks/slime.json holds
-(`npm run hooks -- <checkout>` says what a newer slime has moved). rredcot's tests run it on stand-ins that are made of that record,
-and on slime's own functions where there is a checkout of it.
+NOT RUN END TO END. Written for slime of August 2026 (commit 624b824a); hooks/slime.json has its names and signatures, and
+`npm run hooks -- <checkout>` says what a newer slime has changed. rredcot's tests run it on stand-ins made from that record, and on
+slime's own functions if there is a checkout.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/slime_sigma.py scored.jsonl replay/ 4
@@ -10,11 +10,11 @@ and on slime's own functions where there is a checkout of it.
     python train.py --custom-advantage-function-path slime_sigma.advantages --load-debug-rollout-data replay/{rollout_id}.pt \\
         --advantage-estimator grpo --rollout-batch-size 4 --n-samples-per-prompt <group> --num-rollout <files> …
 
-No text is generated: slime trains on the stored rollouts, 4 groups each here. Its trainer gets a sample's tokens and none of its
-metadata, so σ is looked up by the ids of prompt and completion; a trace that is not among the scored ones ends the run. Both
-variables have to reach slime's workers: put them into --runtime-env-json of `ray job submit`. The loss is a mean over a trace's
-tokens, then over traces, so the update is RREDCoT's eq. 11; --calculate-per-token-loss weights by length. --use-rollout-logprobs
-takes the stored log-probabilities as the old ones. Leave out --normalize-advantages, whose shift of the mean breaks Σσ = 1.
+Nothing is generated: slime trains on the stored rollouts, here of 4 groups each. Its trainer gets a sample's tokens without its
+metadata, so σ is looked up by the ids of prompt and completion; a trace that was not scored ends the run. Both environment
+variables must reach slime's workers: add them to --runtime-env-json of `ray job submit`. The loss is a mean over a trace's tokens,
+then over traces, so the update is RREDCoT's eq. 11; --calculate-per-token-loss weights by length. --use-rollout-logprobs takes the
+stored log-probabilities as the old ones. Leave out --normalize-advantages: its shift of the mean breaks Σσ = 1.
 """
 import functools
 import os
@@ -23,7 +23,7 @@ import sys
 try:
     import torch
 except ImportError as error:
-    raise SystemExit(f"slime_sigma.py: {error}: run it in slime's environment (written after commit 624b824a)") from None
+    raise SystemExit(f"slime_sigma.py: {error}: run it in slime's environment (written for commit 624b824a)") from None
 
 from scored_rows import scored_rows
 from sigma_weights import sigma_weights
@@ -31,16 +31,16 @@ from sigma_weights import sigma_weights
 
 @functools.lru_cache(maxsize=None)
 def sigma_of_tokens():
-    """σ by the token ids of prompt and completion: all that the trainer has of a trace."""
+    """σ by the token ids of prompt and completion, the only key that the trainer has."""
     rows = scored_rows(os.environ["RREDCOT_SCORED"], ("group",))
     return {tuple(row["prompt_ids"] + row["completion_ids"]): row["sigma"] for row in rows}
 
 
 def advantages(args, rollout_data):
-    """A `--custom-advantage-function-path`: sets advantages and returns, a tensor (tokens that this rank holds,) for each sample.
+    """For `--custom-advantage-function-path`: sets advantages and returns, a tensor (tokens on this rank,) for each sample.
 
-    `rewards` are slime's, with the group's mean taken off. Under context parallelism a rank has two pieces of each trace: slime's
-    own function cuts the weights as it cuts log-probabilities.
+    `rewards` are slime's, with the group's mean subtracted. Under context parallelism a rank has two pieces of each trace; slime's
+    own function slices the weights as it slices log-probabilities.
     """
     from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp
 
@@ -58,7 +58,7 @@ def advantages(args, rollout_data):
 
 
 def write_rollouts(scored, folder, each):
-    """Writes `<n>.pt` for every `each` groups, as slime's --save-debug-rollout-data does. @returns how many, and the size of a group"""
+    """Writes `<n>.pt` for every `each` groups, as slime's --save-debug-rollout-data does. Returns how many, and the group size."""
     from slime.utils.types import Sample
 
     groups = {}
@@ -66,12 +66,12 @@ def write_rollouts(scored, folder, each):
         groups.setdefault(row["id"] if row["group"] is None else row["group"], []).append(row)
     sizes = {len(rows) for rows in groups.values()}
     if len(sizes) > 1:
-        raise SystemExit(f"{scored}: has groups of {min(sizes)} to {max(sizes)} traces with a known reward, expected one size, as slime does")
+        raise SystemExit(f"{scored}: has groups of {min(sizes)} to {max(sizes)} traces with a known reward, but slime needs one size")
     rollouts = len(groups) // each
     if rollouts == 0:
-        raise SystemExit(f"{scored}: has {len(groups)} groups, fewer than the {each} of a rollout")
+        raise SystemExit(f"{scored}: has {len(groups)} groups, but a rollout takes {each}")
     if left := len(groups) % each:
-        print(f"{scored}: the last {left} of {len(groups)} groups fill no rollout of {each} and are left out", file=sys.stderr)
+        print(f"{scored}: the last {left} of {len(groups)} groups do not fill a rollout of {each} and are left out", file=sys.stderr)
     os.makedirs(folder, exist_ok=True)
     size = sizes.pop()
     numbered = list(enumerate(groups.values()))

@@ -1,6 +1,6 @@
-"""A trainer's own form of scored traces, as JSONL on stdout: trainer_forms.py tinker|vineppo|prm|progress scored.jsonl
+"""Converts scored traces to a trainer's format, as JSONL on stdout: trainer_forms.py tinker|vineppo|prm|progress scored.jsonl
 
-R* = reward − baseline is the advantage of a whole trace, and σ spreads it over the tokens. Traces without a reward or a baseline are left out.
+The advantage of a trace, R* = reward − baseline, is spread over its tokens by σ. Traces without a reward or a baseline are left out.
 """
 import json
 import sys
@@ -9,7 +9,7 @@ from scored_rows import scored_rows
 
 
 def tinker(row):
-    """Lists of a Datum, P + T − 1 long: position i reads token i of prompt and completion and predicts token i + 1; 0 where that is one of the prompt."""
+    """Lists for a Datum, P + T − 1 long: position i reads token i of prompt and completion and predicts token i + 1; 0 if that is a prompt token."""
     ids = row["prompt_ids"] + row["completion_ids"]
     before = [0.0] * (len(row["prompt_ids"]) - 1)
     own = tokens_of_policy(row)
@@ -23,7 +23,7 @@ def tinker(row):
 
 
 def vineppo(row):
-    """An Episode of VinePPO and SPO, whose PPO loss is a mean over tokens: advantages have the mean R*."""
+    """An Episode for VinePPO and SPO, whose PPO loss is a mean over tokens: the mean advantage is R*."""
     own = tokens_of_policy(row)
     return {
         "query_token_ids": row["prompt_ids"],
@@ -34,14 +34,14 @@ def vineppo(row):
 
 
 def prm(row):
-    """Steps for TRL's PRMTrainer (step_separator=""): whether a step's part of the return is positive. Needs --sigma rudder or signed."""
+    """Steps for TRL's PRMTrainer (step_separator=""), labeled by the sign of their share of the return. Needs --sigma rudder or signed."""
     if advantage(row) == 0 or any(code.startswith("uniform:") for code in row["status"].split(";")):
-        return None  # σ tells no step from another
+        return None  # σ is uniform: no labels
     return {**steps(row), "labels": [advantage(row) * segment["sigma"] > 0 for segment in segments(row)]}
 
 
 def progress(row):
-    """Steps with the change of the value by each; 0 for the answer."""
+    """Steps with the change of value over each; 0 for the answer."""
     return {**steps(row), "progress": [segment["delta"] or 0.0 for segment in segments(row)]}
 
 
@@ -54,12 +54,12 @@ def tokens_of_policy(row):
 
 
 def segments(row):
-    """Those that are steps: not what the policy was shown, nor an end token without text."""
+    """The segments that are steps: not the environment's turns, nor an end token without text."""
     return [each for each in row["segments"] if each["kind"] != "shown" and each["char_start"] != each["char_end"]]
 
 
 def steps(row):
-    """The segments' texts, which together are the completion; what the policy was shown stands with the step before it."""
+    """The steps' texts, which together are the completion; an environment's turn belongs to the step before it."""
     starts = [segment["char_start"] for segment in segments(row)]
     ends = [*starts[1:], row["segments"][-1]["char_end"]]
     texts = [row["completion"][start:end] for start, end in zip([0, *starts[1:]], ends)]

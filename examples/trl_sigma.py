@@ -1,18 +1,18 @@
 """TRL: GRPO on scored traces, each token's advantage times w = σ·T.
 
-rredcot's tests run it for three steps in TRL 1.13.0 (torch 2.13.0), on one CPU process, where pip has that: the loss of each step is eq. 11's
-to 1e-6, and uniform σ trains the same weights, bit for bit, as TRL alone, of text that TRL generates and of stored completions (these
-with the stored log-probabilities as the old ones; TRL alone takes the ratio as 1). Not run on a GPU or in several processes.
-hooks/trl.json holds the names of TRL's on which it relies.
+rredcot's tests run three steps with TRL 1.13.0 (torch 2.13.0) in one CPU process, where pip has them: each step's loss equals eq. 11
+to 1e-6, and uniform σ trains the same weights, bit for bit, as TRL alone, both on text that TRL generates and on stored completions
+(with the stored log-probabilities as the old ones; TRL alone takes the ratio as 1). Not run on a GPU or in several processes.
+hooks/trl.json lists the names in TRL that it relies on.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.jsonl
 
-The scored file is JSONL, in gzip or not, or Parquet, which needs pyarrow.
+The scored file is JSONL, gzipped or not, or Parquet, which needs pyarrow.
 
-No text is generated: `rollout_func` hands TRL the stored completions. `loss_type="grpo"` makes the update RREDCoT's eq. 11;
-dapo, bnpo and dr_grpo keep their own length weighting. Does not go with vespo, luspo, importance_sampling_level="sequence",
-off_policy_mask_threshold (they want one advantage a trace) or use_liger_kernel=True (it passes the loss by).
+Nothing is generated: `rollout_func` gives TRL the stored completions. `loss_type="grpo"` makes the update RREDCoT's eq. 11;
+dapo, bnpo and dr_grpo keep their own length weighting. Does not work with vespo, luspo, importance_sampling_level="sequence",
+off_policy_mask_threshold (they need one advantage per trace) or use_liger_kernel=True (it bypasses the loss).
 """
 import json
 import sys
@@ -41,10 +41,10 @@ def weight_advantages(advantages, completion_ids, sigmas):
 class SigmaGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs):
         out = super()._generate_and_score_completions(inputs)
-        # what rollout_func returns beyond TRL's own keys is now in each input
+        # extra keys that rollout_func returned are now in each input
         sigmas = [example["sigma"] for example in inputs]
         out["advantages"] = weight_advantages(out["advantages"], out["completion_ids"], sigmas)
-        # the traces are another policy's by the second step: without this the ratio would be taken as 1
+        # from the second step on the traces are off-policy: without this the ratio would be taken as 1
         if "sampling_per_token_logps" in out:
             out.setdefault("old_per_token_logps", out["sampling_per_token_logps"])
         return out
@@ -55,22 +55,22 @@ def key(prompt):
 
 
 class Replay:
-    """A `rollout_func`: the stored traces of each prompt in turn, from the start again when all have been given.
+    """A `rollout_func` that cycles through the stored traces of each prompt.
 
-    Each process has its own: let per_device_train_batch_size be a multiple of num_generations, so that the traces of a
-    prompt are asked for by one process; otherwise two processes train on the same ones.
+    Each process has its own: make per_device_train_batch_size a multiple of num_generations, so that one process asks for all
+    traces of a prompt; otherwise two processes train on the same ones.
     """
 
     def __init__(self, rows):
-        self.bank = defaultdict(deque)
+        self.traces = defaultdict(deque)
         for row in rows:
-            self.bank[key(row["prompt"])].append(row)
+            self.traces[key(row["prompt"])].append(row)
         self.prompts = {key(row["prompt"]): row["prompt"] for row in rows}
 
     def __call__(self, prompts, trainer):
         rows = []
         for prompt in prompts:
-            traces = self.bank[key(prompt)]
+            traces = self.traces[key(prompt)]
             rows.append(traces[0])
             traces.rotate(-1)
         return {name: [row[name] for row in rows] for name in REPLAYED}
@@ -83,10 +83,10 @@ def stored_reward(completions, reward, **_):
 def main(checkpoint, scored):
     rows = scored_rows(scored)
     replay = Replay(rows)
-    fewest = min(replay.bank, key=lambda prompt: len(replay.bank[prompt]))
-    group = len(replay.bank[fewest])
+    fewest = min(replay.traces, key=lambda prompt: len(replay.traces[prompt]))
+    group = len(replay.traces[fewest])
     if group < 2:
-        raise SystemExit(f"{scored}: a single trace with a known reward has the prompt {fewest!r:.60}: GRPO's baseline needs several")
+        raise SystemExit(f"{scored}: only one trace with a known reward has the prompt {fewest!r:.60}: GRPO's baseline needs several")
     config = GRPOConfig(
         output_dir="trl-sigma",
         loss_type="grpo",
@@ -95,7 +95,7 @@ def main(checkpoint, scored):
         max_completion_length=max(len(row["completion_ids"]) for row in rows),
         temperature=1.0,
         learning_rate=1e-6,
-        bf16=torch.cuda.is_available(),  # TRL's default is bfloat16 everywhere, which a CPU is refused
+        bf16=torch.cuda.is_available(),  # TRL defaults to bfloat16 and then refuses a CPU
     )
     trainer = SigmaGRPOTrainer(
         model=checkpoint,

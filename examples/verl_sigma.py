@@ -1,8 +1,8 @@
 """verl: GRPO on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN AS A WHOLE: written after verl 0.10.0.dev (commit 1dda039b, August 2026), whose names and signatures hooks/verl.json holds
-(`npm run hooks -- <checkout>` says what a newer verl has moved). rredcot's tests run it on stand-ins that are made of that record,
-and on verl's own advantage functions where there is a checkout of it.
+NOT RUN END TO END. Written for verl 0.10.0.dev (commit 1dda039b, August 2026); hooks/verl.json has its names and signatures, and
+`npm run hooks -- <checkout>` says what a newer verl has changed. rredcot's tests run it on stand-ins made from that record, and on
+verl's own advantage functions if there is a checkout.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/verl_sigma.py --rows scored.jsonl replay.parquet
@@ -12,17 +12,17 @@ and on verl's own advantage functions where there is a checkout of it.
         actor_rollout_ref.rollout.agent.agent_loop_config_path=examples/verl_replay.yaml \\
         actor_rollout_ref.rollout.agent.default_agent_loop=rredcot_replay …
 
-verl imports what VERL_USE_EXTERNAL_MODULES names in each of its processes. On a cluster that runs already, give both variables in
-+ray_kwargs.ray_init.runtime_env.env_vars too. With verl's older trainer (trainer.use_v1=False, the only one before 0.9) the mode goes
-and algorithm.adv_estimator=grpo_sigma comes.
+verl imports the modules in VERL_USE_EXTERNAL_MODULES in each of its processes. On a running cluster, set both variables in
++ray_kwargs.ray_init.runtime_env.env_vars too. With verl's older trainer (trainer.use_v1=False, the only one before 0.9), leave out
+trainer_mode and set algorithm.adv_estimator=grpo_sigma.
 
-No text is generated: the agent loop hands verl the stored completions, one dataset row a trace. `--rows` writes the rows with
-verl's own columns, `prompt` as messages and `data_source`, groups one after the other: let data.train_batch_size be a
-multiple of the group. They are Parquet, or JSON lines where the name ends with .json, which verl reads too and which needs no pyarrow.
-loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
+Nothing is generated: the agent loop gives verl the stored completions, one dataset row per trace. `--rows` writes rows with verl's
+own columns (`prompt` as messages, `data_source`), ordered by group: make data.train_batch_size a multiple of the group size. They
+are Parquet, or JSON lines if the name ends with .json, which verl reads too and which needs no pyarrow.
+loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11; token-mean (the default) weights by length;
 seq-mean-token-sum would be T times too large. σ in the *rewards* would be lost: verl's GRPO sums them over the tokens.
-algorithm.rollout_correction.bypass_mode=True takes the stored log-probabilities as the old ones. filter_groups does not go with it:
-a row is a prompt of its own.
+algorithm.rollout_correction.bypass_mode=True takes the stored log-probabilities as the old ones. filter_groups does not work here:
+verl sees each row as a prompt of its own.
 """
 import json
 import sys
@@ -31,13 +31,13 @@ from scored_rows import scored_rows
 
 
 def write_rows(scored, path):
-    """Writes the dataset that `Replay` is fed from: what it takes of each scored trace, and what verl wants of a row."""
+    """Writes the dataset for `Replay`: its columns of each scored trace, and those that verl requires."""
     rows = scored_rows(scored, ("id", "group"))
     taken = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
     written = [
         {
             "data_source": row.get("data_source") or "rredcot",
-            # what the policy reads are the ids; verl asks for messages
+            # the policy reads the ids; verl requires messages
             "prompt": [{"role": "user", "content": row["prompt"]}] if isinstance(row["prompt"], str) else row["prompt"],
             "group": row["id"] if row["group"] is None else row["group"],
             **{name: row[name] for name in taken},
@@ -56,11 +56,11 @@ def write_rows(scored, path):
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise SystemExit(f"{path}: Parquet needs pyarrow, which {sys.executable} has not: name it .json, which verl reads too") from None
+        raise SystemExit(f"{path}: Parquet needs pyarrow, and {sys.executable} does not have it: use a name that ends with .json, which verl reads too") from None
     pq.write_table(pa.Table.from_pylist(written), path)
 
 
-# before verl is imported: the rows need none
+# before verl is imported: writing rows does not need it
 if __name__ == "__main__" and sys.argv[1:2] == ["--rows"]:
     if len(sys.argv) != 4:
         raise SystemExit("usage: verl_sigma.py --rows <scored file> <replay.parquet or .json>")
@@ -72,7 +72,7 @@ try:
     from verl.trainer.ppo import core_algos, ray_trainer
     from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 except ImportError as error:
-    raise SystemExit(f"verl_sigma.py: {error}: pip install verl (written after 0.10.0.dev); --rows needs none") from None
+    raise SystemExit(f"verl_sigma.py: {error}: pip install verl (written for 0.10.0.dev); --rows does not need it") from None
 
 if __name__ == "__main__":
     raise SystemExit("verl_sigma.py: verl imports it: VERL_USE_EXTERNAL_MODULES=verl_sigma python -m verl.trainer.main_ppo …")
@@ -85,7 +85,7 @@ NAME = "grpo_sigma"
 
 
 class Replay(AgentLoopBase):
-    """The stored completion in place of a generated one; a row's columns come as keyword arguments."""
+    """Returns the stored completion instead of generating one; a row's columns arrive as keyword arguments."""
 
     async def run(self, sampling_params, *, prompt_ids, completion_ids, logprobs, sigma, reward, group, **_):
         response = [int(token) for token in completion_ids]
@@ -97,28 +97,28 @@ class Replay(AgentLoopBase):
             reward_score=float(reward),
             num_turns=2,
             metrics={},
-            # V1 counts how old a trace is from these: the weights that training begins with, 0
+            # V1 computes a trace's age from these: 0 is the weights that training starts from
             extra_fields={"sigma": [float(s) for s in sigma], "group": str(group), "min_global_steps": 0, "max_global_steps": 0},
         )
 
 
 def weigh(trainer):
-    """The trainer class whose advantages are weighted, whatever estimator made them; V1's, of which `_compute_advantage` alone changes."""
+    """V1's trainer class with weighted advantages, for any estimator. Only `_compute_advantage` changes."""
     import transfer_queue as tq
     from verl.utils import tensordict_utils as tu
 
     class SigmaTrainer(trainer):
         def __init__(self, config):
-            # wherever V1 tells its synchronous trainer from the others, it asks for this name
+            # V1 recognizes its synchronous trainer by this name
             config.trainer.v1.trainer_mode = "sync"
             super().__init__(config)
 
         def _compute_advantage(self, batch, metrics):
-            # verl fills a batch up with copies of its first trace, of a uid of their own and without a token that trains
-            own = [key for key, tag in zip(batch.keys, batch.tags) if not tag.get("is_padding", False)]
-            place = {"keys": own, "partition_id": batch.partition_id}
+            # verl pads a batch with copies of its first trace, with other uids and no token that trains
+            kept = [key for key, tag in zip(batch.keys, batch.tags) if not tag.get("is_padding", False)]
+            place = {"keys": kept, "partition_id": batch.partition_id}
             rows = tq.kv_batch_get(**place, select_fields=["extra_fields"])["extra_fields"].tolist()
-            # a replayed row is a prompt of its own to verl: the group is what it has to group by
+            # to verl each replayed row is a prompt of its own: make it use our groups
             tq.kv_batch_put(**place, fields=tu.get_tensordict({"uid": [row["group"] for row in rows]}))
             batch = super()._compute_advantage(batch, metrics)
             data = tq.kv_batch_get(**place, select_fields=["advantages"])
@@ -135,13 +135,13 @@ def weigh(trainer):
 
 try:
     from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
-except ImportError:  # before 0.9 there is the older trainer alone
+except ImportError:  # before 0.9 there is only the older trainer
     pass
 else:
     register_trainer("rredcot")(weigh(PPOTrainerSync))
 
 
-# the older trainer, which goes when verl drops it
+# for the older trainer, until verl drops it
 
 
 @register_adv_est(NAME)
@@ -160,7 +160,7 @@ def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_
 
 
 def install():
-    """Lets `grpo_sigma` see the batch: verl hands an estimator rewards and mask only."""
+    """Passes the batch to `grpo_sigma`: verl gives an estimator only rewards and mask."""
     plain = ray_trainer.compute_advantage
 
     def compute_advantage(data, adv_estimator, **options):

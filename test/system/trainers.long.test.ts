@@ -342,7 +342,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       'cut gzip': /^FILE:0: .*, expected gzip to its end: was the file cut off\?$/,
       'damaged gzip': /^FILE:2: .*, expected gzip to its end/,
       'cut Parquet': hasPyarrow
-        ? /^FILE: .*Expected a whole Parquet file/
+        ? /^FILE: .*Expected a complete Parquet file/
         : /^FILE: is Parquet, and \S+ has no pyarrow: install it, or write JSONL/,
       folder: /^\S+: is a folder, expected a file: rredcot merge/,
       missing: /^\S+\.missing: No such file or directory, expected a file of `rredcot score`$/,
@@ -362,7 +362,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     ]);
     expect(rewards).toEqual([1, 0, 1]);
     expect(log_probs).toEqual([0, 0, -1, -2, -3]);
-    expect(label).toMatch(/^label 'h' is no group of .*rows\.jsonl: --data\.label_key/);
+    expect(label).toMatch(/^label 'h' is not a group of .*rows\.jsonl: --data\.label_key/);
     expect(unknown).toMatch(/^1 of 1 traces are not among the scored ones/);
     // what OpenRLHF itself gives Ray is still there
     expect(environment).toEqual([
