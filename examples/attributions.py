@@ -1,15 +1,15 @@
-"""Values for `rredcot score --estimator given` from a gradient or from attention, of any checkpoint that transformers opens.
+"""Values for `rredcot score --estimator given` from gradients or attention, for any checkpoint that transformers opens.
 
     pip install torch transformers
     rredcot segment traces.jsonl > segments.jsonl
     python examples/attributions.py gradient ./checkpoint segments.jsonl > valued.jsonl
     rredcot score valued.jsonl --estimator given --segmenter given -o scored.parquet
 
-A segment's attribution a_k is of phi, the log-probability of the row's reference answers (`answer`, or --reference COLUMN: a
-text or a list) behind the thought: `gradient` is the norm of d phi / d input embeddings over the segment's tokens, `attention` the
-share that it gets of the attention of the answer's scored tokens, the mean over heads and layers. No a_k has a sign, so `values`
-rise from 0 to 1 in shares of their sum where the row's reward is above 1/2, and fall from 1 to 0 elsewhere. The template around
-the answer is the checkpoint's exit_template.json.
+phi is the log-probability of the row's reference answers (column `answer`, or --reference COLUMN: a text or a list) after the
+thought. A segment's attribution a_k is the norm of d phi / d input embeddings over its tokens (`gradient`), or the attention that it
+gets from the answer's scored tokens, averaged over heads and layers (`attention`). a_k has no sign: `values` rise from 0 to 1 by
+a_k's share of the sum if the reward is above 1/2, and otherwise fall from 1 to 0. The checkpoint's exit_template.json is the template
+around the answer.
 """
 import argparse
 import json
@@ -31,7 +31,7 @@ def common_prefix(a, b):
 
 
 def first_exit(ids, tokenizer):
-    """Tokens before the first segment: a tag that opens the thought, and a token of newlines behind it."""
+    """Tokens before the first segment: an opening tag, and a newline token after it."""
     tag = OPENING_TAG.match(tokenizer.decode(ids))
     start = 0
     while tag and len(tokenizer.decode(ids[:start])) < tag.end():
@@ -47,7 +47,7 @@ def attributions(row, by, model, tokenizer, template, reference):
     answers = row[reference] if isinstance(row[reference], list) else [row[reference]]
     close, closer = template["close"] + template["open"], template["closer"]
     branches = [encode(close + str(answer) + closer) for answer in answers]
-    # of the template nothing is scored, but for a token that merges with an answer
+    # the template is not scored, except for a token that merges with an answer
     scored_from = min(common_prefix(encode(close), ids) for ids in [encode(close + closer), *branches])
     embed = model.get_input_embeddings()
     x = embed(torch.tensor([thought])).detach().requires_grad_()
@@ -66,7 +66,7 @@ def attributions(row, by, model, tokenizer, template, reference):
         tokens = weights @ torch.stack(attention)
     else:
         tokens = torch.autograd.grad(phi, x)[0][0].square().sum(-1)
-    if row.get("completion_mask"):  # what the policy was shown between its turns counts for nothing
+    if row.get("completion_mask"):  # the environment's turns do not count
         tokens = tokens * torch.tensor([0] * len(row["prompt_ids"]) + row["completion_mask"][: ends[-1]])
     exits = [first_exit(row["completion_ids"], tokenizer), *ends]
     sums = [tokens[len(row["prompt_ids"]) :][a:b].sum() for a, b in zip(exits, exits[1:])]
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("rows", help="JSONL of rredcot segment or rredcot score")
     parser.add_argument("--reference", default="answer", metavar="COLUMN")
     args = parser.parse_args()
-    # eager attention: the weights themselves are read
+    # only eager attention returns the weights
     model = AutoModelForCausalLM.from_pretrained(args.checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
     tokenizer = AutoTokenizer.from_pretrained(args.checkpoint)
     path = os.path.join(args.checkpoint, "exit_template.json")

@@ -1,13 +1,13 @@
-"""Values for `rredcot score --estimator given` from a process reward model: at each exit point the probability that the step before is right.
+"""Values for `rredcot score --estimator given` from a process reward model: at each exit point, the probability that the step before it is correct.
 
     pip install torch transformers
     rredcot segment traces.jsonl --segmenter newline > steps.jsonl
     python examples/prm.py ./prm steps.jsonl > valued.jsonl
     rredcot score valued.jsonl --estimator given --segmenter given -o scored.parquet
 
-The model is a *ForTokenClassification checkpoint, which reads prompt and steps in one pass; its label stands at a step's last
-token, or with --step-token TEXT at that token behind each step (Qwen2.5-Math-PRM: --step-token '<extra_0>' --trust-remote-code,
-which runs code of the checkpoint: read it first). Before the first step nothing is wrong: v(s_0) = 1.
+The model is a *ForTokenClassification checkpoint that reads prompt and steps in one pass. Its label is at a step's last token, or, with
+--step-token TEXT, at that token after each step (Qwen2.5-Math-PRM: --step-token '<extra_0>' --trust-remote-code, which runs code from
+the checkpoint: read it first). Before the first step, v(s_0) = 1.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ OPENING_TAG = re.compile(r"\s*(?:<(?:think|reasoning|thinking|thought)>|<\|begin
 
 
 def steps_of(row):
-    """What stands before the first step, the text of each step, and the ends of the thought's segments in tokens."""
+    """The text before the first step, the text of each step, and the ends of the thought's segments in tokens."""
     thought = [segment for segment in row["segments"] if segment["kind"] == "thought"]
     text = row["completion"]
     at = OPENING_TAG.match(text).end()
@@ -62,7 +62,7 @@ def main():
     parser.add_argument("checkpoint", help="folder with config.json, weights and tokenizer")
     parser.add_argument("rows", help="JSONL of rredcot segment or rredcot score, with the column completion")
     parser.add_argument("--step-token", metavar="TEXT")
-    parser.add_argument("--label", type=int, default=1, help="number of the label that says right (default: 1)")
+    parser.add_argument("--label", type=int, default=1, help="index of the label for correct steps (default: 1)")
     parser.add_argument("--trust-remote-code", action="store_true")
     args = parser.parse_args()
     kind = AutoModel if args.trust_remote_code else AutoModelForTokenClassification
