@@ -9,7 +9,6 @@ import { type FitTrace, fitCalibration, groupPlace } from '../estimate/calibrati
 import { storedNature } from '../estimate/registry.js';
 import { type Base, type ColumnFeature, FEATURES_OF, stateFeatures } from '../estimate/states.js';
 import { HashSet } from '../io/arrow/hash-set.js';
-import type { OurColumn } from '../io/arrow/output-columns.js';
 import { addressError } from '../io/files/elsewhere.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { writeText } from '../io/files/json-file.js';
@@ -22,6 +21,7 @@ import { isBad } from '../rows.js';
 import { readRunState } from '../run/state.js';
 import { readMerged } from '../run/summary-file.js';
 import { assertPlace } from '../run/target.js';
+import type { OurColumn } from '../scored/columns.js';
 import { accountOf, assertWritten, type ScoredAccount } from '../scored/open-scored.js';
 import { partOf } from '../scored/origins.js';
 import { openScratch, type Scratch } from '../scored/scratch.js';

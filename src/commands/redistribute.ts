@@ -23,21 +23,16 @@ import { isMartingale, type Nature, valueNameOf } from '../estimate/nature.js';
 import { pr } from '../estimate/one-pass.js';
 import { ESTIMATORS, estimatorNamed } from '../estimate/registry.js';
 import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../estimate/requested.js';
-import {
-  type ColumnChoice,
-  columnName,
-  isWritten,
-  type OurColumn,
-  type WrittenColumn,
-} from '../io/arrow/output-columns.js';
+import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
 import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';
-import { refuseUnknown, renamedText, resolveColumnNames } from '../io/write/output-layout.js';
 import { partText, wholeText } from '../io/write/part.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
 import { resolveTarget, stemOf } from '../run/target.js';
 import { again } from '../scored/again.js';
+import { columnName, type OurColumn, type WrittenColumn } from '../scored/columns.js';
+import { refuseUnknown, renamedText, resolveColumnNames } from '../scored/layout.js';
 import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from '../scored/open-scored.js';
 import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/origins.js';
 import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from '../scored/survey-scored.js';

@@ -1,6 +1,5 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import type { ExitCode } from '../errors.js';
-import type { OurColumn } from '../io/arrow/output-columns.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import { openInputs } from '../run/mapping.js';
@@ -9,6 +8,7 @@ import type { CutOptions } from '../run/options.js';
 import { runJob } from '../run/run-job.js';
 import type { Source } from '../run/source.js';
 import { chosenColumns } from '../run/written-columns.js';
+import type { OurColumn } from '../scored/columns.js';
 import { byLength } from '../segment/by-length.js';
 
 export interface SegmentCommandOptions extends CutOptions {

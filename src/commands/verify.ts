@@ -6,7 +6,7 @@ import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { checkRow } from '../scored/check-row.js';
-import { accountOf, assertWritten, vocabOf } from '../scored/open-scored.js';
+import { accountOf, assertWritten } from '../scored/open-scored.js';
 import { partOf } from '../scored/origins.js';
 import { oursOf } from '../scored/stored-rows.js';
 
@@ -37,7 +37,6 @@ export async function verify(path: string, { signal, print }: VerifyOptions, log
   const { command, columns } = account.config ?? {};
   const rules = {
     isScored: command === undefined ? undefined : command === 'score',
-    vocab: vocabOf(account),
   };
   let traces = 0;
   for await (const row of readRows(inputs)) {

@@ -1,6 +1,5 @@
 // Makes a trace ready for its values: its reward, and what is gathered of its group; its tokens and pieces; what is scored of it.
 import { TraceRejected } from '../errors.js';
-import type { OurColumn } from '../io/arrow/output-columns.js';
 import type { Field } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
 import { completionText } from '../io/map/messages.js';
@@ -16,6 +15,7 @@ import {
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
 import type { Mapping } from '../run/mapping.js';
+import type { OurColumn } from '../scored/columns.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace } from '../trace.js';

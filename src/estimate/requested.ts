@@ -88,7 +88,11 @@ const HIERARCHICAL_COLUMNS: readonly OutputColumn[] = [
 ];
 
 /** The columns that were asked for, in their order. */
-export function requestedColumns({ others = [], method, normalisers = [] }: RequestOptions): OutputColumn[] {
+export function requestedColumns({
+  others = [],
+  method,
+  normalisers = [],
+}: Pick<RequestOptions, 'others' | 'method' | 'normalisers'>): OutputColumn[] {
   return [
     ...others.map((rule) =>
       requestedColumn(

@@ -1,6 +1,6 @@
 // What the calibrated value knows of a state: v̂ there, where something was scored, how surprising the thought up to it was (METHOD §3), and columns of the row (`calibrate --features`).
 import { usageError } from '../errors.js';
-import { OUR_COLUMNS } from '../io/arrow/output-columns.js';
+import { OUR_COLUMNS } from '../scored/columns.js';
 import type { Trace } from '../trace.js';
 
 /** φ(s_k) of `pr`, in the order in which weights stand: a calibration file names them. Further ones stand behind them. */

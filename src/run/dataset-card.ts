@@ -1,6 +1,5 @@
 // Writes the README.md of a finished folder: a dataset card, so that a hub can take it as it is.
 
-import { OUR_COLUMNS, type OurColumn } from '../io/arrow/output-columns.js';
 import { CONFIG_KEY, type OutputFormat } from '../io/write/output.js';
 import { count } from '../plural.js';
 import { markdownCode, printableJson } from '../printable.js';
@@ -16,7 +15,7 @@ export interface CardFacts {
   readonly metadata: Readonly<Record<string, string>>;
   /** what the estimator and the σ rule do */
   readonly words?: { readonly estimator?: string | undefined; readonly rule?: string | undefined };
-  /** of columns that were asked for beside ours, by name */
+  /** of those that are not the input's, by name */
   readonly meanings?: Readonly<Record<string, string>>;
   /** traces in all files */
   readonly rows: number;
@@ -24,35 +23,6 @@ export interface CardFacts {
   /** the files below the folder, e.g. `chunks/*-of-*\/*.parquet` */
   readonly files: string;
 }
-
-const MEANINGS: Readonly<Record<OurColumn, string>> = {
-  id: 'the trace',
-  group: 'traces of one prompt share it',
-  prompt: 'the prompt: text, or messages of the input',
-  completion: 'the text that `char_start` and `char_end` count in',
-  prompt_ids: 'token ids of the prompt, as scored',
-  completion_ids: 'T token ids of the completion, as scored',
-  completion_mask: '1 for a completion token that the policy wrote, 0 for one that it was shown',
-  logprobs: 'log-probability of each completion token under the policy, nats, temperature 1',
-  finish_reason: '`stop`: ended by itself; `length`: cut at the limit of tokens',
-  entropies: "entropy of the policy's distribution at each completion token, nats",
-  sigma: 'the credit of each completion token; sums to 1, may be negative',
-  segments: 'steps of the trace with the value after each, its difference, and their σ',
-  value_start: 'value before the first step',
-  reference_logprobs: 'log-probability of each reference answer at each exit point',
-  reward: 'the reward ζ of the trace; null where unknown',
-  baseline: 'the baseline b; R* = ζ − b is what σ spreads',
-  reference_utilities: 'what each reference answer earns',
-  reference_tokens: 'how many tokens of each reference answer were scored',
-  source_file: 'input that the trace comes from, by the path that was given',
-  source_row: 'row of the input that the trace comes from, counted from 0',
-  source_item: 'place in the list of a row that held several traces, counted from 0; null for a row of one',
-  sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
-  sigma_max_weight: 'the largest σ·T of a token, without its sign',
-  sigma_gain:
-    'how much larger the gradient gets, Σ σ_t·T·(1 − p_t) / Σ (1 − p_t); null where the policy was sure of every token',
-  status: '`ok`, or codes for what was out of the ordinary',
-};
 
 const DONE: Readonly<Record<RunCommand, string>> = {
   score: 'scored',
@@ -104,9 +74,8 @@ function sizeCategory(rows: number): string {
 function body({ format, columns, metadata, rows, rejects, words, meanings = {} }: CardFacts): string {
   const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.includes('sigma');
-  const ours = new Set<string>([...OUR_COLUMNS, ...Object.keys(meanings)]);
-  const input = columns.filter((name) => !ours.has(name));
-  const written = columns.filter((name) => ours.has(name));
+  const input = columns.filter((name) => !(name in meanings));
+  const written = columns.filter((name) => name in meanings);
   const parts = [
     config.command === 'sample' ? '# Sampled reasoning traces' : '# Reasoning traces with token-wise credit',
     `${count(rows)} chain-of-thought traces, ${DONE[config.command as RunCommand] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
@@ -116,7 +85,7 @@ function body({ format, columns, metadata, rows, rejects, words, meanings = {} }
     '## Columns',
     table(
       ['column', 'meaning'],
-      written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn] ?? meanings[name] ?? '']),
+      written.map((name) => [`\`${name}\``, meanings[name] ?? '']),
     ),
     ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
     ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),

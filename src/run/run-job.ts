@@ -1,18 +1,18 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
-import { withoutMask } from '../io/arrow/output-columns.js';
 import { chunkCount } from '../io/files/chunks.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { columnarColumns } from '../io/read/inputs.js';
 import { watchInputs } from '../io/read/unchanged.js';
-import { outputLayout, renamedText } from '../io/write/output-layout.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
 import { watchPolicy } from '../model/onnx/unchanged-policy.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
+import { withoutMask } from '../scored/columns.js';
+import { outputLayout, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/origins.js';
 import { type OutputRow, ownTokens } from '../scored.js';
 import { isOfTurns } from '../trace.js';

@@ -2,12 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted } from '../errors.js';
 import { wordsOf } from '../estimate/registry.js';
-import {
-  type ColumnChoice,
-  type OutputColumn,
-  outputColumns,
-  type WrittenColumn,
-} from '../io/arrow/output-columns.js';
+import type { ColumnChoice, OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { runPaths } from '../io/files/run-paths.js';
 import { ReaderClosedError } from '../io/files/stdout.js';
@@ -15,6 +10,7 @@ import { type Destination, openStreamDestination } from '../io/write/destination
 import type { WholeFile } from '../io/write/output.js';
 import type { Part } from '../io/write/part.js';
 import type { BadRow } from '../rows.js';
+import { outputColumns, type WrittenColumn } from '../scored/columns.js';
 import type { OutputRow } from '../scored.js';
 import { Account, type AccountOptions } from './account.js';
 import { openChunkWriter } from './chunk-writer.js';

@@ -1,17 +1,11 @@
 // `--columns`: which columns a command writes beside the input's.
 import { usageError } from '../errors.js';
-import {
-  type ColumnChoice,
-  isTextColumn,
-  isWritten,
-  OUR_COLUMNS,
-  type OurColumn,
-  TEXT_COLUMNS,
-} from '../io/arrow/output-columns.js';
+import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
 import { STDIN } from '../io/files/file-bytes.js';
 import type { Columns } from '../io/map/fields.js';
 import type { Input } from '../io/read/inputs.js';
 import { shellWord } from '../printable.js';
+import { isTextColumn, OUR_COLUMNS, type OurColumn, TEXT_COLUMNS } from '../scored/columns.js';
 import { isScored } from '../scored/stored-rows.js';
 
 /** What `score` writes. */

@@ -6,7 +6,7 @@ import { type CreditOptions, creditableOf, creditConfig } from '../estimate/cred
 import { valueColumns } from '../estimate/registry.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { knownCredit } from '../estimate/stored-credit.js';
-import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../io/arrow/output-columns.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { readJson } from '../io/files/json-file.js';
@@ -23,6 +23,7 @@ import { mergedPath, readSummary } from '../run/summary-file.js';
 import type { OutputRow } from '../scored.js';
 import { assertRecorded, bytesFault, edited, ownSummary } from './as-written.js';
 import { checkRow } from './check-row.js';
+import { OUR_COLUMNS, type OurColumn } from './columns.js';
 import { partOf, REDISTRIBUTED_KEY } from './origins.js';
 import { type Cells, columnsOf, oursOf, storedConfig, storedRow } from './stored-rows.js';
 

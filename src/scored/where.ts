@@ -4,9 +4,9 @@ import { usageError } from '../errors.js';
 import { creditableOf } from '../estimate/credit.js';
 import { hasLevel, type Nature } from '../estimate/nature.js';
 import { didYouMean } from '../flag-values.js';
-import type { OurColumn } from '../io/arrow/output-columns.js';
 import { mean } from '../report/run-counts.js';
 import { type OutputRow, withoutShown } from '../scored.js';
+import type { OurColumn } from './columns.js';
 import type { ScoredFiles } from './open-scored.js';
 import { mayBeStatus, STATUS_CODES } from './status-codes.js';
 

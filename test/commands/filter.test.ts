@@ -2,7 +2,7 @@
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
+import { OUR_COLUMNS } from '../../dist/scored/columns.js';
 import { FIGURES, parseWhere } from '../../dist/scored/where.js';
 import type { OutputRow } from '../../dist/scored.js';
 import { named } from '../support/estimators.js';

@@ -3,8 +3,8 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { ESTIMATORS, wordsOf } from '../../dist/estimate/registry.js';
-import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
 import { type CardFacts, datasetCard } from '../../dist/run/dataset-card.js';
+import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
 
 const CONFIG = {
   command: 'score',
@@ -26,6 +26,7 @@ function card(changes: Partial<CardFacts> = {}): string {
       'rredcot.config': JSON.stringify(CONFIG),
       'rredcot.policy.sha256': '{"policy.onnx":"67c1"}',
     },
+    meanings: Object.fromEntries(OUR_COLUMNS.map((name) => [name, ourColumn(name).meaning])),
     rows: 1234,
     rejects: 5,
     files: 'chunks/*-of-*/*.parquet',

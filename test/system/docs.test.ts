@@ -5,10 +5,13 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
+import { ESTIMATORS } from '../../dist/estimate/registry.js';
+import { METHODS, requestedColumns } from '../../dist/estimate/requested.js';
+import { describeType } from '../../dist/io/arrow/schema.js';
 import { FIELDS } from '../../dist/io/map/fields.js';
 import { JOINS } from '../../dist/io/map/join.js';
 import { PRESET_NAMES } from '../../dist/io/map/presets.js';
+import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
 import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';
 import { rredcotHere } from '../support/in-process.js';
 import { ROOT } from '../support/program.js';
@@ -60,7 +63,14 @@ describe('docs', () => {
     const [output, inputs, presets] = await Promise.all(
       ['output', 'inputs', 'presets'].map((name) => readPage(`docs/${name}.md`)),
     );
-    for (const name of OUR_COLUMNS) expect(output).toContain(`\`${name}\``);
+    // the tables of columns are their declarations
+    const asked = METHODS.flatMap((method) => requestedColumns({ method }));
+    const ofEstimators = ESTIMATORS.flatMap((each) => each.columns?.({ keepSamples: true }) ?? []);
+    for (const { name, type, meaning } of [...OUR_COLUMNS.map(ourColumn), ...asked, ...ofEstimators]) {
+      const isOfStructs = type.kind === 'list' && type.element.kind === 'struct';
+      const kind = isOfStructs ? 'list<struct>' : describeType(type);
+      expect(output).toContain(`\n| \`${name}\` | ${kind.replaceAll('<', '\\<')} | ${meaning} |\n`);
+    }
     for (const name of FIELDS) expect(inputs).toContain(`\`${name}\``);
     for (const name of [...PRESET_NAMES, ...JOINS.map((join) => join.name)])
       expect(presets).toContain(`\`${name}\``);

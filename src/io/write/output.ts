@@ -2,8 +2,9 @@
 
 import { type RecordBatch, Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
+import { outputColumns, type WrittenColumn } from '../../scored/columns.js';
 import type { OutputRow } from '../../scored.js';
-import { type ColumnChoice, outputColumns, type WrittenColumn } from '../arrow/output-columns.js';
+import type { ColumnChoice } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';

@@ -1,13 +1,7 @@
 // `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
 import { type ExitCode, TraceRejected } from '../../errors.js';
 import { type Judge, judged, type Reward } from '../../estimate/reward.js';
-import {
-  columnName,
-  INT32_LIST,
-  type OurColumn,
-  requestedColumn,
-  STRING,
-} from '../../io/arrow/output-columns.js';
+import { INT32_LIST, requestedColumn, STRING } from '../../io/arrow/output-columns.js';
 import { windowOf } from '../../io/files/chunks.js';
 import type { Log } from '../../report/log.js';
 import { TokenMeter } from '../../report/progress.js';
@@ -18,6 +12,7 @@ import type { JobOptions } from '../../run/options.js';
 import { runJob } from '../../run/run-job.js';
 import type { Source } from '../../run/source.js';
 import { chosenColumns } from '../../run/written-columns.js';
+import { columnName, type OurColumn } from '../../scored/columns.js';
 import { blankRow, type OutputRow } from '../../scored.js';
 import type { Trace } from '../../trace.js';
 import { noteProof } from '../onnx/canary.js';

@@ -49,17 +49,13 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  type OurColumn,
-  type OutputColumn,
-  outputColumns,
-  STRING,
-} from '../../../dist/io/arrow/output-columns.js';
+import { type OutputColumn, STRING } from '../../../dist/io/arrow/output-columns.js';
 import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
 import { parquetSchema, refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
+import { type OurColumn, outputColumns } from '../../../dist/scored/columns.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from '../../support/io-helpers.js';
 

@@ -3,8 +3,8 @@
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
 import { chosenColumns, parseColumns } from '../../../dist/run/written-columns.js';
+import { OUR_COLUMNS } from '../../../dist/scored/columns.js';
 import { FIXTURES, type ScoredRow } from '../../support/program.js';
 import { openScene } from '../../support/scene.js';
 

@@ -13,13 +13,13 @@ import {
   tableFromIPC,
 } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
-import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
 import { inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../../dist/io/map/fields.js';
 import { openRejects } from '../../../dist/io/write/destination.js';
 import { formatOf, type OutputTarget, openOutput } from '../../../dist/io/write/output.js';
-import { resolveColumnNames } from '../../../dist/io/write/output-layout.js';
 import { rejectRow } from '../../../dist/rows.js';
+import { OUR_COLUMNS } from '../../../dist/scored/columns.js';
+import { resolveColumnNames } from '../../../dist/scored/layout.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import {
   bareRow,

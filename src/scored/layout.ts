@@ -1,22 +1,21 @@
 // What stands in the output: our columns, the input's with `--keep` and `--drop`, the joined file's, and the traces' texts;
 // and under which names.
 
-import { usageError } from '../../errors.js';
-import { didYouMean } from '../../flag-values.js';
+import { usageError } from '../errors.js';
+import { didYouMean } from '../flag-values.js';
+import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
+import type { PassThroughColumn } from '../io/arrow/schema.js';
+import { type Columns, explodes, type FieldMap } from '../io/map/fields.js';
+import { isDialogue } from '../io/map/messages.js';
+import { TEXT_KEY } from '../io/write/output.js';
 import {
-  type ColumnChoice,
   columnName,
   isTextColumn,
-  isWritten,
   type OurColumn,
   TEXT_COLUMNS,
   type TextColumn,
   type WrittenColumn,
-} from '../arrow/output-columns.js';
-import type { PassThroughColumn } from '../arrow/schema.js';
-import { type Columns, explodes, type FieldMap } from '../map/fields.js';
-import { isDialogue } from '../map/messages.js';
-import { TEXT_KEY } from './output.js';
+} from './columns.js';
 
 export interface LayoutOptions {
   /** ours that are written whatever the input has */
