@@ -33,14 +33,14 @@ export interface Preset {
 type FieldTable = Partial<Record<Field, string | FieldRule | readonly (string | FieldRule)[]>>;
 
 /** A preset as its table spells it. */
-interface PresetTable extends Omit<Preset, 'fields' | 'notes'> {
+export interface PresetTable extends Omit<Preset, 'fields' | 'notes'> {
   readonly fields: FieldTable;
   readonly notes?: readonly string[];
 }
 
-/** Makes a preset of its table. */
-export function preset({ fields, notes = [], ...rest }: PresetTable): Preset {
-  return { ...rest, notes, fields: fieldSources(fields) };
+/** Makes presets of their tables. */
+export function presets(tables: readonly PresetTable[]): Preset[] {
+  return tables.map(({ fields, notes = [], ...rest }) => ({ ...rest, notes, fields: fieldSources(fields) }));
 }
 
 /** @param before what paths begin with */

@@ -3,29 +3,12 @@
 import { describeValue } from '../arrow/json.js';
 import type { Columns } from './fields.js';
 import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
-import { at, groupBy, mismatch, type Preset, preset, rule, ruleForEach, shortHash } from './preset.js';
+import { at, groupBy, mismatch, type Preset, presets, rule, ruleForEach, shortHash } from './preset.js';
 
 /** Nothing where the policy wrote all of it: the trace has one turn. */
 export function gapped(bits: readonly unknown[]): readonly unknown[] | null {
   return bits.every((bit) => Number(bit) === 1) ? null : bits;
 }
-
-const verlAgent = preset({
-  name: 'verl-agent',
-  what: "what verl's agent loops give back",
-  columns: ['prompt_ids', 'response_ids', 'response_mask'],
-  fields: {
-    ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
-    reference: ['reference', 'ground_truth', 'gts', 'reward_model.ground_truth', 'extra_fields.ground_truth'],
-    reward: ['reward_score', 'score', 'reward'],
-    group: [
-      ...['group', 'uid', 'extra_fields.uid'],
-      rule("the file's name and a hash of prompt_ids", ({ prompt_ids: ids }, row) => {
-        return `${row.stem}/${shortHash(ids)}`;
-      }),
-    ],
-  },
-});
 
 /** The traces of an episode, as their graphs of messages have them. */
 function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: readonly Columns[] })[] {
@@ -66,34 +49,6 @@ function weighedReward({ rewards }: Columns): number | null {
     : found.reduce((sum, { score, weight }) => sum + Number(score) * Number(weight ?? 1), 0);
 }
 
-const primeRl = preset({
-  name: 'prime-rl',
-  what: "prime-rl's and verifiers' traces.jsonl",
-  columns: ['task', 'traces'],
-  fits: ({ traces }) => Array.isArray(traces),
-  fields: {
-    id: ruleForEach('traces[].id', (columns) => episodeTraces(columns).map(({ id }) => id)),
-    prompt_ids: ruleForEach('traces[].nodes[].token_ids before the first that mask has', (columns) =>
-      episodeTraces(columns).map((trace, n) => sampledOf(trace, n).prompt),
-    ),
-    completion_ids: ruleForEach(
-      'traces[].nodes[].token_ids from the first that mask has to the last',
-      (columns) => episodeTraces(columns).map((trace, n) => sampledOf(trace, n).completion),
-    ),
-    completion_mask: ruleForEach('traces[].nodes[].mask there, where it leaves one out', (columns) =>
-      episodeTraces(columns).map((trace, n) => sampledOf(trace, n).mask),
-    ),
-    reference: 'task.data.answer',
-    reward: ruleForEach('traces[].rewards, each score times its weight', (columns) =>
-      episodeTraces(columns).map(weighedReward),
-    ),
-    group: ['group.id', rule('a hash of task.data', (columns) => shortHash(at(columns, 'task.data')))],
-  },
-  notes: [
-    'the answer is task.data.answer where the task has it under this name: --map reference=task.data.<name>',
-  ],
-});
-
 /** Objects of a list, which may be written as JSON each. */
 function objectsIn(value: unknown): readonly Columns[] {
   return (Array.isArray(value) ? value : []).map((each) =>
@@ -121,22 +76,6 @@ function withCalls(completion: unknown): unknown {
   });
 }
 
-const verifiers = preset({
-  name: 'verifiers',
-  what: "verifiers' results.jsonl",
-  columns: ['example_id', 'prompt', 'completion', 'reward'],
-  fits: ({ prompt }) => isDialogue(prompt),
-  fields: {
-    prompt: 'prompt',
-    completion: rule('completion', ({ completion }) => withCalls(completion)),
-    ...{ reference: 'answer', reward: 'reward', group: 'example_id' },
-    tools: rule('tool_defs', ({ tool_defs: defs }) => {
-      const found = objectsIn(defs).map((each) => ({ type: 'function', function: each }));
-      return found.length === 0 ? undefined : found;
-    }),
-  },
-});
-
 /** SkyRL has a number a trajectory, or one a token, which it adds up. */
 const total = (reward: unknown): unknown =>
   Array.isArray(reward) ? reward.reduce((sum: number, each) => sum + Number(each), 0) : reward;
@@ -152,42 +91,6 @@ function wholePrompts({ prompt_token_ids: prompts, is_last_step: last }: Columns
 }
 
 const SKYRL = { name: 'skyrl', what: "SkyRL's GeneratorOutput and evaluations" };
-
-const skyrlBatch = preset({
-  ...SKYRL,
-  columns: ['prompt_token_ids', 'response_ids', 'loss_masks', 'rewards'],
-  fields: {
-    prompt_ids: ruleForEach('prompt_token_ids[]', wholePrompts),
-    ...{ completion_ids: 'response_ids[]', completion_mask: 'loss_masks[]' },
-    reward: ruleForEach('rewards[], of tokens their sum', ({ rewards }) =>
-      Array.isArray(rewards) ? rewards.map(total) : [],
-    ),
-    group: [
-      'trajectory_ids[].instance_id',
-      ruleForEach('the row and a hash of prompt_token_ids[]', (columns, row) =>
-        wholePrompts(columns).map((ids) => `${row.stem}/${row.row}/${shortHash(ids)}`),
-      ),
-    ],
-  },
-  notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
-});
-
-const skyrlEvaluation = preset({
-  ...SKYRL,
-  columns: ['input_prompt', 'output_response', 'score', 'env_extras'],
-  fields: {
-    ...{ prompt: 'input_prompt', completion: 'output_response' },
-    reference: 'env_extras.reward_spec.ground_truth',
-    reward: rule('score, of tokens their sum', ({ score }) => total(score)),
-    group: rule("the file's name and a hash of input_prompt", ({ input_prompt: prompt }, row) => {
-      return `${row.stem}/${shortHash(prompt)}`;
-    }),
-  },
-  notes: ['it has no mask: what tools said is text among the thought'],
-});
-
-/** Recognised before others that have such columns, too. */
-export const AGENTS: readonly Preset[] = [verlAgent, primeRl, verifiers, skyrlBatch, skyrlEvaluation];
 
 const STRIPPED =
   "its writer left out special tokens, so the prompt's chat template and the end token are gone: give the prompts with --join <data set>";
@@ -216,102 +119,8 @@ function sampledTokens(columns: Columns) {
   return { ids: ids as readonly unknown[], bits: mask.slice(start, end).map(Number), start, end };
 }
 
-const nemoRl = preset({
-  name: 'nemo-rl',
-  what: "NeMo-RL's train_data_step<n>.jsonl",
-  columns: ['token_ids', 'token_loss_mask'],
-  fields: {
-    prompt_ids: rule('token_ids before the first 1 of token_loss_mask', (columns) => {
-      const { ids, start } = sampledTokens(columns);
-      return ids.slice(0, start);
-    }),
-    completion_ids: rule('token_ids from the first 1 of token_loss_mask to the last', (columns) => {
-      const { ids, start, end } = sampledTokens(columns);
-      return ids.slice(start, end);
-    }),
-    completion_mask: rule('token_loss_mask there, where it has a 0', (columns) =>
-      gapped(sampledTokens(columns).bits),
-    ),
-    // with dynamic sampling `rewards` has a row for every trace sampled, these for those that were kept
-    reward: ['filtered_rewards', 'rewards'].map((name) => rule(name, (columns) => unwrapped(columns[name]))),
-    group: rule("the file's name and a hash of the prompt's ids", (columns, row) => {
-      const { ids, start } = sampledTokens(columns);
-      return `${row.stem}/${shortHash(ids.slice(0, start))}`;
-    }),
-  },
-  notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
-});
-
-const tokens = preset({
-  name: 'tokens',
-  what: 'token ids of prompts and completions',
-  columns: ['prompt_ids', 'completion_ids'],
-  fields: {
-    ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
-    // as verl, slime and OpenRLHF call it; what TRL's rollout_func gives back, and what its trainer calls it
-    completion_mask: [
-      ...['completion_mask', 'response_mask', 'loss_mask', 'action_mask', 'env_mask', 'tool_mask'],
-    ],
-  },
-});
-
 /** The prompt of verl's key `<uid>_<session>_<output>`. */
 const VERL_KEY = /^(.+)_\d+_\d+$/;
-
-const verlRollout = preset({
-  name: 'verl-rollout',
-  what: "verl's rollout_data_dir/<step>.jsonl",
-  columns: ['input', 'output', 'score', 'step'],
-  fields: {
-    prompt: 'input',
-    completion: 'output',
-    reference: 'gts',
-    reward: ['acc', 'score'],
-    group: [
-      rule('step and the prompt that uid begins with', ({ step, uid }) => {
-        const [, prompt] = VERL_KEY.exec(typeof uid === 'string' ? uid : '') ?? [];
-        return prompt === undefined ? undefined : `${String(step)}/${prompt}`;
-      }),
-      groupBy('step', 'input'),
-    ],
-  },
-  notes: [STRIPPED],
-});
-
-const trlCompletions = preset({
-  name: 'trl-completions',
-  what: "TRL's completions/completions_<step>.parquet",
-  columns: ['step', 'prompt', 'completion', 'advantage'],
-  fields: {
-    prompt: 'prompt',
-    completion: 'completion',
-    reference: ['golden_answer', 'answer', 'ground_truth', 'solution'],
-    reward: ['accuracy_reward', 'reasoning_accuracy_reward'],
-    group: groupBy('step', 'prompt'),
-  },
-  notes: [
-    STRIPPED,
-    'a reward stands in the column of its function: --map reward=<column> where it is not accuracy_reward',
-    "an answer is there only where a reward function called log_extra('golden_answer', …)",
-  ],
-});
-
-const openrlhf = preset({
-  name: 'openrlhf',
-  what: "OpenRLHF's batch_inference --eval_task rm",
-  columns: ['input', 'output', 'reward'],
-  fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
-  fields: {
-    prompt: 'input',
-    completion: 'output',
-    reward: 'reward',
-    group: rule("the file's name and a hash of input", ({ input }, row) => `${row.stem}/${shortHash(input)}`),
-  },
-  notes: [
-    "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
-    'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>',
-  ],
-});
 
 /** The messages up to the assistant's last, which is the completion; of several turns up to the user's last. */
 function lastTurn({ messages }: Columns): {
@@ -332,35 +141,221 @@ function lastTurn({ messages }: Columns): {
 
 const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
 
-const chat = preset({
-  ...CHAT,
-  columns: ['prompt', 'completion'],
-  fits: ({ prompt }) => isDialogue(prompt),
-  fields: { prompt: 'prompt', completion: 'completion' },
-});
-
-const chatMessages = preset({
-  ...CHAT,
-  columns: ['messages'],
-  fits: ({ messages, completion }) => isDialogue(messages) && completion === undefined,
-  fields: {
-    prompt: rule('messages, all but the last', (columns) => lastTurn(columns).prompt),
-    completion: rule('the last of messages', (columns) => lastTurn(columns).completion),
+/** Dumps with columns of their own; those of agents come before others that have such columns, too. */
+export const DUMPS: readonly Preset[] = presets([
+  {
+    name: 'nemo-rl',
+    what: "NeMo-RL's train_data_step<n>.jsonl",
+    columns: ['token_ids', 'token_loss_mask'],
+    fields: {
+      prompt_ids: rule('token_ids before the first 1 of token_loss_mask', (columns) => {
+        const { ids, start } = sampledTokens(columns);
+        return ids.slice(0, start);
+      }),
+      completion_ids: rule('token_ids from the first 1 of token_loss_mask to the last', (columns) => {
+        const { ids, start, end } = sampledTokens(columns);
+        return ids.slice(start, end);
+      }),
+      completion_mask: rule('token_loss_mask there, where it has a 0', (columns) =>
+        gapped(sampledTokens(columns).bits),
+      ),
+      // with dynamic sampling `rewards` has a row for every trace sampled, these for those that were kept
+      reward: ['filtered_rewards', 'rewards'].map((name) =>
+        rule(name, (columns) => unwrapped(columns[name])),
+      ),
+      group: rule("the file's name and a hash of the prompt's ids", (columns, row) => {
+        const { ids, start } = sampledTokens(columns);
+        return `${row.stem}/${shortHash(ids.slice(0, start))}`;
+      }),
+    },
+    notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
   },
-});
-
-const promptCompletion = preset({
-  name: 'prompt-completion',
-  what: 'prompts and completions as text',
-  columns: ['prompt', 'completion'],
-  fits: ({ prompt, completion }) => typeof prompt === 'string' && typeof completion === 'string',
-  fields: { prompt: 'prompt', completion: 'completion' },
-});
-
-/** Dumps with columns of their own. */
-export const DUMPS: readonly Preset[] = [
-  ...[nemoRl, tokens, ...AGENTS, verlRollout, trlCompletions, openrlhf],
-];
+  {
+    name: 'tokens',
+    what: 'token ids of prompts and completions',
+    columns: ['prompt_ids', 'completion_ids'],
+    fields: {
+      ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
+      // as verl, slime and OpenRLHF call it; what TRL's rollout_func gives back, and what its trainer calls it
+      completion_mask: [
+        ...['completion_mask', 'response_mask', 'loss_mask', 'action_mask', 'env_mask', 'tool_mask'],
+      ],
+    },
+  },
+  {
+    name: 'verl-agent',
+    what: "what verl's agent loops give back",
+    columns: ['prompt_ids', 'response_ids', 'response_mask'],
+    fields: {
+      ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
+      reference: [
+        'reference',
+        'ground_truth',
+        'gts',
+        'reward_model.ground_truth',
+        'extra_fields.ground_truth',
+      ],
+      reward: ['reward_score', 'score', 'reward'],
+      group: [
+        ...['group', 'uid', 'extra_fields.uid'],
+        rule("the file's name and a hash of prompt_ids", ({ prompt_ids: ids }, row) => {
+          return `${row.stem}/${shortHash(ids)}`;
+        }),
+      ],
+    },
+  },
+  {
+    name: 'prime-rl',
+    what: "prime-rl's and verifiers' traces.jsonl",
+    columns: ['task', 'traces'],
+    fits: ({ traces }) => Array.isArray(traces),
+    fields: {
+      id: ruleForEach('traces[].id', (columns) => episodeTraces(columns).map(({ id }) => id)),
+      prompt_ids: ruleForEach('traces[].nodes[].token_ids before the first that mask has', (columns) =>
+        episodeTraces(columns).map((trace, n) => sampledOf(trace, n).prompt),
+      ),
+      completion_ids: ruleForEach(
+        'traces[].nodes[].token_ids from the first that mask has to the last',
+        (columns) => episodeTraces(columns).map((trace, n) => sampledOf(trace, n).completion),
+      ),
+      completion_mask: ruleForEach('traces[].nodes[].mask there, where it leaves one out', (columns) =>
+        episodeTraces(columns).map((trace, n) => sampledOf(trace, n).mask),
+      ),
+      reference: 'task.data.answer',
+      reward: ruleForEach('traces[].rewards, each score times its weight', (columns) =>
+        episodeTraces(columns).map(weighedReward),
+      ),
+      group: ['group.id', rule('a hash of task.data', (columns) => shortHash(at(columns, 'task.data')))],
+    },
+    notes: [
+      'the answer is task.data.answer where the task has it under this name: --map reference=task.data.<name>',
+    ],
+  },
+  {
+    name: 'verifiers',
+    what: "verifiers' results.jsonl",
+    columns: ['example_id', 'prompt', 'completion', 'reward'],
+    fits: ({ prompt }) => isDialogue(prompt),
+    fields: {
+      prompt: 'prompt',
+      completion: rule('completion', ({ completion }) => withCalls(completion)),
+      ...{ reference: 'answer', reward: 'reward', group: 'example_id' },
+      tools: rule('tool_defs', ({ tool_defs: defs }) => {
+        const found = objectsIn(defs).map((each) => ({ type: 'function', function: each }));
+        return found.length === 0 ? undefined : found;
+      }),
+    },
+  },
+  {
+    ...SKYRL,
+    columns: ['prompt_token_ids', 'response_ids', 'loss_masks', 'rewards'],
+    fields: {
+      prompt_ids: ruleForEach('prompt_token_ids[]', wholePrompts),
+      ...{ completion_ids: 'response_ids[]', completion_mask: 'loss_masks[]' },
+      reward: ruleForEach('rewards[], of tokens their sum', ({ rewards }) =>
+        Array.isArray(rewards) ? rewards.map(total) : [],
+      ),
+      group: [
+        'trajectory_ids[].instance_id',
+        ruleForEach('the row and a hash of prompt_token_ids[]', (columns, row) =>
+          wholePrompts(columns).map((ids) => `${row.stem}/${row.row}/${shortHash(ids)}`),
+        ),
+      ],
+    },
+    notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
+  },
+  {
+    ...SKYRL,
+    columns: ['input_prompt', 'output_response', 'score', 'env_extras'],
+    fields: {
+      ...{ prompt: 'input_prompt', completion: 'output_response' },
+      reference: 'env_extras.reward_spec.ground_truth',
+      reward: rule('score, of tokens their sum', ({ score }) => total(score)),
+      group: rule("the file's name and a hash of input_prompt", ({ input_prompt: prompt }, row) => {
+        return `${row.stem}/${shortHash(prompt)}`;
+      }),
+    },
+    notes: ['it has no mask: what tools said is text among the thought'],
+  },
+  {
+    name: 'verl-rollout',
+    what: "verl's rollout_data_dir/<step>.jsonl",
+    columns: ['input', 'output', 'score', 'step'],
+    fields: {
+      prompt: 'input',
+      completion: 'output',
+      reference: 'gts',
+      reward: ['acc', 'score'],
+      group: [
+        rule('step and the prompt that uid begins with', ({ step, uid }) => {
+          const [, prompt] = VERL_KEY.exec(typeof uid === 'string' ? uid : '') ?? [];
+          return prompt === undefined ? undefined : `${String(step)}/${prompt}`;
+        }),
+        groupBy('step', 'input'),
+      ],
+    },
+    notes: [STRIPPED],
+  },
+  {
+    name: 'trl-completions',
+    what: "TRL's completions/completions_<step>.parquet",
+    columns: ['step', 'prompt', 'completion', 'advantage'],
+    fields: {
+      prompt: 'prompt',
+      completion: 'completion',
+      reference: ['golden_answer', 'answer', 'ground_truth', 'solution'],
+      reward: ['accuracy_reward', 'reasoning_accuracy_reward'],
+      group: groupBy('step', 'prompt'),
+    },
+    notes: [
+      STRIPPED,
+      'a reward stands in the column of its function: --map reward=<column> where it is not accuracy_reward',
+      "an answer is there only where a reward function called log_extra('golden_answer', …)",
+    ],
+  },
+  {
+    name: 'openrlhf',
+    what: "OpenRLHF's batch_inference --eval_task rm",
+    columns: ['input', 'output', 'reward'],
+    fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
+    fields: {
+      prompt: 'input',
+      completion: 'output',
+      reward: 'reward',
+      group: rule(
+        "the file's name and a hash of input",
+        ({ input }, row) => `${row.stem}/${shortHash(input)}`,
+      ),
+    },
+    notes: [
+      "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
+      'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>',
+    ],
+  },
+]);
 
 /** Formats that others may look like: recognised last. */
-export const PLAIN_ROWS: readonly Preset[] = [chat, chatMessages, promptCompletion];
+export const PLAIN_ROWS: readonly Preset[] = presets([
+  {
+    ...CHAT,
+    columns: ['prompt', 'completion'],
+    fits: ({ prompt }) => isDialogue(prompt),
+    fields: { prompt: 'prompt', completion: 'completion' },
+  },
+  {
+    ...CHAT,
+    columns: ['messages'],
+    fits: ({ messages, completion }) => isDialogue(messages) && completion === undefined,
+    fields: {
+      prompt: rule('messages, all but the last', (columns) => lastTurn(columns).prompt),
+      completion: rule('the last of messages', (columns) => lastTurn(columns).completion),
+    },
+  },
+  {
+    name: 'prompt-completion',
+    what: 'prompts and completions as text',
+    columns: ['prompt', 'completion'],
+    fits: ({ prompt, completion }) => typeof prompt === 'string' && typeof completion === 'string',
+    fields: { prompt: 'prompt', completion: 'completion' },
+  },
+]);
