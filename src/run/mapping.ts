@@ -186,7 +186,7 @@ export async function openInputs(
   opts: MappingOptions & { readonly workers?: unknown; readonly limit?: number | undefined },
   log: Log,
 ): Promise<JobInputs> {
-  const inputs = withHiveKeys(await resolveInputs(paths));
+  const inputs = withHiveKeys(await resolveInputs(paths, true));
   if (opts.workers !== undefined && inputs.some(({ size }) => size === null))
     throw usageError('workers need files, stdin can be read only once', 'name the input files');
   if (opts.workers !== undefined && opts.limit !== undefined)

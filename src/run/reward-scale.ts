@@ -3,6 +3,7 @@ import { dataError, type RredcotError, throwIfInterrupted } from '../errors.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { readRows } from '../io/read/inputs.js';
+import { headRows } from '../io/read/peek.js';
 import { count, plural } from '../plural.js';
 import type { Missing } from '../report/inspect-view.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -27,13 +28,15 @@ export async function findRewardRange(
   signal: AbortSignal,
 ): Promise<RewardRange> {
   if (inputs.some(({ size }) => size === null)) return PLAIN; // it can be read only once
-  for await (const row of readRows(inputs, { onBytes: () => throwIfInterrupted(signal) })) {
-    if (isBad(row)) continue;
-    for (const trace of mapRow(row, map, needs)) {
-      if (isBad(trace) || trace.reward === null || trace.reward === 1) continue;
-      return trace.reward === -1 ? SIGNED : PLAIN;
+  const all = readRows(inputs, { onBytes: () => throwIfInterrupted(signal) });
+  for (const rows of [headRows(inputs), all])
+    for await (const row of rows) {
+      if (isBad(row)) continue;
+      for (const trace of mapRow(row, map, needs)) {
+        if (isBad(trace) || trace.reward === null || trace.reward === 1) continue;
+        return trace.reward === -1 ? SIGNED : PLAIN;
+      }
     }
-  }
   return PLAIN;
 }
 

@@ -14,6 +14,7 @@ import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
 import { BOM, NEWLINE, readJsonRows, rejectedRow } from './jsonl.js';
 import { assertPart, type RowPart, rowParts } from './row-index.js';
+import { fingerprintOf, type InputPrint } from './unchanged.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
@@ -29,13 +30,18 @@ export interface Input {
   readonly stream: ByteSource | null;
   /** columns that its path stands for, and those of the other inputs */
   readonly keys?: HiveKeys;
+  /** where it was asked for: as of {@link fingerprintOf} */
+  readonly print?: InputPrint;
+  /** its first bytes, where they were read anyway; of the first input alone */
+  readonly head?: Buffer;
 }
 
 /**
  * Checks the input paths; none means stdin. Patterns and folders become the files that they stand for.
+ * @param hasPrints whether their prints are taken, so that no file is opened again for it
  * @throws RredcotError naming the path that is missing, unreadable or in a format that is not read
  */
-export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
+export async function resolveInputs(paths: readonly string[], hasPrints = false): Promise<Input[]> {
   const given = paths.length === 0 ? [STDIN] : paths;
   if (given.filter((path) => path === STDIN).length > 1) {
     throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
@@ -46,9 +52,11 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
   const stems = uniqueStems(files);
   const inputs: Input[] = [];
   for (const [n, path] of files.entries()) {
-    const found = path === STDIN ? null : await resolveFile(path).catch(failed(path, 'read'));
+    const found = path === STDIN ? null : await resolveFile(path, hasPrints).catch(failed(path, 'read'));
     const stream = found === null ? openByteSource(path) : null;
-    inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...found, stream });
+    const { head, ...file } = found ?? {};
+    const first = n === 0 && head !== undefined ? { head } : {};
+    inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...file, ...first, stream });
   }
   return inputs;
 }
@@ -79,13 +87,19 @@ function uniqueStems(paths: readonly string[]): string[] {
   return stems;
 }
 
-async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'> | null> {
+type FileInput = Pick<Input, 'layout' | 'size' | 'print' | 'head'>;
+
+async function resolveFile(path: string, hasPrint: boolean): Promise<FileInput | null> {
   const found = await factsOf(path);
   // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
   if (!found.isFile()) return null;
+  const { size } = found;
   await using file = await openFile(path, found.version);
+  const known: Pick<Input, 'print' | 'head'> = hasPrint ? await fingerprintOf(file, path) : {};
+  if (known.head !== undefined)
+    return { layout: layoutOf(known.head.subarray(0, HEAD_BYTES), path), size, ...known };
   const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
-  return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
+  return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size, ...known };
 }
 
 /** An input's layout; of a stream it waits for the first bytes. */
@@ -111,9 +125,8 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
   const { passThroughColumns, findSchemaDifference } = await import('../arrow/types.js');
   let found: ColumnarColumns | undefined;
   for (const input of columnar) {
-    const source = await openBatches(input, await inputLayout(input));
-    if (input.stream === null) await source.close();
-    const next = passThroughColumns(source.schema, source.losses);
+    const { schema, losses } = await describedBy(input, await inputLayout(input));
+    const next = passThroughColumns(schema, losses);
     const difference = found === undefined ? null : findSchemaDifference(found.columns, next.columns);
     if (difference !== null)
       throw usageError(
@@ -128,10 +141,20 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
 /** The metadata of a columnar input; none of JSON. */
 export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, string>> {
   const layout = await inputLayout(input);
-  if (isJson(layout)) return new Map();
+  return isJson(layout) ? new Map() : (await describedBy(input, layout)).schema.metadata;
+}
+
+type Described = Pick<BatchSource, 'schema' | 'losses'>;
+
+/** What columnar inputs that were opened before say of themselves. */
+const described = new WeakMap<Input, Described>();
+
+async function describedBy(input: Input, layout: FileLayout): Promise<Described> {
+  const known = described.get(input);
+  if (known !== undefined) return known;
   const source = await openBatches(input, layout);
   if (input.stream === null) await source.close();
-  return source.schema.metadata;
+  return source;
 }
 
 /** In so many pieces a packed file is unpacked, each of so many bytes at least: fewer say less of where its rows are, more take longer. */
@@ -284,7 +307,9 @@ async function openBatches(input: Input, layout: FileLayout): Promise<BatchSourc
   const source = await openOwnBatches(input, layout);
   const { refuseSameNames, withConstants } = await import('../arrow/rows.js');
   await refuseSameNames(source, input.path);
-  return withConstants(source, input.keys ?? {});
+  const whole = withConstants(source, input.keys ?? {});
+  described.set(input, whole);
+  return whole;
 }
 
 async function openOwnBatches({ path, stream }: Input, layout: FileLayout): Promise<BatchSource> {

@@ -3,14 +3,15 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { dataError } from '../../errors.js';
 import { failed } from '../files/file-error.js';
-import { factsOf, openFile } from '../files/opened.js';
-import type { Input } from './inputs.js';
+import { factsOf, type OpenFile, openFile } from '../files/opened.js';
 
 /**
  * Notes size and time of the inputs that are files, of objects their ETag.
  * @returns what throws (exit 65) where one of them is no longer what it was, and rows may come from two versions of it
  */
-export async function watchInputs(inputs: readonly Input[]): Promise<() => Promise<void>> {
+export async function watchInputs(
+  inputs: readonly { readonly path: string; readonly size: number | null }[],
+): Promise<() => Promise<void>> {
   const files = inputs.filter(({ size }) => size !== null).map(({ path }) => path);
   const look = async (path: string) => {
     const { size, mtimeMs, version } = await factsOf(path).catch(failed(path, 'read'));
@@ -51,14 +52,13 @@ export type InputPrint = Readonly<z.infer<typeof InputPrintSchema>>;
 const EDGE_BYTES = 2 ** 20;
 
 /** The prints of all inputs, in their order. @throws RredcotError naming the file that cannot be read */
-export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[]> {
+export async function fingerprint(
+  inputs: readonly { readonly path: string; readonly size: number | null; readonly print?: InputPrint }[],
+): Promise<InputPrint[]> {
   const prints: InputPrint[] = [];
-  for (const { path, size } of inputs) {
-    if (size === null) {
-      prints.push({ path, bytes: null, mtime_ms: null, head: null, tail: null });
-      continue;
-    }
-    prints.push(await fileFingerprint(path).catch(failed(path, 'read')));
+  for (const { path, size, print } of inputs) {
+    const none = { path, bytes: null, mtime_ms: null, head: null, tail: null };
+    prints.push(print ?? (size === null ? none : await fileFingerprint(path).catch(failed(path, 'read'))));
   }
   return prints;
 }
@@ -66,13 +66,24 @@ export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[
 /** The same of one file. @throws Error of the file system */
 export async function fileFingerprint(path: string): Promise<InputPrint> {
   await using file = await openFile(path);
+  return (await fingerprintOf(file, path)).print;
+}
+
+/** The same of a file that is open. @returns with its first bytes; none of an object, whose ETag says more */
+export async function fingerprintOf(
+  file: OpenFile,
+  path: string,
+): Promise<{ readonly print: InputPrint; readonly head?: Buffer }> {
   const { size: bytes, mtimeMs, version } = await file.stat();
   if (version !== undefined)
-    return { path, bytes, mtime_ms: null, head: null, tail: null, etag: version.etag };
-  const edge = async (from: number): Promise<string> => {
+    return { print: { path, bytes, mtime_ms: null, head: null, tail: null, etag: version.etag } };
+  const edge = async (from: number): Promise<Buffer> => {
     const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
-    return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
+    return buffer.subarray(0, bytesRead);
   };
-  const [head, tail] = [await edge(0), await edge(Math.max(0, bytes - EDGE_BYTES))];
-  return { path, bytes, mtime_ms: Math.floor(mtimeMs), head, tail };
+  const sha256 = (part: Buffer): string => createHash('sha256').update(part).digest('hex');
+  const head = await edge(0);
+  const tail = await edge(Math.max(0, bytes - EDGE_BYTES));
+  const print = { path, bytes, mtime_ms: Math.floor(mtimeMs), head: sha256(head), tail: sha256(tail) };
+  return { print, head };
 }
