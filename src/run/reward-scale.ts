@@ -28,8 +28,9 @@ export async function findRewardRange(
   signal: AbortSignal,
 ): Promise<RewardRange> {
   if (inputs.some(({ size }) => size === null)) return PLAIN; // it can be read only once
+  const isSmall = inputs.every(({ head, size }) => head?.length === size);
   const all = readRows(inputs, { onBytes: () => throwIfInterrupted(signal) });
-  for (const rows of [headRows(inputs), all])
+  for (const rows of [headRows(inputs), ...(isSmall ? [] : [all])])
     for await (const row of rows) {
       if (isBad(row)) continue;
       for (const trace of mapRow(row, map, needs)) {
