@@ -16,15 +16,12 @@ import {
   Struct,
   Table,
   TimestampMicrosecond,
-  tableFromIPC,
-  tableToIPC,
   Utf8,
   Utf8View,
   vectorFromArray,
 } from 'apache-arrow';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkBatch } from '../../../dist/io/arrow/check.js';
 import { batchOf, gatherRows } from '../../../dist/io/arrow/columns.js';
 
 describe('gatherRows', () => {
@@ -84,25 +81,6 @@ describe('gatherRows', () => {
         expect(rows(gatherRows(schema, pieces))).toEqual(expected);
       }),
     );
-  });
-
-  it.each([11, 12, 13, 14])('copies texts of %i bytes', (bytes) => {
-    const texts = ['a', 'b', 'c'].map((letter) => letter.repeat(bytes));
-    const schema = new Schema([new Field('x', new Utf8View(), true)]);
-    const child = vectorFromArray(texts, new Utf8View()).data[0] as Data;
-    const unit = batchOf(schema, 3, [child]);
-    checkBatch(unit);
-    const found = gatherRows(schema, [
-      { unit, from: 2, to: 3 },
-      { unit, from: 0, to: 2 },
-    ]);
-    checkBatch(found);
-    expect(found.getChild('x')?.toArray()).toEqual([texts[2], texts[0], texts[1]]);
-    const inline = bytes <= 12 ? 0 : 3 * bytes;
-    const buffers = found.getChild('x')?.data[0]?.variadicBuffers ?? [];
-    expect(buffers.reduce((sum, buffer) => sum + buffer.length, 0)).toBe(inline);
-    const read = tableFromIPC(tableToIPC(new Table([found]), 'file'));
-    expect(read.getChild('x')?.toArray()).toEqual([texts[2], texts[0], texts[1]]);
   });
 
   it('refuses a type whose layout it does not know', () => {

@@ -55,14 +55,6 @@ describe('proposed paths', () => {
       "--map 'completion=model response,reference=ground truth'",
     );
   });
-
-  it('maps a row as they say', () => {
-    const columns = { question: 'q', generations: [{ text: 'a', correct: true }], gold: '4' };
-    const map = parseFieldMap(proposed(columns)?.slice('--map '.length));
-    expect([...mapRow(inputRow(columns), map, ALL)]).toMatchObject([
-      { prompt: 'q', completion: 'a', reward: 1 },
-    ]);
-  });
 });
 
 describe('reasons', () => {
