@@ -89,20 +89,9 @@ export interface FieldPath {
   /** as the user wrote it */
   readonly text: string;
   /** from the row to the value, or to the list where the path explodes one */
-  readonly head: PathSteps;
+  readonly head: string;
   /** from the list's item to the value; absent where the path has no `[]` */
-  readonly tail?: PathSteps;
-}
-
-// at each place in the path, the keys that may be tried there, longest first: a literal key that holds
-// dots or brackets wins over the way through nested values
-type PathSteps = readonly (readonly PathStep[])[];
-
-interface PathStep {
-  readonly key: string;
-  readonly indices: readonly number[];
-  /** the place in the path to go on from */
-  readonly next: number;
+  readonly tail?: string;
 }
 
 /** What a path leads to: one value, or one for each item of a list; undefined where there is none. */
@@ -120,30 +109,10 @@ export function parsePath(text: string): FieldPath {
   if (more.length > 0) throw new SyntaxError('more than one []');
   if (tail !== undefined && tail !== '' && !tail.startsWith('.'))
     throw new SyntaxError('expected . after []');
-  return {
-    text,
-    head: parseSteps(head),
-    ...(tail === undefined ? {} : { tail: tail === '' ? [] : parseSteps(tail.slice(1)) }),
-  };
-}
-
-function parseSteps(text: string): PathSteps {
-  const parts = text.split('.').map((part) => {
-    const match = /^([^[\]]+)((?:\[\d+\])*)$/.exec(part);
-    if (match === null) throw new SyntaxError(part === '' ? 'an empty part' : `"${part}"`);
-    const indices = Array.from((match[2] as string).matchAll(/\d+/g), (digits) => Number(digits[0]));
-    return { part, key: match[1] as string, indices };
-  });
-  return parts.map((_, from) => {
-    const steps: PathStep[] = [];
-    for (let next = parts.length; next > from; next--) {
-      const { part, key, indices } = parts[next - 1] as (typeof parts)[number];
-      const before = parts.slice(from, next - 1).map((each) => `${each.part}.`);
-      if (indices.length > 0) steps.push({ key: [...before, part].join(''), indices: [], next });
-      steps.push({ key: [...before, key].join(''), indices, next });
-    }
-    return steps;
-  });
+  const rest = tail?.replace(/^\./, '');
+  for (const part of [head, ...(rest ? [rest] : [])].flatMap((each) => each.split('.')))
+    if (!/^[^[\]]+(\[\d+\])*$/.test(part)) throw new SyntaxError(part === '' ? 'an empty part' : `"${part}"`);
+  return { text, head, ...(rest === undefined ? {} : { tail: rest }) };
 }
 
 /** Follows a path through a row. */
@@ -161,21 +130,24 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
   return 'value' in found ? found.value : undefined;
 }
 
-function follow(start: unknown, steps: PathSteps): unknown {
-  let value = start;
-  for (let at = 0; at < steps.length; ) {
-    const from = value;
-    if (typeof from !== 'object' || from === null || Array.isArray(from)) return undefined;
-    const step = (steps[at] as readonly PathStep[]).find(({ key }) => Object.hasOwn(from, key));
-    if (step === undefined) return undefined;
-    value = (from as Record<string, unknown>)[step.key];
-    for (const index of step.indices) {
-      if (!Array.isArray(value) || index >= value.length) return undefined;
-      value = value[index];
-    }
-    at = step.next;
+/** A literal key that holds dots or brackets comes before the way through nested values. */
+function follow(value: unknown, path: string): unknown {
+  if (path === '') return value;
+  if (Array.isArray(value)) {
+    const [, index, rest = ''] = /^\[(\d+)\]\.?(.*)$/s.exec(path) ?? [];
+    return index === undefined ? undefined : follow(value[Number(index)], rest);
   }
-  return value;
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (
+    let end = path.length;
+    end > 0;
+    end = Math.max(path.lastIndexOf('.', end - 1), path.lastIndexOf('[', end - 1))
+  ) {
+    const key = path.slice(0, end);
+    if (Object.hasOwn(value, key))
+      return follow((value as Record<string, unknown>)[key], path.slice(end).replace(/^\./, ''));
+  }
+  return undefined;
 }
 
 /**
