@@ -360,7 +360,6 @@ export interface Piece<T> {
   readonly to: number;
 }
 
-/** Puts rows of batches of one schema together. */
 export function gatherRows(schema: Schema, pieces: readonly Piece<RecordBatch>[]): RecordBatch {
   const length = pieces.reduce((rows, { from, to }) => rows + to - from, 0);
   const children = schema.fields.map(({ type, name }, n) => {
@@ -370,7 +369,6 @@ export function gatherRows(schema: Schema, pieces: readonly Piece<RecordBatch>[]
   return batchOf(schema, length, children);
 }
 
-/** A record batch of columns. */
 export function batchOf(schema: Schema, length: number, children: Data[]): RecordBatch {
   return new RecordBatch(
     schema,

@@ -42,7 +42,6 @@ function holdsLarge(value: unknown, levels: number): boolean {
   return found;
 }
 
-/** Sets an object's own key. */
 export function put(fields: Record<string, unknown>, key: string, value: unknown): void {
   // a plain assignment of `__proto__` would set the prototype
   if (key === '__proto__')

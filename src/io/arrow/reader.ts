@@ -19,7 +19,6 @@ import { checkBatch } from './check.js';
 import { decompressLz4 } from './lz4.js';
 import { nameOf } from './values.js';
 
-/** A columnar input under way. */
 export interface BatchSource {
   readonly schema: Schema;
   /** what of a column's type is known to be lost, by its name */

@@ -16,7 +16,6 @@ export interface StructField {
   readonly key?: string;
 }
 
-/** An input column on its way to the output. */
 export interface PassThroughColumn {
   /** its name in the input */
   readonly name: string;
@@ -45,7 +44,6 @@ const TEXT = 32;
 const LIST = 64;
 const STRUCT = 128;
 
-/** What was seen at one place of the columns' tree. */
 interface Seen {
   kinds: number;
   element?: Seen;

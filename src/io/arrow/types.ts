@@ -19,10 +19,7 @@ import { nameOf } from './values.js';
 /** The columns of a columnar input as they are written: every one nullable, none of a type that readers refuse. */
 export type ColumnarColumns = ReturnType<typeof passThroughColumns>;
 
-/**
- * Tells what a schema's columns become.
- * @param losses what their reader has already changed, by column
- */
+/** Tells what a schema's columns become. @param losses what their reader has already changed, by column */
 export function passThroughColumns(schema: Schema, losses: ReadonlyMap<string, string>) {
   /** one for each column that is not passed on as it is */
   const warnings: string[] = [];
@@ -64,7 +61,6 @@ function plainType(type: DataType, changes: Set<string>): DataType {
   );
 }
 
-/** Whether a type is or holds a dictionary. */
 export function hasDictionary(type: DataType): boolean {
   return (
     DataType.isDictionary(type) || (type.children ?? []).some((child: Field) => hasDictionary(child.type))
@@ -127,7 +123,6 @@ export function findSchemaDifference(
   return extra === undefined ? null : `has a column "${extra.name}" more`;
 }
 
-/** A type with its parameters, children by name. */
 export function typeName(type: DataType): string {
   const item = listItem(type);
   if (item !== null) {

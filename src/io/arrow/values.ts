@@ -99,7 +99,6 @@ export function nameOf({ name }: { readonly name: string }): string {
   return (name as string | null) ?? '';
 }
 
-/** A bit of a bitmap, lowest first. */
 export function bit(bytes: Uint8Array, index: number): boolean {
   return ((bytes[index >> 3] as number) & (1 << (index & 7))) !== 0;
 }

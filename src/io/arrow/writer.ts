@@ -24,7 +24,6 @@ import { batchOf, columnData, gather, type Range } from './columns.js';
 import type { OutputColumn } from './output-columns.js';
 import type { ColumnType } from './schema.js';
 
-/** Writes rows in one format to one place. */
 export interface RowWriter extends Pick<BatchWriter, 'close' | 'abort'> {
   /** takes what is written of a row; the row itself is not kept */
   add(row: OutputRow): void;
@@ -32,7 +31,6 @@ export interface RowWriter extends Pick<BatchWriter, 'close' | 'abort'> {
   flush(): Promise<void>;
 }
 
-/** Writes record batches to one file. */
 export interface BatchWriter {
   write(batch: RecordBatch): Promise<void>;
   /** @returns as `ByteSink.commit` */

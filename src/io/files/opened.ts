@@ -25,10 +25,7 @@ export function isStored(path: string): boolean {
 // what speaks to a store is loaded for such a path alone
 const objects = () => import('../store/object.js');
 
-/**
- * Opens what is read at places in it.
- * @param version of an object, where it was looked at before
- */
+/** Opens what is read at places in it. @param version of an object, where it was looked at before */
 export async function openFile(path: string, version?: ObjectVersion): Promise<OpenFile> {
   return isStored(path) ? (await objects()).StoredObject.open(path, version) : open(path, 'r');
 }

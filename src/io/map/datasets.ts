@@ -97,7 +97,6 @@ const PROCESSBENCH: PresetTable = {
   notes: [NO_REFERENCES, 'label is the first wrong step, counted from 0; -1 where there is none'],
 };
 
-/** Data sets of steps. */
 export const STEPS: readonly Preset[] = presets([
   {
     name: 'thought-anchors',
@@ -255,7 +254,6 @@ const DEEPMATH = ['r1_solution_1', 'r1_solution_2', 'r1_solution_3'];
 const GSM8K = ['6b_finetuning', '6b_verification', '175b_finetuning', '175b_verification'];
 const GSM8K_ANSWER = /(?:^|\n)A: *([^\n]*)\s*$/;
 
-/** Data sets of whole solutions. */
 export const SOLUTIONS: readonly Preset[] = presets([
   {
     name: 'openr1',

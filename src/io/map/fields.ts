@@ -5,7 +5,6 @@ import { didYouMean } from '../../flag-values.js';
 import type { InputRow } from '../../rows.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
-/** The fields that `--map` can point at a path of the row. */
 export const FIELDS = [
   'id',
   'group',
@@ -25,7 +24,6 @@ export const FIELDS = [
 
 export type Field = (typeof FIELDS)[number];
 
-/** Where each field is in a row. */
 export interface FieldMap {
   /** the fields that `--map` named: one of the places has to be there */
   readonly mapped: ReadonlyMap<Field, readonly FieldPath[]>;
@@ -57,20 +55,15 @@ export interface FieldRule {
   readonly text: string;
   /** whether the value is a list with an item for each trace of the row, as `[]` makes it */
   readonly each: boolean;
-  /**
-   * null or undefined where the row has none.
-   * @throws Mismatch where the row is not as the preset says
-   */
+  /** null or undefined where the row has none. @throws Mismatch where the row is not as the preset says */
   value(row: InputRow): unknown;
 }
 
-/** A place to look for a field. */
 export type FieldSource = FieldPath | FieldRule;
 
 /** Where fields are; several places are looked at in turn, the first that is not null counts. */
 export type FieldSources = ReadonlyMap<Field, readonly FieldSource[]>;
 
-/** Whether a source makes several traces of a row. */
 export function isEach(source: FieldSource): boolean {
   return 'head' in source ? source.tail !== undefined : source.each;
 }
@@ -86,7 +79,6 @@ export type Columns = Readonly<Record<string, unknown>>;
 
 /** A path, split where its `[]` explodes a list into several traces. */
 export interface FieldPath {
-  /** as the user wrote it */
   readonly text: string;
   /** from the row to the value, or to the list where the path explodes one */
   readonly head: string;
@@ -100,10 +92,7 @@ type Resolved =
   | { readonly items: readonly unknown[] }
   | { readonly noList: unknown };
 
-/**
- * Parses a path.
- * @throws SyntaxError where it is malformed
- */
+/** Parses a path. @throws SyntaxError where it is malformed */
 export function parsePath(text: string): FieldPath {
   const [head = '', tail, ...more] = text.split('[]');
   if (more.length > 0) throw new SyntaxError('more than one []');
@@ -115,7 +104,6 @@ export function parsePath(text: string): FieldPath {
   return { text, head, ...(rest === undefined ? {} : { tail: rest }) };
 }
 
-/** Follows a path through a row. */
 export function resolvePath(row: Columns, path: FieldPath): Resolved {
   if (Object.hasOwn(row, path.text)) return { value: row[path.text] };
   const value = follow(row, path.head);
@@ -210,7 +198,6 @@ export function withSources(
   return { mapped, defaults, join };
 }
 
-/** Whether a row may hold several traces. */
 export function explodes({ mapped, defaults }: FieldMap): boolean {
   return [...mapped.values(), ...defaults.values()].flat().some(isEach);
 }

@@ -13,7 +13,6 @@ import { fieldSources } from './preset.js';
 /** The index is kept in memory: so many characters of columns at most. */
 const MAX_KEPT_CHARACTERS = 2 ** 30;
 
-/** How rows of both files find each other. */
 export interface JoinKey {
   /** for people: `problem = question` */
   readonly text: string;
@@ -29,7 +28,6 @@ export interface JoinOptions {
   /** the joined file's name for messages */
   readonly file: string;
   readonly key: JoinKey;
-  /** columns that are kept */
   readonly keep: ReadonlySet<string>;
   /** columns that are written; they are kept too */
   readonly written: readonly string[];
@@ -104,7 +102,6 @@ export async function openJoin(
   return { join: { partnerOf, written: types }, sha256: hash.digest('hex') };
 }
 
-/** Some columns of a row: those that it has. */
 export function pick(columns: Columns, names: readonly string[]): Columns {
   return Object.fromEntries(
     names.flatMap((name) => (Object.hasOwn(columns, name) ? [[name, columns[name]]] : [])),
@@ -115,12 +112,10 @@ export function pick(columns: Columns, names: readonly string[]): Columns {
 export interface JoinPreset {
   readonly name: string;
   readonly what: string;
-  /** the columns that tell it */
   readonly columns: readonly string[];
   /** for people: which text has to stand in a trace's prompt */
   readonly keyText: string;
   readonly key: (columns: Columns) => string | undefined;
-  /** fields that it gives */
   readonly fields: FieldSources;
 }
 
@@ -208,7 +203,6 @@ export function textIndex<T>() {
       ends.set(end, lengths);
       lengths.set(text.length, (lengths.get(text.length) ?? new Set()).add(text.slice(0, ANCHOR_UNITS)));
     },
-    /** The value of exactly this key. */
     get: (key: string): T | undefined => values.get(digestOf(key.trim())),
     /**
      * The value of the longest key that `text` ends with, up to a tail of {@link MAX_TAIL_UNITS}. Where the key begins with

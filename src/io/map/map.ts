@@ -130,7 +130,6 @@ export function foundPlaces(
   return new Map(places instanceof Mismatch ? [] : places);
 }
 
-/** A field as a row has it, and the place where it was found. */
 export type LocatedField = { readonly path: string } & (
   | { readonly value: unknown }
   | { readonly items: readonly unknown[] }
@@ -168,7 +167,6 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
   );
 }
 
-/** What a path that leads nowhere was meant to be, or may be. */
 function otherPath({ columns }: InputRow, field: Field, path: string): string {
   const meant = meantPath(columns, path);
   if (meant !== undefined) return `did you mean ${mapFlag(`${field}=${meant}`)}?`;

@@ -41,7 +41,6 @@ function contentText(content: unknown): string | undefined {
   return parts.includes(undefined) ? undefined : parts.join('');
 }
 
-/** Whether a value is a list that begins like a dialogue. */
 export function isDialogue(value: unknown): value is readonly unknown[] {
   return Array.isArray(value) && typeof (value[0] as { role?: unknown } | null)?.role === 'string';
 }
@@ -74,7 +73,6 @@ export function severalTurns(value: unknown): readonly Message[] | undefined {
   return messages.length > 1 || (Array.isArray(calls) && calls.length > 0) ? messages : undefined;
 }
 
-/** A thought and the text after it as one completion. */
 export function withThought(thought: string, solution: string): string {
   return `<think>\n${thought.trim()}\n</think>\n\n${solution}`;
 }

@@ -32,13 +32,11 @@ export interface Preset {
 /** Where fields are, as a table spells it: rules, and paths as `--map` takes them; several are tried in turn. */
 type FieldTable = Partial<Record<Field, string | FieldRule | readonly (string | FieldRule)[]>>;
 
-/** A preset as its table spells it. */
 export interface PresetTable extends Omit<Preset, 'fields' | 'notes'> {
   readonly fields: FieldTable;
   readonly notes?: readonly string[];
 }
 
-/** Makes presets of their tables. */
 export function presets(tables: readonly PresetTable[]): Preset[] {
   return tables.map(({ fields, notes = [], ...rest }) => ({ ...rest, notes, fields: fieldSources(fields) }));
 }
@@ -72,7 +70,6 @@ export function mismatch(reason: string): never {
   throw new Mismatch('map', `${reason}: --preset none takes fields by their names, --map field=<path>`);
 }
 
-/** The value at a path, undefined where there is none. */
 export function at(columns: Columns, path: string): unknown {
   return valueAt(columns, parsePath(path));
 }
@@ -117,7 +114,6 @@ function stepEnds(steps: readonly string[], separator: string): number[] {
   return ends.filter((at, k) => at > (k === 0 ? 0 : (ends[k - 1] as number)));
 }
 
-/** The answer in the last box of a solution. */
 export function boxedIn(path: string): FieldRule {
   return rule(`the last \\boxed{} of ${path}`, (columns) => {
     const solution = at(columns, path);
@@ -133,7 +129,6 @@ export function groupBy(within: string, path: string): FieldRule {
   });
 }
 
-/** 16 hexadecimal digits of a value's SHA-256. */
 export function shortHash(value: unknown): string {
   return createHash('sha256').update(stringifyJson(value)).digest('hex').slice(0, 16);
 }

@@ -10,16 +10,13 @@ import { DUMPS, PLAIN_ROWS } from './trainers.js';
 /** In the order in which they are tried: what more files look like comes later. */
 export const PRESETS: readonly Preset[] = [...DUMPS, ...STEPS, ...SOLUTIONS, ...PLAIN_ROWS];
 
-/** Values of `--preset`. */
 export const PRESET_NAMES: readonly string[] = [...new Set(PRESETS.map(({ name }) => name))];
 
-/** A preset, and what spoke for it. */
 export interface Choice {
   readonly preset: Preset;
   readonly why: string;
 }
 
-/** Whether a row is one of the preset's. */
 export function fits({ columns: names, fits }: Pick<Preset, 'columns' | 'fits'>, columns: Columns): boolean {
   return names.every((name) => Object.hasOwn(columns, name)) && (fits?.(columns) ?? true);
 }

@@ -5,10 +5,8 @@ import { shellWord } from '../../printable.js';
 import { type Columns, FIELDS, type Field } from './fields.js';
 import { isDialogue } from './messages.js';
 
-/** A value in the row, and the path that leads there. */
 interface ProposedPlace {
   readonly path: string;
-  /** its last key */
   readonly name: string;
   readonly value: unknown;
   /** of a list: its items, of which `value` is the first; the list's own path */
@@ -78,7 +76,6 @@ export function proposePaths(
   return proposed;
 }
 
-/** Paths as `--map` takes them; undefined without any. */
 export function mapText(paths: ReadonlyMap<Field, string>): string | undefined {
   if (paths.size === 0) return undefined;
   return mapFlag(
@@ -92,7 +89,6 @@ export function mapFlag(value: string): string {
   return `--map ${shellWord(bare) === bare ? value : shellWord(value)}`;
 }
 
-/** The path in the row that a misspelled one stands for. */
 export function meantPath(columns: Columns, path: string): string | undefined {
   return didYouMean(
     path,

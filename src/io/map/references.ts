@@ -4,7 +4,6 @@ import { markedAnswer } from '../../boxed.js';
 import type { Reference } from '../../trace.js';
 import { asNumber, describeValue } from '../arrow/json.js';
 
-/** The references, or what is wrong with them. */
 export type ParsedReferences = readonly Reference[] | { readonly problem: string };
 
 /**

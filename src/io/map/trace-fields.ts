@@ -33,10 +33,7 @@ export interface TracePlace {
   readonly index?: number;
 }
 
-/**
- * Builds one trace.
- * @throws Mismatch naming path, found and expected
- */
+/** Builds one trace. @throws Mismatch naming path, found and expected */
 export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, needs: Needs): Trace {
   const id = parseId(cells, place);
   try {
