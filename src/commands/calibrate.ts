@@ -8,7 +8,6 @@ import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estim
 import { type FitTrace, fitCalibration, groupPlace } from '../estimate/calibration-fit.js';
 import { storedNature } from '../estimate/registry.js';
 import { type Base, type ColumnFeature, FEATURES_OF, stateFeatures } from '../estimate/states.js';
-import { HashSet } from '../io/arrow/hash-set.js';
 import { addressError } from '../io/files/elsewhere.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { writeText } from '../io/files/json-file.js';
@@ -16,6 +15,7 @@ import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
+import { HashSet } from '../report/hash-set.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { readRunState } from '../run/state.js';

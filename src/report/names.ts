@@ -1,6 +1,7 @@
 // Finds what stands against traces' names: ids that come twice, groups of several prompts, completions under several ids.
-import { HashSet } from '../io/arrow/hash-set.js';
+
 import { are, plural } from '../plural.js';
+import { HashSet } from './hash-set.js';
 import type { Warning } from './run-figures.js';
 
 /** What of a trace is looked at. */

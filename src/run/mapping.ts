@@ -1,7 +1,7 @@
 // Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { didYouMean } from '../flag-values.js';
-import { describeKeys, stringifyJson } from '../io/arrow/json.js';
+import { stringifyJson } from '../io/arrow/json.js';
 import {
   type Columns,
   type FieldMap,
@@ -26,6 +26,7 @@ import { type Choice, choosePreset, fits } from '../io/map/presets.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
 import { peekRows, type ReadRows } from '../io/read/peek.js';
+import { describeKeys } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { terminalNotice } from '../report/terminal.js';
 import type { InputRow } from '../rows.js';

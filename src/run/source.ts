@@ -1,11 +1,11 @@
 // Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
 
 import type { Traced } from '../estimate/far-peers.js';
-import { describeValue } from '../io/arrow/json.js';
 import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
 import type { Input } from '../io/read/inputs.js';
+import { describeValue } from '../printable.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../rows.js';

@@ -1,7 +1,7 @@
 // Finds the types of the input columns that pass through from the values of many rows.
 
 import type { Field } from 'apache-arrow';
-import { describeValue } from './json.js';
+import { describeValue } from '../../printable.js';
 
 /** The types that we write; every one nullable, `json` is a string column that holds JSON text. */
 export type ColumnType =

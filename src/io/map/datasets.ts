@@ -1,7 +1,7 @@
 // Presets of data sets: chains that come cut into steps, with labels or values of each, and whole solutions.
 
+import { describeValue } from '../../printable.js';
 import { codePoints } from '../../scored.js';
-import { describeValue } from '../arrow/json.js';
 import type { Columns } from './fields.js';
 import { withThought } from './messages.js';
 import {

@@ -3,8 +3,9 @@
 
 import { createHash } from 'node:crypto';
 import { usageError } from '../../errors.js';
+import { describeKeys, describeValue } from '../../printable.js';
 import type { BadRow, InputRow } from '../../rows.js';
-import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
+import { stringifyJson } from '../arrow/json.js';
 import { inferColumns } from '../arrow/schema.js';
 import { type Columns, type FieldSources, type Join, Mismatch } from './fields.js';
 import { lastQuestion } from './messages.js';

@@ -1,9 +1,10 @@
 // Makes traces of an input row by the field map.
 
 import { plural } from '../../plural.js';
+import { describeKeys, describeValue } from '../../printable.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
+import { stringifyJson } from '../arrow/json.js';
 import {
   type Columns,
   FIELDS,

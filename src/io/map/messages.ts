@@ -1,7 +1,7 @@
 // Prompts, completions and whole dialogues given as messages, in the forms that data sets use.
 
+import { describeValue } from '../../printable.js';
 import type { Message } from '../../trace.js';
-import { describeValue } from '../arrow/json.js';
 
 /** The messages, or what is wrong with them. */
 export type ParsedMessages = readonly Message[] | { readonly problem: string };

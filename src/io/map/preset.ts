@@ -2,9 +2,10 @@
 
 import { createHash } from 'node:crypto';
 import { lastBoxed } from '../../boxed.js';
+import { describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import { codePoints } from '../../scored.js';
-import { describeValue, stringifyJson } from '../arrow/json.js';
+import { stringifyJson } from '../arrow/json.js';
 import {
   type Columns,
   type Field,

@@ -1,8 +1,9 @@
 // The reference answers of a row in any of the forms that data sets use, as the method's `Reference` list.
 
 import { markedAnswer } from '../../boxed.js';
+import { describeValue } from '../../printable.js';
 import type { Reference } from '../../trace.js';
-import { asNumber, describeValue } from '../arrow/json.js';
+import { asNumber } from '../arrow/json.js';
 
 export type ParsedReferences = readonly Reference[] | { readonly problem: string };
 

@@ -2,10 +2,11 @@
 
 import { markedAnswer } from '../../boxed.js';
 import { plural } from '../../plural.js';
+import { describeKeys, describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import type { Message, Reference, Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';
-import { asNumber, describeKeys, describeValue } from '../arrow/json.js';
+import { asNumber } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs } from './fields.js';
 import { completionText, parseMessages, severalTurns } from './messages.js';
 import { mapText, meantPath, proposePaths } from './propose.js';

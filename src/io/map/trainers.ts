@@ -1,6 +1,6 @@
 // Presets of what trainers and their agents dump, and of the plain formats that they read.
 
-import { describeValue } from '../arrow/json.js';
+import { describeValue } from '../../printable.js';
 import type { Columns } from './fields.js';
 import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
 import { at, groupBy, mismatch, type Preset, presets, rule, ruleForEach, shortHash } from './preset.js';
