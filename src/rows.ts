@@ -46,8 +46,6 @@ export interface RowOptions extends ReadOptions {
   readonly stem: string;
   /** number over all inputs of the file's first row */
   readonly firstOrdinal?: number | undefined;
-  /** where the bytes begin, if that is not the file's begin: in front of which row, and where in the file */
-  readonly from?: { readonly row: number; readonly offset: number };
 }
 
 /** A row as the input has it: parsed, not yet a trace. */

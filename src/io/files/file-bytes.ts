@@ -77,9 +77,6 @@ export const STDIN = '-';
 export const HEAD_BYTES = 8;
 const READ_CHUNK_BYTES = 2 ** 20;
 
-/** From a byte of a file to before another one; undefined: to its end. */
-export type ByteRange = readonly [start: number, end: number | undefined];
-
 /** Bytes that can be read once. */
 export interface ByteSource {
   /** the first bytes, up to `HEAD_BYTES` of them; they stay to be read, and can be asked for at any time */
@@ -94,11 +91,8 @@ export function openStdin(): Readable {
   return process.stdin;
 }
 
-/**
- * Opens stdin (`-`), a pipe, a file or an object; nothing is read before it is asked for.
- * @param range of a file or object: from which byte to before which one
- */
-export function openByteSource(path: string, [start, end]: ByteRange = [0, undefined]): ByteSource {
+/** Opens stdin (`-`), a pipe, a file or an object; nothing is read before it is asked for. */
+export function openByteSource(path: string): ByteSource {
   let iterator: AsyncIterator<Buffer> | null = null;
   let held: Buffer[] = [];
   let head: Promise<Buffer> | null = null;
@@ -109,12 +103,8 @@ export function openByteSource(path: string, [start, end]: ByteRange = [0, undef
         path === STDIN
           ? openStdin()
           : isStored(path)
-            ? objectBytes(path, start, end)
-            : createReadStream(path, {
-                highWaterMark: READ_CHUNK_BYTES,
-                ...(start === 0 ? {} : { start }), // a pipe has no places
-                ...(end === undefined ? {} : { end: end - 1 }),
-              });
+            ? objectBytes(path)
+            : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
       iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     }
     const { done, value } = await iterator.next().catch(failed(path, 'read'));

@@ -39,10 +39,10 @@ export async function factsOf(path: string): Promise<FileFacts> {
   return found;
 }
 
-/** An object from a byte to before another one, or to its end. */
-export async function* objectBytes(path: string, start = 0, end?: number): AsyncGenerator<Buffer> {
+/** An object from its beginning to its end. */
+export async function* objectBytes(path: string): AsyncGenerator<Buffer> {
   await using object = await (await objects()).StoredObject.open(path);
-  yield* object.bytes(start, end);
+  yield* object.bytes();
 }
 
 /** The addresses that begin with one, sorted. */

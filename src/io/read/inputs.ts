@@ -12,8 +12,7 @@ import { failed } from '../files/file-error.js';
 import { factsOf, openFile } from '../files/opened.js';
 import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
-import { BOM, NEWLINE, readJsonRows, rejectedRow } from './jsonl.js';
-import { assertPart, type RowPart, rowParts } from './row-index.js';
+import { readJsonRows, rejectedRow } from './jsonl.js';
 import { fingerprintOf, type InputPrint } from './unchanged.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
@@ -171,58 +170,12 @@ export async function* readRows(
     rows = ordinal + 1;
     return opts.wanted?.(ordinal) ?? true;
   };
-  for (const [n, input] of inputs.entries()) {
+  for (const input of inputs) {
     const layout = await inputLayout(input);
-    opts.places?.begin(rows);
     const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
     const own = { ...opts, wanted, ...place };
-    const parts = opts.index && rowParts(opts.index, n, wanted);
-    if (parts !== undefined) yield* readLineParts(input, parts, own);
-    else yield* isJson(layout) ? readJsonInput(input, layout, own) : readColumnarInput(input, layout, own);
+    yield* isJson(layout) ? readJsonInput(input, layout, own) : readColumnarInput(input, layout, own);
   }
-}
-
-/** Reads parts of a file of lines, and nothing between them. */
-async function* readLineParts(input: Input, parts: Iterable<RowPart>, { onBytes, ...opts }: RowOptions) {
-  const { firstOrdinal = 0 } = opts;
-  let told = 0;
-  const tell = (count: number): void => {
-    told += count;
-    onBytes?.(count);
-  };
-  for (const part of parts) {
-    const { wanted, bytes, rows } = part;
-    // what is added to the file meanwhile is not of the run
-    const [offset, end = input.size ?? undefined] = bytes;
-    // what is passed over is told as read
-    tell(Math.max(0, offset - told));
-    let found = 0;
-    const own = (ordinal: number): boolean => {
-      found++;
-      return ordinal >= wanted[0] && ordinal < wanted[1];
-    };
-    const from = { row: rows[0] - firstOrdinal, offset };
-    const source = openByteSource(input.path, [Math.max(0, offset - 1), end]);
-    const lines = rowStarts(input.path, part, source.bytes());
-    yield* keyed(input, readJsonRows(lines, { ...opts, onBytes: tell, wanted: own, from }));
-    assertPart(input.path, part, found);
-  }
-  tell(Math.max(0, (input.size ?? 0) - told));
-}
-
-/** The bytes of a part without the one before them, which has to end a line as their own last one has. */
-async function* rowStarts(path: string, part: RowPart, bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  const [start, end] = part.bytes;
-  let before = start > 0;
-  let last: number | undefined;
-  for await (const chunk of bytes) {
-    const isEnd = chunk[0] === NEWLINE || (start === BOM.length && chunk[0] === BOM.at(-1));
-    if (before && !isEnd) assertPart(path, part, undefined);
-    yield before ? chunk.subarray(1) : chunk;
-    before = false;
-    last = chunk.at(-1);
-  }
-  if (end !== undefined && last !== NEWLINE) assertPart(path, part, undefined);
 }
 
 async function* readJsonInput(input: Input, layout: 'json' | Compression, { onBytes, ...opts }: RowOptions) {
@@ -231,14 +184,7 @@ async function* readJsonInput(input: Input, layout: 'json' | Compression, { onBy
   const rows =
     layout === 'json'
       ? readJsonRows(bytes, { ...opts, onBytes })
-      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), layout, path), {
-          ...opts,
-          places: undefined,
-        });
-  yield* keyed(input, rows);
-}
-
-async function* keyed(input: Input, rows: AsyncIterable<InputRow | BadRow>) {
+      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), layout, path), opts);
   for await (const row of rows) yield row.kind === 'bad' ? row : withKeys(rejectedRow(row, fileStem), input);
 }
 

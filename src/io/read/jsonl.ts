@@ -21,13 +21,12 @@ export async function* readJsonRows(
   bytes: AsyncIterable<Buffer>,
   opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
-  const { file, wanted, onBytes, places, firstOrdinal = 0 } = opts;
-  const { row: firstRow, offset: start } = opts.from ?? { row: 0, offset: 0 };
+  const { file, wanted, onBytes, firstOrdinal = 0 } = opts;
   const maxRowBytes = lineLimit(opts);
-  let row = firstRow;
-  let told = start;
-  let splitter = lineSplitter({ file, maxRowBytes, skipped: start });
-  let isStarted = start > 0;
+  let row = 0;
+  let told = 0;
+  let splitter = lineSplitter(maxRowBytes);
+  let isStarted = false;
   let isList = false;
   let skipped = 0; // white space so far
 
@@ -40,7 +39,6 @@ export async function* readJsonRows(
     if (!isList && length === found.bytes.length && isBlank(bytes)) return undefined;
     const number = row++;
     const ordinal = firstOrdinal + number;
-    if (!isList) places?.add(ordinal, offset);
     if (wanted?.(ordinal) === false) return undefined;
     return parsed({ bytes, length, offset }, { row: number, ordinal }, opts);
   }
@@ -188,22 +186,22 @@ function stemOfId(id: string, row: number): string | undefined {
 }
 
 /** A row's bytes, or the first of them where it is too long to hold. */
-export interface RowBytes {
+interface RowBytes {
   readonly bytes: Buffer;
   /** of the whole row */
   readonly length: number;
   readonly offset: number;
 }
 
-export interface SplitOptions {
+interface SplitOptions {
   readonly file: string;
   readonly maxRowBytes: number;
-  /** bytes that came before the first chunk; of a list white space */
+  /** white space that came before a list's first chunk */
   readonly skipped?: number;
 }
 
 /** Cuts a stream of bytes into rows. */
-export interface Splitter {
+interface Splitter {
   /** the rows that end in this chunk, one at a time: all have to be taken */
   push(chunk: Buffer): Generator<RowBytes>;
   /** the row that the end of the file ends, if there is one. @throws TruncatedError where it ends inside a list */
@@ -216,7 +214,7 @@ export interface Splitter {
 const RAW_PREFIX_BYTES = 1024;
 export const NEWLINE = 10;
 /** UTF-8's byte order mark. */
-export const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
+const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /** Gathers the bytes of one row over several chunks; of one that is too long it keeps a prefix. */
 class Gathered {
@@ -251,9 +249,9 @@ class Gathered {
 }
 
 /** Splits at newlines; a byte order mark is no part of the first line. */
-export function lineSplitter({ maxRowBytes, skipped = 0 }: SplitOptions): Splitter {
+function lineSplitter(maxRowBytes: number): Splitter {
   const open = new Gathered(maxRowBytes);
-  let offset = skipped;
+  let offset = 0;
 
   function take(): RowBytes {
     const line = open.take(offset);
@@ -279,7 +277,7 @@ export function lineSplitter({ maxRowBytes, skipped = 0 }: SplitOptions): Splitt
 
 const QUOTE = 34;
 const COMMA = 44;
-export const OPEN_LIST = 91;
+const OPEN_LIST = 91;
 const BACKSLASH = 92;
 const CLOSE_LIST = 93;
 const OPEN_OBJECT = 123;
@@ -289,7 +287,7 @@ const CLOSE_OBJECT = 125;
  * Splits one JSON list at the commas between its elements, however large the list is. What an element holds is left
  * to the parser, so a broken one costs no other as long as its brackets and quotes close.
  */
-export function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions): Splitter {
+function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions): Splitter {
   const open = new Gathered(maxRowBytes);
   let position = skipped; // of the chunk's first byte
   let start = 0; // of the open element

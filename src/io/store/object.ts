@@ -89,9 +89,9 @@ export class StoredObject implements AsyncDisposable {
     return { bytesRead: until - position, buffer };
   }
 
-  /** All from a byte to before another one, in order. */
-  async *bytes(start = 0, end = this.facts.size): AsyncGenerator<Buffer> {
-    const size = Math.min(end, this.facts.size);
+  /** All of it, in order. */
+  async *bytes(): AsyncGenerator<Buffer> {
+    const { size } = this.facts;
     const piece = (from: number): Promise<Buffer> | undefined => {
       if (from >= size) return undefined;
       const asked = this.range(from, Math.min(size, from + PIECE_BYTES));
@@ -99,8 +99,8 @@ export class StoredObject implements AsyncDisposable {
       asked.catch(() => {});
       return asked;
     };
-    let next = piece(start);
-    for (let from = start; next !== undefined; from += PIECE_BYTES) {
+    let next = piece(0);
+    for (let from = 0; next !== undefined; from += PIECE_BYTES) {
       const bytes: Buffer = await next;
       next = piece(from + PIECE_BYTES);
       yield bytes;
