@@ -76,11 +76,10 @@ export type S3Server = Awaited<ReturnType<typeof startS3>>;
 /** @param pageSize keys that one answer lists */
 export async function startS3(pageSize = 2) {
   const objects = new Map<string, Stored>();
-  const uploads = new Map<string, Map<number, Buffer>>();
   const seen: SeenRequest[] = [];
   let failing: (request: SeenRequest) => unknown = () => undefined;
-  const put = (name: string, bytes: Buffer | string, suffix = ''): Stored => {
-    const etag = `"${createHash('md5').update(bytes).digest('hex')}${suffix}"`;
+  const put = (name: string, bytes: Buffer | string): Stored => {
+    const etag = `"${createHash('md5').update(bytes).digest('hex')}"`;
     const stored = { bytes: Buffer.from(bytes as Buffer), etag, at: new Date() };
     objects.set(name, stored);
     return stored;
@@ -121,44 +120,13 @@ export async function startS3(pageSize = 2) {
     return { status: 200, body: `<ListBucketResult>${contents.join('')}${more}</ListBucketResult>` };
   }
   function write(request: SeenRequest, body: Buffer): Answer {
-    const { method, name, query, headers } = request;
-    const isTaken = headers['if-none-match'] === '*' && objects.has(name);
-    const id = query.get('uploadId');
-    const parts = uploads.get(id ?? '');
-    if (id !== null && parts === undefined) return refused(404, 'NoSuchUpload');
+    const { method, name, headers } = request;
     if (method === 'DELETE') {
-      if (id === null) objects.delete(name);
-      else uploads.delete(id);
+      objects.delete(name);
       return { status: 204 };
     }
-    if (method === 'PUT' && parts !== undefined) {
-      parts.set(Number(query.get('partNumber')), body);
-      return { status: 200, headers: { etag: `"${createHash('md5').update(body).digest('hex')}"` } };
-    }
-    if (query.has('uploads')) {
-      const fresh = hash(`${seen.length}`);
-      uploads.set(fresh, new Map());
-      return {
-        status: 200,
-        body: `<InitiateMultipartUploadResult><UploadId>${fresh}</UploadId></InitiateMultipartUploadResult>`,
-      };
-    }
-    if (isTaken) return refused(412, 'PreconditionFailed');
-    if (parts === undefined) return { status: 200, headers: { etag: put(name, body).etag } };
-    const wanted = Array.from(
-      body.toString().matchAll(/<PartNumber>(\d+)<\/PartNumber><ETag>([^<]+)<\/ETag>/g),
-    );
-    const given = wanted.map(([, n, etag]) => ({ etag, bytes: parts.get(Number(n)) ?? Buffer.alloc(0) }));
-    if (
-      given.some(
-        ({ etag, bytes }) =>
-          etag?.replaceAll('&quot;', '"') !== `"${createHash('md5').update(bytes).digest('hex')}"`,
-      )
-    )
-      return refused(400, 'InvalidPart');
-    put(name, Buffer.concat(given.map(({ bytes }) => bytes)), `-${given.length}`);
-    uploads.delete(id ?? '');
-    return { status: 200, body: '<CompleteMultipartUploadResult></CompleteMultipartUploadResult>' };
+    if (headers['if-none-match'] === '*' && objects.has(name)) return refused(412, 'PreconditionFailed');
+    return { status: 200, headers: { etag: put(name, body).etag } };
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -194,7 +162,7 @@ export async function startS3(pageSize = 2) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
-    ...{ objects, uploads, seen, put, endpoint },
+    ...{ objects, seen, put, endpoint },
     /** what makes a client of this store's a client of it */
     env: {
       ...{ AWS_ENDPOINT_URL_S3: endpoint, AWS_REGION: KEYS.region },
@@ -204,7 +172,6 @@ export async function startS3(pageSize = 2) {
     /** Nothing is there, and nothing fails. */
     reset(): void {
       objects.clear();
-      uploads.clear();
       seen.length = 0;
       failing = () => undefined;
     },

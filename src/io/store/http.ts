@@ -1,14 +1,17 @@
 // Requests over HTTP: sent again, later and later, where the other end or the way to it fails.
+import { createReadStream } from 'node:fs';
 import { Agent, request as plain } from 'node:http';
 import { Agent as SecureAgent, request as secure } from 'node:https';
+import { pipeline } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 
 export interface HttpRequest {
-  readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'HEAD' | 'PUT' | 'DELETE';
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body?: Uint8Array | undefined;
+  /** whose bytes are sent */
+  readonly file?: { readonly path: string; readonly size: number } | undefined;
 }
 
 /** What came back, to its last byte; of any status that is no passing failure. */
@@ -16,8 +19,6 @@ export interface HttpAnswer {
   readonly status: number;
   header(name: string): string | undefined;
   readonly body: Buffer;
-  /** how often it was asked before: what was asked may have been done already */
-  readonly triedBefore: number;
 }
 
 const TRIES = 10;
@@ -50,7 +51,7 @@ export async function ask(path: string, make: () => HttpRequest | Promise<HttpRe
     if (tries > 0) await after(wait * (0.5 + Math.random() / 2));
     const asked = await make();
     try {
-      const answer = await askOnce(asked, tries);
+      const answer = await askOnce(asked);
       if (!PASSING.has(answer.status)) return answer;
       failure = `${asked.url.host} answers ${told(answer)}`;
     } catch (error) {
@@ -78,10 +79,10 @@ export function told({ status, body, header }: HttpAnswer): string {
 }
 
 // Node's fetch unpacks what was stored as packed, and a range of it is no packed file
-function askOnce({ method, url, headers, body }: HttpRequest, triedBefore: number): Promise<HttpAnswer> {
+function askOnce({ method, url, headers, file }: HttpRequest): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     const { send, agent } = WAYS[url.protocol as keyof typeof WAYS];
-    const length = body === undefined ? {} : { 'content-length': `${body.length}` };
+    const length = file === undefined ? {} : { 'content-length': `${file.size}` };
     const request = send(url, { method, agent, headers: { ...headers, ...length } }, (response) => {
       const parts: Buffer[] = [];
       // some stores send an end of a body behind it, which is none of the next answer's
@@ -92,11 +93,12 @@ function askOnce({ method, url, headers, body }: HttpRequest, triedBefore: numbe
       response.on('end', tell);
       function tell(): void {
         const header = (name: string) => [response.headers[name]].flat()[0];
-        resolve({ status: response.statusCode ?? 0, header, body: Buffer.concat(parts), triedBefore });
+        resolve({ status: response.statusCode ?? 0, header, body: Buffer.concat(parts) });
       }
     });
     request.setTimeout(SILENCE_MS, () => request.destroy(new Error(`silent for ${SILENCE_MS / 1000} s`)));
     request.on('error', reject);
-    request.end(body);
+    if (file === undefined) request.end();
+    else pipeline(createReadStream(file.path), request, (error) => error && reject(error));
   });
 }

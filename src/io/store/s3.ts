@@ -19,7 +19,8 @@ export function s3Place(path: string) {
   return { bucket, key };
 }
 
-interface S3Request extends Pick<HttpRequest, 'method' | 'body'> {
+interface S3Request extends Pick<HttpRequest, 'method'> {
+  readonly file?: { readonly path: string; readonly size: number; readonly sha256: string };
   readonly headers?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, string>>;
 }
@@ -35,13 +36,16 @@ function currentAccount(): Promise<StoreAccount> {
   return known;
 }
 
+/** SHA-256 of no bytes. */
+const NOTHING = createHash('sha256').digest('hex');
+
 /** Asks for an object. @param place with an empty key: something of its bucket. @throws RredcotError as `ask` and `readAccount` */
 export async function askS3(
   path: string,
   request: S3Request,
   place: S3Place = s3Place(path),
 ): Promise<HttpAnswer> {
-  const { method, body, headers = {}, query = {} } = request;
+  const { method, file, headers = {}, query = {} } = request;
   const account = await currentAccount();
   const url = new URL(urlOf(place, account));
   // URLSearchParams would write a blank as +, which the signature has as %20
@@ -49,15 +53,13 @@ export async function askS3(
     .map(([name, value]) => `${name}=${encoded(value)}`)
     .join('&');
   const { keys, region } = account;
-  if (keys === undefined) return ask(path, () => ({ method, url, headers, body }));
-  const hash = createHash('sha256')
-    .update(body ?? '')
-    .digest('hex');
+  if (keys === undefined) return ask(path, () => ({ method, url, headers, file }));
+  const hash = file?.sha256 ?? NOTHING;
   return ask(path, async () => {
     const own = { ...headers, 'x-amz-content-sha256': hash };
     const signer = new AwsV4Signer({ ...keys, method, url: url.href, headers: own, region, service: 's3' });
     const signed = await signer.sign();
-    return { method, url: signed.url, headers: Object.fromEntries(signed.headers), body };
+    return { method, url: signed.url, headers: Object.fromEntries(signed.headers), file };
   });
 }
 
@@ -121,7 +123,7 @@ export async function listS3(path: string): Promise<string[]> {
 const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
 
 /** What stands in the elements of a name. */
-export function textOf({ body }: HttpAnswer, name: string): string[] {
+function textOf({ body }: HttpAnswer, name: string): string[] {
   const found = body.toString().matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
   return Array.from(found, ([, text = '']) =>
     text.replaceAll(/&(lt|gt|quot|apos|amp);/g, (_, entity: string) => ENTITIES[entity] ?? ''),
