@@ -143,12 +143,12 @@ export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, s
   return isJson(layout) ? new Map() : (await describedBy(input, layout)).schema.metadata;
 }
 
-type Described = Pick<BatchSource, 'schema' | 'losses'>;
+type ColumnarFacts = Pick<BatchSource, 'schema' | 'losses'>;
 
 /** What columnar inputs that were opened before say of themselves. */
-const described = new WeakMap<Input, Described>();
+const described = new WeakMap<Input, ColumnarFacts>();
 
-async function describedBy(input: Input, layout: FileLayout): Promise<Described> {
+async function describedBy(input: Input, layout: FileLayout): Promise<ColumnarFacts> {
   const known = described.get(input);
   if (known !== undefined) return known;
   const source = await openBatches(input, layout);
