@@ -1,6 +1,4 @@
 // Worker threads: the main thread calls functions of a thread; however that ends, whatever waits for it fails with one error.
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { parentPort, SHARE_ENV, Worker, type WorkerOptions } from 'node:worker_threads';
 import { type ExitCode, RredcotError } from './errors.js';
 
@@ -34,38 +32,27 @@ export interface Thread<F extends Functions<F>> {
   terminate(reason?: Error): Promise<void>;
 }
 
-export interface ThreadOptions extends WorkerOptions {
-  /**
-   * Most MB of a process that the thread gets for itself. The limits of a thread alone do not hold: where V8 cannot have
-   * one large array, it ends the whole process.
-   */
-  readonly processMb?: number | undefined;
-}
-
-/** What the process of a thread is told first. */
-export interface ProcessInit {
-  /** URL of the thread's module */
-  readonly file: string;
-  readonly workerData: unknown;
-  /** what the process may take, MB */
-  readonly memoryMb: number;
+/** What seems to be a worker. */
+export interface WorkerLike {
+  on(event: string, listener: (value: never) => void): unknown;
+  postMessage(message: unknown, moved: readonly ArrayBuffer[]): void;
+  terminate(): Promise<unknown>;
+  ref(): void;
+  unref(): void;
 }
 
 /**
  * Starts a thread.
  * @param title of the thread, for its errors, e.g. `the decoder`
- * @param file which calls {@link serve}
+ * @param source a file which calls {@link serve}, or what runs one
  */
 export function startThread<F extends Functions<F>>(
   title: string,
-  file: URL,
-  { processMb, ...options }: ThreadOptions = {},
+  source: URL | WorkerLike,
+  options: WorkerOptions = {},
 ): Thread<F> {
-  const worker =
-    processMb === undefined
-      ? // what is kept for the next one that asks sees the environment of then
-        new Worker(file, { ...options, env: SHARE_ENV })
-      : inProcess(file, options, processMb);
+  // what is kept for the next one that asks sees the environment of then
+  const worker = source instanceof URL ? new Worker(source, { ...options, env: SHARE_ENV }) : source;
   const waiting = new Map<number, { resolve(result: unknown): void; reject(error: Error): void }>();
   let lastId = 0;
   let failure: Error | undefined;
@@ -106,43 +93,11 @@ export function startThread<F extends Functions<F>>(
     ref: () => worker.ref(),
     unref: () => worker.unref(),
     async finish() {
-      worker.postMessage(null);
+      worker.postMessage(null, []);
       fail(new Error(`${title} is closed`));
       await exited;
     },
     terminate,
-  };
-}
-
-/** A process that seems to be the one thread that runs in it. */
-function inProcess(file: URL, { workerData }: WorkerOptions, memoryMb: number) {
-  const child = fork(new URL('./process-thread.js', import.meta.url), {
-    execArgv: [],
-    serialization: 'advanced',
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'], // V8 prints its last words
-    detached: true, // an interrupt from the keyboard is not for it
-  });
-  const ended = once(child, 'close').catch(() => {}); // it may have failed to start
-  const post = (message: unknown) => void child.send(message as object, () => {}); // one that is dead has told so
-  post({ file: file.href, workerData, memoryMb } satisfies ProcessInit);
-  return {
-    // a message may come behind `exit`
-    on: (event: string, listener: (value: never) => void) =>
-      void child.on(event === 'exit' ? 'close' : event, listener as (value: unknown) => void),
-    postMessage: post,
-    async terminate() {
-      child.ref();
-      child.kill('SIGKILL');
-      await ended;
-    },
-    ref() {
-      child.ref();
-      child.channel?.ref();
-    },
-    unref() {
-      child.unref();
-      child.channel?.unref();
-    },
   };
 }
 

@@ -1,7 +1,9 @@
 // Worker threads: calls and their results, and every way in which a thread can end, each as an error of whatever waits for it.
 import { spawnSync } from 'node:child_process';
+import type { WorkerOptions } from 'node:worker_threads';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { startThread, type Thread, type ThreadOptions } from '../dist/thread.js';
+import { inProcess } from '../dist/model/text/own-process.js';
+import { startThread, type Thread } from '../dist/thread.js';
 
 const functions = `{
   echo: (value) => value,
@@ -37,14 +39,18 @@ interface Functions {
 
 const MODULE = new URL('../dist/thread.js', import.meta.url).href;
 const SERVE = `let given; serve(${functions});`;
-const HERE: ThreadOptions = { resourceLimits: { maxOldGenerationSizeMb: 32 } };
+const HERE: WorkerOptions = { resourceLimits: { maxOldGenerationSizeMb: 32 } };
 const urlOf = (code: string) =>
   new URL(
     `data:text/javascript,${encodeURIComponent(`import { failThread, moved, serve } from '${MODULE}'; ${code}`)}`,
   );
 
-function start(code = SERVE, options: ThreadOptions = HERE): Thread<Functions> {
-  const thread = startThread<Functions>('the helper', urlOf(code), options);
+function start(code = SERVE, options: WorkerOptions | 'apart' = HERE): Thread<Functions> {
+  const file = urlOf(code);
+  const thread =
+    options === 'apart'
+      ? startThread<Functions>('the helper', inProcess(file, undefined, 256))
+      : startThread<Functions>('the helper', file, options);
   onTestFinished(() => thread.terminate());
   return thread;
 }
@@ -98,7 +104,7 @@ describe('a call', () => {
   });
 });
 
-const APART: ThreadOptions = { processMb: 256 };
+const APART = 'apart';
 
 describe('the end of a thread fails what is under way and what comes later', () => {
   type End = (thread: Thread<Functions>) => Promise<unknown>;

@@ -1,6 +1,7 @@
 // Work on text that a downloaded file steers, in a thread of its own: it is stopped after a while, and when the program is to end.
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { type Functions, startThread, type Thread } from '../../thread.js';
+import { inProcess } from './own-process.js';
 
 /** Why a call has no answer: the thread was stopped, or has crashed. The next call starts another. */
 export class StoppedError extends Error {}
@@ -86,7 +87,8 @@ export class BoundedThread<F extends Functions<F>> {
 
   private start(): Thread<F> {
     const { file, workerData, processMb } = this.source;
-    return startThread('its thread', file, { workerData, processMb });
+    const source = processMb === undefined ? file : inProcess(file, workerData, processMb);
+    return startThread('its thread', source, { workerData });
   }
 }
 
