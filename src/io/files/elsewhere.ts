@@ -1,15 +1,12 @@
-// Says how to get what a path names that is nothing on this machine: an address, or a model of the Hugging Face Hub.
+// Says how to get what a path names that is nothing on this machine: an address.
 import { basename } from 'node:path';
 import { type RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
-import { statIfThere } from './file-error.js';
-import { isStored } from './opened.js';
 
 const ADDRESS = /^(?!file:)([a-z][a-z0-9+.-]*):\/\/.+$/i;
 /** An address of the Hub: of a data set or a model, its owner and name. */
-const HUB = /^(?:hf:\/\/|https?:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/)(datasets\/)?([\w.-]+\/[\w.-]+)/i;
-/** How models are called there; a path that begins with a dot is one of this machine. */
-const HUB_NAME = /^(?!\.)[\w.-]+\/[\w.-]+$/;
+export const HUB =
+  /^(?:hf:\/\/|https?:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/)(datasets\/)?([\w.-]+\/[\w.-]+)/i;
 /** A file by its name, and no version as in `Qwen2.5`. */
 const FILE = /\.[a-z]+(\.(gz|zst))?$/i;
 
@@ -59,27 +56,7 @@ function copying(path: string, scheme: string): string | undefined {
 }
 
 /** @param datasets `datasets/` where it is no model's */
-function hubDownload(repository: string, datasets?: string): string {
+export function hubDownload(repository: string, datasets?: string): string {
   const type = datasets === undefined ? '' : ' --repo-type dataset';
   return `hf download ${repository}${type} --local-dir ${shellWord(basename(repository))}`;
-}
-
-/**
- * That a model's folder is there, of which nothing else is known yet.
- * @param expected what it should be
- * @param hint what mends any other path
- * @throws RredcotError (exit 2) for what is no folder of this machine, saying how to get it where its name tells
- */
-export async function assertModelFolder(path: string, expected: string, hint: string): Promise<void> {
-  const found = isStored(path) ? null : await statIfThere(path);
-  if (found?.isDirectory()) return;
-  if (found !== null) throw usageError(`${path}: is a file, expected ${expected}`, hint);
-  const [, datasets, ofAddress] = HUB.exec(path) ?? [];
-  const repository = ofAddress ?? (HUB_NAME.test(path) ? path : undefined);
-  if (repository === undefined || datasets !== undefined)
-    throw addressError(path) ?? usageError(`${path}: no such folder, expected ${expected}`, hint);
-  throw usageError(
-    `${path}: no such folder; a model of the Hugging Face Hub has to be downloaded first`,
-    `${hubDownload(repository)} (of old: huggingface-cli download), then rredcot policy build ${shellWord(basename(repository))} -o <folder>`,
-  );
 }

@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { foreignText } from '../../io/files/foreign-files.js';
 import type { Log } from '../../report/log.js';
 import type { PolicyTokenizer } from '../text/tokenizer.js';
+import { untrustedText } from '../text/untrusted-files.js';
 
 const id = z.number().int().nonnegative();
 const Ids = z.union([id.transform((one) => [one]), z.array(id)]);
@@ -24,7 +24,7 @@ export async function readStops(
 ): Promise<readonly number[]> {
   const stops = new Set<number>();
   for (const name of ['generation_config.json', 'config.json']) {
-    const text = await foreignText(checkpoint, name);
+    const text = await untrustedText(checkpoint, name);
     for (const stop of Named.parse(parsed(text)).eos_token_id ?? []) {
       if (stop >= vocab)
         throw usageError(
@@ -34,7 +34,7 @@ export async function readStops(
       stops.add(stop);
     }
   }
-  const config = TokenizerConfig.parse(parsed(await foreignText(checkpoint, 'tokenizer_config.json')));
+  const config = TokenizerConfig.parse(parsed(await untrustedText(checkpoint, 'tokenizer_config.json')));
   const eos = config.eos_token;
   const spelled = eos ? await tokenizer.encode(eos) : new Int32Array(0);
   const [only] = spelled;

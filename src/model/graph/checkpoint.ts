@@ -4,8 +4,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
-import { assertModelFolder } from '../../io/files/elsewhere.js';
-import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
+import { assertModelFolder, untrustedFile, untrustedText } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { familyOf } from './families.js';
 import type { Family } from './family.js';
@@ -37,7 +36,7 @@ type Located = StoredTensor & { readonly location: string };
 
 /** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
-  const config = await foreignText(folder, CHECKPOINT_CONFIG);
+  const config = await untrustedText(folder, CHECKPOINT_CONFIG);
   if (config === undefined)
     throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
   const configPath = join(folder, CHECKPOINT_CONFIG);
@@ -60,7 +59,7 @@ async function locateTensors(
   folder: string,
 ): Promise<{ files: WeightFile[]; tensors: Map<string, Located> }> {
   const tensors = new Map<string, Located>();
-  const single = await foreignFile(folder, SINGLE);
+  const single = await untrustedFile(folder, SINGLE);
   if (single !== undefined) {
     for (const [name, tensor] of await readSafetensorsHeader(single))
       tensors.set(name, { ...tensor, location: SINGLE });
@@ -92,7 +91,7 @@ const Index = z.object({ weight_map: z.record(z.string(), z.string()) });
 
 /** Tensor name → file name, the latter a plain name beside the index. */
 async function readIndex(folder: string): Promise<Map<string, string>> {
-  const text = await foreignText(folder, INDEX);
+  const text = await untrustedText(folder, INDEX);
   if (text === undefined)
     throw usageError(
       `${folder}: no ${SINGLE} and no ${INDEX}`,
@@ -111,7 +110,7 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
 }
 
 async function weightFile(folder: string, name: string): Promise<WeightFile> {
-  const path = await foreignFile(folder, name);
+  const path = await untrustedFile(folder, name);
   if (path !== undefined) return { name, path };
   throw usageError(
     `${join(folder, name)}: weights cannot be read`,

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { failed } from '../../io/files/file-error.js';
-import { foreignText } from '../../io/files/foreign-files.js';
+import { untrustedText } from '../text/untrusted-files.js';
 
 /** @throws RredcotError (exit 2) naming the file */
 export function parseJson(text: string, path: string, hint?: string): unknown {
@@ -76,7 +76,7 @@ export async function givenOrOwn<T>(
 ): Promise<T | undefined> {
   const text =
     path === undefined
-      ? await foreignText(folder, own)
+      ? await untrustedText(folder, own)
       : await readFile(path, 'utf8').catch(failed(path, 'read'));
   return text === undefined ? undefined : fromJson(schema, text, path ?? `${folder}/${own}`, expected);
 }

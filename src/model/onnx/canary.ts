@@ -1,12 +1,12 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { foreignText } from '../../io/files/foreign-files.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import type { CanaryRecord } from '../../run/records.js';
 import { parseJson } from '../graph/json.js';
 import type { Precision } from '../graph/precision.js';
+import { untrustedText } from '../text/untrusted-files.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import type { PolicyFolder } from './folder.js';
 import type { Branch, PackedTrace } from './placed.js';
@@ -209,7 +209,7 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
  * @throws RredcotError (exit 2) for a file that is no canary
  */
 export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | 'canary'>): Promise<Canary> {
-  const text = (await foreignText(path, canary.file)) ?? '';
+  const text = (await untrustedText(path, canary.file)) ?? '';
   const found = parseJson(text, `${path}/${canary.file}`, buildAgain(path)) as Canary | null;
   if (Array.isArray(found?.passes)) return found as Canary;
   throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));

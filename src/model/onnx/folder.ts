@@ -5,8 +5,6 @@ import { access, constants, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
-import { assertModelFolder } from '../../io/files/elsewhere.js';
-import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import type { PolicyFacts } from '../../report/run-figures.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
@@ -15,6 +13,7 @@ import { fromJson } from '../graph/json.js';
 import { CUDA_PRECISIONS } from '../graph/precision.js';
 import { readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
+import { assertModelFolder, untrustedFile, untrustedText } from '../text/untrusted-files.js';
 
 export type { ExitTemplate } from '../text/templates.js';
 
@@ -85,7 +84,7 @@ export async function openPolicyFolder(
 ): Promise<PolicyFolder> {
   await assertModelFolder(path, 'a policy folder', BUILD);
   const file = join(path, MANIFEST);
-  const text = await foreignText(path, MANIFEST);
+  const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
   const { format: _, ...manifest } = fromJson(Manifest, text, file, BUILD);
   await checkFolder({ path, ...manifest }, verify);
@@ -102,7 +101,7 @@ async function checkFolder(
   const files = { ...built, [canary.file]: canary.sha256 };
   const graphs = [GRAPH, cuda.graph, ...(decoding ? [decoding.graph, decoding.cudaGraph] : [])];
   for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
-    const file = await foreignFile(path, name);
+    const file = await untrustedFile(path, name);
     if (file === undefined || !(await hasAccess(file, constants.R_OK)))
       throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD);
   }

@@ -3,11 +3,11 @@ import { constants } from 'node:fs';
 import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
-import { foreignFile } from '../../io/files/foreign-files.js';
 import { writeJson, writeText } from '../../io/files/json-file.js';
 import { CHECKPOINT_CONFIG, type WeightFile } from '../graph/checkpoint.js';
 import { type Graph, serialiseModel } from '../graph/onnx.js';
 import { ASK_TEMPLATE } from '../text/templates.js';
+import { untrustedFile } from '../text/untrusted-files.js';
 import {
   type CanaryFile,
   HINT_TEMPLATE,
@@ -80,11 +80,11 @@ async function checkTarget(
     throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
 }
 
-/** Weights, tokenizer and templates of a checkpoint, as they are. @throws RredcotError (exit 2) as `foreignFile` */
+/** Weights, tokenizer and templates of a checkpoint, as they are. @throws RredcotError (exit 2) as `untrustedFile` */
 async function keptFiles(checkpoint: string, weightFiles: readonly WeightFile[]): Promise<WeightFile[]> {
   const kept = [...weightFiles];
   for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE, HINT_TEMPLATE, ASK_TEMPLATE]) {
-    const path = await foreignFile(checkpoint, name);
+    const path = await untrustedFile(checkpoint, name);
     if (path !== undefined) kept.push({ name, path });
   }
   return kept;

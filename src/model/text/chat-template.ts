@@ -1,10 +1,10 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
-import { foreignText } from '../../io/files/foreign-files.js';
 import type { Message } from '../../trace.js';
 import { BoundedThread, StoppedError } from './bounded-thread.js';
 import type { ChatInit, ChatReply, ChatRequest, ChatThread } from './chat-thread.js';
+import { untrustedText } from './untrusted-files.js';
 
 /** The files of a policy folder with their hashes: what its manifest does not name does not count. */
 export interface PolicyFiles {
@@ -35,8 +35,8 @@ export async function loadChatTemplate(
   args: Readonly<Record<string, unknown>> = {},
 ): Promise<ChatTemplate | undefined> {
   // only files of the manifest count: their hashes are in the output
-  const own = OWN_FILE in files ? await foreignText(path, OWN_FILE) : undefined;
-  const config = JSON.parse((await foreignText(path, CONFIG)) ?? '{}') as Record<string, unknown>;
+  const own = OWN_FILE in files ? await untrustedText(path, OWN_FILE) : undefined;
+  const config = JSON.parse((await untrustedText(path, CONFIG)) ?? '{}') as Record<string, unknown>;
   const file = join(path, own === undefined ? CONFIG : OWN_FILE);
   const source = own ?? defaultTemplate(config.chat_template, file);
   const [first] = Object.keys(args);

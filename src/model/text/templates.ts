@@ -2,10 +2,10 @@
 
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { foreignText } from '../../io/files/foreign-files.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
 import { givenOrOwn } from '../graph/json.js';
 import type { PolicyTokenizer } from './tokenizer.js';
+import { untrustedText } from './untrusted-files.js';
 
 /** close {u} open {y} closer */
 export type ExitTemplate = Readonly<z.infer<typeof ExitTemplateSchema>>;
@@ -55,9 +55,9 @@ export async function deriveExitTemplate(
 
 /** Chat templates of a checkpoint, all of them in one text; empty where it has none. */
 export async function readChatTemplate(folder: string): Promise<string> {
-  const config = (await foreignText(folder, 'tokenizer_config.json')) ?? '{}';
+  const config = (await untrustedText(folder, 'tokenizer_config.json')) ?? '{}';
   const named = (JSON.parse(config) as { chat_template?: unknown } | null)?.chat_template;
-  const file = (await foreignText(folder, 'chat_template.jinja')) ?? '';
+  const file = (await untrustedText(folder, 'chat_template.jinja')) ?? '';
   // one template, or a list of {name, template}; JSON escapes nothing that a tag is made of
   return `${named === undefined ? '' : JSON.stringify(named)}${file}`;
 }

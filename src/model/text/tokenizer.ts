@@ -1,6 +1,6 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
 import { usageError } from '../../errors.js';
-import { foreignText } from '../../io/files/foreign-files.js';
+import { untrustedText } from './untrusted-files.js';
 
 /** How a token's string in tokenizer.json spells its bytes. */
 export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
@@ -98,7 +98,7 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
 }
 
 async function readTokenizerFile(folder: string, name: string): Promise<Record<string, unknown>> {
-  const text = await foreignText(folder, name);
+  const text = await untrustedText(folder, name);
   try {
     if (text === undefined) throw new Error('no such file');
     return JSON.parse(text) as Record<string, unknown>;

@@ -1,8 +1,12 @@
 // Files of a folder that somebody else made, a downloaded checkpoint or policy: one rule for all of them.
+
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
-import { isAbsent } from './file-error.js';
+import { addressError, HUB, hubDownload } from '../../io/files/elsewhere.js';
+import { isAbsent, statIfThere } from '../../io/files/file-error.js';
+import { isStored } from '../../io/files/opened.js';
+import { shellWord } from '../../printable.js';
 
 /** The largest tokenizer.json are some 40 MB. */
 const MOST_TEXT_BYTES = 256 * 2 ** 20;
@@ -12,7 +16,7 @@ const MOST_TEXT_BYTES = 256 * 2 ** 20;
  * a snapshot of a Hugging Face cache to the blobs of the same repository: a folder cannot make us read, or hand on, any other.
  * @throws RredcotError (exit 2) for a link that leads elsewhere, and for a pipe, a device or a folder
  */
-export async function foreignFile(folder: string, name: string): Promise<string | undefined> {
+export async function untrustedFile(folder: string, name: string): Promise<string | undefined> {
   const shown = join(folder, name);
   try {
     const root = await realpath(folder);
@@ -35,9 +39,9 @@ export async function foreignFile(folder: string, name: string): Promise<string 
   }
 }
 
-/** The text of such a file. @throws RredcotError (exit 2) as {@link foreignFile}, and for one that is too large to be read */
-export async function foreignText(folder: string, name: string): Promise<string | undefined> {
-  const path = await foreignFile(folder, name);
+/** The text of such a file. @throws RredcotError (exit 2) as {@link untrustedFile}, and for one that is too large to be read */
+export async function untrustedText(folder: string, name: string): Promise<string | undefined> {
+  const path = await untrustedFile(folder, name);
   if (path === undefined) return undefined;
   const { size } = await stat(path);
   if (size > MOST_TEXT_BYTES)
@@ -51,4 +55,27 @@ export async function foreignText(folder: string, name: string): Promise<string 
 function isInside(folder: string, path: string): boolean {
   const way = relative(folder, path);
   return way !== '' && way !== '..' && !way.startsWith(`..${sep}`);
+}
+
+/** How models are called there; a path that begins with a dot is one of this machine. */
+const HUB_NAME = /^(?!\.)[\w.-]+\/[\w.-]+$/;
+
+/**
+ * That a model's folder is there, of which nothing else is known yet.
+ * @param expected what it should be
+ * @param hint what mends any other path
+ * @throws RredcotError (exit 2) for what is no folder of this machine, saying how to get it where its name tells
+ */
+export async function assertModelFolder(path: string, expected: string, hint: string): Promise<void> {
+  const found = isStored(path) ? null : await statIfThere(path);
+  if (found?.isDirectory()) return;
+  if (found !== null) throw usageError(`${path}: is a file, expected ${expected}`, hint);
+  const [, datasets, ofAddress] = HUB.exec(path) ?? [];
+  const repository = ofAddress ?? (HUB_NAME.test(path) ? path : undefined);
+  if (repository === undefined || datasets !== undefined)
+    throw addressError(path) ?? usageError(`${path}: no such folder, expected ${expected}`, hint);
+  throw usageError(
+    `${path}: no such folder; a model of the Hugging Face Hub has to be downloaded first`,
+    `${hubDownload(repository)} (of old: huggingface-cli download), then rredcot policy build ${shellWord(basename(repository))} -o <folder>`,
+  );
 }
