@@ -83,7 +83,6 @@ try {
               memory[format] = segment(input, format);
             },
           ],
-          [`2 ${format}`, () => segment(input, format, '--workers', '2')],
         ]),
       ),
     },
@@ -94,11 +93,6 @@ try {
   results.push({ name: 'split and parse JSONL, nothing else', value: speed('bare'), unit: 'MB/s' });
   for (const format of FORMATS) {
     results.push({ name: `segment --no-policy to ${format}`, value: speed(format), unit: 'MB/s' });
-    results.push({
-      name: `segment --no-policy to ${format}: --workers 2 against one process`,
-      value: times[format] / times[`2 ${format}`],
-      unit: '×',
-    });
   }
   for (const format of ['arrow', 'parquet']) {
     const before = segment(small, format);

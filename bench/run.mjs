@@ -24,7 +24,6 @@ const measurements = [
   ['merge.mjs'],
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
   ['io.mjs', quick ? '20' : '1000', quick ? '1' : '2'],
-  ...(quick ? [] : [['scale.mjs', '20000', '100']]),
   ...(quick ? [] : [['pytorch.mjs'], ['decode.mjs']]),
 ];
 

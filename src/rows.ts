@@ -12,30 +12,6 @@ export interface ReadOptions {
   readonly wanted?: ((ordinal: number) => boolean) | undefined;
   /** which of a file's columns are looked at; those of Parquet alone are left where they are (default: all) */
   readonly columns?: ((name: string) => boolean) | undefined;
-  /** filled with the places of rows */
-  readonly places?: RowSink | undefined;
-  /** where an earlier reader has found them: of lines, rows that nobody wants are not read at all */
-  readonly index?: RowIndex | undefined;
-}
-
-/** Is told where rows of lines begin. */
-export interface RowSink {
-  /** the next input begins. @param first number of its first row over all inputs */
-  begin(first: number): void;
-  /** a row begins at a byte of its file */
-  add(ordinal: number, offset: number): void;
-}
-
-/** Where the rows of lines begin, as the survey keeps it. */
-export interface RowIndex {
-  /** every so many rows have a place */
-  readonly stride: number;
-  /** offset in its file of row k · stride over all inputs; null in one without lines, or packed */
-  readonly places: readonly (number | null)[];
-  /** (n + 1) number over all inputs of each one's first row; then of all rows */
-  readonly firsts: readonly number[];
-  /** (n) offset of each one's first row; null as above */
-  readonly starts: readonly (number | null)[];
 }
 
 /** What a reader of one file is told. */

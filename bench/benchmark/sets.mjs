@@ -101,7 +101,7 @@ export function sampleToy(toy) {
   const traces = at('traces.jsonl');
   rredcot('sample', at('prompts.jsonl'), '-o', traces, ...words('-n 6 --seed 1 --overwrite'), ...policy);
   const how = words(`--estimator mc --mc-samples ${2 * HALF} --seed 1 --keep-samples --segmenter newline`);
-  const form = words('--rows-per-chunk 4 --format jsonl --columns id,segments,value_start');
+  const form = words('--rows-per-part 4 --format jsonl --columns id,segments,value_start');
   rredcot('score', traces, '-o', at('mc/'), ...policy, ...how, ...form);
   writeToy(toy, rowsOf(at('mc')));
 }

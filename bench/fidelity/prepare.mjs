@@ -115,7 +115,7 @@ export function buildFolder(checkpoint, folder) {
 /** The flags of the Monte Carlo run. */
 export function samplingFlags({ at, folder }, samples) {
   const how = ['--estimator', 'mc', '--mc-samples', `${samples}`, '--seed', '1', '--keep-samples'];
-  const form = ['--format', 'jsonl', '--rows-per-chunk', `${ROWS_A_CHUNK}`];
+  const form = ['--format', 'jsonl', '--rows-per-part', `${ROWS_A_CHUNK}`];
   const what = ['--segmenter', 'given', '--columns', 'id,segments,value_start'];
   return [at('sampled.jsonl'), '-o', at('mc/'), '--policy', folder, ...how, ...form, ...what, '--quiet'];
 }

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { estimatorNamed } from '../estimate/registry.js';
 import type { Config } from '../io/write/output.js';
 import { shellWord } from '../printable.js';
-import { flagOfKey } from '../run/description.js';
+import { flagOfKey } from '../run/identity.js';
 import { isIdle } from '../segment/segmenters.js';
 import { declared } from './declare.js';
 

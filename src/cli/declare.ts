@@ -44,9 +44,7 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
     'output.md',
     '65 no trace fits, or a file changed after it was written, 75 interrupted or disk full',
   ],
-  status: ['long-runs.md', '65 damaged data'],
-  verify: ['long-runs.md', '65 findings'],
-  merge: ['long-runs.md', '65 damaged data, 75 a run that is not finished, or disk full'],
+  verify: ['long-runs.md', '65 findings, 75 a run that is not finished'],
   policy: ['policies.md', '65 a policy that fails its check, 69 device'],
   doctor: ['policies.md', '69 nothing to run a policy on'],
 };
@@ -65,15 +63,15 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
   score: [
     ...['--policy', '--estimator', '--sigma', '--baseline', '--within', '--calibration', '--reward-range'],
     ...['--output', '--columns', '--map', '--preset', '--join', '--segmenter', '--max-segments'],
-    ...['--device', '--workers', '--shard', '--limit', '--max-rejects'],
+    ...['--device', '--shard', '--limit', '--max-rejects'],
   ],
   segment: [
     ...['--segmenter', '--max-segments', '--policy', '--no-policy', '--output', '--map', '--preset'],
-    ...['--device', '--workers', '--shard', '--limit', '--max-rejects'],
+    ...['--device', '--shard', '--limit', '--max-rejects'],
   ],
   sample: [
     ...['--policy', '--samples', '--max-tokens', '--temperature', '--top-p', '--seed', '--stop', '--judge'],
-    ...['--output', '--map', '--preset', '--device', '--workers', '--shard', '--limit'],
+    ...['--output', '--map', '--preset', '--device', '--shard', '--limit'],
   ],
   redistribute: [
     ...['--estimator', '--sigma', '--baseline', '--within', '--even', '--cap', '--steps', '--calibration'],

@@ -7,10 +7,11 @@ import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
+import type { Log } from '../report/log.js';
 import { resolveMaxRejects } from '../run/reject-limits.js';
-import { parseShard } from '../run/shard.js';
+import { parseShard, shardOfEnvironment } from '../run/shard.js';
 import { parseColumnChoice, parseColumns, parseNames } from '../run/written-columns.js';
-import { type LogFlags, repeated } from './declare.js';
+import { type LogFlags, logOf, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
@@ -39,11 +40,10 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly text?: boolean;
   readonly joinColumns?: string;
   readonly device: string;
-  readonly devices?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
   readonly shard?: string;
-  readonly rowsPerChunk?: string;
+  readonly rowsPerPart?: string;
   readonly overwrite: boolean;
   readonly timeLimit?: string;
   readonly chatTemplateArg?: readonly string[];
@@ -100,15 +100,7 @@ export function run(
       'auto|cpu|cuda|cuda:<n>: what the policy runs on (rredcot doctor shows what there is)',
       'auto',
     )
-    .option(
-      '--threads <n>',
-      "cores that the policy may use, of all workers together (default: the machine's, or RREDCOT_THREADS)",
-    )
-    .option(
-      '--workers <n>',
-      'processes that share the rows, and the cores (default: 1; with --devices: for each of these)',
-    )
-    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1 (default: one process, on --device)')
+    .option('--threads <n>', "cores that the policy may use (default: the machine's, or RREDCOT_THREADS)")
     .optionsGroup('The run:')
     .option('--limit <n>', `take the first n ${things}, rejected ones counted (default: all)`)
     .option(
@@ -117,10 +109,10 @@ export function run(
     )
     .option(
       '--shard <i/n>',
-      'do every n-th chunk, from the i-th (default: the place in a Slurm array or Indexed Job)',
+      'make every n-th part of a folder, from the i-th (default: the place in a Slurm array or Indexed Job)',
     )
     .option(
-      '--rows-per-chunk <n>',
+      '--rows-per-part <n>',
       'input rows that are kept or done again together (default: 64 to 512 by the number of rows, fewer long ones; without a policy up to 16384)',
     )
     .option(...OVERWRITE_FLAG)
@@ -134,7 +126,22 @@ export function run(
     .hook('preAction', (_, action) => applyThreads(action));
 }
 
-/** `--threads` as what this process and its workers go by. */
+/** The log of a command that makes a run: its records say which shard. */
+export function jobLog(flags: LogFlags & Pick<RunFlags, 'shard'>): Promise<Log> {
+  return logOf(flags, flags.shard ?? scheduledShard());
+}
+
+/** What is wrong with it is told where the shard is taken. */
+function scheduledShard(): string | undefined {
+  try {
+    const found = shardOfEnvironment(process.env)?.shard;
+    return found && `${found.index}/${found.count}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `--threads` as what this process goes by. */
 function applyThreads(command: Command): void {
   const { threads } = command.opts<{ threads?: string }>();
   if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
@@ -216,7 +223,7 @@ export function runOptions(flags: RunFlags) {
     maxRejects: resolveMaxRejects(flags.maxRejects),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: given(flags.shard, parseShard),
-    rowsPerChunk: given(flags.rowsPerChunk, (text) => positiveInteger('--rows-per-chunk', text, 512)),
+    rowsPerPart: given(flags.rowsPerPart, (text) => positiveInteger('--rows-per-part', text, 512)),
     overwrite: flags.overwrite,
   };
 }

@@ -5,8 +5,7 @@ import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY, VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
-import { noteError } from '../report/worker-log.js';
-import { type Interruption, interruptible } from '../run/interrupt.js';
+import { type Interruption, interruptible } from '../run/signals.js';
 import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
 import { declared, endHelp, readableHelp } from './declare.js';
@@ -23,7 +22,7 @@ import {
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
-  ...['score', 'segment', 'sample', 'verify', 'merge'],
+  ...['score', 'segment', 'sample', 'verify'],
   ...['redistribute', 'filter'],
 ]);
 
@@ -134,6 +133,5 @@ function report(caught: unknown, json: boolean): ExitCode {
     path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (!(error instanceof RredcotError)) return tellBug(error, json);
-  noteError(error);
   return tellError(error, json);
 }

@@ -4,10 +4,9 @@ import type { FlagValues } from '../estimate/estimator.js';
 import { positiveInteger } from '../flag-values.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { Interruption } from '../run/interrupt.js';
+import type { Interruption } from '../run/signals.js';
 import type { Done } from './declare.js';
-import { type RunFlags, run, runOptions } from './job-flags.js';
-import { jobLog, sharing } from './worker-flags.js';
+import { jobLog, type RunFlags, run, runOptions } from './job-flags.js';
 
 type SampleFlags = RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string };
 
@@ -24,7 +23,7 @@ export function addSample(program: Command, interruption: Interruption, done: Do
     .option('--max-tokens <n>', "tokens a completion at most; the policy's context ends it too", '4096')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
-    .action(async (inputs: string[], flags: SampleFlags, command: Command) => {
+    .action(async (inputs: string[], flags: SampleFlags) => {
       const log = await jobLog(flags);
       const { sample } = await import('../model/decode/sample.js');
       const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
@@ -33,6 +32,6 @@ export function addSample(program: Command, interruption: Interruption, done: Do
       const environment = await askedEnvironment(flags);
       const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
       interruption.limitTime(flags.timeLimit);
-      done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
+      done(await sample(inputs, job, log));
     });
 }

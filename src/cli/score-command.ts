@@ -7,11 +7,10 @@ import { scoresReferences } from '../estimate/nature.js';
 import { BANKS } from '../estimate/references.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { Interruption } from '../run/interrupt.js';
+import type { Interruption } from '../run/signals.js';
 import { type Done, lazily } from './declare.js';
-import { type JobFlags, job, jobOptions } from './job-flags.js';
+import { type JobFlags, job, jobLog, jobOptions } from './job-flags.js';
 import { refuseWithoutPolicy } from './segment-flags.js';
-import { jobLog, sharing } from './worker-flags.js';
 
 /** Adds `score`; it reports its exit code, and throws what goes wrong. */
 export function addScoreCommand(program: Command, interruption: Interruption, done: Done): void {
@@ -61,7 +60,7 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       const method = { credit, setUp, isRangeGiven, bank };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       interruption.limitTime(flags.timeLimit);
-      done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));
+      done(await score(inputs, job, log));
     });
 }
 
@@ -80,11 +79,11 @@ export function addSegmentCommand(program: Command, interruption: Interruption, 
       'after',
       '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
     )
-    .action(async (inputs: string[], flags: JobFlags & { policy: string | false }, command: Command) => {
+    .action(async (inputs: string[], flags: JobFlags & { policy: string | false }) => {
       const log = await jobLog(flags);
       const { segment } = await import('../commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
-      if (policy === null && (flags.device !== 'auto' || flags.devices !== undefined))
+      if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
       if (policy === null && flags.chatTemplateArg !== undefined)
         throw usageError(
@@ -94,6 +93,6 @@ export function addSegmentCommand(program: Command, interruption: Interruption, 
       interruption.limitTime(flags.timeLimit);
       const job = { ...jobOptions(flags), policy, signal: interruption.signal };
       if (policy === null) refuseWithoutPolicy(job.segments);
-      done(await segment(inputs, { ...job, ...sharing(command, inputs) }, log));
+      done(await segment(inputs, job, log));
     });
 }

@@ -1,4 +1,4 @@
-// The flags and help of the commands that take what a run has written: `status`, `verify` and `merge`, `redistribute` and `filter`, `summary` and `report`, `calibrate`,
+// The flags and help of the commands that take what a run has written: `verify`, `redistribute` and `filter`, `summary` and `report`, `calibrate`,
 // and `inspect`, which takes any file of traces.
 import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
@@ -22,59 +22,16 @@ import {
 
 /** Adds the commands; each reports its exit code, and throws what goes wrong. */
 export function addRunCommands(program: Command, signal: AbortSignal, done: Done): void {
-  program
-    .command('status')
-    .argument('<out>', 'run folder, or the single file that a run is making')
-    .summary('what of a run is done and what is missing')
-    .option('--json', 'one JSON object instead of the table', false)
-    .description(
-      'Counts the records of a run folder: chunks, rows, traces, rejects and tokens of each shard. Works while the run is under way.',
-    )
-    .addHelpText('after', '\nExample:\n  rredcot status out/\n')
-    .action(async (out: string, flags: { json: boolean }) => {
-      const { status } = await import('../commands/status.js');
-      done(await status(out, flags, print));
-    });
-
   logged(program.command('verify'))
-    .argument('<out>', 'run folder, merged folder, or a scored .parquet, .arrow or .jsonl file')
-    .summary('read a run again and check its rows')
+    .argument('<out>', 'run folder, or a .parquet, .arrow or .jsonl file of score or segment')
+    .summary('read a run again: are all of its parts there, with the rows that were written?')
     .description(
-      'Compares files with their hashes, and checks every row: lengths, ranges, Σσ = 1, segments, status. Findings are lines on stdout, exit 65.',
+      'Compares every part, or a file, with what the run and the part itself say: that it is there, its rows, their Σσ, the hash of its bytes and of its rejects. Findings are lines on stdout, exit 65; exit 75 where there are none but parts are missing.',
     )
     .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
     .action(async (out: string, flags: LogFlags) => {
       const { verify } = await import('../commands/verify.js');
       done(await verify(out, { signal, print }, await logOf(flags)));
-    });
-
-  logged(program.command('merge'))
-    .argument('<out>', 'run folder')
-    .requiredOption(
-      '-o, --output <file|folder>',
-      '.parquet or .arrow, of JSONL chunks .jsonl; a folder (all/) for several files',
-    )
-    .option(
-      '--format <name>',
-      "parquet|arrow|jsonl (default: by the output's name, the chunks' for a folder)",
-    )
-    .option(
-      '--file-size <size>',
-      'bytes a file of a folder at most, one chunk alone may have more: 512MiB, 2GiB (default: 1GiB)',
-    )
-    .option(...OVERWRITE_FLAG)
-    .option('--partial', 'take what is done of a run that is not finished', false)
-    .summary('put the chunks of a run together')
-    .description(
-      'Joins the chunks of a run in the order of the inputs, and the rejects beside them (<output>.rejects.jsonl). Exit 75 where the run is not finished, 65 where a chunk is damaged; a folder that holds the run already is left as it is.',
-    )
-    .addHelpText('after', '\nExample:\n  rredcot merge out/ -o all.parquet\n')
-    .action(async (out: string, flags: MergeFlags) => {
-      const { merge, parseFileSize } = await import('../commands/merge.js');
-      const { output, partial, overwrite } = flags;
-      const fileSize = parseFileSize(flags.fileSize);
-      const opts = { output, format: formatOf(flags), fileSize, partial, overwrite, signal };
-      done(await merge(out, opts, await logOf(flags)));
     });
 }
 
@@ -84,8 +41,6 @@ interface ScoredFlags extends LogFlags {
   readonly format?: string;
   readonly overwrite: boolean;
 }
-
-type MergeFlags = ScoredFlags & { output: string; fileSize?: string; partial: boolean };
 
 type RedistributeFlags = ScoredFlags &
   CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string };
@@ -210,7 +165,7 @@ type ReportFlags = LogFlags & { output?: string; traces: string; where?: readonl
 
 /** The file that a command takes. */
 function scoredFile(command: Command): Command {
-  return command.argument('<scored>', 'a file that score has written, a run folder or a merged folder');
+  return command.argument('<scored>', 'a file that score has written, or a run folder');
 }
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
@@ -221,7 +176,7 @@ export function addCalibrateCommand(program: Command, signal: AbortSignal, done:
     .description(
       "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score and redistribute take it with --estimator calibrated.",
     )
-    .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, run folders, merged folders')
+    .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, or run folders')
     .requiredOption('-o, --output <file>', 'the calibration, a JSON file')
     .option(
       '--features <column,…>',

@@ -1,13 +1,13 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
 import { onnxAnswerer, windowsOf } from '../estimate/answerer/windows.js';
 import { reader } from '../estimate/ready.js';
-import { windowOf } from '../io/files/chunks.js';
+import { windowOf } from '../io/files/run-folder.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor, ModelSession } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import type { Run } from '../run/open-run.js';
+import type { RunContext } from '../run/options.js';
 import type { Source } from '../run/source.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import { allEnds, type SegmentOptions, segmentRows, segmentSums } from '../segment/segment.js';
@@ -22,14 +22,14 @@ export async function openCutter(
   const { policy, device } = opened;
   const read = reader('pass', opened, opts.segments);
 
-  async function* byEntropy(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
+  async function* byEntropy(source: Source, run: RunContext): AsyncGenerator<OutputRow | BadRow> {
     const ready = eachTrace(source.traces(), async (item) => {
       const { tokens, ...cut } = await read(item.trace, 0);
       return { ...tokens, ...cut };
     });
     await using session = await ModelSession.open(policy, device);
-    noteProof(run, log, session, 'policy');
-    const window = (row: number) => windowOf(row, run.rowsPerChunk);
+    noteProof(log, session, 'policy');
+    const window = (row: number) => windowOf(row, run.rowsPerPart);
     const answerer = onnxAnswerer(session, undefined, window);
     yield* eachTrace(answerer.answer(windowsOf(ready, window)), ({ job, result }) => {
       const { entropies, logprobs, segmentation } = result;

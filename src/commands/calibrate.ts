@@ -2,14 +2,12 @@
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { dataError, EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith, storedStates } from '../estimate/calibrated.js';
 import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimate/calibration.js';
 import { type FitTrace, fitCalibration, groupPlace } from '../estimate/calibration-fit.js';
 import { storedNature } from '../estimate/registry.js';
 import { type Base, type ColumnFeature, FEATURES_OF, stateFeatures } from '../estimate/states.js';
-import { addressError } from '../io/files/elsewhere.js';
-import { statIfThere } from '../io/files/file-error.js';
 import { writeText } from '../io/files/json-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/part.js';
@@ -18,8 +16,6 @@ import { plural } from '../plural.js';
 import { HashSet } from '../report/hash-set.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { readRunState } from '../run/state.js';
-import { readMerged } from '../run/summary-file.js';
 import { assertPlace } from '../run/target.js';
 import type { OurColumn } from '../scored/columns.js';
 import { accountOf, assertWritten, type ScoredAccount } from '../scored/open-scored.js';
@@ -80,7 +76,6 @@ async function gather(
   signal: AbortSignal,
   log: Log,
 ): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
-  for (const path of paths) await assertFinished(path);
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
   const skipped = new Map<string, number>();
@@ -185,27 +180,11 @@ export function agreement<T>(what: string, other: string) {
 
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
-/** @throws RredcotError: exit 2 for what stands for nothing of ours, 75 for a run that is not finished */
-async function assertFinished(path: string): Promise<void> {
-  const found = await statIfThere(path);
-  if (found === null)
-    throw (
-      addressError(path) ??
-      usageError(`${path}: no such file or folder`, 'name a file or folder that score has written')
-    );
-  if (!found.isDirectory() || (await readMerged(path)) !== undefined) return;
-  if (!(await readRunState(path)).isFinished)
-    throw new RredcotError(`${path}: the run is not finished`, {
-      exitCode: EXIT.interrupted,
-      hint: 'the command that made it, once more; rredcot status says what is missing',
-    });
-}
-
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
 async function opened(path: string) {
   const inputs = await resolveInputs([path]);
   const account = await accountOf(path, inputs);
-  await assertWritten(path, inputs, account.metadata, () => {});
+  await assertWritten(inputs);
   const { columns } = await columnsOf(inputs);
   return { account, columns, part: (await partOf(inputs))?.part, rows: readRows(inputs) };
 }

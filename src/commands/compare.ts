@@ -81,7 +81,7 @@ export async function compare(
     const { metadata, config } = await accountOf(path, inputs);
     const facts = {
       ...factsOf(path, config ?? {}, metadata.get(POLICY_KEY)),
-      edit: await editOf(path, inputs, metadata),
+      edit: await editOf(inputs),
       part: (await partOf(inputs))?.part,
     };
     found.push(facts);
@@ -155,13 +155,12 @@ function withoutUniform(report: ComparisonReport): ComparisonReport {
 }
 
 /** @returns the file and what befell it; undefined where its bytes are those that were written, or nobody knows these */
-async function editOf(...written: readonly [string, readonly Input[], ReadonlyMap<string, string>]) {
+async function editOf(inputs: readonly Input[]) {
   try {
-    await assertWritten(...written, () => {});
+    await assertWritten(inputs);
   } catch (error) {
     if (error instanceof RredcotError && error.exitCode === EXIT.data) return error.message;
-    // a folder that is no run has no records
-    if (!(error instanceof RredcotError)) throw error;
+    throw error;
   }
   return undefined;
 }

@@ -8,13 +8,13 @@ import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { resolveTarget, stemOf } from '../run/target.js';
+import { writeScored } from '../run/write-scored.js';
 import { openScored, originOf, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
 import { type Condition, parseWhere } from '../scored/where.js';
-import { writeScored } from '../scored/write-scored.js';
 import type { OutputRow } from '../scored.js';
 
 export interface FilterOptions {
-  /** all of them have to hold */
+  /** all of them have to hold; none keeps all traces, as of the parts of a run in one file */
   readonly where: readonly string[];
   readonly output: string | undefined;
   readonly overwrite: boolean;
@@ -37,8 +37,6 @@ interface Removed {
  */
 export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
   const { signal, overwrite } = opts;
-  if (opts.where.length === 0)
-    throw usageError('there is no condition', "--where 'status == ok', several times where all have to hold");
   const source = await openScored(path, log);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
   const format = formatOf(source);
@@ -75,13 +73,13 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
   const figures = () => ({ kept, of: traces, conditions: removed });
   const part: Part = { by: 'filter', where: [...opts.where], ...originOf(source) };
   const isWritten = await writeScored(rows(), {
-    ...{ target, overwrite, signal, log, figures },
+    ...{ command: 'filter', target, inputs: source.inputs, overwrite, signal, log, figures },
     ourColumns: [],
     passThrough: source.typed ?? [],
     names: new Set(source.columns),
     metadata: source.metadata,
     config: source.config,
-    made: { ...source.origins, [PART_KEY]: JSON.stringify(part) },
+    made: { ...source.origins, ...(conditions.length > 0 && { [PART_KEY]: JSON.stringify(part) }) },
     valueName: valueNameOf(source.credit.estimator),
   });
   if (!isWritten) return EXIT.done;

@@ -30,13 +30,13 @@ import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
 import { resolveTarget, stemOf } from '../run/target.js';
+import { writeScored } from '../run/write-scored.js';
 import { again } from '../scored/again.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../scored/columns.js';
 import { refuseUnknown, renamedText, resolveColumnNames } from '../scored/layout.js';
 import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from '../scored/open-scored.js';
 import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/origins.js';
 import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from '../scored/survey-scored.js';
-import { writeScored } from '../scored/write-scored.js';
 import type { OutputRow } from '../scored.js';
 
 export interface RedistributeOptions {
@@ -109,6 +109,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const origin = { [REDISTRIBUTED_KEY]: JSON.stringify(originOf(source)) };
   const texts = [...ourColumns.map(columnName), ...passThrough.map(({ as }) => as)];
   await writeScored(rows(), {
+    ...{ command: 'redistribute', inputs: source.inputs },
     ...{ target, ourColumns, passThrough, choice, overwrite, signal, log },
     names: new Set(texts),
     metadata: source.metadata,
@@ -279,7 +280,7 @@ async function checkPart(path: string, source: ScoredFiles, credit: CreditOption
   const figure = ofWholeGroups(source, credit);
   const ofTokens = credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [];
   const rejects =
-    part === undefined && (figure !== undefined || ofTokens.length > 0) ? await rejectsOf(path) : 0;
+    part === undefined && (figure !== undefined || ofTokens.length > 0) ? await rejectsOf(source.inputs) : 0;
   if (rejects > 0) {
     const figures = [
       ...(figure === undefined ? [] : [`the ${figure} of a group's rewards`]),

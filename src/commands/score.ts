@@ -61,13 +61,13 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const usesGroups = banks !== undefined || asksForMean(credit) || setUp.readsMates === true;
 
   const stages: CommandJob['stages'] = async function* (source, run) {
-    const isStream = run.survey === undefined;
+    const isStream = run.prescan === undefined;
     // read, map, find the reward
     const traces = isStream ? rewards.watched(source.traces()) : source.traces();
     const rewarded = eachTrace(traces, (item) => reward(item, isStream));
 
     // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
-    const groups = usesGroups ? run.survey?.groupRewards : new Map();
+    const groups = usesGroups ? run.prescan?.groupRewards : new Map();
     const withMeans =
       groups === undefined
         ? withContiguousMeans(rewarded)

@@ -3,8 +3,7 @@ import type { ExitCode } from '../errors.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import { openInputs } from '../run/mapping.js';
-import type { Run } from '../run/open-run.js';
-import type { CutOptions } from '../run/options.js';
+import type { CutOptions, RunContext } from '../run/options.js';
 import { runJob } from '../run/run-job.js';
 import type { Source } from '../run/source.js';
 import { chosenColumns } from '../run/written-columns.js';
@@ -59,7 +58,7 @@ export async function segment(
     passes: cutter?.passes ?? null,
     needs: { prompt: cutter !== undefined, references: false },
     rewardAsIs: true,
-    stages: (source: Source, run: Run) => cutter?.byEntropy(source, run) ?? cutByLength(source),
+    stages: (source: Source, run: RunContext) => cutter?.byEntropy(source, run) ?? cutByLength(source),
   };
   return await runJob(given, opts, job, log);
 }

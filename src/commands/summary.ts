@@ -3,13 +3,13 @@ import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js
 import { creditableOf } from '../estimate/credit.js';
 import { hasLevel, valueNameOf } from '../estimate/nature.js';
 import { creditColumn } from '../estimate/requested.js';
+import { hashSaid } from '../io/files/facts.js';
 import { readJson } from '../io/files/json-file.js';
-import { summaryPath } from '../io/files/run-paths.js';
-import { HASH_KEY } from '../io/files/seal.js';
+import { summaryPath } from '../io/files/run-folder.js';
 import { POLICY_KEY, RUN_KEY, VERSION_KEY } from '../io/write/output.js';
 import { partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
-import { plural } from '../plural.js';
+import { plural, ranges } from '../plural.js';
 import { escapeControls, printableJson } from '../printable.js';
 import { TraceChoice } from '../report/gathered.js';
 import type { Log } from '../report/log.js';
@@ -18,6 +18,8 @@ import { RunCounts } from '../report/run-counts.js';
 import { StepKinds } from '../report/steps.js';
 import { type RunAccount, warningsOf } from '../report/warnings.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
+import { presentParts } from '../run/folder.js';
+import { readRun } from '../run/identity.js';
 import { openScored, type ScoredFiles, storedTrace, vocabOf } from '../scored/open-scored.js';
 import type { Condition } from '../scored/where.js';
 import type { OutputRow } from '../scored.js';
@@ -40,21 +42,27 @@ export async function summary(
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
-  const source = await openScored(path, log);
+  const { missing, parts, done } = await partsOf(path);
+  const source = await openScored(done, log);
   const { steps, onTrace } = byStep ? await stepsOf(source) : {};
   const counted = await countScored(source, { traces: 0, conditions: [], onTrace, signal }, log);
   assertTraces(path, counted);
   const throughput = await throughputOf(path);
   const policy = policyOf(source.metadata);
   const command = await commandOf(source.config, policy);
+  const lacking =
+    missing.length === 0
+      ? []
+      : [`missing parts: ${ranges(missing)} of ${parts}; the same command makes them`];
   if (json) {
     const about = {
       ...{ format: 1, rredcot: VERSION, file: path },
       run: source.metadata.get(RUN_KEY) ?? null,
-      sha256: source.metadata.get(HASH_KEY) ?? null,
+      sha256: hashSaid(source.metadata) ?? null,
       ...{ config: source.config, policy, command, throughput: throughput ?? null },
     };
     const numbers = {
+      ...(missing.length > 0 && { missing_parts: missing, parts }),
       warnings: counted.warnings,
       ...counted.numbers,
       ...(steps && { by_step: steps.kinds }),
@@ -62,9 +70,20 @@ export async function summary(
     write(`${printableJson(JSON.stringify({ ...about, ...numbers }, null, 1))}\n`);
   } else
     write(
-      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), ...(steps ? drawSteps(steps.kinds) : []), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
+      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), ...(steps ? drawSteps(steps.kinds) : []), '', ...lacking, `so again: ${escapeControls(command)}`].join('\n')}\n`,
     );
   return EXIT.done;
+}
+
+/** Of a run's folder: the parts that it lacks, of how many, and a name for those that are there. */
+async function partsOf(path: string) {
+  const folder = path.replace(/(?<=.)\/+$/, '');
+  const run = await readRun(folder).catch(() => undefined);
+  if (run === undefined) return { missing: [], parts: 0, done: path };
+  const present = await presentParts(folder, run);
+  const missing = Array.from({ length: run.parts }, (_, part) => part).filter((part) => !present.has(part));
+  const isPartly = missing.length > 0 && present.size > 0;
+  return { missing, parts: run.parts, done: isPartly ? `${folder}/part-*.${run.output}` : path };
 }
 
 /** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
@@ -145,7 +164,7 @@ export function factsOf(
     ['file', path],
     ['version', metadata.get(VERSION_KEY)],
     ['run', metadata.get(RUN_KEY)],
-    ['sha256', metadata.get(HASH_KEY)],
+    ['sha256', hashSaid(metadata)],
   ];
   for (const [name, value] of Object.entries(config))
     named.push([name, typeof value === 'string' ? value : JSON.stringify(value)]);

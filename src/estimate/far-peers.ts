@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { throwIfInterrupted, usageError } from '../errors.js';
-import { chunkOf } from '../io/files/chunks.js';
+import { partOfRow } from '../io/files/run-folder.js';
 import { count, plural } from '../plural.js';
 import type { TokenizedTrace } from '../question.js';
 import type { Log } from '../report/log.js';
@@ -149,7 +149,7 @@ export interface WholeInput {
   prepare(item: Traced): Promise<Related>;
   readonly run: {
     /** what a first pass has found; undefined where the input can be read only once */
-    readonly survey:
+    readonly prescan:
       | {
           readonly groupRewards: ReadonlyMap<string, GroupRewards>;
           readonly traces: number | null;
@@ -159,8 +159,8 @@ export interface WholeInput {
         }
       | undefined;
     readonly folder: string | undefined;
-    readonly rowsPerChunk: number;
-    /** whether this process has still to make the chunk of an input row */
+    readonly rowsPerPart: number;
+    /** whether this process has still to make the part of an input row */
     wanted(ordinal: number): boolean;
   };
 }
@@ -171,23 +171,23 @@ export interface WholeInput {
  * @throws RredcotError (exit 2) for what can be read only once
  */
 export async function farPeers(
-  { again, prepare, run: { survey, folder, rowsPerChunk, wanted } }: WholeInput,
+  { again, prepare, run: { prescan, folder, rowsPerPart, wanted } }: WholeInput,
   windowOf: (ordinal: number) => number,
   log: Log,
   signal: AbortSignal,
 ) {
   const isOwn = (first: number, last: number): boolean => {
-    for (let c = chunkOf(first, rowsPerChunk); c <= chunkOf(last, rowsPerChunk); c++)
-      if (wanted(c * rowsPerChunk)) return true;
+    for (let c = partOfRow(first, rowsPerPart); c <= partOfRow(last, rowsPerPart); c++)
+      if (wanted(c * rowsPerPart)) return true;
     return false;
   };
   // stdin is refused before; a pipe shows itself here
-  if (survey === undefined)
+  if (prescan === undefined)
     throw usageError(
       "a trace's peers are looked for in the whole input, which a pipe gives once",
       'name a file',
     );
-  const { groupRewards, traces, rejects, rows, lastRow } = survey;
+  const { groupRewards, traces, rejects, rows, lastRow } = prescan;
   const explodes = (traces ?? 0) + (rejects ?? 0) > rows;
   const apart = groupsApart(groupRewards, { windowOf, isOwn, explodes, lastRow });
   if (apart.groups.size === 0) return undefined;

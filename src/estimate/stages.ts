@@ -1,11 +1,11 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
-import { windowOf } from '../io/files/chunks.js';
+import { windowOf } from '../io/files/run-folder.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { ModelSession } from '../model/onnx/session.js';
 import type { Asked } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import type { Run } from '../run/open-run.js';
+import type { RunContext } from '../run/options.js';
 import type { Source } from '../run/source.js';
 import { mergeSegments } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
@@ -19,7 +19,7 @@ import type { Reward } from './reward.js';
 import type { TraceResult } from './value.js';
 
 export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
-  readonly run: Run;
+  readonly run: RunContext;
   readonly source: Source;
   readonly prepare: Awaited<ReturnType<typeof preparing>>;
   readonly rewardOf: (trace: Trace) => Reward;
@@ -73,7 +73,7 @@ function unread({ pieces, completionIds }: ValueJob): TraceResult {
 async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
   const { estimator, opened, run, source, prepare, rewardOf, log, signal } = opts;
   const { policy, device } = opened;
-  const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+  const window = (row: number): number => windowOf(row, run.rowsPerPart);
   const sessions: ModelSession[] = [];
   const close = async (): Promise<void> => {
     for (const session of sessions.toReversed()) await session.close();
@@ -82,12 +82,12 @@ async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
     const sampling = await estimator.sampling?.open(policy, device);
     const session = sampling?.session ?? (await ModelSession.open(policy, device));
     sessions.push(session);
-    noteProof(run, log, session, 'policy');
+    noteProof(log, session, 'policy');
     const second = estimator.second && { ...estimator.second, session };
     if (second?.model !== undefined) {
       second.session = await ModelSession.open(second.model.policy, second.model.device);
       sessions.push(second.session);
-      noteProof(run, log, second.session, second.name);
+      noteProof(log, second.session, second.name);
     }
     const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
       prepare({ trace, reward: rewardOf(trace), groupMean: undefined });

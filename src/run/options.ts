@@ -3,7 +3,7 @@ import type { CreditOptions } from '../estimate/credit.js';
 import type { GroupBanks } from '../estimate/references.js';
 import { OF_OTHERS } from '../estimate/requested.js';
 import type { ColumnChoice } from '../io/arrow/output-columns.js';
-import type { Shard } from '../io/files/chunks.js';
+import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
@@ -13,23 +13,20 @@ import type { OurColumn, TextColumn, WrittenColumn } from '../scored/columns.js'
 import type { TextChoice } from '../scored/layout.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import type { RunCommand, RunDescription } from './description.js';
 import type { MappingOptions } from './mapping.js';
+import type { Prescan } from './prescan.js';
 import type { MaxRejects } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
-import type { Workers } from './workers.js';
 
 /** The flags that say how a run is cut and begun. */
 export interface RunOptions {
   /** undefined: the scheduler's, or the whole */
   readonly shard: Shard | undefined;
   /** undefined: by the number of rows */
-  readonly rowsPerChunk: number | undefined;
+  readonly rowsPerPart: number | undefined;
   /** put the output in the place of another run's, and drop what that has left */
   readonly overwrite: boolean;
   readonly limit: number | undefined;
-  /** processes that make its chunks in place of this one */
-  readonly workers?: Workers;
   readonly signal: AbortSignal;
 }
 
@@ -53,9 +50,22 @@ export interface CutOptions extends JobOptions {
   readonly segments: SegmentOptions;
 }
 
+/** What of a run is known where its traces are made. */
+export interface RunContext {
+  /** undefined of a stream, and where nobody needs it */
+  readonly prescan: Prescan | undefined;
+  readonly rowsPerPart: number;
+  /** that share it */
+  readonly shards: number;
+  /** where the run lies, on this machine */
+  readonly folder: string | undefined;
+  /** whether an input row is of a part that this process has still to make */
+  wanted(ordinal: number): boolean;
+}
+
 /** What a command does, as far as it is known before a row is read. */
 export interface Work {
-  readonly command: RunCommand;
+  readonly command: 'score' | 'segment' | 'sample';
   /** rows of the output that a trace of the input becomes (default 1) */
   readonly rowsPerTrace?: number;
   /** where the command counts tokens as it writes them */
@@ -69,7 +79,7 @@ export interface Work {
   readonly policy: PolicyFolder | undefined;
   /** others that run beside it, which have to stay what they are; their hashes are in `config` */
   readonly policiesBeside?: readonly Pick<PolicyFolder, 'path' | 'files'>[];
-  readonly passes: RunDescription['passes'];
+  readonly passes: { readonly precision: string } | null;
   readonly needs: Needs;
   /** the reward that counts, null where unknown, for what follows of a trace's group; undefined where nothing does */
   readonly reward?: ((trace: Trace) => number | null) | undefined;
@@ -83,7 +93,7 @@ export interface Work {
   readonly isSampled?: boolean;
   /** its rows have several turns, whatever the input's have */
   readonly hasTurns?: boolean;
-  /** filled by the survey, for references from a trace's group */
+  /** filled by the first pass, for references from a trace's group */
   readonly banks?: GroupBanks | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
   readonly valueName?: string | undefined;

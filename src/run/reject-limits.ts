@@ -1,7 +1,7 @@
 // `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
-import { dataError, usageError } from '../errors.js';
+import { EXIT, RredcotError, usageError } from '../errors.js';
 import { finite, positiveInteger } from '../flag-values.js';
-import { rejectsPath } from '../io/files/run-paths.js';
+import { rejectsPath } from '../io/files/run-folder.js';
 import { count, plural } from '../plural.js';
 import type { CommonReject, RejectTally } from '../report/summary.js';
 import type { Target } from './target.js';
@@ -17,6 +17,18 @@ export function resolveMaxRejects(text: string | undefined): MaxRejects | undefi
   if (share < 0 || share > 1)
     throw usageError(`--max-rejects ${text}: expected 0% to 100%`, '--max-rejects 1%');
   return { share };
+}
+
+/** Too many rejects, or all: their reasons are what the user needs next. */
+export class RejectsError extends RredcotError {
+  /** @param isAll there is no trace beside them */
+  constructor(
+    message: string,
+    hint: string,
+    readonly isAll: boolean,
+  ) {
+    super(message, { exitCode: EXIT.data, hint });
+  }
 }
 
 type Counted = { readonly traces: number; readonly rejects: number };
@@ -46,7 +58,7 @@ export function checkRejects(
   if (message === undefined) return;
   const where = target.kind === 'folder' ? 'the reasons are' : 'nothing was written but the reasons,';
   const hint = 'raise --max-rejects, or correct the rows and start again with --overwrite';
-  throw dataError(`${message}; ${where} in ${target.rejects}`, hint);
+  throw new RejectsError(`${message}; ${where} in ${target.rejects}`, hint, false);
 }
 
 /** What is said of more rejects than the limit allows; undefined: they are within it. */
@@ -82,9 +94,10 @@ export function refuseHopeless(
 ): void {
   const [found] = tally.counts;
   if (traces > 0 || tally.total < HOPELESS || limit !== undefined || found === undefined) return;
-  throw dataError(
+  throw new RejectsError(
     `all of the first ${plural(tally.total, 'trace')} were rejected (${found.code} ${count(found.count)}, first ${found.first}); ${where}`,
     `${cureOf(found.first) ?? 'correct the rows'}; --max-rejects 100% goes on all the same`,
+    true,
   );
 }
 
@@ -101,9 +114,10 @@ export function refuseAllRejected(
   if (traces > 0 || rejects === 0) return;
   const reason =
     commonest === undefined ? '' : ` (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`;
-  throw dataError(
+  throw new RejectsError(
     `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}; ${nothingBut(target)}`,
     (commonest && cureOf(commonest.first)) ?? 'correct the rows, or tell where their fields are with --map',
+    true,
   );
 }
 

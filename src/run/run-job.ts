@@ -1,29 +1,42 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
-import { chunkCount } from '../io/files/chunks.js';
+import type { ColumnarColumns } from '../io/arrow/types.js';
+import { isStored } from '../io/files/opened.js';
+import {
+  defaultRowsPerPart,
+  partCount,
+  partOfRow,
+  ROWS_OF_STREAM,
+  type Shard,
+} from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { columnarColumns } from '../io/read/inputs.js';
-import { watchInputs } from '../io/read/unchanged.js';
+import { fingerprint, watchInputs } from '../io/read/unchanged.js';
+import { type Counts, sumCounts } from '../io/write/facts.js';
+import type { Config } from '../io/write/output.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
 import { watchPolicy } from '../model/onnx/unchanged-policy.js';
+import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { isWorker } from '../report/worker-log.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
 import { withoutMask } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/origins.js';
 import { type OutputRow, ownTokens } from '../scored.js';
 import { isOfTurns } from '../trace.js';
+import { finishFolder } from './finish-folder.js';
+import { describeRun } from './identity.js';
 import { type JobInputs, logMapping } from './mapping.js';
-import { openRun, type Run } from './open-run.js';
-import type { JobOptions, Work } from './options.js';
+import type { JobOptions, RunContext, Work } from './options.js';
+import { type Prescan, prescanInputs } from './prescan.js';
 import { checkRejects } from './reject-limits.js';
-import { shareRows, writeRows } from './sink.js';
+import { resolveShard } from './shard.js';
 import { openSource, type Source } from './source.js';
-import { surveyInputs } from './survey.js';
-import { fileMetadata, inFolder, resolveTarget, stemOf, type Target } from './target.js';
+import { RunStats } from './stats.js';
+import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
+import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
 import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
@@ -31,13 +44,13 @@ export interface CommandJob extends Work {
   /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
   readonly ending?: string;
   /** Makes rows of traces, in order. */
-  stages(source: Source, run: Run): AsyncIterable<OutputRow | BadRow>;
+  stages(source: Source, run: RunContext): AsyncIterable<OutputRow | BadRow>;
 }
 
 /**
  * Does a command's work: all of it, or the shard that was asked for; where that is done already, says so.
- * @throws RredcotError: exit 2 where the folder holds another run, naming the field that differs; 65 where more traces were
- * rejected than `--max-rejects` allows, or all of them; 75 where the run was interrupted, or removed meanwhile
+ * @throws RredcotError: exit 2 where another run is at the output, naming the field that differs; 65 where more traces were
+ * rejected than `--max-rejects` allows, or all of them; 75 where the run was interrupted, or taken away meanwhile
  */
 export async function runJob(
   { inputs, mapping }: JobInputs,
@@ -49,75 +62,123 @@ export async function runJob(
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
+  const isStream = inputs.some(({ size }) => size === null);
+  const shard = resolveShard(target, opts, isStream, log);
   logMapping(mapping, opts, log);
   const { limit } = opts;
-  const { command, policy, passes, needs, reward, rewards } = job;
-  const { columns: ourChoice, choice = {}, text } = opts;
-  const config = { command, ...mapping.config, limit, columns: ourChoice, ...choice, text, ...job.config };
+  const { command, policy, passes, reward, rewards } = job;
+  const { columns, choice, text } = opts;
+  const config = { command, ...mapping.config, limit, columns, ...choice, text, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
   const columnar = typed ? await columnarColumns(inputs) : null;
   const isInferred = typed && columnar === null;
-  const surveyor = {
-    isNeeded: isInferred || reward !== undefined || rewards !== undefined || limit !== undefined,
-    async make() {
-      const surveyed = { ...opts, ...job, map: mapping.map, typed: isInferred, log };
-      const survey = await surveyInputs(inputs, surveyed);
-      await assertInputs();
-      return survey;
-    },
-  };
-  return inFolder(target, opts.overwrite, async () => {
-    const { files, assertUnchanged } = await watchModels(job, assertInputs);
-    const vocab = policy?.architecture.vocab ?? null;
-    const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };
-    await using run = await openRun(target, inputs, described, opts, surveyor, log);
-    if (run.isDone) return alreadyDone(target, run, opts, log);
-    const { survey } = run;
-    if (survey?.banks !== undefined) job.banks?.restore(survey.banks);
-    for (const { code, message } of survey?.warnings ?? []) log.warn(code, message);
-    const opened = { ...opts, ...job, ...mapping, run, typed, columnar, assertUnchanged, log };
-    const source = await openSource(inputs, opened);
-    // what follows of a group follows of what is left of it
-    const input = survey === undefined || reward !== undefined ? await partOf(inputs) : undefined;
-    if (reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
-    // nobody knows what follows in a stream
-    const ofStream: Part | undefined = limit === undefined ? input?.part : { by: 'limit', limit };
-    const part = survey === undefined ? ofStream : survey.part;
-    for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-    const hasTurns = job.hasTurns || (survey?.hasTurns ?? isFirstOfTurns(mapping, needs));
-    const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);
-    const layout = outputLayout(source.columns, mapping, { ...job, columns, text, choice, typed });
-    const again = command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
-    if (again !== undefined) log.warn('scored_already', again);
-    for (const column of layout.passThrough)
-      if (column.as !== column.name && (column.isJoined || again === undefined))
-        log.warn('column_renamed', renamedText(column));
-    const own = fileMetadata(config, policy, run.description?.run, inputs.length);
-    const chunks =
-      survey === undefined || run.folder === undefined ? 1 : chunkCount(survey.rows, run.rowsPerChunk);
-    const piece: Part | undefined =
-      part ?? (chunks > 1 ? { by: 'pieces', pieces: 1, of: chunks } : undefined);
-    const metadata = { ...own, ...layout.metadata, ...(piece && { [PART_KEY]: JSON.stringify(piece) }) };
-    const { expected } = source;
-    const written = { ...layout, choice, metadata, config, part, isPieces: chunks > 1 };
-    const sink = { ...opts, ...job, ...written, target, run, expected, log };
-    const rows = columns === job.columns ? job.stages(source, run) : refusingTurns(job.stages(source, run));
-    if (opts.workers === undefined) await writeRows(rows, sink);
-    else await shareRows({ command, ...opts.workers }, sink);
-    return EXIT.done;
+  const isAsked = isInferred || reward !== undefined || rewards !== undefined || limit !== undefined;
+  const assertUnchanged = await watchModels(job, assertInputs);
+  const prescan =
+    isStream || (target.kind === 'stdout' && !isAsked)
+      ? undefined
+      : await prescanInputs(inputs, { ...opts, ...job, map: mapping.map, typed: isInferred, log });
+  await assertInputs();
+  if (prescan?.banks !== undefined) job.banks?.restore(prescan.banks);
+  const rowsPerPart =
+    opts.rowsPerPart ??
+    (prescan === undefined
+      ? ROWS_OF_STREAM
+      : defaultRowsPerPart(prescan.rows, policy !== undefined, prescan.rowBytes));
+  const run = describeRun({
+    ...{ rredcot: VERSION, command, config, policy: policy?.files ?? null, passes },
+    ...{ output: target.format, inputs: await fingerprint(inputs), rows_per_part: rowsPerPart },
+    ...{ part: prescan?.part ?? null, parts: partCount(rowsOf(prescan), rowsPerPart) },
   });
+  const begun = await beginRun(target, run, shard, { ...opts, isStream, log });
+  if (begun.made !== undefined) return alreadyDone(target, shard, begun.made, opts, log);
+  const known = { inputs, mapping, config, typed, columnar, prescan, assertUnchanged };
+  try {
+    return await makeRun({ ...known, target, run, shard, begun, log }, opts, job);
+  } catch (error) {
+    // what fails while a failure is tidied up says nothing new
+    await leaveRun(begun, target, run, shard.count === 1, error).catch(() => {});
+    throw error;
+  }
 }
 
-/** Of a stream that nobody surveys the first row says whether its traces have several turns. */
+/** A run that has been begun, and what is known of its inputs. */
+interface BegunJob extends JobInputs, RunPlace {
+  readonly config: Config;
+  /** whether the output has column types */
+  readonly typed: boolean;
+  readonly columnar: ColumnarColumns | null;
+  readonly prescan: Prescan | undefined;
+  readonly shard: Shard;
+  readonly assertUnchanged: () => Promise<void>;
+}
+
+/** Makes what is to be made of it. */
+async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
+  const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
+  const { limit, columns: ourChoice, choice = {}, text, signal } = opts;
+  const { standing, todo, folder } = begun;
+  const context: RunContext = {
+    ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
+    folder: folder === undefined || isStored(folder) ? undefined : folder,
+    wanted: todo?.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
+  };
+  const before = sumCounts(standing?.values() ?? []);
+  const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
+  for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
+  const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
+  // what follows of a group follows of what is left of it
+  const input = prescan === undefined || job.reward !== undefined ? await partOf(inputs) : undefined;
+  if (job.reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
+  // nobody knows what follows in a stream
+  const ofStream: Part | undefined = limit === undefined ? input?.part : { by: 'limit', limit };
+  const part = prescan === undefined ? ofStream : prescan.part;
+  for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
+  const hasTurns = job.hasTurns || (prescan?.hasTurns ?? isFirstOfTurns(mapping, job.needs));
+  const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);
+  const layout = outputLayout(source.columns, mapping, { ...job, columns, text, choice, typed });
+  const again = job.command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
+  if (again !== undefined) log.warn('scored_already', again);
+  for (const column of layout.passThrough)
+    if (column.as !== column.name && (column.isJoined || again === undefined))
+      log.warn('column_renamed', renamedText(column));
+  const identity = target.kind === 'stdout' ? undefined : run.run;
+  const own = fileMetadata(config, job.policy, identity, inputs.length);
+  const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
+  const stats = new RunStats({
+    ...{ ...job, maxRejects: opts.maxRejects, target, config, standing, log },
+    ...{ expected: source.expected, isAll: shard.count === 1, isComputed: true },
+    ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
+  });
+  const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
+  const place = { target, run, begun, log };
+  const sink = await openSink({ ...layout, ...place, ...opts, choice, metadata, stats, finish });
+  if (todo?.all.length === 0 && target.kind === 'folder') {
+    await sink.close();
+    return alreadyDone(target, shard, before, opts, log);
+  }
+  const rows = todo?.all.length === 0 ? [] : job.stages(source, context);
+  await writeRows(columns === job.columns ? rows : refusingTurns(rows), sink, stats, signal, place);
+  return EXIT.done;
+}
+
+/** Rows that a run takes: those up to the one in which a limit is reached. */
+function rowsOf(prescan: Prescan | undefined): number {
+  return prescan?.lastRow === undefined ? (prescan?.rows ?? 0) : prescan.lastRow + 1;
+}
+
+/** Of a stream the first row says whether its traces have several turns. */
 function isFirstOfTurns({ first, map, hasRow }: JobInputs['mapping'], needs: Needs): boolean {
   const traces = hasRow ? mapRow({ columns: first, stem: '', row: 0 } as InputRow, map, needs) : [];
   return [...traces].some((trace) => !isBad(trace) && isOfTurns(trace));
 }
 
 /** Traces of several turns have no place in an output without their mask. */
-async function* refusingTurns(rows: AsyncIterable<OutputRow | BadRow>): AsyncGenerator<OutputRow | BadRow> {
+async function* refusingTurns(
+  rows: AsyncIterable<OutputRow | BadRow> | Iterable<OutputRow | BadRow>,
+): AsyncGenerator<OutputRow | BadRow> {
   const reason =
     'it has several turns, and the first row has one, so that the output has no completion_mask: name a file in place of a stream, or --columns with completion_mask';
   for await (const row of rows)
@@ -126,18 +187,16 @@ async function* refusingTurns(rows: AsyncIterable<OutputRow | BadRow>): AsyncGen
       : rejectTrace(row.trace, new TraceRejected('turns', reason));
 }
 
-/** The policy, and others that run beside it, which have to stay what they are. */
-async function watchModels({ policy, policiesBeside = [] }: CommandJob, assertInputs: () => Promise<void>) {
-  const files = policy && (await watchPolicy(policy));
-  const beside = await Promise.all(policiesBeside.map(watchPolicy));
-  for (const other of beside) await other.assertSince(null);
-  return {
-    files,
-    async assertUnchanged(): Promise<void> {
-      await assertInputs();
-      await files?.assertUnchanged();
-      for (const other of beside) await other.assertUnchanged();
-    },
+/** Looks at the policy, and others that run beside it. @returns what throws where one of them, or an input, is no longer what it was */
+async function watchModels(
+  { policy, policiesBeside = [] }: CommandJob,
+  assertInputs: () => Promise<void>,
+): Promise<() => Promise<void>> {
+  const models = await Promise.all([...(policy ? [policy] : []), ...policiesBeside].map(watchPolicy));
+  for (const each of models) await each.assertAsBuilt();
+  return async () => {
+    await assertInputs();
+    for (const each of models) await each.assertUnchanged();
   };
 }
 
@@ -151,14 +210,15 @@ function ofPart({ path, part }: FoundPart): string {
  */
 function alreadyDone(
   target: Target,
-  { shard, before }: Pick<Run, 'shard' | 'before'>,
+  shard: Shard,
+  counts: Pick<Counts, 'traces' | 'rejects'>,
   { maxRejects }: Pick<JobOptions, 'maxRejects'>,
   log: Log,
 ): ExitCode {
-  checkRejects(before, maxRejects, target, true);
+  checkRejects(counts, maxRejects, target, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
-  const { traces, rejects } = before;
-  const counts = traces + rejects === 0 ? '' : `: ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
-  if (!isWorker()) log.info(`${what} is already done${counts}`);
+  const { traces, rejects } = counts;
+  const told = traces + rejects === 0 ? '' : `: ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
+  log.info(`${what} is already done${told}`);
   return EXIT.done;
 }

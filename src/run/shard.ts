@@ -1,6 +1,6 @@
-// Which shard of a run a process does: what `--shard` says, or the scheduler that has started it; and how many chunks a run may have.
+// Which shard of a run a process does: what `--shard` says, or the scheduler that has started it.
 import { usageError } from '../errors.js';
-import { chunkCount, MAX_CHUNKS, MAX_ROW_GROUPS, MAX_SHARDS, type Shard, WHOLE } from '../io/files/chunks.js';
+import { type Shard, WHOLE } from '../io/files/run-folder.js';
 import type { Log } from '../report/log.js';
 import type { RunOptions } from './options.js';
 import type { Target } from './target.js';
@@ -10,7 +10,7 @@ export function parseShard(text: string): Shard {
   const [, index, count] = /^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? [];
   const shard = { index: Number(index), count: Number(count) };
   if (index === undefined || shard.count < 1 || shard.index >= shard.count)
-    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ ${MAX_SHARDS}`, '--shard 0/8');
+    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ 99999`, '--shard 0/8');
   return shard;
 }
 
@@ -51,21 +51,19 @@ export function shardOfEnvironment(
   return { shard: { index: pod, count: pods }, from: `pod ${pod} of the Indexed Job` };
 }
 
-/** The part of a run that a command does: what `--shard` or the scheduler says. @throws RredcotError (exit 2) */
+/** The shard that a command does: what `--shard` or the scheduler says. @throws RredcotError (exit 2) */
 export function resolveShard(
   target: Target,
-  opts: Pick<RunOptions, 'shard' | 'limit' | 'workers'>,
+  { shard: asked, limit }: Pick<RunOptions, 'shard' | 'limit'>,
   isStream: boolean,
   log: Log,
 ): Shard {
-  if (opts.workers !== undefined && target.kind === 'stdout')
-    throw usageError('workers need a file or a folder to write to, not stdout', '-o segments.parquet');
-  const scheduled = opts.shard === undefined ? shardOfEnvironment(process.env) : undefined;
+  const scheduled = asked === undefined ? shardOfEnvironment(process.env) : undefined;
   if (scheduled !== undefined && target.kind !== 'folder') {
     log.info(`${scheduled.from}, but the output is no folder: every row is taken (-o out/ splits them)`);
     return WHOLE;
   }
-  const shard = opts.shard ?? scheduled?.shard ?? WHOLE;
+  const shard = asked ?? scheduled?.shard ?? WHOLE;
   if (scheduled !== undefined) log.info(`${scheduled.from}: shard ${shard.index}/${shard.count}`);
   if (shard.count === 1) return shard;
   if (target.kind === 'file')
@@ -74,30 +72,10 @@ export function resolveShard(
       '-o out/',
     );
   if (isStream) throw usageError('a shard needs files, stdin can be read only once', 'name the input files');
-  if (opts.limit !== undefined)
+  if (limit !== undefined)
     throw usageError(
       '--limit counts traces from the first, so it cannot be split into shards',
       'leave out --limit',
     );
   return shard;
-}
-
-/** A command's shard as its workers have it: every n-th chunk of its own each. */
-export function sharedOut({ index, count }: Shard, workers: number): readonly Shard[] {
-  return Array.from({ length: workers }, (_, j) => ({ index: index + count * j, count: count * workers }));
-}
-
-/** What could not be joined in the end, or is no folder that a file system likes. @throws RredcotError (exit 2) */
-export function refuseManyChunks({ kind, format, path }: Target, rows: number, rowsPerChunk: number): void {
-  const chunks = chunkCount(rows, rowsPerChunk);
-  if (chunks > MAX_CHUNKS)
-    throw usageError(
-      `${path}: ${rows} rows make ${chunks} chunks, and a run has at most ${MAX_CHUNKS}`,
-      'a larger --rows-per-chunk',
-    );
-  if (kind !== 'file' || format !== 'parquet' || chunks <= MAX_ROW_GROUPS) return;
-  throw usageError(
-    `${path}: ${rows} rows make ${chunks} chunks, and a Parquet file has at most ${MAX_ROW_GROUPS} row groups`,
-    '-o out/, then rredcot merge out/ -o all/; or a larger --rows-per-chunk',
-  );
 }

@@ -10,15 +10,16 @@ import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../rows.js';
 import type { Mapping } from './mapping.js';
-import type { Run } from './open-run.js';
-import type { JobOptions, Work } from './options.js';
-import { assertFits, type Survey } from './survey.js';
+import type { JobOptions, RunContext, Work } from './options.js';
+import { assertFits, type Prescan } from './prescan.js';
 
 export interface SourceOptions
   extends Pick<Mapping, 'map' | 'read'>,
     Pick<Work, 'needs' | 'reward' | 'rowsPerTrace'>,
     Pick<JobOptions, 'limit' | 'maxLineBytes'> {
-  readonly run: Run;
+  readonly run: RunContext;
+  /** traces, rejects among them, that earlier attempts have done */
+  readonly done: number;
   /** whether the output has column types, which must be known before the first row is written */
   readonly typed: boolean;
   /** columns of columnar inputs, which bring their types along */
@@ -41,10 +42,11 @@ export interface Source {
   again(wanted: (ordinal: number) => boolean): AsyncGenerator<Traced | BadRow>;
 }
 
-/** Opens inputs that were surveyed where they can be. */
+/** Opens inputs, behind the first pass over them where they can be read twice. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run, read, map, needs, columnar, rowsPerTrace = 1, log } = opts;
-  const { survey, wanted, before } = run;
+  const { maxLineBytes, run, read, map, needs, columnar, log } = opts;
+  const { done } = opts;
+  const { prescan, wanted } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
   // read of the inputs, done, and passed over since an earlier attempt has done it
@@ -56,19 +58,17 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     bytes += count;
   };
   const size = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
-  const index = survey?.index;
-  const all = read({ maxLineBytes, wanted, onBytes, index });
+  const all = read({ maxLineBytes, wanted, onBytes });
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
-  const columns = columnar?.columns ?? (typed ? survey?.columns : undefined) ?? window?.columns ?? [];
-  const done = before.traces / rowsPerTrace + before.rejects;
+  const columns = columnar?.columns ?? (typed ? prescan?.columns : undefined) ?? window?.columns ?? [];
   const check = (row: InputRow): void => {
-    if (typed && survey !== undefined) assertFits(row, survey.columns);
+    if (typed && prescan !== undefined) assertFits(row, prescan.columns);
   };
   return {
     columns,
     expected: {
-      traces: expectedTraces(survey, opts, done),
+      traces: expectedTraces(prescan, opts, done),
       share(ordinal) {
         while ((underWay[0]?.ordinal ?? Number.POSITIVE_INFINITY) <= ordinal)
           upTo = underWay.shift()?.bytes ?? upTo;
@@ -79,11 +79,13 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     },
     async *traces() {
       const { limit = Number.POSITIVE_INFINITY } = opts;
-      let taken = done;
+      const { lastRow = Number.POSITIVE_INFINITY, lastItems } = prescan ?? {};
+      let taken = 0;
+      let isFirst = true;
       let group: string | undefined;
       for await (const row of rows) {
-        if (taken >= limit) break;
-        if (taken === done && done > 0) skipped = bytes;
+        if (isFirst && done > 0) skipped = bytes;
+        isFirst = false;
         if (bytes - noted >= size / SHARES) {
           noted = bytes;
           underWay.push({ ordinal: row.ordinal, bytes });
@@ -93,12 +95,15 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
             'input_truncated',
             `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
           );
+        // earlier attempts may have taken some: where the limit ends is known from the first pass
+        let left = row.ordinal === lastRow ? lastItems : prescan === undefined ? limit - taken : undefined;
         for (const trace of rowTraces(row, map, needs, check)) {
           if (!isBad(trace)) ({ group } = trace);
           yield isBad(trace) ? trace : { trace };
-          if (++taken >= limit) break;
+          taken++;
+          if (left !== undefined && --left <= 0) break;
         }
-        if (taken >= limit) break;
+        if (taken >= limit || row.ordinal === lastRow) break;
       }
       if (isStream && taken >= limit && opts.reward !== undefined && group !== undefined)
         log.warn(
@@ -108,7 +113,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       await opts.assertUnchanged();
     },
     async *again(wantedAgain) {
-      for await (const row of read({ maxLineBytes, wanted: wantedAgain, index }))
+      for await (const row of read({ maxLineBytes, wanted: wantedAgain }))
         for (const trace of rowTraces(row, map, needs, check)) yield isBad(trace) ? trace : { trace };
     },
   };
@@ -116,12 +121,12 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
 
 /** Traces that are still to come, as far as anybody can tell. */
 function expectedTraces(
-  survey: Survey | undefined,
+  prescan: Prescan | undefined,
   { limit, run, rowsPerTrace = 1 }: SourceOptions,
   done: number,
 ): number | undefined {
-  if (typeof survey?.traces !== 'number') return undefined;
-  const own = Math.ceil((survey.traces + (survey.rejects ?? 0)) / run.shard.count);
+  if (typeof prescan?.traces !== 'number') return undefined;
+  const own = Math.ceil((prescan.traces + (prescan.rejects ?? 0)) / run.shards);
   return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
 }
 

@@ -1,18 +1,11 @@
 // Where a command's output and rejects go, and what the file says about how it was made.
-import { lstat, open, readFile, realpath, stat } from 'node:fs/promises';
-import { dirname, join, resolve, sep } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../errors.js';
+import { realpath } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { usageError } from '../errors.js';
 import { assertHere, assertWritable } from '../io/files/elsewhere.js';
 import { statIfThere } from '../io/files/file-error.js';
-import { sumPath } from '../io/files/json-file.js';
 import { isStored } from '../io/files/opened.js';
-import {
-  hiddenFolder,
-  hiddenFolderAround,
-  rejectsPath,
-  runPaths,
-  summaryPath,
-} from '../io/files/run-paths.js';
+import { rejectsPath, runPaths, summaryPath } from '../io/files/run-folder.js';
 import { fileStem, type Input } from '../io/read/inputs.js';
 import {
   CONFIG_KEY,
@@ -28,8 +21,6 @@ import {
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';
 import { shellWord } from '../printable.js';
-import { removeHidden } from './remove.js';
-import { assertOwn } from './standing.js';
 
 /** A stream on stdout, one file, or a run folder that stays. */
 export interface Target {
@@ -55,18 +46,17 @@ export async function resolveTarget(
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
-    return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: join(folder, 'rejects') };
+    return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: runPaths(folder).rejects };
   }
   const isStdout = output === '-';
   const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
   const written = isStdout ? [rejects] : [output, rejects, summaryPath(output)];
-  if (!isStdout && (format ?? namedFormat(output)) === 'jsonl') written.push(sumPath(output));
   await refuseInputs(written, inputs);
   for (const path of written) await refuseOtherThanFile(path);
   if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
   const kind = formatOfFile(output, format);
   if (!isStored(output)) await refuseMissingFolder(output);
-  for (const each of written) await refuseUnreplaceable(each);
+  await refuseOfTheSystem(output);
   return { kind: 'file', path: output, format: kind, rejects };
 }
 
@@ -75,7 +65,7 @@ export async function assertPlace(path: string, inputs: readonly string[]): Prom
   assertHere(path);
   const read = inputs.map((each) => ({ path: each }));
   await refuseInputs([path], read);
-  await refuseUnreplaceable(path);
+  await refuseOfTheSystem(path);
 }
 
 /** @throws RredcotError (exit 2) where a file that is to be written is one that was read */
@@ -111,12 +101,6 @@ async function refuseOtherThanFile(path: string): Promise<void> {
   if (present === null || present.isFile()) return;
   const found = present.isDirectory() ? 'a folder' : 'no regular file';
   throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
-}
-
-/** @throws RredcotError (exit 2) where what is to be put there could not be, when all is computed */
-export async function refuseUnreplaceable(path: string): Promise<void> {
-  const reason = await whyUnreplaceable(path);
-  if (reason !== undefined) throw usageError(`${path}: ${reason}`, 'name another output with -o');
 }
 
 // a folder that is made for a misspelled path is found by nobody
@@ -159,86 +143,15 @@ export function fileMetadata(
   };
 }
 
-const STICKY = 0o1000;
 /** Where the system keeps what is no file of ours: /dev/stdout is a link there, which a rename would replace. */
 const OF_THE_SYSTEM = /^\/(dev(?!\/shm(\/|$))|proc)(\/|$)/;
 
-/** @returns half a sentence; undefined where nothing is there, or nothing speaks against it */
-export async function whyUnreplaceable(path: string): Promise<string | undefined> {
-  const present = await lstat(path).catch(() => null);
+/** @throws RredcotError (exit 2) for a place where the system keeps its own */
+async function refuseOfTheSystem(path: string): Promise<void> {
   const place = await realpath(dirname(path)).catch(() => '');
-  if (OF_THE_SYSTEM.test(place)) return `would be a file in ${place}; stdout is called -`;
-  if (present === null) return undefined;
-  // the link itself is replaced, whatever it points to
-  if (!present.isSymbolicLink()) {
-    const mounts = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '');
-    const real = await realpath(path).catch(() => path);
-    if (mountPoints(mounts).has(real)) return 'is mounted by itself, and cannot be replaced';
-    if (present.isFile() && (await isImmutable(path))) return 'is marked as one that must not be changed';
-  }
-  const folder = await stat(dirname(path)).catch(() => null);
-  const user = process.getuid?.() ?? 0;
-  const isSticky = folder !== null && (folder.mode & STICKY) !== 0 && user !== 0;
-  if (isSticky && user !== present.uid && user !== folder.uid)
-    return 'belongs to another user, in a folder where only that one may replace it';
-  return undefined;
-}
-
-/** Where something is mounted. @param mountinfo as Linux tells it (proc(5)): the fifth field, blanks as \040 */
-export function mountPoints(mountinfo: string): Set<string> {
-  const points = mountinfo.split('\n').map((line) => line.split(' ')[4] ?? '');
-  return new Set(
-    points.map((point) =>
-      point.replaceAll(/\\([0-7]{3})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 8))),
-    ),
-  );
-}
-
-/** What is closed to us alone can be replaced all the same. */
-async function isImmutable(path: string): Promise<boolean> {
-  try {
-    await (await open(path, 'r+')).close();
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}
-
-/**
- * Tells a run's folder that was taken away from a failure of the machine.
- * @throws RredcotError (exit 2) where another run has made the file, and nobody has said that it may be replaced; (75) else
- */
-export async function inFolder<T>(target: Target, overwrite: boolean, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    const { path, kind } = target;
-    const folder = lostFolder(error, target);
-    if (folder === undefined) throw error;
-    // what this process has still made there
-    if (kind === 'file' && (await statIfThere(runPaths(folder).run)) === null) await removeHidden(folder);
-    const isOwn = (run = '') => hiddenFolder(isStored(path) ? path : resolve(path), run) === folder;
-    if (kind === 'file' && !overwrite) await assertOwn(path, isOwn);
-    throw new RredcotError(
-      `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
-      { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },
+  if (OF_THE_SYSTEM.test(place))
+    throw usageError(
+      `${path}: would be a file in ${place}; stdout is called -`,
+      'name another output with -o',
     );
-  }
-}
-
-/** The run's folder, where it or something in it was no longer there: nobody removes a part of it. */
-function lostFolder(error: unknown, { kind, path: output }: Target): string | undefined {
-  for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    const { code, path, syscall } = cause as NodeJS.ErrnoException;
-    if (code !== 'ENOENT' || path === undefined) continue;
-    const whole =
-      kind === 'folder'
-        ? resolve(output)
-        : hiddenFolderAround(isStored(output) ? output : resolve(output), resolve(path));
-    if (whole === undefined) continue;
-    // where the folder cannot be made, it never was there
-    if (resolve(path).startsWith(`${whole}${sep}`) || (resolve(path) === whole && syscall !== 'mkdir'))
-      return whole;
-  }
-  return undefined;
 }

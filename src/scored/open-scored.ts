@@ -1,27 +1,27 @@
 // Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
 
 import { basename, dirname } from 'node:path';
-import { type Rejection, usageError } from '../errors.js';
+import { dataError, type Rejection, usageError } from '../errors.js';
 import { type CreditOptions, creditableOf, creditConfig } from '../estimate/credit.js';
 import { valueColumns } from '../estimate/registry.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { knownCredit } from '../estimate/stored-credit.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
-import { statIfThere } from '../io/files/file-error.js';
+import { hashSaid } from '../io/files/facts.js';
 import { readJson } from '../io/files/json-file.js';
-import { runPaths, summaryPath } from '../io/files/run-paths.js';
-import { HASH_KEY } from '../io/files/seal.js';
+import { partNumber, runPaths, summaryPath } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/formats.js';
 import { type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
-import { CONFIG_KEY, type Config, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../io/write/output.js';
+import { fileFault } from '../io/write/facts.js';
+import type { Config } from '../io/write/output.js';
+import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
+import { readSummary } from '../io/write/summary-file.js';
 import { shellWord } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions, rejectRow } from '../rows.js';
-import { mergedPath, readSummary } from '../run/summary-file.js';
 import type { OutputRow } from '../scored.js';
-import { assertRecorded, bytesFault, edited, ownSummary } from './as-written.js';
 import { checkRow } from './check-row.js';
 import { OUR_COLUMNS, type OurColumn } from './columns.js';
 import { partOf, REDISTRIBUTED_KEY } from './origins.js';
@@ -47,12 +47,11 @@ export function isText(inputs: readonly Input[]): boolean {
 /**
  * Columnar files tell it themselves, of JSON lines the summary beside them, or what describes their folder.
  * @param path that stands for the inputs
- * @throws RredcotError (exit 65) for a summary that is not the one that was written
  */
 export async function accountOf(path: string, inputs: readonly Input[]): Promise<ScoredAccount> {
   const [first] = inputs;
   const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
-  if (isText(inputs)) return { metadata, ...(await accountBeside(path)) };
+  if (isText(inputs)) return { metadata, ...(await accountBeside(first?.path ?? path)) };
   const origin = metadata.get(REDISTRIBUTED_KEY);
   const policy = metadata.get(POLICY_KEY);
   return {
@@ -63,19 +62,15 @@ export async function accountOf(path: string, inputs: readonly Input[]): Promise
   };
 }
 
-/** What lies beside a file, or in a folder. @throws RredcotError (exit 65) as {@link accountOf} */
+/** What lies beside a file, or in a folder. */
 export async function accountBeside(path: string): Promise<Omit<ScoredAccount, 'metadata'>> {
-  const { summary, fault } = await ownSummary(path);
-  if (fault !== undefined) throw edited(summaryPath(path), fault);
-  const { config, redistributed } = summary ?? (await readSummary(path)) ?? {};
+  const { config, redistributed } = (await readSummary(path)) ?? {};
   const origins = redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
   if (config !== undefined) return { config, policy: undefined, origins };
-  for (const place of [runPaths(path).run, mergedPath(path)]) {
-    const found = await readJson<Partial<ScoredAccount> & { rredcot?: unknown }>(place);
-    if (typeof found?.rredcot === 'string' && typeof found.config === 'object')
-      return { config: found.config, policy: found.policy ?? undefined, origins: {} };
-  }
-  return { config: undefined, policy: undefined, origins: {} };
+  const folder = partNumber(basename(path)) === undefined ? path : dirname(path);
+  const found = await readJson<Partial<ScoredAccount> & { rredcot?: unknown }>(runPaths(folder).run);
+  const isRun = typeof found?.rredcot === 'string' && typeof found.config === 'object';
+  return { config: isRun ? found.config : undefined, policy: found?.policy ?? undefined, origins: {} };
 }
 
 /** Scored traces, of one run. */
@@ -110,7 +105,7 @@ export const NEEDED = [
 ] as const;
 
 /**
- * Opens a scored file, a run folder or a merged folder.
+ * Opens a scored file, or the parts of a run.
  * @throws RredcotError: exit 2 for what `score` has not written, or in another form; 65 for bytes that it has not written
  */
 export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
@@ -120,7 +115,7 @@ export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
   const { metadata, config } = stored;
   if (!isText(inputs)) await assertOneRun(path, inputs);
   if (config === undefined) return refuseUnsaid(path, inputs);
-  await assertWritten(path, inputs, metadata, (file) =>
+  await assertWritten(inputs, (file) =>
     log.warn('no_hash', `${file}: nothing says which bytes were written`),
   );
   refuseOthers(path, config);
@@ -142,7 +137,7 @@ export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
 export function originOf({ metadata, credit, inputs }: ScoredFiles): Record<string, unknown> {
   return {
     run: metadata.get(RUN_KEY),
-    sha256: inputs.length === 1 ? metadata.get(HASH_KEY) : undefined,
+    sha256: inputs.length === 1 ? hashSaid(metadata) : undefined,
     credit: creditConfig(credit),
   };
 }
@@ -238,25 +233,19 @@ async function refuseUnsaid(path: string, inputs: readonly Input[]): Promise<nev
 }
 
 /**
- * Holds a scored file or folder against its hashes.
- * @param onUnknown told of a file that has none
+ * Compares scored files with their hashes.
+ * @param onUnknown told of a file that has none: a stream that was kept as a file, or lines that were printed
  * @throws RredcotError (exit 65) for a file whose bytes are not those that were written
  */
 export async function assertWritten(
-  path: string,
   inputs: readonly Input[],
-  metadata: ReadonlyMap<string, string>,
-  onUnknown: (file: string) => void,
+  onUnknown: (file: string) => void = () => {},
 ): Promise<void> {
-  // what lies in a run or in a merged folder has its hashes in the records
-  for (const record of [runPaths(path).run, mergedPath(path)])
-    if ((await statIfThere(record)) !== null) return assertRecorded(path);
-  const isLines = metadata.size === 0;
-  for (const { path: file } of inputs) {
-    // a stream that was kept as a file has no hash, nor have JSON lines that were printed
-    const fault = isLines || metadata.has(HASH_KEY) ? await bytesFault(file, isLines) : undefined;
-    if (typeof fault === 'string') throw edited(file, fault);
-    if (fault === undefined) onUnknown(file);
+  for (const { path } of inputs) {
+    const fault = await fileFault(path);
+    if (typeof fault === 'string')
+      throw dataError(`${path}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
+    if (fault === undefined) onUnknown(path);
   }
 }
 

@@ -1,14 +1,14 @@
 // What a scored file was made of: where it says so, and whether what is read is a part of a data set.
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { dataError } from '../errors.js';
-import { statIfThere } from '../io/files/file-error.js';
-import { runPaths } from '../io/files/run-paths.js';
+import { readJson } from '../io/files/json-file.js';
+import { partNumber, runPaths } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/formats.js';
 import { type Input, inputMetadata } from '../io/read/inputs.js';
+import { factsOfFile } from '../io/write/facts.js';
 import { RUN_KEY } from '../io/write/output.js';
 import { PART_KEY, type Part, parsePart } from '../io/write/part.js';
-import { readRunState } from '../run/state.js';
-import { readMerged, readSummary } from '../run/summary-file.js';
+import { readSummary } from '../io/write/summary-file.js';
 
 /** The key of a file's metadata under which stands what it was redistributed from. */
 export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
@@ -28,16 +28,13 @@ interface PartOfRun {
 
 /**
  * The first of the inputs that is a part of a data set: by what its metadata say, or the summary beside JSON lines, or as one piece of
- * a run or of a merged folder, the others of which are not among the inputs. JSON lines on stdin do not tell.
+ * a run, the others of which are not among the inputs. JSON lines on stdin do not tell.
  * @throws RredcotError (exit 65) for metadata that no rredcot has written
  */
 export async function partOf(inputs: readonly Input[]): Promise<FoundPart | undefined> {
-  const places = new Map<string, PartOfRun | undefined>();
   const runs = new Map<string, { readonly path: string; pieces: number; readonly of: number | null }>();
   for (const input of inputs) {
-    const folder = dirname(resolve(input.path));
-    if (!places.has(folder) && input.stream === null) places.set(folder, await placeAt(folder));
-    const said = places.get(folder) ?? (await saidBy(input));
+    const said = await saidBy(input);
     if (said === undefined) continue;
     const { part, run } = said;
     if (part.by !== 'pieces' || part.pieces !== 1 || run === undefined) return { path: input.path, part };
@@ -50,24 +47,14 @@ export async function partOf(inputs: readonly Input[]): Promise<FoundPart | unde
   return undefined;
 }
 
-/** How many traces of a scored file's run were rejected, as far as what lies beside it says: they are not in it, and were of its groups. */
-export async function rejectsOf(path: string): Promise<number> {
-  const beside = (await readSummary(path))?.rejects ?? (await readMerged(path))?.rejects;
-  if (beside !== undefined || (await statIfThere(runPaths(path).run)) === null) return beside ?? 0;
-  const { shards } = await readRunState(path, () => {});
-  return shards.reduce((sum, { counts }) => sum + counts.rejects, 0);
-}
-
-/** @param of pieces of the whole; null where nobody has counted them */
-function oneOf(of: number | null): Part {
-  return { by: 'pieces', pieces: 1, of };
+/** How many traces of the run of scored files were rejected, as far as they say so: they are not in them, and were of their groups. */
+export async function rejectsOf(inputs: readonly Input[]): Promise<number> {
+  const facts = await Promise.all(inputs.map(({ path }) => factsOfFile(path)));
+  return facts.reduce((sum, found) => sum + (found?.rejects ?? 0), 0);
 }
 
 async function saidBy(input: Input): Promise<PartOfRun | undefined> {
-  if (isJson(input.layout)) {
-    const { part, run } = (await readSummary(input.path)) ?? {};
-    return part && { part, run };
-  }
+  if (isJson(input.layout)) return input.stream === null ? saidBeside(input.path) : undefined;
   const metadata = await inputMetadata(input);
   const part = parsePart(metadata.get(PART_KEY));
   if (part === null)
@@ -78,16 +65,13 @@ async function saidBy(input: Input): Promise<PartOfRun | undefined> {
   return part && { part, run: metadata.get(RUN_KEY) };
 }
 
-/** @param folder in which chunks of a run lie, or files of a merged folder; undefined for any other */
-async function placeAt(folder: string): Promise<PartOfRun | undefined> {
-  const merged = await readMerged(folder);
-  if (merged) return { run: merged.run, part: merged.part ?? oneOf(merged.files.length) };
-  const above = dirname(dirname(folder));
-  const isChunks = basename(dirname(folder)) === 'chunks';
-  if (!isChunks || (await statIfThere(runPaths(above).run)) === null) return undefined;
-  const { shards, part, description } = await readRunState(above, () => {});
-  const { run } = description;
-  if (part?.by === 'pieces') return { run, part: oneOf(part.of) };
-  const pieces = shards.reduce((sum, { chunks }) => sum + chunks, 0);
-  return { run, part: part ?? (await readSummary(above))?.part ?? oneOf(pieces) };
+/** JSON lines say nothing themselves: what lies beside them does, or their run. */
+async function saidBeside(path: string): Promise<PartOfRun | undefined> {
+  const ofRun = partNumber(basename(path)) !== undefined;
+  type Described = { readonly run?: string; readonly part?: unknown; readonly parts?: number };
+  const found = ofRun ? await readJson<Described>(runPaths(dirname(path)).run) : await readSummary(path);
+  const { run, part, parts = 1 } = (found ?? {}) as Described;
+  const whole: Part | undefined = parts > 1 ? { by: 'pieces', pieces: 1, of: parts } : undefined;
+  const own = parsePart(part ?? undefined) ?? whole;
+  return own && { part: own, run };
 }

@@ -1,13 +1,13 @@
 // The command that `summary` prints scores once more with the same bytes; fields of a run are named as their flags.
 import { execFileSync } from 'node:child_process';
 import { copyFile, readFile, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { job } from '../../dist/cli/job-flags.js';
-import { workerFlags } from '../../dist/cli/worker-flags.js';
-import { CORES_VARIABLE, coreShare, ownCores } from '../../dist/cores.js';
-import { flagOfKey, nameOfField } from '../../dist/run/description.js';
+import { CORES_VARIABLE, ownCores } from '../../dist/cores.js';
+import { flagOfKey, nameOfField } from '../../dist/run/identity.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, ROOT } from '../support/program.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
@@ -98,14 +98,15 @@ describe('--threads', () => {
     delete process.env[CORES_VARIABLE];
   });
 
-  it('bounds the cores of the process and of all its workers together, and is not theirs', async () => {
+  it('bounds the cores of the process', async () => {
     const command = job(new Command('score'), 'scored.parquet')
       .exitOverride()
       .action(() => {});
     const parse = (...flags: string[]) => command.parseAsync(['node', 'score', 'x.jsonl', ...flags]);
-    await parse('--threads', '1', '--max-segments', '9', '--no-text');
-    expect([ownCores(), coreShare(4)]).toEqual([1, 1]);
-    expect(workerFlags(command)).toEqual(['--no-text', '--max-segments=9']);
+    await parse('--threads', '1');
+    expect(ownCores()).toBe(1);
+    for (const odd of ['0', 'x', '1.5', '100000'])
+      expect(ownCores({ [CORES_VARIABLE]: odd })).toBe(availableParallelism());
     await expect(parse('--threads', '0')).rejects.toThrow(/--threads 0: .*at least 1/);
   });
 });
@@ -116,6 +117,6 @@ it('fields of a run are named as their flags', () => {
   expect(nameOfField('config.rewardRange.0')).toBe('--reward-range');
   expect(nameOfField('config.calibration.mean.0')).toBe('--calibration (mean.0)');
   expect(nameOfField('config.command')).toBe('config.command');
-  expect(nameOfField('rows_per_chunk')).toBe('--rows-per-chunk');
+  expect(nameOfField('rows_per_part')).toBe('--rows-per-part');
   expect(nameOfField('inputs.0.bytes')).toBe('inputs.0.bytes');
 });

@@ -23,7 +23,7 @@ const COMMANDS = [
     'redistribute',
     'filter',
   ],
-  ...['status', 'verify', 'merge', 'doctor', 'completion', 'policy build', 'policy info'],
+  ...['verify', 'doctor', 'completion', 'policy build', 'policy info'],
 ];
 const helps = new Map<string, string>();
 beforeAll(async () => {

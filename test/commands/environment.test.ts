@@ -13,7 +13,7 @@ type Prompt = { readonly id: string };
 type Message = { readonly role: string; readonly content: string };
 
 const CALCULATOR = resolve(ROOT, 'examples/calculator.mjs');
-const { done, expectSame, fails, rows, text, write } = await openScene();
+const { done, expectSame, fails, joinParts, rows, text, write } = await openScene();
 const messagesOf = (row: Played) => row.completion as unknown as Message[];
 const spelled = (ids: readonly number[]) =>
   ids.map((id) => ['<think>', '</think>', '<|end|>'][id - 256] ?? String.fromCharCode(id)).join('');
@@ -85,13 +85,13 @@ describe('sample --environment', () => {
     await done(`${SAMPLE} -n 4 --seed 1 --batch 3 -o batch.jsonl`);
     await expectSame('batch.jsonl', 'played.jsonl');
     for (const shard of ['1/2', '0/2'])
-      await done(`${SAMPLE} -n 4 --seed 1 --rows-per-chunk 2 --format jsonl -o out/ --shard ${shard}`);
+      await done(`${SAMPLE} -n 4 --seed 1 --rows-per-part 2 --format jsonl -o out/ --shard ${shard}`);
     await done('verify out/');
-    await done('merge out/ -o merged.jsonl');
+    await joinParts('out', 'merged.jsonl');
     await expectSame('merged.jsonl', 'played.jsonl');
     await write('edited.mjs', `${await text(CALCULATOR)}\n// edited`);
     const edited = SAMPLE.replace(CALCULATOR, './edited.mjs');
-    await fails(`${edited} -n 4 --seed 1 --rows-per-chunk 2 --format jsonl -o out/`, 2, '--environment');
+    await fails(`${edited} -n 4 --seed 1 --rows-per-part 2 --format jsonl -o out/`, 2, '--environment');
     await done(`${SAMPLE} -n 4 --seed 2 -o seed.jsonl`);
     const completions = (await rows<Played>('seed.jsonl')).map(({ completion_ids: ids }) => ids);
     expect(completions).not.toEqual(played.map(({ completion_ids: ids }) => ids));

@@ -1,4 +1,4 @@
-// Ids that come twice and groups of several prompts are told by every form of a run, and by status.
+// Ids that come twice and groups of several prompts are told by every form of a run.
 import { beforeAll, expect, it } from 'vitest';
 import { SeenNames } from '../../dist/report/names.js';
 import { fixtureRows, GIVEN, jsonLines, openScene, valued } from '../support/scene.js';
@@ -6,7 +6,7 @@ import { fixtureRows, GIVEN, jsonLines, openScene, valued } from '../support/sce
 const score = `score traces.jsonl ${GIVEN} --baseline group`;
 const BOTH = ['mixed_groups', 'same_id'];
 
-const { done, run, write } = await openScene();
+const { run, write } = await openScene();
 let rows: ReturnType<typeof valued>[];
 
 /** The codes that are told, and by how many records each. */
@@ -31,9 +31,9 @@ beforeAll(async () => {
   await write('traces.jsonl', [...rows.slice(0, 15), { ...last, id: first.id, group: first.group }]);
 });
 
-it('are told of one process, of workers and of each shard, once', async () => {
-  for (const out of ['one.parquet', 'two.jsonl --workers 2']) {
-    const { codes, said } = await told(`${score} --rows-per-chunk 8 -o ${out}`);
+it('are told of one process and of each shard, once', async () => {
+  for (const out of ['one.parquet', 'two.jsonl']) {
+    const { codes, said } = await told(`${score} --rows-per-part 8 -o ${out}`);
     expect(codes).toEqual(BOTH);
     expect(said).toMatch(
       /^1 trace has the id of an earlier one, first "top-0000\/0": .*; --map id=<column>/m,
@@ -43,17 +43,13 @@ it('are told of one process, of workers and of each shard, once', async () => {
     );
   }
   for (const shard of ['0/2', '1/2'])
-    expect((await told(`${score} -o out/ --rows-per-chunk 8 --shard ${shard}`)).codes).toEqual(BOTH);
+    expect((await told(`${score} -o out/ --rows-per-part 8 --shard ${shard}`)).codes).toEqual(BOTH);
   // of a stream at its end, by what was read
   const lines = (await fixtureRows(0, 16)).map((row) => ({ ...row, id: rows[0]?.id, group: 'g' }));
   expect((await told('score - -o - --format jsonl', 0, jsonLines(lines))).codes).toEqual(BOTH);
 });
 
-it('are told by status, and of groups only where these count', async () => {
-  const { stdout } = await done('status out/');
-  for (const code of BOTH) expect(stdout).toContain(`\n${code}: `);
-  const { warnings } = JSON.parse((await done('status out/ --json')).stdout);
-  expect(warnings.map(({ code }: { code: string }) => code).sort()).toEqual(BOTH);
+it('are told of groups only where these count', async () => {
   expect((await told(`${score} -o apart.jsonl --baseline value`)).codes).toEqual(['same_id']);
 });
 
@@ -61,8 +57,8 @@ it('count for a limit as far as its traces go, and their groups with what follow
   expect((await told(`${score} --limit 8 -o limited.jsonl`)).codes).toEqual(['mixed_groups']);
 });
 
-it('are told of segments, too: of lines by the first process for all', async () => {
-  const segment = 'segment traces.jsonl --no-policy -o cut/ --format jsonl --rows-per-chunk 8';
+it('are told of segments, too', async () => {
+  const segment = 'segment traces.jsonl --no-policy -o cut/ --format jsonl --rows-per-part 8';
   for (const shard of ['0/2', '1/2'])
     expect((await told(`${segment} --shard ${shard}`)).codes, shard).toEqual(['same_id']);
 });

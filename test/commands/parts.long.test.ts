@@ -6,9 +6,9 @@ import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 const VALUE = '--baseline value --quiet';
-const CHUNKS = `--rows-per-chunk 4 ${VALUE}`;
+const PARTS = `--rows-per-part 4 ${VALUE}`;
 
-const { at, done, expectSame, rows, run, text, write } = await openScene();
+const { at, done, rows, run, text, write } = await openScene();
 /** What is said where a group's mean would follow from the traces of an output. */
 const means = async (path: string) => {
   const { code, stderr } = await run(
@@ -26,8 +26,6 @@ const noted = async (path: string) => {
   });
 };
 const partOf = async (name: string) => (await readMetadata(at(name))).keys.get('rredcot.part');
-const statusOf = async (path: string) => JSON.parse((await done(`status ${path} --json`)).stdout).part;
-
 /** two groups of eight */
 beforeAll(async () => {
   const fixtures = await fixtureRows(0, 16);
@@ -116,13 +114,11 @@ describe('a limit', () => {
     expect(await cutGroup('value')).not.toContain('may have cut');
   });
 
-  it('is told of a run folder by status, too', async () => {
-    await done(`score valued.jsonl ${GIVEN} --limit 9 -o limited/ --format jsonl ${CHUNKS}`);
-    expect((await done('status limited/')).stdout).toContain('part: the run was cut by --limit 9');
-    expect(await statusOf('limited/')).toEqual({ by: 'limit', limit: 9 });
+  it('is told of a run folder, too', async () => {
+    await done(`score valued.jsonl ${GIVEN} --limit 9 -o limited/ --format jsonl ${PARTS}`);
     expect(await noted('limited/')).toHaveLength(1);
     expect(await means('limited/')).toMatch(/^65 .*was cut by --limit 9/);
-    await done('merge limited/ -o limited.jsonl --quiet');
+    await done('filter limited/ -o limited.jsonl --quiet');
     expect(await means('limited.jsonl')).toMatch(/^65 .*was cut by --limit 9/);
   });
 
@@ -142,53 +138,37 @@ describe('a limit', () => {
 
 describe.each(FORMATS)('a run that is not whole, %s', (format) => {
   const out = `run-${format}`;
-  const score = `score valued.jsonl ${GIVEN} -o ${out}/ ${CHUNKS} --format ${format}`;
+  const score = `score valued.jsonl ${GIVEN} -o ${out}/ ${PARTS} --format ${format}`;
   beforeAll(() => done(`${score} --shard 0/2`));
 
-  it('is a part where it is merged, and where its chunks are named', async () => {
-    for (const place of [`part.${format}`, `part-${format}/`]) {
-      await done(`merge ${out}/ -o ${place} --partial --quiet`);
-      expect(await means(place)).toMatch(/^65 .*has 2 of 4 pieces of its run, so that the mean/);
-      expect(await noted(place)).toEqual([expect.stringContaining('has 2 of 4 pieces of its run')]);
-    }
-    expect(await statusOf(`${out}/`)).toEqual({ by: 'pieces', pieces: 2, of: 4 });
-    if (format !== 'jsonl') expect(await means(`${out}/chunks`)).toMatch(/^65 .*has 2 of 4 pieces/);
-    const chunk = `${out}/chunks/00000-of-00002/000002.${format}`;
-    expect(await noted(chunk)).toEqual([expect.stringContaining('has 1 of 4 pieces of its run')]);
+  it('is a part where its parts are named', async () => {
+    const there = `${out}/part-*.${format}`;
+    expect(await means(there)).toMatch(/^65 .*has 2 of 4 pieces of its run, so that the mean/);
+    await done(['filter', there, '-o', `part.${format}`, '--quiet']);
+    expect(await means(`part.${format}`)).toMatch(/^65 .*has 2 of 4 pieces of its run/);
+    const part = `${out}/part-00002.${format}`;
+    expect(await noted(part)).toEqual([expect.stringContaining('has 1 of 4 pieces of its run')]);
     const again = await done(
-      `score ${chunk} ${GIVEN} --baseline group --map reference=answer --log-json -o again.jsonl --overwrite`,
+      `score ${part} ${GIVEN} --baseline group --map reference=answer --log-json -o again.jsonl --overwrite`,
     );
     expect(again.stderr).toContain('"part_input"');
+    expect((await run(`redistribute ${out}/ -o no.jsonl`)).code).toBe(75);
+    const { missing_parts: missing } = JSON.parse((await done(`summary ${out}/ --json`)).stdout);
+    expect(missing).toEqual([1, 3]);
   });
 
-  it('is none when it is finished, however its chunks are named together', async () => {
+  it('is none when it is finished, however its parts are named together', async () => {
     await done(`${score} --shard 1/2`);
-    const places = [`all.${format}`, `all-${format}/`];
-    for (const place of places) await done(`merge ${out}/ -o ${place} --quiet`);
-    for (const place of [`${out}/`, ...places]) {
-      expect(await noted(place)).toEqual([]);
-      expect(await means(place)).toBe('0 ');
-    }
-    expect(await statusOf(`${out}/`)).toBeNull();
+    for (const place of [`${out}/`, `${out}/part-*`]) expect(await means(place)).toBe('0 ');
+    expect(await noted(`${out}/`)).toEqual([]);
     if (format === 'jsonl') return;
-    // a chunk says so itself, wherever it lies
+    // a part says so itself, wherever it lies
     const copies = `copies-${format}`;
     await mkdir(at(copies));
-    const names = await readdir(at(`${out}/chunks`), { recursive: true });
-    for (const [n, name] of names.filter((each) => each.endsWith(format)).entries()) {
-      await copyFile(at(`${out}/chunks/${name}`), at(`${copies}/${n}.${format}`));
+    const names = (await readdir(at(out))).filter((name) => name.startsWith('part-'));
+    for (const [n, name] of names.entries()) {
+      await copyFile(at(`${out}/${name}`), at(`${copies}/${n}.${format}`));
       expect(await means(copies)).toMatch(n < 3 ? `65 rredcot: ${copies}: has ${n + 1} of 4 pieces` : /^0 $/);
     }
-    await done(`score valued.jsonl ${GIVEN} -o single.${format} ${CHUNKS}`);
-    await expectSame(`single.${format}`, `all.${format}`);
   });
-});
-
-it('a file of a merged folder is a part without the others', async () => {
-  await done('merge run-arrow/ -o files/ --file-size 64KiB --quiet');
-  const names = (await readdir(at('files'))).filter((name) => name.startsWith('data-'));
-  expect(names.length).toBeGreaterThan(1);
-  const said = `has 1 of ${names.length} pieces of its run`;
-  expect(await noted('files/data-00000.arrow')).toEqual([expect.stringContaining(said)]);
-  expect(await noted('files/')).toEqual([]);
 });

@@ -1,9 +1,9 @@
 // What `redistribute` makes of a scored file is what `score` would have made of its input with the same flags, byte for byte.
-import { createHash } from 'node:crypto';
-import { copyFile, mkdir, rm } from 'node:fs/promises';
+import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
+import { hashSaid } from '../../dist/io/files/facts.js';
 import { editJson } from '../support/edited-run.js';
 import { readMetadata } from '../support/io-helpers.js';
 import { ROOT, type ScoredRow } from '../support/program.js';
@@ -94,7 +94,7 @@ describe('a redistributed file', () => {
     expect(made.get('rredcot.run')).not.toBe(before.get('rredcot.run'));
     expect(JSON.parse(made.get('rredcot.redistributed') as string)).toMatchObject({
       run: before.get('rredcot.run'),
-      sha256: before.get('rredcot.sha256'),
+      sha256: hashSaid(before),
       credit: { rule: 'share' },
     });
     await done('verify again.parquet');
@@ -123,6 +123,7 @@ describe('a redistributed file', () => {
     const damaged = (await rows('scored.jsonl')).map((row, n) => (n === 1 ? { ...row, segments: [] } : row));
     await write('damaged.jsonl', damaged);
     await write('damaged.jsonl.summary.json', await text('scored.jsonl.summary.json'));
+    await editJson(at('damaged.jsonl.summary.json'), (summary) => delete summary.sha256);
     await done(`redistribute damaged.jsonl ${flags} -o fewer.jsonl`);
     expect(await expectCounted('fewer.jsonl', 7)).toBe(9);
     await fails(`score traces.jsonl ${flags}`, 2, 'rredcot redistribute <scored>');
@@ -181,13 +182,13 @@ describe('a redistributed file', () => {
     );
   });
 
-  it('of a run folder and of a merged one is that of the file', async () => {
-    await score('-o run/ --rows-per-chunk 4');
-    await done('merge run -o merged/');
-    for (const from of ['run', 'merged'])
+  it('of a run folder is that of the file', async () => {
+    await score('-o run/ --rows-per-part 4');
+    await score('-o whole.parquet --rows-per-part 4');
+    for (const from of ['run', 'whole.parquet'])
       await done(`redistribute ${from} --sigma softmax -o of-${from}.jsonl`);
     expect(await rows('of-run.jsonl')).toHaveLength(10);
-    await expectSame('of-merged.jsonl', 'of-run.jsonl');
+    expect(await text('of-run.jsonl')).toBe(await text('of-whole.parquet.jsonl'));
   });
 
   it('on stdout is what score prints, as an Arrow stream with its metadata too', async () => {
@@ -220,11 +221,6 @@ describe('what stored values do not allow', () => {
     await editJson(at('gone.jsonl.summary.json'), ({ config }) =>
       Object.assign(config as object, { penalty: 2 }),
     );
-    const seals = ['', '.summary.json'].map(async (ending) => {
-      const hash = createHash('sha256').update(await text(`gone.jsonl${ending}`));
-      return `${hash.digest('hex')}  gone.jsonl${ending}\n`;
-    });
-    await write('gone.jsonl.sha256', (await Promise.all(seals)).join(''));
     await fails(
       'redistribute gone.jsonl -o never.jsonl',
       2,
@@ -239,7 +235,7 @@ describe('what stored values do not allow', () => {
       await copyFile(at(`${name}.parquet`), at(`mixed/${name}.parquet`));
     await score('-o few.parquet --columns id,sigma,status');
     const scored = await text('scored.jsonl');
-    for (const ending of ['', '.sha256', '.summary.json'])
+    for (const ending of ['', '.summary.json'])
       await copyFile(at(`scored.jsonl${ending}`), at(`copy.jsonl${ending}`));
     await write('copy.jsonl', scored.replace('"reward":1', '"reward":0'));
     for (const [path, code, why] of [
@@ -252,8 +248,8 @@ describe('what stored values do not allow', () => {
       ['copy.jsonl', 65, /is not the file that was written/],
     ] as const)
       await fails(`redistribute ${path} -o never.jsonl`, code, why);
-    // without the hash its rows are looked at
-    await rm(at('copy.jsonl.sha256'));
+    // without a hash its rows are looked at
+    await editJson(at('copy.jsonl.summary.json'), (summary) => delete summary.sha256);
     await write('copy.jsonl', scored.replace(/"value":0\.\d+/, '"value":null'));
     await done('redistribute copy.jsonl -o most.jsonl');
     const [reject] = await rows('most.jsonl.rejects.jsonl');

@@ -59,10 +59,10 @@ describe('rewards of -1 and 1', () => {
     expect((await readFile(at('out.jsonl'))).equals(bytes)).toBe(true);
   });
 
-  it('also where the first ones are all 1, and in workers', async () => {
+  it('also where the first ones are all 1', async () => {
     const wrong = fixtures.filter(({ reward }) => reward === 0).map((row) => ({ ...row, reward: -1 }));
     await write('late.jsonl', [...right, ...wrong]);
-    await done(`score late.jsonl ${GIVEN} -o late.parquet --workers 2`);
+    await done(`score late.jsonl ${GIVEN} -o late.parquet`);
     const rewards = (await rows('late.parquet')).map(({ reward }) => reward);
     expect(rewards).toEqual([...right.map(() => 1), ...wrong.map(() => 0)]);
   });
@@ -123,14 +123,11 @@ describe('a named range', () => {
 });
 
 describe('many rejects', () => {
-  it.each(['many.jsonl', 'workers.jsonl --workers 2', 'shard/ --shard 0/1'])(
-    'are warned of: -o %s',
-    async (out) => {
-      expect((await done(`score cut.jsonl ${GIVEN} -o ${out}`)).stderr).toMatch(
-        /WARN: 3 of 24 traces were rejected, most of them \(3\) with empty_completion, first .*:3:/,
-      );
-    },
-  );
+  it.each(['many.jsonl', 'shard/ --shard 0/1'])('are warned of: -o %s', async (out) => {
+    expect((await done(`score cut.jsonl ${GIVEN} -o ${out}`)).stderr).toMatch(
+      /WARN: 3 of 24 traces were rejected, most of them \(3\) with empty_completion, first .*:3:/,
+    );
+  });
 
   it('segment and streams warn, too; a few are no matter', async () => {
     const said = /WARN: 3 of 24 traces were rejected/;

@@ -1,6 +1,6 @@
-// What a run says of itself at its end is of the whole of it: resumed, by workers; and a policy that did not write the traces is told.
+// What a run says of itself at its end; and a policy that did not write the traces is told.
 import { createHash } from 'node:crypto';
-import { cp, readdir, readFile, rm } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { FIXTURES, writeFixtures } from '../support/program.js';
@@ -14,27 +14,15 @@ const said = ({ stderr }: { stderr: string }) =>
   stderr.split('\n').filter((line) => /^(policy |σ uniform|also in|rejected|WARN)/.test(line));
 
 describe('the numbers at the end', () => {
-  it('are those of the whole run, by one process, resumed, or by workers', async () => {
+  it('are those of the whole run', async () => {
     await writeFixtures(at('some.jsonl'), 24, { 5: '{"prompt": broken' });
-    const score = (out: string) => done(`score some.jsonl --rows-per-chunk 8 -o ${out}`);
-    const whole = said(await score('whole/'));
-    expect(whole).toEqual([
+    expect(said(await done('score some.jsonl --rows-per-part 8 -o whole/'))).toEqual([
       expect.stringMatching(
         /^policy bundled: mean log p −0\.0\d+ a token \(guessing: −5\.56\), median range of v̂ 0\.\d+$/,
       ),
       expect.stringMatching(/^σ uniform by fallback: [\d.]+ %.*; in effect: [\d.]+ %$/),
       'rejected: 1 (json 1)',
     ]);
-    // two of four chunks are left, one of them with the reject
-    await cp(at('whole'), at('resumed'), { recursive: true });
-    const records = 'done/00000-of-00001';
-    for (const name of [`${records}.json`, '_SUCCESS', `${records}/000001.json`, `${records}/000002.json`])
-      await rm(at(`resumed/${name}`), { force: true });
-    const resumed = await score('resumed/');
-    expect(resumed.stderr).toMatch(/resuming: 2 chunks/);
-    expect(resumed.stderr).toMatch(/^16 traces, /m);
-    expect(said(resumed)).toEqual(whole);
-    expect(said(await score('shared/ --workers 2'))).toEqual(whole);
   });
 
   it('say that the bundled policy meets traces which it cannot have written', async () => {

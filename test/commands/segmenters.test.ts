@@ -14,7 +14,7 @@ const thoughtEnds = ({ segments }: ScoredRow) =>
 async function scored(name: string, segmenter: string): Promise<ScoredRow[]> {
   await done(`score two.jsonl -o ${name}/ --format jsonl --quiet --segmenter ${segmenter}`);
   await done(`verify ${name} --quiet`);
-  return rowsOf(`${name}/chunks/00000-of-00001/000000.jsonl`);
+  return rowsOf(`${name}/part-00000.jsonl`);
 }
 const CUTPOINT = 'cutpoint --cutpoint-every 2 --cutpoint-probability 0.95';
 

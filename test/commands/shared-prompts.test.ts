@@ -6,18 +6,18 @@ import { fixtureRows, openScene } from '../support/scene.js';
 const GROUPS = ['top-0022', 'top-0026'];
 const FLAGS = '--segmenter fixed --fixed-length 500 --max-segments 1';
 
-const { done, expectSame, rows, write } = await openScene();
+const { done, expectSame, joinParts, rows, write } = await openScene();
 
 beforeAll(async () => {
   // two groups of eight, whose completions are short beside their prompt of 34 tokens
   const traces = (await fixtureRows(0, 512)).filter(({ group }) => GROUPS.includes(group));
   expect(traces).toHaveLength(16);
   await write('traces.jsonl', traces);
-  await done(`score traces.jsonl ${FLAGS} --rows-per-chunk 8 -o whole.jsonl`);
+  await done(`score traces.jsonl ${FLAGS} --rows-per-part 8 -o whole.jsonl`);
 });
 
 it('gives the numbers of traces that are alone, to 1e-5, and not by the same sums', async () => {
-  await done(`score traces.jsonl ${FLAGS} --rows-per-chunk 1 -o apart.jsonl`);
+  await done(`score traces.jsonl ${FLAGS} --rows-per-part 1 -o apart.jsonl`);
   const [whole, apart] = [await rows('whole.jsonl'), await rows('apart.jsonl')];
   let worst = 0;
   for (const [n, row] of whole.entries()) {
@@ -36,7 +36,7 @@ it('gives the numbers of traces that are alone, to 1e-5, and not by the same sum
 
 it('writes the same bytes in shards', async () => {
   for (const shard of [0, 1])
-    await done(`score traces.jsonl ${FLAGS} --rows-per-chunk 8 --shard ${shard}/2 --format jsonl -o parts/`);
-  await done('merge parts/ -o merged.jsonl');
+    await done(`score traces.jsonl ${FLAGS} --rows-per-part 8 --shard ${shard}/2 --format jsonl -o parts/`);
+  await joinParts('parts', 'merged.jsonl');
   await expectSame('merged.jsonl', 'whole.jsonl');
 });

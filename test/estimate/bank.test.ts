@@ -326,9 +326,9 @@ describe('rredcot score --bank group', async () => {
 
   it('gives every shard the whole groups', async () => {
     for (const shard of ['0/2', '1/2'])
-      await done(`score bare.jsonl -o shards/ --shard ${shard} --rows-per-chunk 64 --bank group`);
+      await done(`score bare.jsonl -o shards/ --shard ${shard} --rows-per-part 64 --bank group`);
     const byId = (a: Out, b: Out) => (a.id < b.id ? -1 : 1);
-    const found = (await rowsOf<Out>('shards/chunks/*/*.parquet')).sort(byId);
+    const found = (await rowsOf<Out>('shards/*.parquet')).sort(byId);
     const whole = (await score('bare', '--bank group')).sort(byId);
     expect(found.length).toBe(rows.length);
     for (const [i, { id, sigma }] of whole.entries()) {

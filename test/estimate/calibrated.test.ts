@@ -106,11 +106,12 @@ describe('a calibration', () => {
       await fails(`${line} -o no.jsonl`, code, why);
   });
 
-  it('is fitted to run folders, merged ones, Parquet and Arrow alike, with the policy and flags that they name', async () => {
-    await done('score traces.jsonl -o out/ --rows-per-chunk 5');
-    for (const to of ['all.parquet', 'all/', 'all.arrow']) await done(`merge out/ -o ${to}`);
+  it('is fitted to run folders, Parquet and Arrow alike, with the policy and flags that they name', async () => {
+    await done('score traces.jsonl -o out/ --rows-per-part 5');
+    await done('filter out/ -o all.parquet');
+    await done('redistribute out/ -o all.arrow');
     const fitted: CalibrationFile[] = [];
-    for (const input of ['out/', 'all.parquet', 'all/', 'all.arrow']) {
+    for (const input of ['out/', 'all.parquet', 'all.arrow']) {
       await done(`calibrate ${input} -o of.json`);
       fitted.push(await json('of.json'));
     }
@@ -119,7 +120,7 @@ describe('a calibration', () => {
     expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, bank: 'row' });
     expect(Object.keys(first?.policy ?? {})).toContain('policy.onnx');
     for (const other of others) expect(other).toEqual(first);
-    for (const name of ['out/_SUCCESS', 'out/done']) await rm(at(name), { recursive: true });
-    await fails('calibrate out/ -o of.json', 75, '');
+    await rm(at('out/part-00001.parquet'));
+    await fails('calibrate out/ -o of.json', 75, 'of its 3 parts these are missing: 1');
   });
 });

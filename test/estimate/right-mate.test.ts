@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 
-const { done, fails, rows, write } = await openScene();
+const { done, fails, joinParts, rows, write } = await openScene();
 type Row = ScoredRow & { readonly hint_logprobs: number[] };
 
 describe('a file of it', () => {
@@ -40,8 +40,8 @@ describe('a file of it', () => {
   });
 
   it('is the same wherever the group lies', async () => {
-    await done(`${score} --rows-per-chunk 1 -o apart/ --format jsonl`);
-    await done('merge apart/ -o apart.jsonl');
+    await done(`${score} --rows-per-part 1 -o apart/ --format jsonl`);
+    await joinParts('apart', 'apart.jsonl');
     const [apart, together] = await Promise.all(
       ['apart.jsonl', 'mates.jsonl'].map((name) => rows<Row>(name)),
     );

@@ -1,5 +1,5 @@
 // What is of one estimator alone: a prover's hierarchical credit, models that were exchanged, traces without what is needed; and
-// the same chunks in shards, the same bytes by workers, where a second model is asked, or the policy once more.
+// the same parts by shards, where a second model is asked, or the policy once more.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { FIXTURES, type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
-import { expectShards, hashes } from '../support/sharded-runs.js';
+import { snapshot } from '../torture/snapshot.js';
 
 // JavaScript without types: bench is run as it is
 const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
@@ -72,21 +72,13 @@ it('models/hint reads the answer behind the prompt: its largest magnitude is at 
 it.each([PROGRESS, '--estimator posterior --hint-template hint.json', '--estimator loo --loo masked'])(
   'in shards: %s',
   async (flags) => {
-    const score = `score six.jsonl ${flags} --rows-per-chunk 2`;
+    const score = `score six.jsonl ${flags} --rows-per-part 2`;
     const name = flags.replaceAll(/\W+/g, '-');
     await done(`${score} -o whole${name}/`);
     for (const i of [0, 1]) await done(`${score} --shard ${i}/2 -o shards${name}/`);
-    await expectShards(at(`shards${name}`), await hashes(at(`whole${name}`)), 2);
+    expect(await snapshot(at(`shards${name}`))).toEqual(await snapshot(at(`whole${name}`)));
   },
 );
-
-it('by workers', async () => {
-  const score = `score six.jsonl ${PROGRESS} --rows-per-chunk 2 --overwrite`;
-  await done(`${score} -o one.jsonl`);
-  await done(`${score} -o two.jsonl --workers 2`);
-  await expectSame('two.jsonl', 'one.jsonl');
-  expect(await rows('two.jsonl')).toHaveLength(6);
-});
 
 describe('progress', () => {
   it('is made for another estimator of the prover, and fits no calibration', async () => {
@@ -149,7 +141,7 @@ it.each<[string, string, () => Promise<unknown>]>([
     },
   ],
 ])('a run goes on with its own model alone: --%s', async (said, flags, exchange) => {
-  const first = `score traces.jsonl ${flags} --rows-per-chunk 1 --shard 0/2 -o shards-${flags.length}/`;
+  const first = `score traces.jsonl ${flags} --rows-per-part 1 --shard 0/2 -o shards-${flags.length}/`;
   await done(first);
   await exchange();
   await fails(first, 2, new RegExp(`--${said}`));

@@ -15,7 +15,7 @@ const TRACES = 16; // two groups of eight
 const SIBLINGS = '--estimator siblings --calibration calibration.json';
 
 const scene = await openScene();
-const { at, done, expectSame, fails, folder, json, rows, text, write } = scene;
+const { at, done, expectSame, fails, folder, joinParts, json, rows, write } = scene;
 let fixtures: FixtureRow[];
 let known: Row[];
 
@@ -42,7 +42,7 @@ describe('siblings', () => {
     // no group in one window: every other row is of the same one
     const order = fixtures.map((_, n) => fixtures[(n % 2) * 8 + Math.floor(n / 2)] as FixtureRow);
     await write('mixed.jsonl', order);
-    const score = `score mixed.jsonl ${SIBLINGS} --rows-per-chunk 4`;
+    const score = `score mixed.jsonl ${SIBLINGS} --rows-per-part 4`;
     await done(`${score} -o mixed.out.jsonl`);
     const mixed = await rows<Row>('mixed.out.jsonl');
     expect(mixed.map(({ id }) => id)).toEqual(order.map(({ id }) => id));
@@ -50,7 +50,7 @@ describe('siblings', () => {
     expect(mixed.map((row) => row.status)).toEqual(order.map(({ id }) => status.get(id)));
     expectValues(mixed);
     for (const shard of [0, 1]) await done(`${score} --shard ${shard}/2 --format jsonl -o parts/`);
-    await done('merge parts/ -o merged.jsonl');
+    await joinParts('parts', 'merged.jsonl');
     await expectSame('merged.jsonl', 'mixed.out.jsonl');
   });
 
@@ -147,7 +147,8 @@ describe('siblings', () => {
       'edited.jsonl',
       known.map(({ value_prior: _, ...row }) => row),
     );
-    await write('edited.jsonl.summary.json', await text('siblings.jsonl.summary.json'));
+    const { sha256: _, ...summary } = await json('siblings.jsonl.summary.json');
+    await write('edited.jsonl.summary.json', JSON.stringify(summary));
     await fails('redistribute edited.jsonl -o no.jsonl', 2, 'has no value_prior');
     const why = 'the values of siblings have rewards in them';
     await fails('redistribute siblings.jsonl --reward-range 0,2 -o no.jsonl', 2, why);
@@ -163,11 +164,11 @@ describe('siblings', () => {
       [0, 0],
       [first, 1],
     ];
-    const survey = {
+    const prescan = {
       groupRewards: new Map(spans.map((span, n) => [`${n}`, { sum: 0, count: 2, span }])),
       ...{ traces: 2, rejects: 0, rows: 2, lastRow: undefined },
     };
-    const run = { survey, folder, rowsPerChunk: 1, wanted: () => true };
+    const run = { prescan, folder, rowsPerPart: 1, wanted: () => true };
     const prepare = () => Promise.reject(new Error('asked'));
     const whole = { async *again() {}, prepare, run } as never;
     const far = await farPeers(whole, (row: number) => row, log, new AbortController().signal);
@@ -177,7 +178,7 @@ describe('siblings', () => {
 
   it('refuses a pipe, in which mates that are still to come cannot be looked for', async () => {
     const asked = farPeers(
-      { run: { survey: undefined } } as never,
+      { run: { prescan: undefined } } as never,
       () => 0,
       {} as never,
       new AbortController().signal,

@@ -19,7 +19,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const KEPT = join(tmpdir(), 'rredcot-golden');
 
 /** Flags that had another name in the earlier build, and columns. */
-const FLAGS_WERE = {};
+const FLAGS_WERE = { '--rows-per-part': '--rows-per-part' };
 const COLUMNS_WERE = {};
 /** Columns that only one of the builds has, and that is meant. */
 const COLUMNS_GONE = [];
@@ -141,7 +141,7 @@ function write(root, { name, args, ending = 'parquet', shards }, into, spelled =
   const flags = [...args.map(spelled), '-o', output, '--quiet'];
   if (shards === undefined) return run(root, flags);
   const all = Array.from({ length: shards }, (_, i) =>
-    run(root, [...flags, '--shard', `${i}/${shards}`, '--rows-per-chunk', '16']),
+    run(root, [...flags, ...['--shard', `${i}/${shards}`, '--rows-per-part', '16'].map(spelled)]),
   );
   return all.at(-1);
 }
@@ -150,7 +150,10 @@ function write(root, { name, args, ending = 'parquet', shards }, into, spelled =
 function rejects(into, { name, ending = 'parquet', shards }) {
   const output = join(into, shards === undefined ? `${name}.${ending}.rejects.jsonl` : `${name}/rejects`);
   if (!existsSync(output)) return [];
-  const files = shards === undefined ? [output] : readdirSync(output).map((each) => join(output, each));
+  const files =
+    shards === undefined
+      ? [output]
+      : readdirSync(output, { recursive: true }).map((each) => join(output, each));
   const lines = files
     .filter((each) => each.endsWith('.jsonl'))
     .flatMap((each) => readFileSync(each, 'utf8').trim().split('\n'));

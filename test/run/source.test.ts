@@ -4,14 +4,12 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { tableFromArrays, tableToIPC } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
-import { WHOLE } from '../../dist/io/files/chunks.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { peekRows, type ReadRows } from '../../dist/io/read/peek.js';
 import { openOutput } from '../../dist/io/write/output.js';
 import type { Log } from '../../dist/report/log.js';
 import { isBad } from '../../dist/rows.js';
-import type { Run } from '../../dist/run/open-run.js';
 import { openSource, type Source } from '../../dist/run/source.js';
 import { bareRow, inputRow, temporaryFolder, traceOf } from '../support/io-helpers.js';
 
@@ -23,7 +21,8 @@ async function* ordinals(source: Source): AsyncGenerator<{ readonly ordinal: num
 async function sourceOf(paths: readonly string[], traces = 0, own?: ReadRows) {
   const inputs = await resolveInputs(paths);
   return openSource(inputs, {
-    run: { before: { traces, rejects: 0 }, wanted: () => true, shard: WHOLE } as unknown as Run,
+    run: { prescan: undefined, rowsPerPart: 64, shards: 1, folder: undefined, wanted: () => true },
+    done: traces,
     read: own ?? (await peekRows(inputs, undefined)).read,
     map: parseFieldMap(undefined),
     needs: { prompt: false, references: false },
@@ -72,10 +71,10 @@ describe('what is done of several files', () => {
     const path = join(await temporaryFolder(), 'a.parquet');
     const own = { ourColumns: ['id', 'completion'] as const, passThrough: [], metadata: {} };
     const output = await openOutput({ path, format: 'parquet', ...own });
-    await output.write(
-      all.map((columns, n) => ({ ...bareRow({}, n), trace: { ...traceOf({}, n), ...columns } })),
-    );
-    await output.close();
+    for (const [n, columns] of all.entries())
+      await output.write({ ...bareRow({}, n), trace: { ...traceOf({}, n), ...columns } });
+    await output.finish();
+    await output.publish();
     return readFile(path);
   }
 

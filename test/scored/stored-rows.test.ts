@@ -16,15 +16,14 @@ it.each(FORMATS)('%s: lists of numbers are typed arrays, at any depth', async (f
     ...{ path, format, passThrough: [], metadata: {} },
     ourColumns: ['completion_ids', 'sigma', 'entropies', 'reference_logprobs'],
   });
-  await output.write([
-    {
-      ...bareRow({}),
-      completionIds: Int32Array.of(7, 8),
-      sigma: Float32Array.of(0.5, -0.25),
-      referenceLogprobs: [Float32Array.of(-1, -2), Float32Array.of(-3)],
-    },
-  ]);
-  await output.close();
+  await output.write({
+    ...bareRow({}),
+    completionIds: Int32Array.of(7, 8),
+    sigma: Float32Array.of(0.5, -0.25),
+    referenceLogprobs: [Float32Array.of(-1, -2), Float32Array.of(-3)],
+  });
+  await output.finish();
+  await output.publish();
   const [row] = await collect(readRows(await resolveInputs([path])));
   if (row === undefined || isBad(row)) throw new Error('no row');
   expect(storedRow(row.columns, row)).toMatchObject({

@@ -1,5 +1,4 @@
-// The cases of compare-builds: which commands run over which inputs. A case's outputs are what it leaves in its folder,
-// less `run/`, the run folder that it merges.
+// The cases of compare-builds: which commands run over which inputs. A case's outputs are what it leaves in its folder.
 
 const FORMATS = ['parquet', 'arrow', 'jsonl'];
 /** where the fields of dumps are that no preset tells */
@@ -19,12 +18,12 @@ const SCORED_OTHERS = 2;
 const found = (table, name) => table.find(([pattern]) => pattern.test(name))?.[1];
 const one = (name, ...args) => ({ name, commands: [{ args }] });
 
-/** Commands that make a run of two shards and merge it. */
-function sharded(name, format, merged, ...args) {
+/** Commands that make a run of two shards. */
+function sharded(name, format, ...args) {
   const shards = ['0/2', '1/2'].map((shard) => ({
-    args: [...args, '-o', 'run/', '--format', format, '--shard', shard, '--rows-per-chunk', '100'],
+    args: [...args, '-o', 'out/', '--format', format, '--shard', shard, '--rows-per-part', '100'],
   }));
-  return { name, commands: [...shards, { args: ['merge', 'run', ...merged] }] };
+  return { name, commands: shards };
 }
 
 function fixtureCases(quick) {
@@ -77,46 +76,26 @@ function runCases(quick) {
   const score = ['score', quick ? 'inputs/few.jsonl' : 'inputs/part.jsonl'];
   const segment = ['segment', 'inputs/hurt.jsonl', '--no-policy'];
   return [
-    sharded('run score', 'parquet', ['-o', 'out.parquet'], ...score),
-    sharded('run score, bank group', 'parquet', ['-o', 'out.arrow'], ...score, '--bank', 'group'),
-    sharded('run score, JSONL chunks', 'jsonl', ['-o', 'out.jsonl'], ...score),
-    sharded('run segment', 'parquet', ['-o', 'out.parquet'], ...segment),
-    sharded('run segment, JSONL chunks', 'jsonl', ['-o', 'out.jsonl'], ...segment),
-    sharded('run segment, Arrow chunks', 'arrow', ['-o', 'out.arrow'], ...segment),
-    sharded('run segment, several files', 'parquet', ['-o', 'all/', '--file-size', '64KiB'], ...segment),
-    sharded(
-      'run segment, Parquet in',
-      'parquet',
-      ['-o', 'out.parquet'],
-      'segment',
-      'inputs/chains.parquet',
-      '--no-policy',
+    sharded('run score', 'parquet', ...score),
+    sharded('run score, bank group', 'parquet', ...score, '--bank', 'group'),
+    sharded('run score, JSONL parts', 'jsonl', ...score),
+    sharded('run segment', 'parquet', ...segment),
+    sharded('run segment, JSONL parts', 'jsonl', ...segment),
+    sharded('run segment, Arrow parts', 'arrow', ...segment),
+    ...[['chains.parquet'], ['chains.arrow'], ['chains.jsonl', 'list.json']].map((names) =>
+      sharded(
+        `run segment of ${names.join(', ')}`,
+        'parquet',
+        ...['segment', ...names.map((name) => `inputs/${name}`), '--no-policy'],
+      ),
     ),
-    sharded(
-      'run segment, Arrow in',
-      'parquet',
-      ['-o', 'out.parquet'],
-      'segment',
-      'inputs/chains.arrow',
-      '--no-policy',
-    ),
-    sharded(
-      'run segment, several inputs',
-      'parquet',
-      ['-o', 'out.parquet'],
-      'segment',
-      'inputs/chains.jsonl',
-      'inputs/list.json',
-      '--no-policy',
-    ),
-    one('workers', ...score, '--workers', '2', '--rows-per-chunk', '50', '-o', 'out.parquet'),
     {
-      name: 'run resumed with one shard',
+      name: 'run again, and joined',
       commands: [
-        { args: [...segment, '-o', 'run/', '--rows-per-chunk', '128'] },
-        { args: [...segment, '-o', 'run/', '--rows-per-chunk', '128'] },
-        { args: ['verify', 'run'] },
-        { args: ['merge', 'run', '-o', 'out.parquet'] },
+        { args: [...segment, '-o', 'out/', '--rows-per-part', '128'] },
+        { args: [...segment, '-o', 'out/', '--rows-per-part', '128'] },
+        { args: ['verify', 'out'] },
+        { args: ['filter', 'out', '-o', 'out.parquet'] },
       ],
     },
   ];

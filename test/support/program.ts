@@ -7,7 +7,7 @@ import type { SigmaInput } from '../../dist/estimate/sigma.js';
 import { named } from './estimators.js';
 import { queryDuckdb } from './io-helpers.js';
 
-export { hiddenRun, temporaryFolder } from './temporary-folder.js';
+export { temporaryFolder } from './temporary-folder.js';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 export const FIXTURES = join(ROOT, 'fixtures/chains.jsonl');

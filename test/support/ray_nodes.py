@@ -94,10 +94,10 @@ def main():
     nodes = [started(lambda: cluster.add_node(num_cpus=1, **OBJECTS)) for _ in range(2)]
 
     def shard(line):
-        """A shard that has written some of its sixteen chunks, with the times of those files."""
+        """A shard that has written some of its sixteen parts, with the times of those files."""
         i = int(re.search(r"--shard (\d+)/4", line)[1])
-        chunks = glob.glob(f"{folder}/out/chunks/{i:05}-of-00004/*.parquet")
-        return {"shard": i, "chunks": times(chunks)} if 0 < len(chunks) <= 8 else None
+        parts = [path for path in glob.glob(f"{folder}/out/part-*.parquet") if int(path[-13:-8]) % 4 == i]
+        return {"shard": i, "parts": times(parts)} if 0 < len(parts) <= 8 else None
 
     def batch(_):
         """A batch, where another one has been written already."""
@@ -107,7 +107,7 @@ def main():
     try:
         shards = killed_meanwhile(cluster, nodes, "ray_shards.py", asked["shards"], shard)
         if shards["lost"] is not None:
-            lost = shards["lost"].pop("chunks")
+            lost = shards["lost"].pop("parts")
             shards["lost"] |= {"kept": len(lost), "untouched": times(lost) == lost}
             nodes.append(started(lambda: cluster.add_node(num_cpus=1, **OBJECTS)))
         batches = killed_meanwhile(cluster, nodes, "ray_batches.py", asked["batches"], batch)

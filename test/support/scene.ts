@@ -1,5 +1,5 @@
 // A folder in which the tests of a file play: files are written and read there by name, and the program is called by the line that a user types.
-import { readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { expect } from 'vitest';
 import { rredcotHere } from './in-process.js';
@@ -72,6 +72,12 @@ export async function openScene() {
     /** Writes a text, or rows as lines. */
     write: (name: string, content: string | Uint8Array | readonly object[]) =>
       writeFile(at(name), Array.isArray(content) ? jsonLines(content) : (content as string | Uint8Array)),
+    /** The parts of a run as one file of lines. */
+    joinParts: async (out: string, name: string): Promise<void> => {
+      const parts = (await readdir(at(out))).filter((each) => each.startsWith('part-')).sort();
+      const texts = await Promise.all(parts.map((part) => text(`${out}/${part}`)));
+      await writeFile(at(name), texts.join(''));
+    },
     /** The rows of a Parquet file, or of JSON lines. */
     rows: <T = ScoredRow>(name: string): Promise<T[]> =>
       name.endsWith('.parquet')

@@ -60,8 +60,8 @@ export function scoredLine(trace: MadeTrace, more: Readonly<Record<string, unkno
 
 /** The summary that stands beside a file of such rows. */
 export function summaryText(config: Readonly<Record<string, unknown>>): string {
-  const counts = { traces: 0, rejects: 0, rejects_sha256: null };
-  return JSON.stringify({ format: 1, run: '0'.repeat(64), ...counts, config });
+  const counts = { traces: 0, rejects: 0, tokens: 0, sigma: 0, rejects_sha256: null };
+  return JSON.stringify({ format: 2, run: '0'.repeat(64), ...counts, config });
 }
 
 /** Fits `<name>.json` to made-up rows, `<name>.jsonl`. @param more cells of a row @param config of the run that has made them */

@@ -18,7 +18,7 @@ import { ROOT } from '../support/program.js';
 
 const COMMANDS = [
   ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare', 'bench'],
-  ...['status', 'verify', 'merge', 'doctor'],
+  ...['verify', 'doctor'],
   ...['redistribute', 'filter', 'summary', 'report', 'completion'],
 ];
 const POLICY_COMMANDS = ['policy build', 'policy info'];

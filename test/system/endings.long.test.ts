@@ -7,8 +7,8 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { watchInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
-import { parseTimeLimit } from '../../dist/run/interrupt.js';
-import { FIXTURES, hiddenRun, ROOT, start as startHere, writeFixtures } from '../support/program.js';
+import { parseTimeLimit } from '../../dist/run/signals.js';
+import { FIXTURES, ROOT, start as startHere, writeFixtures } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
 const BIN = join(ROOT, 'bin/rredcot.js');
@@ -27,7 +27,7 @@ const filesOf = (folder: string) => readdir(folder, { recursive: true }).catch((
 const halfWritten = async (folder: string) => (await filesOf(folder)).filter((name) => name.endsWith('.tmp'));
 
 describe('a signal', () => {
-  const score = 'score in.jsonl --rows-per-chunk 2';
+  const score = 'score in.jsonl --rows-per-part 2';
 
   it.each(['SIGTERM', 'SIGINT', 'SIGUSR1', 'SIGHUP'] as const)(
     '%s: exit 75, says what is kept, leaves nothing half written, and the same command goes on',
@@ -35,25 +35,24 @@ describe('a signal', () => {
       const folder = at(name);
       const line = `${score} --format jsonl -o ${name}/`;
       const { child, end } = start(`${line} --quiet`);
-      await until(async () => (await filesOf(folder)).some((file) => /^done\/[^/]+\/000001/.test(file)));
+      await until(async () => (await filesOf(folder)).includes('part-00001.jsonl'));
       child.kill(name);
       // a terminal and its shell both send theirs
       if (name === 'SIGHUP') setTimeout(() => child.kill(name), 20);
       const { code, stderr } = await end;
       expect(code, stderr).toBe(75);
-      const records = (await filesOf(folder)).filter((file) => /^done\/[^/]+\/\d+\.json$/.test(file)).length;
+      const records = (await filesOf(folder)).filter((file) => file.startsWith('part-')).length;
       expect(stderr).toBe(
-        `rredcot: interrupted: ${plural(records, 'chunk')} of 2 rows ${are(records)} kept in ${name}\n  try: the same command again, which goes on from there\n`,
+        `rredcot: interrupted: ${plural(records, 'part')} ${are(records)} kept in ${name}\n  try: the same command again, which goes on from there\n`,
       );
       expect(await halfWritten(folder)).toEqual([]);
-      expect(await filesOf(folder)).not.toContain('_SUCCESS');
       if (name !== 'SIGUSR1') return;
       const again = await done(line);
       expect(again.stderr).toContain(
-        `resuming: ${plural(records, 'chunk')} ${are(records)} done, in ${name}`,
+        `resuming: ${plural(records, 'part')} ${are(records)} there, in ${name}`,
       );
       expect(again.stderr).toMatch(new RegExp(`^${64 - 2 * records} traces`, 'm'));
-      expect(await filesOf(folder)).toContain('_SUCCESS');
+      expect((await filesOf(folder)).filter((file) => file.startsWith('part-'))).toHaveLength(32);
     },
   );
 
@@ -66,7 +65,7 @@ describe('a signal', () => {
     // the folder is begun once the first row has said which preset fits; before it blank lines, more than a pipe holds
     // unread, say that the run listens
     if (first === '') await new Promise((resolve) => child.stdin.write('\n'.repeat(2 ** 22), resolve));
-    else await until(async () => (await hiddenRun(cwd, 'idle.parquet')) !== undefined);
+    else await until(async () => (await readdir(cwd)).includes('.idle.parquet.run'));
     child.kill('SIGTERM');
     const { code, stderr } = await end;
     expect([code, stderr]).toEqual([75, expect.stringMatching(/^rredcot: interrupted/)]);
@@ -75,7 +74,7 @@ describe('a signal', () => {
 
   it('twice: the end at once, without a file half written', async () => {
     const { child, end } = start(`${score} --quiet -o twice/`);
-    await until(async () => (await halfWritten(at('twice'))).some((name) => name.startsWith('chunks/')));
+    await until(async () => (await halfWritten(at('twice'))).some((name) => name.startsWith('.part-')));
     // the second one comes before the run's own end, which waits for the policy's batch
     child.kill('SIGTERM');
     child.kill('SIGINT');
@@ -88,12 +87,12 @@ describe('a signal', () => {
 describe('--time-limit', () => {
   it('ends a run as a signal does', async () => {
     // an input without an end: nothing but the limit ends this run, on however fast a machine
-    const { child, end } = start('score -o limited/ --time-limit 1.5 --quiet');
+    const { child, end } = start('score -o limited.jsonl --time-limit 1.5 --quiet');
     child.stdin.write(await readFile(FIXTURES));
     const { code, stderr } = await end;
     expect(code, stderr).toBe(75);
     expect(stderr).toMatch(/^rredcot: interrupted/);
-    expect(await halfWritten(at('limited'))).toEqual([]);
+    expect((await readdir(cwd)).filter((name) => name.includes('limited'))).toEqual([]);
   });
 
   it.each([
@@ -180,18 +179,17 @@ describe('a reader or a disk that takes no more', () => {
     const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=96k', 'none', disk], { timeout: 5000 });
     if (mounted.status !== 0) return test.skip('needs root and mount, to make a small disk');
     try {
-      const line = 'segment --no-policy in.jsonl -o disk/x.jsonl --rows-per-chunk 8';
+      const line = 'segment --no-policy in.jsonl -o disk/x.jsonl --rows-per-part 8';
       const why = /^rredcot: disk\/.*no space left on the device\n {2}try: free some space/;
       await fails(`${line} --quiet`, 75, why);
-      expect(await readdir(disk)).toEqual([expect.stringMatching(/^\.x\.jsonl\.[0-9a-f]{16}$/)]);
+      expect(await readdir(disk)).toEqual(['.x.jsonl.run']);
       expect(await halfWritten(disk)).toEqual([]);
-      const kept = (await filesOf(disk)).filter((name) => /chunks\/.*\.jsonl$/.test(name)).length;
+      const kept = (await filesOf(disk)).filter((name) => /run\/part-.*\.jsonl$/.test(name)).length;
       expect(kept).toBeGreaterThan(0);
       spawnSync('mount', ['-o', 'remount,size=9m', disk]);
       expect((await done(line)).stderr).toContain('resuming: ');
       expect(await rows('disk/x.jsonl')).toHaveLength(64);
-      const made = ['x.jsonl', 'x.jsonl.sha256', 'x.jsonl.summary.json'];
-      expect((await readdir(disk)).sort()).toEqual(made);
+      expect((await readdir(disk)).sort()).toEqual(['x.jsonl', 'x.jsonl.summary.json']);
       // and a read-only one is an error of the call
       spawnSync('mount', ['-o', 'remount,ro', disk]);
       await fails(`${SEGMENT} in.jsonl -o disk/y.jsonl`, 2, 'read-only file system');
@@ -203,12 +201,10 @@ describe('a reader or a disk that takes no more', () => {
 
 describe('an input', () => {
   it('that grows while it is scored ends the run, and nothing is published', async () => {
-    // 12 chunks, and the change comes with the first
+    // 12 parts, and the change comes with the first
     await write('grown.jsonl', (await text('in.jsonl')).split('\n').slice(0, 24).join('\n'));
-    const { end } = start('score grown.jsonl -o grown.parquet --rows-per-chunk 2 --quiet');
-    await until(async () =>
-      (await filesOf((await hiddenRun(cwd, 'grown.parquet')) ?? at('none'))).includes('chunks'),
-    );
+    const { end } = start('score grown.jsonl -o grown.parquet --rows-per-part 2 --quiet');
+    await until(async () => (await filesOf(at('.grown.parquet.run'))).includes('part-00000.parquet'));
     await appendFile(at('grown.jsonl'), '\n{}\n');
     const { code, stderr } = await end;
     expect(code, stderr).toBe(65);
@@ -250,36 +246,6 @@ describe('an input', () => {
     const rejects = await rows<{ code: string }>('cut-out.jsonl.rejects.jsonl').catch(() => []);
     expect(rejects.map((reject) => reject.code)).toEqual(code === null ? [] : [code]);
   });
-});
-
-describe('two runs at once at one file', () => {
-  const title =
-    'of %s, with the same command: one makes it, the other one makes it too or says that it is made';
-  // a chunk of Parquet is more work than one of JSONL
-  it.each([
-    ['jsonl', 2, 2],
-    ['parquet', 16, 1],
-  ])(
-    title,
-    async (format, rowsPerChunk, rounds) => {
-      const output = `both.${format}`;
-      const line = `${SEGMENT} in.jsonl -o ${output} --rows-per-chunk ${rowsPerChunk}`;
-      await done(line);
-      const whole = await readFile(at(output));
-      for (let n = 0; n < rounds; n++) {
-        await rm(at(output));
-        const ends = await Promise.all([start(line).end, start(line).end]);
-        const codes = ends.map(({ code }) => code).sort();
-        expect(codes[0], JSON.stringify(ends)).toBe(0);
-        expect([0, 75], JSON.stringify(ends)).toContain(codes[1]);
-        for (const { code, stderr } of ends)
-          if (code === 75) expect(stderr).toMatch(/was removed while this process was at work/);
-        expect(await readFile(at(output))).toEqual(whole);
-        expect((await readdir(cwd)).filter((name) => name.startsWith('.both'))).toEqual([]);
-      }
-    },
-    120_000,
-  );
 });
 
 it('an output folder that is a link to nowhere is a wrong path, not a run that another process has dropped', async () => {

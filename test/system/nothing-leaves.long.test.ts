@@ -33,7 +33,7 @@ async function traced(name: string, command: string, args: readonly string[]) {
 
 describe.skipIf(!canTrace)(`under strace${canTrace ? '' : ' (skipped: apt-get install strace)'}`, () => {
   it.each([
-    ['score', ['traces.jsonl', '-o', 'scored.parquet', '--workers', '2']],
+    ['score', ['traces.jsonl', '-o', 'scored.parquet']],
     ['segment', ['traces.jsonl', '-o', 'cut.jsonl']],
     ['policy', ['build', EMBEDDED, '-o', 'policy']],
     ['doctor', []],

@@ -5,6 +5,7 @@ export interface FsPlan {
   readonly path?: string;
   readonly nth: number;
   readonly code?: string;
+  readonly every?: boolean;
   readonly when?: 'before' | 'after';
 }
 export function planFs(plan: FsPlan | null): void;

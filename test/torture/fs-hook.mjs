@@ -13,6 +13,7 @@ import workerThreads, { getEnvironmentData, isMainThread, setEnvironmentData } f
  * @property {string} [path] only calls on paths that match this regular expression
  * @property {number} nth which of these calls, from 0
  * @property {string} [code] the system's name of the error that the call fails with; without it the process is killed
+ * @property {boolean} [every] not the n-th of these calls alone, but each from there on
  * @property {boolean} [stops] the process is stopped before the call (SIGSTOP), and makes it once it goes on
  * @property {'before' | 'after'} [when] of a death: before the call (a write is done by half), or after it
  */
@@ -53,7 +54,8 @@ function due(op, path) {
   if (!plan || typeof path !== 'string' || !path.includes(plan.under)) return null;
   if (plan.op !== 'any' && plan.op !== op) return null;
   if (plan.path !== undefined && !new RegExp(plan.path).test(path)) return null;
-  if (Atomics.add(shared, 0, 1) !== plan.nth) return null;
+  const n = Atomics.add(shared, 0, 1);
+  if (plan.every ? n < plan.nth : n !== plan.nth) return null;
   Atomics.store(shared, 1, 1);
   return plan;
 }

@@ -19,6 +19,7 @@ import {
   util,
 } from 'apache-arrow';
 import type { OutputRow } from '../../scored.js';
+import type { Facts } from '../files/facts.js';
 import type { ByteSink } from '../files/stdout.js';
 import { batchOf, columnData, gather, type Range } from './columns.js';
 import type { OutputColumn } from './output-columns.js';
@@ -33,8 +34,8 @@ export interface RowWriter extends Pick<BatchWriter, 'close' | 'abort'> {
 
 export interface BatchWriter {
   write(batch: RecordBatch): Promise<void>;
-  /** @returns as `ByteSink.commit` */
-  close(): Promise<string | null>;
+  /** all is written: makes it durable. @param facts what a file says of its rows */
+  close(facts?: Facts): Promise<void>;
   abort(): Promise<void>;
 }
 
@@ -95,7 +96,7 @@ export function batchedRows(
       length = 0;
       await batches.write(batch);
     },
-    close: () => batches.close(),
+    close: (facts) => batches.close(facts),
     abort: () => batches.abort(),
   };
 }
@@ -171,10 +172,10 @@ export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream
       writer.write(batch);
       await flush();
     },
-    async close() {
+    async close(facts) {
       writer.close();
       await flush();
-      return sink.commit();
+      await sink.finish(facts);
     },
     abort: () => sink.abort(),
   };

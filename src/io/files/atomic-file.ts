@@ -1,58 +1,29 @@
 // A file that appears under its name whole or not at all.
-import { createHash, type Hash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { type FileHandle, link, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { OvertakenError, usageError } from '../../errors.js';
-import { sha256OfFile, writeWhole } from './file-bytes.js';
+import { usageError } from '../../errors.js';
+import { type Facts, writeFacts } from './facts.js';
+import { writeWhole } from './file-bytes.js';
 import { failed, fileError, statIfThere } from './file-error.js';
 import { isStored } from './opened.js';
-import { sealFile } from './seal.js';
 
 // what speaks to a store is loaded for such a path alone
 const uploads = () => import('../store/upload.js');
 
-/** How a file system says that it has no hard links. */
-export const NO_HARD_LINKS: ReadonlySet<string> = new Set([
-  'EPERM',
-  'ENOTSUP',
-  'EOPNOTSUPP',
-  'ENOSYS',
-  'EMLINK',
-]);
-
 /**
- * Gives a whole file of this machine its name, which an address is too.
- * @param replaces whatever is there; else another file that has been put there meanwhile stays
- * @throws RredcotError (exit 2) where it does
+ * Gives a whole file its name.
+ * @param replaces of an object: whatever is there, else the store refuses; on this machine the caller has the name
  */
 export async function putInPlace(from: string, to: string, replaces = true): Promise<void> {
   if (isStored(to)) {
     await (await uploads()).putObject(from, to, replaces);
     return rm(from, { force: true });
   }
-  if (replaces || !(await linkedAnew(from, to))) await rename(from, to);
+  await rename(from, to);
   await syncFolder(dirname(to));
-}
-
-/** Gives a file a name that nothing has. @returns false where only a rename can, or where it can do no harm */
-async function linkedAnew(from: string, to: string): Promise<boolean> {
-  try {
-    await link(from, to);
-  } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException;
-    if (NO_HARD_LINKS.has(code)) return false;
-    if (code !== 'EEXIST') throw error;
-    // an attempt that was cut off right behind it has put the same there; a link to nothing holds nothing
-    const own = await sha256OfFile(from);
-    // taken away by the same command, started twice: the rename says so
-    const isGone = own === null;
-    if (isGone || own === (await sha256OfFile(to)) || (await statIfThere(to)) === null) return false;
-    throw new OvertakenError(to);
-  }
-  await rm(from);
-  return true;
 }
 
 /** Removes a file that may not be there. */
@@ -68,35 +39,25 @@ export function removeTemporaryFiles(): void {
   for (const path of temporaryPaths) rmSync(path, { force: true });
 }
 
-/** Bytes for `path`, written to a hidden sibling first; `commit` or `abort` ends it. */
+/** Bytes for `path`, written to a hidden sibling first: `finish` and `publish`, or `abort`, end it. */
 export class AtomicFile {
-  readonly path: string;
-  readonly temporaryPath: string;
-  readonly #handle: FileHandle;
-  #hash: Hash | null = null;
   /** the write under way */
   #writing: Promise<void> = Promise.resolve();
   #isOpen = true;
-  #isSealed = false;
 
   private constructor(
-    path: string,
-    temporaryPath: string,
-    handle: FileHandle,
-    private readonly replaces: boolean,
+    readonly path: string,
+    readonly temporaryPath: string,
+    private readonly handle: FileHandle,
   ) {
-    this.path = path;
-    this.temporaryPath = temporaryPath;
-    this.#handle = handle;
     temporaryPaths.add(temporaryPath);
   }
 
   /**
    * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
-   * @param replaces as of {@link putInPlace}
    * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
    */
-  static async open(path: string, folder: string = placeFor(path), replaces = true): Promise<AtomicFile> {
+  static async open(path: string, folder: string = placeFor(path)): Promise<AtomicFile> {
     const present = isStored(path) ? null : await stat(path).catch(() => null);
     // a rename would put a file in the place of a folder, a pipe or /dev/null
     if (present !== null && !present.isFile()) {
@@ -108,24 +69,12 @@ export class AtomicFile {
     }
     const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
     const handle = await open(temporaryPath, 'wx+').catch(failed(path, 'written'));
-    return new AtomicFile(path, temporaryPath, handle, replaces);
+    return new AtomicFile(path, temporaryPath, handle);
   }
 
   /** For a worker thread that writes on its own: descriptors belong to the process. */
   get descriptor(): number {
-    return this.#handle.fd;
-  }
-
-  /** Asks for the hash of what is going to be written, which costs less than reading it again. */
-  hashed(): this {
-    this.#hash = createHash('sha256');
-    return this;
-  }
-
-  /** Asks for the file's own hash in its metadata, which have to hold `UNSEALED` where it goes. */
-  sealed(): this {
-    this.#isSealed = true;
-    return this;
+    return this.handle.fd;
   }
 
   /**
@@ -135,10 +84,9 @@ export class AtomicFile {
   async write(bytes: Uint8Array): Promise<void> {
     await this.flush();
     // in as few calls as the system allows: `writeFile` makes four of 2 MiB
-    this.#writing = writeWhole(this.#handle, bytes);
+    this.#writing = writeWhole(this.handle, bytes);
     // a failure is told by the next call; until then it is nobody's
     this.#writing.catch(() => {});
-    this.#hash?.update(bytes);
   }
 
   /** All that was written is in the file, for others to read; not yet durable. */
@@ -146,39 +94,37 @@ export class AtomicFile {
     await this.#writing.catch(failed(this.path, 'written'));
   }
 
-  /**
-   * Makes the bytes durable and the file visible.
-   * @returns their SHA-256 in hexadecimal digits; null where it was not asked for, or is written into them
-   */
-  async commit(): Promise<string | null> {
+  /** Makes the bytes durable, under their hidden name. @param facts what the file says of them, where its metadata have a place for it */
+  async finish(facts?: Facts): Promise<void> {
+    await this.flush();
     try {
-      await this.#writing;
-      const hash = this.#hash?.digest('hex');
-      if (this.#isSealed) await sealFile(this.#handle, hash);
-      await this.#handle.sync();
+      if (facts !== undefined) await writeFacts(this.handle, facts);
+      await this.handle.sync();
       await this.#close();
-      await putInPlace(this.temporaryPath, this.path, this.replaces);
-      temporaryPaths.delete(this.temporaryPath);
-      return this.#isSealed ? null : (hash ?? null);
     } catch (error) {
-      await rm(this.temporaryPath, { force: true }).catch(() => {});
       throw fileError(error, this.path, 'written');
     }
   }
 
-  /** Removes what was written; does nothing after `commit` or a second time. */
-  async abort(): Promise<void> {
-    if (!this.#isOpen) return;
-    // what fails while a failure is tidied up says nothing new
-    await this.#close().catch(() => {});
-    await rm(this.temporaryPath, { force: true }).catch(() => {});
+  /** Gives them their name. @param replaces as of {@link putInPlace} */
+  async publish(replaces = true): Promise<void> {
+    await putInPlace(this.temporaryPath, this.path, replaces).catch(failed(this.path, 'written'));
     temporaryPaths.delete(this.temporaryPath);
   }
 
+  /** Removes what was written; does nothing after `publish` or a second time. */
+  async abort(): Promise<void> {
+    if (!temporaryPaths.delete(this.temporaryPath)) return;
+    // what fails while a failure is tidied up says nothing new
+    await this.#close().catch(() => {});
+    await rm(this.temporaryPath, { force: true }).catch(() => {});
+  }
+
   async #close(): Promise<void> {
+    if (!this.#isOpen) return;
     this.#isOpen = false;
     await this.#writing.catch(() => {});
-    await this.#handle.close();
+    await this.handle.close();
   }
 }
 

@@ -35,14 +35,14 @@ export function assertHere(path: string): void {
   );
 }
 
-/** The same of an output that may be an object. @throws RredcotError (exit 2) for what stands for several of them */
+/** The same of an output that may be an object, or a folder of them. @throws RredcotError (exit 2) for a bucket */
 export function assertWritable(path: string): void {
   const isOfS3 = /^s3:/i.test(path);
   if (!isOfS3) assertHere(path);
-  if (isOfS3 && !/^s3:\/\/[^/]+\/.*[^/]$/i.test(path))
+  if (isOfS3 && !/^s3:\/\/[^/]+\/./i.test(path))
     throw usageError(
-      `${path}: names no object, and a folder of a run or a merge is made on this machine alone`,
-      's3://<bucket>/<key>.parquet; or a folder that the shards share, then rredcot merge <folder> -o s3://…',
+      `${path}: names no object`,
+      's3://<bucket>/<key>.parquet, or a folder: s3://<bucket>/out/',
     );
 }
 

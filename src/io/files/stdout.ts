@@ -1,5 +1,6 @@
-// Sinks of bytes: stdout at the pace of its reader, with a quiet end when that goes away, gzip in front of another one, and two at once.
+// Sinks of bytes: stdout at the pace of its reader, with a quiet end when that goes away, and gzip in front of another one.
 import { constants, createGzip } from 'node:zlib';
+import type { Facts } from './facts.js';
 import { fileError } from './file-error.js';
 
 /** The reader of our output closed its end (`| head`): no failure, but nothing more can be written. */
@@ -20,9 +21,9 @@ export interface ByteStream {
 /** Bytes on their way out, one `write` after the other. */
 export interface ByteSink {
   write(bytes: Uint8Array): Promise<void>;
-  /** all is written: make it visible. @returns the SHA-256 of the bytes in hexadecimal digits, null where nobody knows it */
-  commit(): Promise<string | null>;
-  /** drop what can be dropped; harmless when called twice or after `commit` */
+  /** all is written: make it durable. @param facts what a columnar file says of it */
+  finish(facts?: Facts): Promise<void>;
+  /** drop what can be dropped; harmless when called twice */
   abort(): Promise<void>;
 }
 
@@ -42,10 +43,9 @@ export function openStreamSink(stream: ByteStream = process.stdout): ByteSink {
         if (failure !== null) return reject(failure);
         stream.write(bytes, (error) => (error ? reject(closedOr(error)) : resolve()));
       }),
-    commit: async () => {
+    finish: async () => {
       if (failure !== null) throw failure;
       stream.off('error', onError);
-      return null;
     },
     // a listener stays on: the error of a write under way may still come
     abort: async () => {},
@@ -90,31 +90,16 @@ export function openGzipSink(sink: ByteSink): ByteSink {
       });
       await drain();
     },
-    async commit() {
+    async finish() {
       const ended = new Promise<void>((resolve, reject) => gzip.once('end', resolve).once('error', reject));
       gzip.end();
       await ended;
       await drain();
-      return sink.commit();
+      await sink.finish();
     },
     async abort() {
       gzip.destroy();
       await sink.abort();
     },
   };
-}
-
-/** Gives all that is written to another writer as well. */
-export function alsoTo<T, W extends { write(item: T): Promise<void> }>(
-  own: W,
-  other: { write(item: T): Promise<void> } | undefined,
-): W {
-  if (other === undefined) return own;
-  const write = own.write.bind(own);
-  return Object.assign(own, {
-    async write(item: T) {
-      await other.write(item);
-      await write(item);
-    },
-  });
 }

@@ -71,14 +71,14 @@ export function openParquetBatches(
   }
   return {
     write,
-    async close() {
+    async close(facts) {
       // a stream without any batch makes no file: an empty one makes an empty file
       if (rowsWritten === 0) await write(gatherRows(schema, []));
       const rows = await (encoder ?? (await start())).close();
       if (rows !== rowsWritten) {
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
       }
-      return file.commit();
+      await file.finish(facts);
     },
     async abort() {
       held = [];

@@ -1,13 +1,14 @@
 // Finds the files that the user's paths stand for, sorted, and the hive keys in their paths (`step=3/part-0.parquet`), which are columns.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
-import { usageError } from '../../errors.js';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { plural, ranges } from '../../plural.js';
 import { shellWord } from '../../printable.js';
 import { addressError } from '../files/elsewhere.js';
 import { statIfThere } from '../files/file-error.js';
 import { readJson } from '../files/json-file.js';
 import { isStored, listObjects } from '../files/opened.js';
-import { chunkNumber, runPaths } from '../files/run-paths.js';
+import { partNumber, runPaths } from '../files/run-folder.js';
 
 /** Names of files with rows; in a folder, others are passed over. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;
@@ -53,12 +54,13 @@ async function findObjects(path: string): Promise<string[]> {
     if (matching.length > 0) return all(matching);
     throw usageError(`${path}: no object matches`, PATTERN_HINT);
   }
-  const list = ['run.json', 'state.json'].find((name) => names.includes(name));
-  if (list !== undefined)
+  if (names.includes('state.json'))
     throw usageError(
-      `${path}: has a ${list}, which says what its rows are, and is read in a folder of this machine alone`,
+      `${path}: has a state.json, which says what its rows are, and is read in a folder of this machine alone`,
       'copy the folder here, or name the objects themselves',
     );
+  const parts = await partsOfRun(known.slice(0, -1), names);
+  if (parts !== null) return parts.map((part) => `${known}${basename(part)}`);
   const rows = names.filter((name) => KNOWN.test(name) && !name.split('/').some((part) => BESIDE.test(part)));
   if (rows.length > 0) return all(rows);
   const found =
@@ -78,14 +80,12 @@ async function folderFiles(folder: string): Promise<string[]> {
   return files;
 }
 
-// a data set's own list of files where it has one, a run's chunks, else all below, sorted by their whole paths
+// a data set's own list of files where it has one, a run's parts, else all below, sorted by their whole paths
 async function listFiles(folder: string): Promise<string[]> {
   const own = await savedFiles(folder);
   if (own !== null) return own;
-  if (await isRun(folder)) {
-    const chunks = await listFiles(join(folder, 'chunks'));
-    return chunks.sort((a, b) => chunkNumber(a) - chunkNumber(b));
-  }
+  const parts = await partsOfRun(folder, await readdir(folder));
+  if (parts !== null) return parts;
   const entries: string[] = []; // those of folders end with a slash
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     if (BESIDE.test(entry.name)) continue;
@@ -128,19 +128,28 @@ async function savedFiles(folder: string): Promise<string[] | null> {
 }
 
 /**
- * Whether a folder is one of our runs: its rows are its chunks, and nothing else.
- * @throws RredcotError (exit 2) where it is not finished, and its chunks are not all of its rows
+ * The parts of a folder that is one of our runs, which are its rows, and nothing else; null for any other.
+ * @param names that are in it
+ * @throws RredcotError (exit 75) where parts are missing
  */
-async function isRun(folder: string): Promise<boolean> {
-  const { run, success } = runPaths(folder);
-  const description = await readJson<{ rredcot?: unknown }>(run);
-  if (typeof description?.rredcot !== 'string') return false;
-  if ((await stat(success).catch(() => null)) === null)
-    throw usageError(
-      `${folder}: is a run that is not finished (rredcot status ${shellWord(folder)})`,
-      `finish it with the command that began it; ${join(folder, 'chunks')} has what is done`,
+async function partsOfRun(folder: string, names: readonly string[]): Promise<string[] | null> {
+  const paths = runPaths(folder);
+  if (!names.includes(basename(paths.run))) return null;
+  type Described = { readonly parts?: unknown; readonly output?: unknown } | undefined;
+  const { parts, output } = (await readJson<Described>(paths.run)) ?? {};
+  if (typeof parts !== 'number' || typeof output !== 'string') return null;
+  const there = names.filter((name) => partNumber(name) !== undefined && name.endsWith(`.${output}`));
+  const numbers = new Set(there.map(partNumber));
+  const missing = Array.from({ length: parts }, (_, part) => part).filter((part) => !numbers.has(part));
+  if (missing.length > 0)
+    throw new RredcotError(
+      `${folder}: is a run that is not finished: of its ${plural(parts, 'part')} these are missing: ${ranges(missing)}`,
+      {
+        exitCode: EXIT.interrupted,
+        hint: `finish it with the command that began it; ${shellWord(`${folder}/part-*.${output}`)} is what is done`,
+      },
     );
-  return true;
+  return there.sort().map((name) => join(folder, name));
 }
 
 /** What stands for a null in such a path. */

@@ -55,7 +55,7 @@ export function openJsonlWriter(
       if (lines.length > 0) await sink.write(printableBytes(lines.join('')));
       lines = [];
     },
-    close: () => sink.commit(),
+    close: () => sink.finish(),
     abort: () => sink.abort(),
   };
 }

@@ -1,15 +1,15 @@
 // Where the output goes, and in which format: picks the writer, gathers rows into batches, ends cleanly.
 
-import { type RecordBatch, Schema } from 'apache-arrow';
+import { Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import { outputColumns, type WrittenColumn } from '../../scored/columns.js';
 import type { OutputRow } from '../../scored.js';
-import type { ColumnChoice } from '../arrow/output-columns.js';
+import type { ColumnChoice, OutputColumn } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
-import { HASH_KEY, UNSEALED } from '../files/seal.js';
-import { alsoTo, type ByteSink, openStreamSink } from '../files/stdout.js';
+import { FACTS_KEY, type Facts, UNKNOWN } from '../files/facts.js';
+import { type ByteSink, openGzipSink, openStreamSink } from '../files/stdout.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
@@ -62,7 +62,7 @@ export function formatOf(path: string): OutputFormat {
   );
 }
 
-/** Where rows go to: `close` makes the file visible, `abort` leaves nothing behind. */
+/** Where rows go to: `finish` makes them durable, `publish` visible, `abort` leaves nothing behind. */
 export type Output = Awaited<ReturnType<typeof openOutput>>;
 
 export interface OutputTarget {
@@ -78,34 +78,24 @@ export interface OutputTarget {
   readonly metadata: Readonly<Record<string, string>>;
   /** where the file lies until it is whole; by default beside itself */
   readonly halfWrittenIn?: string | undefined;
-  /** as `replaces` of `putInPlace` */
-  readonly overwrite?: boolean;
-  /** its rows end in another file: it holds no hash of itself, that is told */
-  readonly isPiece?: boolean | undefined;
-  /** the file in which they end, where it is written on the way */
-  readonly whole?: WholeFile | undefined;
 }
 
-/** A file that is given what its pieces are given, lines as bytes, others as record batches: nobody has to read these again. */
-export interface WholeFile {
-  readonly lines?: ByteSink;
-  readonly batches?: BatchWriter;
-  /** as `ByteSink.commit` */
-  close(): Promise<string | null>;
-  abort(): Promise<void>;
-}
-
-/** Opens the output; nothing is visible under `path` before `close`. */
+/** Opens the output; nothing is visible under `path` before `publish`. */
 export async function openOutput(target: OutputTarget) {
-  const { path } = target;
+  const { path, format, halfWrittenIn, passThrough, ourColumns } = target;
   const isStdout = path === '-';
-  const writer = await openWriter(target);
+  if (isStdout) refuseOnStdout(format);
+  const columns = outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns);
+  const file = isStdout ? undefined : await AtomicFile.open(path, halfWrittenIn);
+  const writer = await openWriter(target, columns, file).catch(async (error: unknown) => {
+    await file?.abort();
+    throw error;
+  });
   let pendingRows = 0;
   let pendingBytes = 0;
   // a pipe's reader starts with the first row and gets twice as many with every batch, up to the bound
   let batchRows = isStdout ? 1 : Number.POSITIVE_INFINITY;
   const batchBytes = isStdout ? PIPE_BATCH_BYTES : BATCH_BYTES;
-  let isEnded = false;
 
   async function flush(): Promise<void> {
     pendingRows = 0;
@@ -113,86 +103,56 @@ export async function openOutput(target: OutputTarget) {
     batchRows *= 2;
     await writer.flush();
   }
-  async function abort(): Promise<void> {
-    if (isEnded) return;
-    isEnded = true;
-    await writer.abort();
-  }
-  async function guarded<T>(action: () => Promise<T>): Promise<T> {
-    if (isEnded) throw new Error(`${path}: the output is closed`);
-    try {
-      return await action();
-    } catch (error) {
-      await abort();
-      throw error;
-    }
-  }
-
   return {
-    /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
-    write: (rows: readonly OutputRow[]) =>
-      guarded(async () => {
-        for (const row of rows) {
-          writer.add(row);
-          pendingBytes += rowBytes(row);
-          if (pendingBytes >= batchBytes || ++pendingRows >= batchRows) await flush();
-        }
-      }),
-    /** @returns the SHA-256 of the file in hexadecimal digits, null where nobody has made it on the way */
-    close: () =>
-      guarded(async () => {
-        await flush();
-        const sha256 = await writer.close();
-        isEnded = true;
-        return sha256;
-      }),
-    /** harmless after `close` or a second time */
-    abort,
+    /** where the bytes of a file are before it is published */
+    temporaryPath: file?.temporaryPath,
+    /** @throws ReaderClosedError where stdout's reader is gone */
+    async write(row: OutputRow): Promise<void> {
+      writer.add(row);
+      pendingBytes += rowBytes(row);
+      if (pendingBytes >= batchBytes || ++pendingRows >= batchRows) await flush();
+    },
+    /** @param facts what a columnar file says of its rows */
+    async finish(facts?: Facts): Promise<void> {
+      await flush();
+      await writer.close(facts);
+    },
+    /** @param replaces as of `putInPlace` */
+    publish: async (replaces?: boolean): Promise<void> => file?.publish(replaces),
+    /** harmless after `publish` or a second time */
+    abort: () => writer.abort(),
   };
 }
 
-async function openWriter(target: OutputTarget): Promise<RowWriter> {
-  const { path, format, metadata, halfWrittenIn, overwrite, whole } = target;
-  const columns = outputColumns(format === 'jsonl' ? [] : target.passThrough, target.ourColumns);
-  if (path === '-') {
-    if (format === 'parquet') {
-      throw usageError(
-        'Parquet cannot be written to stdout: its readers need to seek',
-        '--format arrow, or -o <file>.parquet',
-      );
-    }
-    if (format === 'arrow' && process.stdout.isTTY) {
-      throw usageError('Arrow data is binary and stdout is a terminal', '--format jsonl, or -o <file>');
-    }
-  }
-  // the writers' modules cost 50 to 150 ms to load: only the one that is used
+function refuseOnStdout(format: OutputFormat): void {
+  if (format === 'parquet')
+    throw usageError(
+      'Parquet cannot be written to stdout: its readers need to seek',
+      '--format arrow, or -o <file>.parquet',
+    );
+  if (format === 'arrow' && process.stdout.isTTY)
+    throw usageError('Arrow data is binary and stdout is a terminal', '--format jsonl, or -o <file>');
+}
+
+// the writers' modules cost 50 to 150 ms to load: only the one that is used
+async function openWriter(
+  { format, metadata, choice }: OutputTarget,
+  columns: readonly OutputColumn[],
+  file: AtomicFile | undefined,
+): Promise<RowWriter> {
+  const sink: ByteSink = file ?? openStreamSink();
   if (format === 'jsonl') {
-    const sink: ByteSink =
-      path === '-'
-        ? openStreamSink()
-        : alsoTo<Uint8Array, AtomicFile>(
-            (await AtomicFile.open(path, halfWrittenIn, overwrite)).hashed(),
-            whole?.lines,
-          );
     const { openJsonlWriter } = await import('./jsonl-writer.js');
-    const { choice } = target;
-    if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns, choice);
-    const { openGzipSink } = await import('../files/stdout.js');
-    return openJsonlWriter(openGzipSink(sink), columns, choice);
+    const isPacked = file?.path.toLowerCase().endsWith('.gz') === true;
+    return openJsonlWriter(isPacked ? openGzipSink(sink) : sink, columns, choice);
   }
   const { arrowSchema, batchedRows, openArrowBatches } = await import('../arrow/writer.js');
   const schema = arrowSchema(columns);
-  if (path === '-') {
-    const stream = openArrowBatches(openStreamSink(), described(schema, metadata), 'stream');
-    return batchedRows(stream, schema, columns);
-  }
-  const file = await AtomicFile.open(path, halfWrittenIn, overwrite);
-  // Parquet is written by a thread, past this one
-  if (format === 'arrow') file.hashed();
-  if (!target.isPiece || format === 'parquet') file.sealed();
-  const opened = await openColumnar(file, format, schema, sealable(metadata));
-  const batches = alsoTo<RecordBatch, BatchWriter>(opened.batches, whole?.batches);
-  return batchedRows(batches, opened.schema, columns);
+  const opened =
+    file === undefined
+      ? { schema, batches: openArrowBatches(sink, described(schema, metadata), 'stream') }
+      : await openColumnar(file, format, schema, metadata);
+  return batchedRows(opened.batches, opened.schema, columns);
 }
 
 /**
@@ -202,7 +162,7 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
  */
 export async function openColumnar(
   file: AtomicFile,
-  format: OutputFormat,
+  format: 'parquet' | 'arrow',
   schema: Schema,
   metadata: Readonly<Record<string, string>>,
 ): Promise<{ readonly schema: Schema; readonly batches: BatchWriter }> {
@@ -210,20 +170,16 @@ export async function openColumnar(
     const { parquetSchema } = await import('../parquet/types.js');
     const { openParquetBatches } = await import('../parquet/writer.js');
     const own = parquetSchema(file.path, schema);
-    return { schema: own, batches: openParquetBatches(file, own, metadata) };
+    return { schema: own, batches: openParquetBatches(file, own, { ...metadata, [FACTS_KEY]: UNKNOWN }) };
   }
   const { openArrowBatches } = await import('../arrow/writer.js');
   const layout = file.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
-  return { schema, batches: openArrowBatches(file, described(schema, metadata), layout) };
+  const own = described(schema, { ...metadata, [FACTS_KEY]: UNKNOWN });
+  return { schema, batches: openArrowBatches(file, own, layout) };
 }
 
 function described({ fields }: Schema, metadata: Readonly<Record<string, string>>): Schema {
   return new Schema(fields, new Map(Object.entries(metadata)));
-}
-
-/** With a place for the file's own hash. */
-export function sealable(metadata: Readonly<Record<string, string>>): Record<string, string> {
-  return { ...metadata, [HASH_KEY]: UNSEALED };
 }
 
 /** About how many bytes a row holds before compression. */

@@ -2,13 +2,12 @@
 import { type ExitCode, TraceRejected } from '../../errors.js';
 import { type Judge, judged, type Reward } from '../../estimate/reward.js';
 import { INT32_LIST, requestedColumn, STRING } from '../../io/arrow/output-columns.js';
-import { windowOf } from '../../io/files/chunks.js';
+import { windowOf } from '../../io/files/run-folder.js';
 import type { Log } from '../../report/log.js';
 import { TokenMeter } from '../../report/progress.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import { openInputs } from '../../run/mapping.js';
-import type { Run } from '../../run/open-run.js';
-import type { JobOptions } from '../../run/options.js';
+import type { JobOptions, RunContext } from '../../run/options.js';
 import { runJob } from '../../run/run-job.js';
 import type { Source } from '../../run/source.js';
 import { chosenColumns } from '../../run/written-columns.js';
@@ -84,7 +83,7 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     signal,
   };
 
-  async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
+  async function* stages(source: Source, run: RunContext): AsyncGenerator<OutputRow | BadRow> {
     // read, map, encode the prompt: what the policy cannot continue shows here
     const ready = eachTrace(source.traces(), async (item) => {
       const trace = await prompts.prepare(item.trace);
@@ -106,9 +105,9 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     });
 
     await using session = await openWriting(policy, device);
-    noteProof(run, log, session, 'policy');
+    noteProof(log, session, 'policy');
     const onTokens = (count: number): void => meter.add(count);
-    const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+    const window = (row: number): number => windowOf(row, run.rowsPerPart);
     const written = eachTrace(continued(ready, session, { ...choosing, onTokens }, window), (each) => {
       if (each.written instanceof TraceRejected) throw each.written;
       return { ...each.item, written: each.written };

@@ -3,7 +3,6 @@
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
-import type { CanaryRecord } from '../../run/records.js';
 import { parseJson } from '../graph/json.js';
 import type { Precision } from '../graph/precision.js';
 import { untrustedText } from '../text/untrusted-files.js';
@@ -135,27 +134,20 @@ export interface Proved {
 }
 
 /**
- * Tells what a session's canary has shown, and keeps it for the records of the run's chunks.
+ * Tells what a session's canary has shown.
  * @param model whose session it is: `policy`, `prover` or `hint policy`
  */
-export function noteProof(
-  { proofs }: { readonly proofs: CanaryRecord[] },
-  log: Log,
-  { device, precision, proof }: Proved,
-  model: string,
-): void {
+export function noteProof(log: Log, { device, precision, proof }: Proved, model: string): void {
   if (proof === undefined) return;
   const { findings, leftOut } = proof;
-  const record: CanaryRecord = {
+  log.record('canary', {
     model,
     device: deviceName(device),
     precision,
     tokens_left_out: leftOut,
     off: Object.fromEntries(findings.map(({ what, off }) => [what, off])),
     mean: Object.fromEntries(findings.map(({ what, mean }) => [what, mean])),
-  };
-  proofs.push(record);
-  log.record('canary', { ...record });
+  });
   // the CPU is where the numbers come from: people need not read that it gives them again
   if (device.name !== 'cpu') log.info(`${model}: ${describeProof(proof, device)}`);
 }

@@ -3,19 +3,19 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError } from '../../errors.js';
-import type { FileStamp } from '../../run/description.js';
 import { HASHED_BYTES, MANIFEST, notAsBuilt, type PolicyFolder, sha256 } from './folder.js';
 
-/** By the files' names. */
-export type FileStamps = Readonly<Record<string, FileStamp>>;
-
-/** A policy's files since a process has looked at them. */
-export type WatchedPolicy = Awaited<ReturnType<typeof watchPolicy>>;
+/** A file as it lay there: enough to notice that it was written since. */
+interface FileStamp {
+  readonly bytes: number;
+  readonly mtime_ms: number;
+  readonly inode: number;
+}
 
 /** Looks at a policy's files. */
 export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) {
   const { path, files } = policy;
-  const stampsNow = async (): Promise<FileStamps> => {
+  const stampsNow = async (): Promise<Readonly<Record<string, FileStamp>>> => {
     const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
     return Object.fromEntries(await Promise.all(entries));
   };
@@ -23,22 +23,16 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) 
     (await sha256(join(path, name))) === files[name];
   const stamps = await stampsNow();
   return {
-    stamps,
     /**
-     * Hashes those of the large files that another stamp stands for in `known`; without it those that were changed since
-     * policy.json was written. (The others are hashed whenever the folder is opened.)
+     * Hashes those of the large files that were changed since policy.json was written. (The others are hashed whenever the folder is
+     * opened.)
      * @throws RredcotError (exit 2) for one that is not what policy.json was built with
      */
-    async assertSince(known: FileStamps | null): Promise<void> {
+    async assertAsBuilt(): Promise<void> {
       const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
       for (const [name, stamp] of Object.entries(stamps)) {
-        if (stamp.bytes <= HASHED_BYTES) continue;
-        const isKnown =
-          known === null
-            ? (await stat(join(path, name))).ctimeMs <= builtMs
-            : isDeepStrictEqual(known[name], stamp);
-        if (isKnown || (await isAsBuilt(name))) continue;
-        throw notAsBuilt(join(path, name));
+        if (stamp.bytes <= HASHED_BYTES || (await stat(join(path, name))).ctimeMs <= builtMs) continue;
+        if (!(await isAsBuilt(name))) throw notAsBuilt(join(path, name));
       }
     },
     /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
@@ -46,7 +40,7 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) 
       for (const [name, now] of Object.entries(await stampsNow())) {
         if (isDeepStrictEqual(stamps[name], now) || (await isAsBuilt(name))) continue;
         throw dataError(
-          `${join(path, name)}: changed while the run was at work with it; nothing is published, and its chunks are of no known policy`,
+          `${join(path, name)}: changed while the run was at work with it; nothing is published, and its parts are of no known policy`,
           'build the policy again, then the same command with --overwrite',
         );
       }

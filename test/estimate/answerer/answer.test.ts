@@ -11,7 +11,7 @@ import {
   type Windows,
   windowsOf,
 } from '../../../dist/estimate/answerer/windows.js';
-import { windowOf } from '../../../dist/io/files/chunks.js';
+import { windowOf } from '../../../dist/io/files/run-folder.js';
 import type { Branch, PackedTrace } from '../../../dist/model/onnx/placed.js';
 import type { PolicyRuns, TraceScores } from '../../../dist/model/onnx/session.js';
 import type { Asked } from '../../../dist/question.js';

@@ -33,7 +33,7 @@ it.each(
       const batches: RecordBatch[] = [];
       const writer: BatchWriter = {
         write: async (batch) => void batches.push(batch),
-        close: async () => null,
+        close: async () => {},
         abort: async () => {},
       };
       const rows = batchedRows(writer, schema, columns);

@@ -128,8 +128,9 @@ async function writeColumn(path: string, values: unknown[]) {
     passThrough,
     metadata: {},
   });
-  await output.write(rows.map((row, n) => bareRow(row, n)));
-  await output.close();
+  for (const [n, row] of rows.entries()) await output.write(bareRow(row, n));
+  await output.finish();
+  await output.publish();
   return passThrough[0]?.type as ColumnType;
 }
 

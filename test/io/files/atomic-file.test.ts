@@ -1,6 +1,6 @@
 // A file appears whole or not at all, also after the power has failed: its bytes are durable before it has its name. A folder is there in
 // the end, with those above it, or somebody is told why not.
-import { lstat, readdir, readFile, stat, symlink } from 'node:fs/promises';
+import { readFile, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -21,7 +21,8 @@ describe('a file', () => {
     const file = await AtomicFile.open(path);
     await file.write(Buffer.from('ab'));
     await file.write(Buffer.from('cd'));
-    await file.commit();
+    await file.finish();
+    await file.publish();
     const seen = calls.filter(([op]) => ['write', 'sync', 'rename'].includes(op));
     expect(seen).toEqual([
       ['write', file.temporaryPath],
@@ -33,30 +34,6 @@ describe('a file', () => {
     expect(await readFile(path, 'utf8')).toBe('abcd');
   });
 
-  it('that may replace nothing leaves what was put there meanwhile, unless that is the same', async () => {
-    const taken = join(dirname(path), 'taken.bin');
-    const write = async (text: string) => {
-      const file = await AtomicFile.open(taken, dirname(path), false);
-      await file.write(Buffer.from(text));
-      return file;
-    };
-    const [first, other, same] = [await write('ab'), await write('cd'), await write('ab')];
-    await first.commit();
-    await expect(other.commit()).rejects.toMatchObject({
-      exitCode: 2,
-      message: /another command has made it/,
-    });
-    await same.commit();
-    expect(await readFile(taken, 'utf8')).toBe('ab');
-    const left = (await readdir(dirname(taken))).filter((name) => name.includes('taken'));
-    expect(left).toEqual(['taken.bin']);
-    // a link to nothing holds nothing
-    await symlink('nowhere', join(dirname(path), 'link.bin'));
-    const linked = await AtomicFile.open(join(dirname(path), 'link.bin'), dirname(path), false);
-    await linked.commit();
-    expect((await lstat(linked.path)).isFile()).toBe(true);
-  });
-
   it.each([
     ['fails where the disk does', 'EIO', false],
     ['is taken as it is by a file system that can sync no folder', 'EINVAL', true],
@@ -65,7 +42,8 @@ describe('a file', () => {
     const file = await AtomicFile.open(path);
     await file.write(Buffer.from('ef'));
     planFs({ under: folder, op: 'sync', path: `${basename(folder)}$`, nth: 0, code });
-    const said = await file.commit().then(
+    await file.finish();
+    const said = await file.publish().then(
       () => undefined,
       (error: Error) => error.message,
     );

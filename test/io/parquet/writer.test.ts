@@ -112,7 +112,8 @@ describe('the encoder', () => {
     await encoder.send(ipc(ints(1, 2, 3)), 3);
     await encoder.send(ipc(ints(4)), 1);
     expect(await encoder.close()).toBe(4);
-    await file.commit();
+    await file.finish();
+    await file.publish();
     expect(await queryDuckdb(`select a from '${file.path}'`)).toEqual([
       { a: 1 },
       { a: 2 },
@@ -270,6 +271,7 @@ describe('the writer', () => {
         continue;
       }
       await writer.close();
+      await target.publish();
       hashes.add(String(await sha256OfFile(path)));
       expect((await readMetadata(path)).keys.get('key 3')).toBe('value 3');
     }
@@ -285,6 +287,7 @@ describe('the writer', () => {
     const writer = openParquetWriter(file, wide, {});
     await write(writer, [bareRow({})]);
     await writer.close();
+    await file.publish();
     expect(await queryDuckdb(`select c0, c2499 from '${file.path}'`)).toEqual([{ c0: 'x0', c2499: 'x2499' }]);
   });
 
@@ -298,6 +301,7 @@ describe('the writer', () => {
     const end = (async () => {
       for (let n = 0; n < 100; n++) await write(writer, [row(n), row(n + 1)]);
       await writer.close();
+      await file.publish();
     })();
     await expect(end).rejects.toMatchObject({
       exitCode: 2,
@@ -316,6 +320,7 @@ describe('the writer', () => {
         Array.from({ length: 10 }, (_, i) => row(n + i)),
       );
     await writer.close();
+    await file.publish();
 
     const { rows, groups, keys } = await readMetadata(file.path);
     expect([rows, keys.get('a')]).toEqual([100, 'b']);
@@ -344,6 +349,7 @@ describe('the writer', () => {
     await write(writer, [{ ...row(0), sigma: new Float32Array(20_000) }]);
     for (let n = 0; n < 50; n++) await write(writer, Array(20).fill(small));
     await writer.close();
+    await file.publish();
     // by the first row alone a group would hold one row
     expect((await readMetadata(file.path)).groups).toBeLessThan(40);
   });
@@ -353,6 +359,7 @@ describe('the writer', () => {
     const flat = { ...row(0), sigma: new Float32Array(1000) };
     for (let n = 0; n < 100; n += 10) await write(writer, Array(10).fill(flat));
     await writer.close();
+    await file.publish();
     expect((await readMetadata(file.path)).groups).toBe(4);
   });
 
@@ -365,6 +372,7 @@ describe('the writer', () => {
     // 120 MB went through
     expect(process.memoryUsage().rss - before).toBeLessThan(80e6);
     await writer.close();
+    await file.publish();
     expect((await readMetadata(file.path)).rows).toBe(35_000);
   });
 });

@@ -280,19 +280,21 @@ describe('patterns and folders', () => {
     await expect(names('hf/train')).rejects.toThrow(/picks its rows by an index file/);
   });
 
-  it('a run of ours is its chunks, once it is finished', async () => {
-    await file('run/run.json', '{"format":1,"rredcot":"0.1.0"}');
-    await file('run/survey.json', '{}');
-    await file('run/done/00000-of-00001.json', '{}');
-    await file('run/rejects/00000-of-00001/000000.jsonl', '{}');
-    await file('run/chunks/00000-of-00001/000000.jsonl', '{"a":1}');
-    await expect(names('run')).rejects.toThrow(/run: is a run that is not finished/);
-    expect(await names('run/chunks')).toEqual(['run/chunks/00000-of-00001/000000.jsonl']);
-    await file('run/_SUCCESS', '');
-    expect(await names('run')).toEqual(['run/chunks/00000-of-00001/000000.jsonl']);
-    // another program's run.json says nothing
-    await file('other/run.json', '{"a":1}');
-    expect(await names('other')).toEqual(['other/run.json']);
+  it('a run of ours is its parts, once all are there', async () => {
+    await file('run/_run.json', '{"parts":2,"output":"jsonl"}');
+    await file('run/rejects/part-00000.jsonl', '{}');
+    await file('run/other.jsonl', '{}');
+    await file('run/part-00001.jsonl', '{"a":1}');
+    await expect(names('run')).rejects.toThrow(
+      /run: is a run that is not finished: of its 2 parts these are missing: 0/,
+    );
+    expect(await names('run/part-*')).toEqual(['run/part-00001.jsonl']);
+    await file('run/part-00000.jsonl', '');
+    expect(await names('run')).toEqual(['run/part-00000.jsonl', 'run/part-00001.jsonl']);
+    // another program's says nothing
+    await file('other/_run.json', '{"a":1}');
+    await file('other/x.jsonl', '{}');
+    expect(await names('other')).toEqual(['other/x.jsonl']);
   });
 
   it.each([

@@ -46,7 +46,7 @@ async function forms(from = 0, to = 40): Promise<ReadonlyMap<string, Buffer>> {
   await scene.write('rows.jsonl', text);
   await scene.write('rows.jsonl.gz', gzipSync(text));
   for (const name of ['rows.parquet', 'rows.arrow', 'rows.arrows'])
-    await scene.done(`segment rows.jsonl -o ${name} --rows-per-chunk 16 ${SEGMENT}`);
+    await scene.done(`segment rows.jsonl -o ${name} --rows-per-part 16 ${SEGMENT}`);
   const names = ['rows.jsonl', 'rows.jsonl.gz', 'rows.parquet', 'rows.arrow', 'rows.arrows'];
   return new Map(
     await Promise.all(names.map(async (name) => [name, await readFile(scene.at(name))] as const)),

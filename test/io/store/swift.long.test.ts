@@ -25,14 +25,7 @@ describe.skipIf(!hasSwift)(
       process.env = before;
       await store?.kill();
     });
-    const command = (input: string, output: string) => [
-      'score',
-      input,
-      '-o',
-      output,
-      '--rows-per-chunk',
-      '8',
-    ];
+    const command = (input: string, output: string) => ['score', input, '-o', output, '--rows-per-part', '8'];
     const records = async () =>
       (await readdir(join(cwd, 'cache'), { recursive: true }).catch(() => [])).filter((name) =>
         /done\/.*\/\d+\.json$/.test(name),

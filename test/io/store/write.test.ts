@@ -28,7 +28,7 @@ afterAll(async () => {
   await store.close();
 });
 
-const SEGMENT = 'segment rows.jsonl --no-policy --rows-per-chunk 8';
+const SEGMENT = 'segment rows.jsonl --no-policy --rows-per-part 8';
 const local = (name: string) => readFile(scene.at(name));
 /** The object has the bytes of a file of this disk. */
 async function expectSame(name: string, file: string): Promise<void> {
@@ -52,12 +52,7 @@ describe('one file', () => {
       await expectSame(`a/${name}.rejects.jsonl`, `${name}.rejects.jsonl`);
       const summary = JSON.parse(String(store.bytes(`out/a/${name}.summary.json`)));
       expect(summary).toMatchObject({ output: `s3://out/a/${name}`, traces: 24, rejects: 1 });
-      const names = [
-        name,
-        `${name}.rejects.jsonl`,
-        `${name}.summary.json`,
-        ...(name.endsWith('.jsonl') ? [`${name}.sha256`] : []),
-      ];
+      const names = [name, `${name}.rejects.jsonl`, `${name}.summary.json`];
       expect([...store.objects.keys()].sort()).toEqual(names.map((each) => `out/a/${each}`).sort());
       expect(await left()).toEqual([]);
       // once more: nothing is touched
@@ -87,7 +82,7 @@ describe('one file', () => {
     });
     await scene.done(`${SEGMENT} -o s3://out/run.jsonl`);
     await expectSame('run.jsonl', 'run.jsonl');
-    expect(lost.length).toBe(4);
+    expect(lost.length).toBe(3);
     const puts = store.seen.filter(({ method, name }) => method === 'PUT' && name === 'out/run.jsonl');
     expect(puts.map(({ headers }) => headers['if-none-match'])).toEqual(['*', '*']);
     await scene.done('verify run.parquet');
@@ -96,12 +91,12 @@ describe('one file', () => {
   it('goes on where it was killed, with what lies here, and says where that is', async () => {
     store.failWith(({ method }) => method === 'PUT' && 'busy');
     const stopped = scene.run(`${SEGMENT} -o s3://out/run.parquet`);
-    // its chunks are done, and nothing of it can be published: as it is when it is killed there
+    // its parts are done, and nothing of it can be published: as it is when it is killed there
     await vi.waitUntil(() => store.seen.some(({ method }) => method === 'PUT'), 60_000);
     const [hidden] = (await readdir(scene.at('cache'), { recursive: true })).filter((name) =>
       name.endsWith('run.json'),
     );
-    expect(hidden).toMatch(/^rredcot\/[0-9a-f]{16}\/\.run\.parquet\.[0-9a-f]{16}\/run\.json$/);
+    expect(hidden).toMatch(/^rredcot\/[0-9a-f]{16}\/\.run\.parquet\.run\/_run\.json$/);
     store.reset();
     // the one that waits and a second one meet: both end well, with the same bytes
     expect((await stopped).code).toBe(0);
@@ -156,7 +151,7 @@ describe('one file', () => {
 });
 
 describe('other commands', () => {
-  it('merge, redistribute and filter write objects, and read them', async () => {
+  it('redistribute and filter write objects, and read them', async () => {
     await scene.write(
       'few.jsonl',
       (await scene.text('rows.jsonl'))
@@ -164,39 +159,61 @@ describe('other commands', () => {
         .slice(4, 12)
         .map((line) => JSON.parse(line)),
     );
-    await scene.done('score few.jsonl -o folder/ --rows-per-chunk 4');
+    await scene.done('score few.jsonl -o folder/ --rows-per-part 4');
     const lines = (input: string, out: (name: string) => string) => [
-      `merge folder/ -o ${out('merged.parquet')}`,
-      `redistribute ${input}merged.parquet --sigma uniform -o ${out('again.arrow')}`,
-      `filter ${input}merged.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
-      `redistribute ${input}merged.parquet -o ${out('all.jsonl.gz')}`,
+      `filter folder/ -o ${out('one.parquet')}`,
+      `redistribute ${input}one.parquet --sigma uniform -o ${out('again.arrow')}`,
+      `filter ${input}one.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
+      `redistribute ${input}one.parquet -o ${out('all.jsonl.gz')}`,
     ];
     for (const line of lines('', (name) => name)) await scene.done(line);
     for (const line of lines('s3://out/x/', (name) => `s3://out/x/${name}`)) {
       await scene.done(line);
-      expect((await scene.done(line)).said, line).toMatch(/already done|holds this run already/);
+      expect((await scene.done(line)).said, line).toMatch(/already done|is already there/);
     }
-    for (const name of ['merged.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl.gz'])
+    for (const name of ['one.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl.gz'])
       await expectSame(`x/${name}`, name);
     expect(await left()).toEqual([]);
-    await scene.done('verify s3://out/x/merged.parquet');
+    await scene.done('verify s3://out/x/one.parquet');
     await scene.done('summary s3://out/x/again.arrow');
-    await scene.done('compare s3://out/x/merged.parquet s3://out/x/again.arrow');
-    await scene.fails(
-      'merge folder/ -o s3://out/x/',
-      2,
-      /names no object.*\n.*rredcot merge <folder> -o s3:/,
-    );
-    await scene.fails(`${SEGMENT} -o s3://out/x/`, 2, 'names no object');
+    await scene.done('compare s3://out/x/one.parquet s3://out/x/again.arrow');
     await scene.fails(`${SEGMENT} -o hf://datasets/o/d/x.parquet`, 2, 'which is not written here');
-    await scene.fails(
-      'report s3://out/x/merged.parquet -o s3://out/page.html',
-      2,
-      'which is not written here',
+    await scene.fails('report s3://out/x/one.parquet -o s3://out/page.html', 2, 'which is not written here');
+    await scene.fails('summary s3://out/x/none.parquet', 2, 's3://out/x/none.parquet');
+  });
+});
+
+describe('a run folder', () => {
+  const parts = async (folder: string) =>
+    (await readdir(scene.at(folder), { recursive: true })).filter(
+      (name) => name.includes('.') && !name.startsWith('.'),
     );
-    await scene.fails('status s3://out/x/none.parquet', 2, 's3://out/x/none.parquet');
-    expect((await scene.done('status s3://out/x/merged.parquet')).said).toContain(
-      'a file, and no run is under way',
-    );
+
+  it.each(['parquet', 'jsonl'])(
+    'of %s has the files of one on this disk, whichever shards make it',
+    async (format) => {
+      const line = `${SEGMENT} --format ${format}`;
+      await scene.done(`${line} -o own-${format}/`);
+      await scene.done(`${line} -o s3://out/f/ --shard 1/2`);
+      await scene.fails('verify s3://out/f/', 75, /missing/);
+      await scene.done(`${line} -o s3://out/f/ --shard 0/2`);
+      const names = await parts(`own-${format}`);
+      expect([...store.objects.keys()].sort()).toEqual(names.map((name) => `out/f/${name}`).sort());
+      for (const name of names) await expectSame(`f/${name}`, `own-${format}/${name}`);
+      await scene.done('verify s3://out/f/');
+      await scene.done('filter s3://out/f/ -o s3://out/f.one.parquet');
+      const before = store.seen.length;
+      await scene.done(`${line} -o s3://out/f/`);
+      expect(store.seen.slice(before).filter(({ method }) => method === 'PUT')).toEqual([]);
+    },
+  );
+
+  it('of another run is dropped by --overwrite alone, and what is of no run stays', async () => {
+    await scene.done(`${SEGMENT} --limit 20 -o s3://out/g/`);
+    store.put('out/g/notes.txt', 'mine');
+    await scene.fails(`${SEGMENT} --limit 5 -o s3://out/g/`, 2, /holds another run/);
+    await scene.done(`${SEGMENT} --limit 5 -o s3://out/g/ --overwrite`);
+    expect([...store.objects.keys()].filter((name) => /part-\d+\.parquet/.test(name))).toHaveLength(1);
+    expect(String(store.bytes('out/g/notes.txt'))).toBe('mine');
   });
 });

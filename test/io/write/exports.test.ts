@@ -61,8 +61,8 @@ describe('rredcot', () => {
   });
 
   it('score to .jsonl.gz makes the lines of .jsonl, of several chunks', async () => {
-    await run('plain.jsonl', '--rows-per-chunk 8');
-    await run('small.jsonl.gz', '--overwrite --rows-per-chunk 8');
+    await run('plain.jsonl', '--rows-per-part 8');
+    await run('small.jsonl.gz', '--overwrite --rows-per-part 8');
     const bytes = await readFile(at('small.jsonl.gz'));
     expect(bytes.subarray(4, 10)).toEqual(Buffer.from([0, 0, 0, 0, 0, 255]));
     expect(gunzipSync(bytes).equals(await readFile(at('plain.jsonl')))).toBe(true);

@@ -14,9 +14,10 @@ import {
 } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/schema.js';
+import { bytesFault, FACTS_KEY, parseFacts } from '../../../dist/io/files/facts.js';
 import { parseFieldMap } from '../../../dist/io/map/fields.js';
-import { openRejects } from '../../../dist/io/write/destination.js';
 import { formatOf, type OutputTarget, openOutput } from '../../../dist/io/write/output.js';
+import { openRejects } from '../../../dist/io/write/rejects.js';
 import { rejectRow } from '../../../dist/rows.js';
 import { OUR_COLUMNS } from '../../../dist/scored/columns.js';
 import { resolveColumnNames } from '../../../dist/scored/layout.js';
@@ -110,6 +111,8 @@ const BARE_EXPECTED = {
   status: 'ok',
 };
 
+const FACTS = { run: '0'.repeat(64), traces: 2, rejects: 0, tokens: 3, sigma: 1.5, rejects_sha256: null };
+
 const open = (path: string, changes: Partial<OutputTarget> = {}) =>
   openOutput({
     ...{ path, format: changes.format ?? formatOf(path), ourColumns: OUR_COLUMNS },
@@ -118,8 +121,9 @@ const open = (path: string, changes: Partial<OutputTarget> = {}) =>
 
 async function write(path: string, rows: readonly OutputRow[], changes: Partial<OutputTarget> = {}) {
   const output = await open(path, changes);
-  await output.write(rows);
-  await output.close();
+  for (const row of rows) await output.write(row);
+  await output.finish(FACTS);
+  await output.publish();
 }
 
 /** Plain lists and objects from whatever a reader uses, float32 exact. */
@@ -196,8 +200,10 @@ describe('our columns', () => {
       expect(bytes.subarray(0, 6).toString() === 'ARROW1').toBe(name === 'out.arrow');
       const table = tableFromIPC(bytes);
       expect(table.toArray().map(plain)).toEqual([FULL_EXPECTED, BARE_EXPECTED]);
-      const hash = expect.stringMatching(/^[0-9a-f]{64}$/);
-      expect(Object.fromEntries(table.schema.metadata)).toEqual({ ...METADATA, 'rredcot.sha256': hash });
+      const { [FACTS_KEY]: facts, ...others } = Object.fromEntries(table.schema.metadata);
+      expect(others).toEqual(METADATA);
+      expect(parseFacts(facts)).toMatchObject(FACTS);
+      expect(await bytesFault(join(folder, name))).toBeNull();
       expect(table.schema.fields.every(({ nullable }) => nullable)).toBe(true);
       // the file's footer holds the batches' positions: read through it, not front to back
       expect([...RecordBatchReader.from(bytes)].map(({ numRows }) => numRows)).toEqual([2]);
@@ -247,25 +253,19 @@ describe('our columns', () => {
     },
   );
 
-  it.each(['parquet', 'arrow', 'jsonl'])('make the same %s bytes however rows come in', async (extension) => {
+  it('of Arrow go in batches', async () => {
     const folder = await temporaryFolder();
     const raw = 'x'.repeat(2 ** 20);
     const rows = Array.from({ length: 20 }, (_, n): OutputRow => {
       const trace = { ...FULL.trace, id: `t${n}` };
       return { ...FULL, trace: { ...trace, source: { ...trace.source, row: n, raw } } };
     });
-    const files: Buffer[] = [];
-    for (const size of [20, 1, 7]) {
-      const path = join(folder, `${size}.${extension}`);
-      const output = await open(path);
-      for (let at = 0; at < rows.length; at += size) await output.write(rows.slice(at, at + size));
-      await output.close();
-      files.push(await readFile(path));
-    }
-    expect(files[1]?.equals(files[0] as Buffer)).toBe(true);
-    expect(files[2]?.equals(files[0] as Buffer)).toBe(true);
-    if (extension !== 'arrow') return;
-    const table = tableFromIPC(files[0] as Buffer);
+    const path = join(folder, 'x.arrow');
+    const output = await open(path);
+    for (const row of rows) await output.write(row);
+    await output.finish();
+    await output.publish();
+    const table = tableFromIPC(await readFile(path));
     expect(table.batches.length).toBeGreaterThan(1);
     expect(table.toArray().map(({ id }) => id)).toEqual(rows.map(({ trace }) => trace.id));
   });
@@ -334,23 +334,23 @@ describe('names', () => {
 
 describe('files', () => {
   it.each(['parquet', 'arrow', 'jsonl'])(
-    'of format %s appear at close and leave nothing at abort',
+    'of format %s appear when they are published and leave nothing at abort',
     async (extension) => {
       const folder = await temporaryFolder();
       const path = join(folder, `out.${extension}`);
       await writeFile(path, 'an older file');
       const aborted = await open(path);
-      await aborted.write([FULL]);
+      await aborted.write(FULL);
       expect(await readdir(folder)).toHaveLength(2);
       await aborted.abort();
       await aborted.abort();
-      await expect(aborted.write([FULL])).rejects.toThrow(/closed/);
       expect(await readdir(folder)).toEqual([`out.${extension}`]);
       expect(await readFile(path, 'utf8')).toBe('an older file');
 
       const closed = await open(path);
-      await closed.write([FULL]);
-      await closed.close();
+      await closed.write(FULL);
+      await closed.finish();
+      await closed.publish();
       await closed.abort();
       expect(await readdir(folder)).toEqual([`out.${extension}`]);
       expect(await readFile(path, 'utf8')).not.toBe('an older file');
@@ -374,9 +374,10 @@ describe('files', () => {
     const folder = await temporaryFolder();
     const path = join(folder, 'out.parquet');
     const output = await open(path);
-    await output.write([FULL, bareRow({ question: 1 }, 9)]);
-    await expect(output.close()).rejects.toThrow('must be of type string');
-    await expect(output.close()).rejects.toThrow('the output is closed');
+    await output.write(FULL);
+    await output.write(bareRow({ question: 1 }, 9));
+    await expect(output.finish()).rejects.toThrow('must be of type string');
+    await output.abort();
     expect(await readdir(folder)).toEqual([]);
   });
 });
@@ -391,7 +392,8 @@ describe('rejects', () => {
     const path = join(folder, 'out.rejects.jsonl');
     const rejects = await openRejects(path);
     for (const item of [bad(1, 'json'), bad(2, 'map', 'a:2'), bad(3, 'json')]) await rejects.add(item);
-    await rejects.close();
+    await rejects.finish();
+    await rejects.publish();
     expect(await readdir(folder)).toEqual(['out.rejects.jsonl']);
     const lines = (await readFile(path, 'utf8'))
       .trimEnd()
@@ -412,7 +414,8 @@ describe('rejects', () => {
     const rejects = await openRejects(path);
     // it may be the input of this very run: nothing is touched before the end
     expect(await readdir(folder)).toEqual(['out.rejects.jsonl']);
-    await rejects.close();
+    await rejects.finish();
+    await rejects.publish();
     expect(await readdir(folder)).toEqual([]);
 
     const aborted = await openRejects(path);

@@ -21,7 +21,7 @@ interface Sampled {
   readonly status: string;
 }
 
-const { done, expectSame, fails, json, rows, text, write } = await openScene();
+const { done, expectSame, fails, joinParts, json, rows, text, write } = await openScene();
 const N = 4;
 const SAMPLE = `sample prompts.jsonl -n ${N}`;
 let prompts: { id: string; prompt: string; answer: string }[];
@@ -76,9 +76,9 @@ describe('what sample writes', () => {
     await done(`${SAMPLE} --seed 3 --batch 3 -o other.jsonl`);
     await expectSame('other.jsonl', 'traces.jsonl');
     for (const shard of ['1/2', '0/2'])
-      await done(`${SAMPLE} --seed 3 --rows-per-chunk 2 --format jsonl -o out/ --shard ${shard}`);
+      await done(`${SAMPLE} --seed 3 --rows-per-part 2 --format jsonl -o out/ --shard ${shard}`);
     await done('verify out/');
-    await done('merge out/ -o merged.jsonl');
+    await joinParts('out', 'merged.jsonl');
     await expectSame('merged.jsonl', 'traces.jsonl');
     await done(`${SAMPLE} --seed 4 --limit 2 -o seed.jsonl`);
     const seed = (await rows<Sampled>('seed.jsonl')).map(({ completion }) => completion);
@@ -120,10 +120,10 @@ test('a prompt that leaves no room is rejected, and costs no other', async () =>
 
 test('a row with four solutions is one prompt', async () => {
   await write('gsm.jsonl', (await text(join(ROOT, 'test/io/map/dumps/gsm8k-solutions.jsonl'))).repeat(3));
-  const sampling = '-n 2 --max-tokens 3 --limit 3 --rows-per-chunk 1';
+  const sampling = '-n 2 --max-tokens 3 --limit 3 --rows-per-part 1';
   await done(`sample gsm.jsonl ${sampling} --format jsonl -o gsm/`);
   await done('verify gsm/');
-  await done('merge gsm/ -o gsm.out.jsonl');
+  await joinParts('gsm', 'gsm.out.jsonl');
   const written = await rows<Sampled>('gsm.out.jsonl');
   expect(written.map(({ id, group }) => [id, group])).toEqual(
     [0, 1, 2].flatMap((row) => [0, 1].map((m) => [`gsm:${row}/${m}`, `gsm:${row}`])),

@@ -101,7 +101,7 @@ describe('a scored file', () => {
       expect(new Set(row.samples.map(({ completion }) => completion)).size).toBeGreaterThan(values.length);
     }
     // nothing depends on what is sampled beside
-    const apart = ['--batch', '5', '--rows-per-chunk', '1'];
+    const apart = ['--batch', '5', '--rows-per-part', '1'];
     const again = await scored('apart.jsonl', ...HOW, '--keep-samples', ...apart);
     expect(again.map(({ samples }) => samples)).toEqual(rows.map(({ samples }) => samples));
     const other = await scored('seed.jsonl', ...HOW, '--seed', '1');

@@ -15,7 +15,6 @@ import { makeCanary, prove, repeated, stored } from '../../../dist/model/onnx/ca
 import type { PackedTrace } from '../../../dist/model/onnx/placed.js';
 import type { TraceScores } from '../../../dist/model/onnx/session.js';
 import type { Log } from '../../../dist/report/log.js';
-import type { CanaryRecord } from '../../../dist/run/records.js';
 import { FakePolicy } from '../../support/fake-policy.js';
 
 const TEXT = Int32Array.from({ length: 90 }, (_, i) => (i * 7) % 50);
@@ -212,9 +211,10 @@ test('a refusal names folder, device, token and numbers; a record keeps the larg
   );
   expect(error.hint).toContain('--device cpu');
   const proof: Proof = { findings, leftOut };
-  const proofs: CanaryRecord[] = [];
-  const log = { info: () => {}, record: () => {} } as unknown as Log;
-  noteProof({ proofs }, log, { device, precision: 'f32', proof }, 'policy');
-  expect(proofs).toMatchObject([{ device: 'cuda:1', precision: 'f32', tokens_left_out: 0 }]);
-  expect(proofs[0]?.off['log p']).toBeCloseTo(3, 3);
+  const records: Record<string, unknown>[] = [];
+  const record = (_: string, fields: Record<string, unknown>) => void records.push(fields);
+  const log = { info: () => {}, record } as unknown as Log;
+  noteProof(log, { device, precision: 'f32', proof }, 'policy');
+  expect(records).toMatchObject([{ device: 'cuda:1', precision: 'f32', tokens_left_out: 0 }]);
+  expect((records[0] as { off: Record<string, number> }).off['log p']).toBeCloseTo(3, 3);
 });

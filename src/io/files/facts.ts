@@ -1,0 +1,159 @@
+// What a file of rows says of what it holds, and the hash of its bytes: a text of fixed length in the metadata of a Parquet or Arrow file,
+// written when all is known.
+import { createHash } from 'node:crypto';
+import type { FileHandle } from 'node:fs/promises';
+import { z } from 'zod';
+import { readWhole, writeWhole } from './file-bytes.js';
+import { type OpenFile, openFile } from './opened.js';
+
+/** The key in the metadata. */
+export const FACTS_KEY = 'rredcot.facts';
+
+const Count = z.int().nonnegative();
+export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+
+const FactsSchema = z.object({
+  /** identity of the run */
+  run: Sha256,
+  traces: Count,
+  rejects: Count,
+  /** of the completions */
+  tokens: Count,
+  /** Σσ over all rows */
+  sigma: z.number(),
+  /** of the file of rejects; null where there are none */
+  rejects_sha256: Sha256.nullable(),
+  /** of the file, with {@link UNKNOWN} in the place of this text; of JSON lines, beside which it stands, of all bytes */
+  sha256: Sha256,
+});
+/** What is known of a file's rows, and of its bytes. */
+export type FileFacts = Readonly<z.infer<typeof FactsSchema>>;
+/** The first of these. */
+export type Facts = Omit<FileFacts, 'sha256'>;
+
+/** What the text begins with, by which it is found. */
+const BEGIN = '{"rredcot_facts":1,';
+/** The longest numbers leave some of it blank. */
+const LENGTH = 416;
+/** What stands there until the file is whole. */
+export const UNKNOWN = 'rredcot says here what the file holds, when it is written.'.padEnd(LENGTH, '.');
+
+export function factsText(facts: FileFacts): string {
+  return `${BEGIN}${JSON.stringify(facts).slice(1)}`;
+}
+
+/** undefined for what nobody of ours has written. */
+export function parseFacts(text: string | undefined): FileFacts | undefined {
+  try {
+    return FactsSchema.safeParse(JSON.parse(text ?? '')).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The hash of a file's bytes, as its metadata say it. */
+export function hashSaid(metadata: ReadonlyMap<string, string>): string | undefined {
+  return parseFacts(metadata.get(FACTS_KEY))?.sha256;
+}
+
+/** Writes them into a whole file. @throws Error where the metadata have no place for them */
+export async function writeFacts(file: FileHandle, facts: Facts): Promise<void> {
+  const { size } = await file.stat();
+  const places = (await metadataRegions(file, size)).flatMap((region) => placesOf(region, UNKNOWN));
+  if (places.length === 0) throw new Error('the metadata have no place for what the file holds');
+  const text = factsText({ ...facts, sha256: await hashWithout(file, size, []) }).padEnd(LENGTH);
+  for (const place of places) await writeWhole(file, Buffer.from(text, 'latin1'), place);
+}
+
+/** What a Parquet or Arrow file says; undefined where it says nothing. @throws what the file system says */
+export async function factsOf(path: string): Promise<FileFacts | undefined> {
+  await using file = await openFile(path);
+  const { size } = await file.stat();
+  return parseFacts(factsIn(await metadataRegions(file, size)));
+}
+
+/**
+ * Whether a Parquet or Arrow file has the bytes that were written.
+ * @returns what is wrong, null where nothing is, undefined for a file that does not say what they were
+ */
+export async function bytesFault(path: string): Promise<string | null | undefined> {
+  await using file = await openFile(path);
+  const { size } = await file.stat();
+  const regions = await metadataRegions(file, size);
+  const text = factsIn(regions);
+  const facts = parseFacts(text);
+  if (text === undefined || facts === undefined) return undefined;
+  const places = regions.flatMap((region) => placesOf(region, text));
+  return (await hashWithout(file, size, places)) === facts.sha256
+    ? null
+    : 'is not the file that was written: its bytes have another hash than its metadata say';
+}
+
+/** A range of a file: where its metadata stand. */
+interface Region {
+  readonly from: number;
+  readonly bytes: Buffer;
+}
+
+function placesOf({ from, bytes }: Region, text: string): number[] {
+  const places: number[] = [];
+  for (let at = bytes.indexOf(text, 0, 'latin1'); at >= 0; at = bytes.indexOf(text, at + 1, 'latin1'))
+    places.push(from + at);
+  return places;
+}
+
+function factsIn(regions: readonly Region[]): string | undefined {
+  for (const { bytes } of regions) {
+    const at = bytes.indexOf(BEGIN, 0, 'latin1');
+    if (at >= 0) return bytes.toString('latin1', at, at + LENGTH);
+  }
+  return undefined;
+}
+
+const PIECE_BYTES = 4 * 2 ** 20;
+
+/** The file's hash with the text of before at the given places. */
+async function hashWithout(file: OpenFile, size: number, places: readonly number[]): Promise<string> {
+  const hash = createHash('sha256');
+  for (let from = 0; from < size; from += PIECE_BYTES) {
+    const bytes = await readWhole(file, Buffer.alloc(Math.min(PIECE_BYTES, size - from)), from);
+    for (const place of places)
+      for (let n = Math.max(0, from - place); n < LENGTH && place + n < from + bytes.length; n++)
+        bytes[place + n - from] = UNKNOWN.charCodeAt(n);
+    hash.update(bytes);
+  }
+  return hash.digest('hex');
+}
+
+const PARQUET = 'PAR1';
+const ARROW = 'ARROW1';
+const ARROW_HEAD = 8;
+const CONTINUATION = 0xffffffff;
+const MAX_REGION_BYTES = 2 ** 30;
+
+/** Where a file of either format keeps its metadata; none for other files. */
+async function metadataRegions(file: OpenFile, size: number): Promise<Region[]> {
+  const at = async (from: number, length: number): Promise<Buffer> => {
+    const isInside = from >= 0 && length >= 0 && length <= MAX_REGION_BYTES && from + length <= size;
+    return isInside ? readWhole(file, Buffer.alloc(length), from) : Buffer.alloc(0);
+  };
+  const region = async (from: number, length: number): Promise<Region> => {
+    return { from, bytes: await at(from, length) };
+  };
+  /** the schema of an Arrow stream that begins there */
+  const schema = async (from: number): Promise<Region> => {
+    const head = await at(from, 8);
+    const isMessage = head.length === 8 && head.readUInt32LE(0) === CONTINUATION;
+    return region(from + 8, isMessage ? head.readInt32LE(4) : 0);
+  };
+  const head = (await at(0, Math.min(size, ARROW_HEAD))).toString('latin1');
+  if (head.startsWith(PARQUET)) {
+    const tail = await at(size - 8, 8);
+    const length = tail.length === 8 ? tail.readUInt32LE(0) : 0;
+    return [await region(size - 8 - length, length)];
+  }
+  if (!head.startsWith(ARROW)) return [await schema(0)];
+  const tail = await at(size - 4 - ARROW.length, 4);
+  const length = tail.length === 4 ? tail.readInt32LE(0) : 0;
+  return [await schema(ARROW_HEAD), await region(size - 4 - ARROW.length - length, length)];
+}

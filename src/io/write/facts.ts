@@ -1,0 +1,76 @@
+// Counts the rows and rejects of a part, or of a file, as they are written; and what parts of JSON lines have beside them.
+import { basename, dirname } from 'node:path';
+import { type BadRow, isBad } from '../../rows.js';
+import type { OutputRow } from '../../scored.js';
+import { bytesFault, type Facts, type FileFacts, factsOf, factsText, parseFacts } from '../files/facts.js';
+import { sha256OfFile } from '../files/file-bytes.js';
+import { textOf, writeText } from '../files/json-file.js';
+import { partNumber, runPaths, summaryPath } from '../files/run-folder.js';
+import { namedFormat, type OutputFormat } from './output.js';
+
+const COUNTED = ['traces', 'rejects', 'tokens', 'sigma'] as const;
+export type Counts = Pick<Facts, (typeof COUNTED)[number]>;
+
+export function sumCounts(all: Iterable<Counts>): Counts {
+  const sum = { traces: 0, rejects: 0, tokens: 0, sigma: 0 };
+  for (const each of all) for (const name of COUNTED) sum[name] += each[name];
+  return sum;
+}
+
+/** Counts rows and rejects. */
+export class FactCounter {
+  readonly counts = { traces: 0, rejects: 0, tokens: 0, sigma: 0 };
+
+  /** @param run its identity */
+  constructor(private readonly run: string) {}
+
+  add(item: OutputRow | BadRow): void {
+    const { counts } = this;
+    if (isBad(item)) {
+      counts.rejects++;
+      return;
+    }
+    counts.traces++;
+    counts.tokens += item.completionIds?.length ?? 0;
+    counts.sigma += item.sigma?.reduce((sum, s) => sum + s, 0) ?? 0;
+  }
+
+  facts(rejectsSha256: string | null): Facts {
+    return { run: this.run, ...this.counts, rejects_sha256: rejectsSha256 };
+  }
+}
+
+/** What a part of a run says of itself: JSON lines in a file beside them. */
+export async function factsOfPart(
+  folder: string,
+  part: number,
+  format: OutputFormat,
+): Promise<FileFacts | undefined> {
+  const paths = runPaths(folder);
+  return format === 'jsonl'
+    ? parseFacts(await textOf(paths.factsOf(part)))
+    : factsOf(paths.part(part, format));
+}
+
+/** What a file says of itself: in its metadata, or of JSON lines beside them, as a part of a run or in their summary. */
+export async function factsOfFile(path: string): Promise<FileFacts | undefined> {
+  if (namedFormat(path) !== 'jsonl') return factsOf(path);
+  const part = partNumber(basename(path));
+  const ofPart = part === undefined ? undefined : await factsOfPart(dirname(path), part, 'jsonl');
+  return ofPart ?? parseFacts(await textOf(summaryPath(path)));
+}
+
+/** What is wrong with its bytes: null where nothing is, undefined where nothing says what they were. */
+export async function fileFault(path: string): Promise<string | null | undefined> {
+  if (namedFormat(path) !== 'jsonl') return bytesFault(path);
+  const expected = (await factsOfFile(path))?.sha256;
+  if (expected === undefined) return undefined;
+  return (await sha256OfFile(path)) === expected
+    ? null
+    : 'is not the file that was written: its bytes have another hash than what lies beside it says';
+}
+
+/** Puts it there. */
+export function writeFactsOfLines(folder: string, part: number, facts: FileFacts): Promise<void> {
+  return writeText(runPaths(folder).factsOf(part), `${factsText(facts)}\n`);
+}

@@ -1,0 +1,155 @@
+// Writes the README.md of a finished folder: a dataset card, so that a hub can take it as it is.
+
+import { CONFIG_KEY, type OutputFormat } from '../io/write/output.js';
+import { count } from '../plural.js';
+import { markdownCode, printableJson } from '../printable.js';
+
+/** What a card tells of a folder of scored traces. Nothing in it depends on place or time. */
+export interface CardFacts {
+  readonly format: OutputFormat;
+  /** names in every file, in their order; of JSONL ours alone, since each row brings the keys of its input row besides */
+  readonly columns: readonly string[];
+  /** of every file: `rredcot.version`, `rredcot.config`, and `rredcot.policy.sha256` where there was a policy */
+  readonly metadata: Readonly<Record<string, string>>;
+  /** what the estimator and the σ rule do */
+  readonly words?: { readonly estimator?: string | undefined; readonly rule?: string | undefined };
+  /** of those that are not the input's, by name */
+  readonly meanings?: Readonly<Record<string, string>>;
+  /** traces in all files */
+  readonly rows: number;
+  readonly rejects: number;
+  /** the files below the folder, e.g. `part-*.parquet` */
+  readonly files: string;
+}
+
+const DONE: Readonly<Record<string, string>> = {
+  score: 'scored',
+  segment: 'cut into segments',
+  sample: 'sampled',
+};
+
+/** Writes the card. */
+export function datasetCard(facts: CardFacts): string {
+  return `${frontMatter(facts)}\n${body(facts)}`;
+}
+
+/** What every card begins with. */
+export const CARD_HEAD = '---\npretty_name: "Reasoning traces with token-wise credit"\n';
+
+function frontMatter({ rows, files }: CardFacts): string {
+  // a loader finds the columns' types in the files
+  const lines = [
+    'tags:',
+    '  - rredcot',
+    '  - reasoning',
+    '  - chain-of-thought',
+    'size_categories:',
+    `  - ${yamlText(sizeCategory(rows))}`,
+    'configs:',
+    '  - config_name: default',
+    '    data_files:',
+    '      - split: train',
+    `        path: ${yamlText(files)}`,
+    '---',
+  ];
+  return `${CARD_HEAD}${lines.join('\n')}\n`;
+}
+
+/** The hub's own classes. */
+function sizeCategory(rows: number): string {
+  const bounds: readonly (readonly [number, string])[] = [
+    [1e3, 'n<1K'],
+    [1e4, '1K<n<10K'],
+    [1e5, '10K<n<100K'],
+    [1e6, '100K<n<1M'],
+    [1e7, '1M<n<10M'],
+    [1e8, '10M<n<100M'],
+    [1e9, '100M<n<1B'],
+  ];
+  return bounds.find(([bound]) => rows < bound)?.[1] ?? 'n>1B';
+}
+
+function body({ format, columns, metadata, rows, rejects, words, meanings = {} }: CardFacts): string {
+  const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
+  const hasSigma = columns.includes('sigma');
+  const input = columns.filter((name) => !(name in meanings));
+  const written = columns.filter((name) => name in meanings);
+  const parts = [
+    config.command === 'sample' ? '# Sampled reasoning traces' : '# Reasoning traces with token-wise credit',
+    `${count(rows)} chain-of-thought traces, ${DONE[String(config.command)] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
+    ...(config.command === 'score' ? sigmaSection(config, words, hasSigma) : []),
+    ...policySection(metadata, config),
+    ...besideSection(config),
+    '## Columns',
+    table(
+      ['column', 'meaning'],
+      written.map((name) => [`\`${name}\``, meanings[name] ?? '']),
+    ),
+    ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
+    ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),
+    '## How it was made',
+    `\`\`\`json\n${printableJson(JSON.stringify(config, null, 2))}\n\`\`\``,
+  ];
+  return `${parts.join('\n\n')}\n`;
+}
+
+function sigmaSection(
+  config: Record<string, unknown>,
+  words: CardFacts['words'],
+  hasSigma: boolean,
+): string[] {
+  const named = (key: 'estimator' | 'rule'): string => {
+    const name = `\`${String([config[key]].flat()[0])}\``;
+    return words?.[key] === undefined ? name : `${name}: ${words[key]}`;
+  };
+  const use = `In a trainer, multiply each token's advantage by w = σ·T, which has mean 1 over the trace (by σ itself where the loss sums over tokens). Multiply advantages, never rewards.`;
+  return [
+    '## How σ was made',
+    [
+      `- segments: \`${config.segmenter}\`${config.maxSegments === undefined ? '' : `, ${config.maxSegments} thoughts at most`}`,
+      `- value of a state, ${named('estimator')}`,
+      `- from values to σ, ${named('rule')}`,
+      `- baseline \`${config.baseline}\`, residual \`${config.residual}\`, within a segment \`${config.within}\`${config.even === undefined ? '' : `, \`${config.even}\` of σ spread evenly`}${config.cap === undefined ? '' : `, weights cut at \`${config.cap}\``}${config.steps === undefined ? '' : `, steps \`${config.steps}\``}`,
+    ].join('\n'),
+    ...(hasSigma ? [use] : []),
+    'The method is RREDCoT ([arXiv 2606.06475](https://arxiv.org/abs/2606.06475)); exit template, σ rule and baselines are choices of rredcot.',
+  ];
+}
+
+function policySection(
+  metadata: Readonly<Record<string, string>>,
+  { ofPolicy }: Record<string, unknown>,
+): string[] {
+  const files = metadata['rredcot.policy.sha256'];
+  if (files === undefined) return [];
+  const title =
+    ofPolicy === undefined ? 'The policy that scored it' : 'The policy whose tokenizer counted its tokens';
+  return [`## ${title}`, hashTable(JSON.parse(files))];
+}
+
+/** The files of the prover, where values are its. */
+function besideSection({ prover }: Record<string, unknown>): string[] {
+  const { files } = (prover ?? {}) as { readonly files?: Readonly<Record<string, string>> };
+  if (files === undefined) return [];
+  return ['## The prover, under which states were valued', hashTable(files)];
+}
+
+function hashTable(files: Readonly<Record<string, string>>): string {
+  const rows = Object.entries(files).map(([name, sha256]) => [markdownCode(name), markdownCode(sha256)]);
+  return table(['file', 'sha256'], rows);
+}
+
+function listed(names: readonly string[]): string {
+  return names.map(markdownCode).join(', ');
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+/** A JSON string is a YAML string; quoted always, since `no`, `1` and `null` are none. */
+function yamlText(text: string): string {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,130 @@
+// Writes a run's parts: each under a hidden name until it is whole, its rejects before it.
+import { makeFolder } from '../io/files/atomic-file.js';
+import { sha256OfFile } from '../io/files/file-bytes.js';
+import { statIfThere } from '../io/files/file-error.js';
+import { isStored } from '../io/files/opened.js';
+import { partOfRow, runPaths, type Shard } from '../io/files/run-folder.js';
+import { type Counts, FactCounter, factsOfPart, writeFactsOfLines } from '../io/write/facts.js';
+import { type OutputTarget, openOutput } from '../io/write/output.js';
+import { openRejects } from '../io/write/rejects.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, isBad } from '../rows.js';
+import type { OutputRow } from '../scored.js';
+import { assertOurs, isLost, type Standing } from './folder.js';
+import type { Run } from './identity.js';
+import { RejectsError } from './reject-limits.js';
+
+/** Rows and rejects on their way out, in the order of the inputs. */
+export interface Sink {
+  add(item: OutputRow | BadRow): Promise<void>;
+  /** all is there: makes it durable and visible */
+  close(): Promise<void>;
+  /** drops what is not whole; harmless after `close`. @param error why: the rejects of too many of them are left */
+  abort(error: unknown): Promise<void>;
+}
+
+/** What a process has still to make of a run. */
+export class Todo {
+  private readonly parts: Set<number>;
+
+  constructor(
+    private readonly run: Run,
+    { index, count }: Shard,
+    there: Standing,
+  ) {
+    const all = Array.from({ length: run.parts }, (_, part) => part);
+    this.parts = new Set(all.filter((part) => part % count === index && !there.has(part)));
+  }
+
+  /** Whether an input row is of a part that is still to be made. */
+  readonly wanted = (ordinal: number): boolean => this.parts.has(partOfRow(ordinal, this.run.rows_per_part));
+
+  get all(): number[] {
+    return [...this.parts];
+  }
+
+  done(part: number): void {
+    this.parts.delete(part);
+  }
+}
+
+export interface PartsOptions extends Omit<OutputTarget, 'path' | 'format'> {
+  readonly folder: string;
+  readonly run: Run;
+  readonly todo: Todo;
+  readonly standing: Standing;
+  readonly log: Log;
+}
+
+/** Opens the writer of a run's parts: those that are to be made, also where no trace of their rows is left. */
+export function openParts(opts: PartsOptions): Sink {
+  const { run, todo, standing } = opts;
+  let open: Awaited<ReturnType<typeof openPart>> | undefined;
+
+  async function closePart(part: NonNullable<typeof open>): Promise<void> {
+    await part.publish();
+    open = undefined;
+    standing.set(part.number, part.counts);
+    todo.done(part.number);
+    opts.log.record('part', { part: part.number, parts: run.parts });
+  }
+  return {
+    async add(item) {
+      const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
+      const number = partOfRow(ordinal, run.rows_per_part);
+      if (open !== undefined && open.number !== number) await closePart(open);
+      open ??= await openPart(number, opts);
+      await open.add(item);
+    },
+    async close() {
+      if (open !== undefined) await closePart(open);
+      for (const number of todo.all) {
+        open = await openPart(number, opts);
+        await closePart(open);
+      }
+    },
+    abort: async (error) => open?.abort(error),
+  };
+}
+
+async function openPart(number: number, { folder, run, ...target }: PartsOptions) {
+  const paths = runPaths(folder);
+  const halfWrittenIn = isStored(folder) ? undefined : folder;
+  const path = paths.part(number, run.output);
+  const rejects = await openRejects(paths.rejectsOf(number), halfWrittenIn);
+  const output = await openOutput({ ...target, path, format: run.output, halfWrittenIn });
+  const counter = new FactCounter(run.run);
+  const counts: Counts = counter.counts;
+  async function abort(error: unknown): Promise<void> {
+    await output.abort();
+    if (error instanceof RejectsError && (await rejects.finish()) !== null) await rejects.publish();
+    await rejects.abort();
+  }
+  return {
+    ...{ number, counts, abort },
+    async add(item: OutputRow | BadRow): Promise<void> {
+      counter.add(item);
+      await (isBad(item) ? rejects.add(item) : output.write(item));
+    },
+    /** Its rejects get their name before it: a part that stands is complete. */
+    async publish(): Promise<void> {
+      try {
+        const facts = counter.facts(await rejects.finish());
+        await output.finish(facts);
+        await assertOurs(folder, run);
+        await rejects.publish();
+        if (run.output === 'jsonl') {
+          const sha256 = (await sha256OfFile(output.temporaryPath as string)) ?? '';
+          if (!isStored(folder)) await makeFolder(paths.facts);
+          await writeFactsOfLines(folder, number, { ...facts, sha256 });
+        }
+        await output.publish();
+      } catch (error) {
+        await abort(error);
+        // the same command, started twice, was faster, and has taken away what others have half written
+        const isMade = isLost(error, folder) && (await statIfThere(path)) !== null;
+        if (!isMade || (await factsOfPart(folder, number, run.output))?.run !== run.run) throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,170 @@
+// What a command counts of its rows and rejects as they go by, and what it says of them at the end.
+import { isAnswerNow } from '../estimate/nature.js';
+import { storedNature } from '../estimate/registry.js';
+import { type Counts, sumCounts } from '../io/write/facts.js';
+import { policyFacts } from '../model/onnx/folder.js';
+import { plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
+import type { Log } from '../report/log.js';
+import { SeenNames } from '../report/names.js';
+import { duration, type Expected, Progress } from '../report/progress.js';
+import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../report/run-figures.js';
+import { Summary, suggestCalibration } from '../report/summary.js';
+import { drawnHere, drawTrace } from '../report/trace-view.js';
+import { type BadRow, isBad } from '../rows.js';
+import type { OutputRow } from '../scored.js';
+import type { Standing } from './folder.js';
+import type { JobOptions, Work } from './options.js';
+import { checkRejects, nothingBut, refuseAllRejected, refuseHopeless } from './reject-limits.js';
+import type { Target } from './target.js';
+
+export interface StatsOptions
+  extends Pick<Work, 'meter' | 'policy' | 'reward' | 'valueName' | 'rowsPerTrace'>,
+    Partial<Pick<JobOptions, 'maxRejects'>> {
+  readonly target: Target;
+  /** the resolved configuration */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly expected: Expected;
+  /** what earlier attempts have made */
+  readonly standing?: Standing | undefined;
+  /** whether this process makes all that is left, and no other shard has a part of it */
+  readonly isAll: boolean;
+  /** its rows are computed here, not made of stored ones */
+  readonly isComputed: boolean;
+  /** what is recorded besides */
+  readonly beside?: () => Readonly<Record<string, unknown>>;
+  /** traces of all inputs, where a limit takes fewer */
+  readonly whole?: number | undefined;
+  /** the first pass has looked at the traces' names */
+  readonly isNamed: boolean;
+  readonly log: Log;
+}
+
+/** Traces after which the figures say something. */
+const ENOUGH_TO_WARN = 64;
+
+/** What of a run's configuration says why its σ is as it is, for the warnings at its end. */
+function madeBy(config: Readonly<Record<string, unknown>>): MadeBy {
+  const { command, rule, baseline, thoughtTags } = config;
+  const isExpected = storedNature(config)?.onRewardScale === true;
+  return {
+    ...{ rule, baseline: baseline === 'auto' && isExpected ? 'value' : baseline },
+    thoughtTags: thoughtTags as MadeBy['thoughtTags'],
+    isSampled: command === 'sample',
+  };
+}
+
+/** What is counted of a command's share of a run. */
+export class RunStats {
+  private readonly progress: Progress;
+  private readonly summary: Summary;
+  private readonly warned = new Set<string>();
+  private readonly names: SeenNames | undefined;
+  /** what earlier attempts have counted */
+  private readonly before: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
+  /** what made the rows, where a policy did */
+  private readonly policy: PolicyFacts | undefined;
+
+  constructor(private readonly opts: StatsOptions) {
+    const { log, expected, meter, policy, standing, isNamed, reward } = opts;
+    this.policy = policy && policyFacts(policy);
+    this.progress = new Progress(log, expected, meter);
+    this.summary = new Summary();
+    this.names = isNamed ? undefined : new SeenNames(reward !== undefined);
+    this.before = sumCounts(standing?.values() ?? []);
+  }
+
+  /** Everything of this share, the parts of earlier attempts included. */
+  get totals(): Pick<Counts, 'traces' | 'rejects' | 'tokens'> {
+    const { before } = this;
+    const { traces, rejects, tokens } = this.progress.totals();
+    return {
+      traces: traces + before.traces,
+      rejects: rejects + before.rejects,
+      tokens: tokens + before.tokens,
+    };
+  }
+
+  /** @throws RredcotError (exit 65) where too many are rejected by now */
+  add(item: OutputRow | BadRow): void {
+    const { progress, summary } = this;
+    if (isBad(item)) {
+      progress.reject(item.ordinal);
+      summary.reject(item);
+      const { maxRejects, target, isAll } = this.opts;
+      checkRejects(this.totals, maxRejects, target, false);
+      // a shard of many may well hold nothing but rejects
+      if (isAll) refuseHopeless(this.totals.traces, summary.rejects, maxRejects, nothingBut(target));
+      return;
+    }
+    progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
+    summary.add(item);
+    this.names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
+    // hours may pass until the end
+    if (progress.totals().traces === ENOUGH_TO_WARN) this.warn(true);
+  }
+
+  /** @throws RredcotError (exit 65) where too many were rejected, or all */
+  check(): void {
+    const { maxRejects, target, isAll } = this.opts;
+    checkRejects(this.totals, maxRejects, target, true);
+    if (isAll) refuseAllRejected(this.totals, target, this.summary.rejects.counts[0]);
+  }
+
+  private warn(isEarly: boolean): void {
+    const { config, log } = this.opts;
+    for (const { code, message } of figureWarnings(this.summary.figures, this.policy, madeBy(config))) {
+      // the first traces may well be of one side
+      if (isEarly && code === 'one_sided') continue;
+      if (!this.warned.has(code)) log.warn(code, message);
+      this.warned.add(code);
+    }
+  }
+
+  /** The record with which the log ends. */
+  doneRecord(): Record<string, unknown> {
+    const { traces, tokens, rejects, seconds } = this.progress.totals();
+    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+    const done = { traces, tokens, rejects, seconds, ...(this.opts.isComputed && { tokens_per_s }) };
+    const figures = figureRecord(this.summary.figures, this.policy);
+    return { ...done, ...figures, ...this.opts.beside?.(), output: this.opts.target.path };
+  }
+
+  /** The same of the whole run, for its summary; the time is this attempt's. */
+  get wholeRecord(): Record<string, unknown> {
+    return { ...this.doneRecord(), ...this.totals };
+  }
+
+  /** Nothing is told of the progress any more. */
+  end(): void {
+    this.progress.end();
+  }
+
+  /** What all of the inputs would take where a limit has ended the run. @param whole their traces */
+  private wholeText(whole: number): string {
+    const { traces, rejects, seconds } = this.progress.totals();
+    const done = Math.max(1, traces / (this.opts.rowsPerTrace ?? 1) + rejects);
+    return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
+  }
+
+  /** Tells the user what was done; where there are values, draws the trace whose travel farthest. */
+  report(): void {
+    const { summary, names, policy } = this;
+    const { log, target, config, valueName, isAll, isComputed, whole } = this.opts;
+    if (isComputed && valueName !== undefined && summary.example !== undefined)
+      log.text(`\n${drawTrace(summary.example, { ...drawnHere(), valueName })}\n`);
+    const { figures } = summary;
+    log.text(summary.describe(this.progress.totals(), policy, valueName).join('\n'));
+    this.warn(false);
+    for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
+    const rejected = summary.rejectWarning(this.totals.traces);
+    if (rejected !== undefined) log.warn(rejected.code, rejected.message);
+    if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
+    if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
+    if (whole !== undefined) log.text(this.wholeText(whole));
+    const isAnswers = isAnswerNow(storedNature(config));
+    const next = isAll && isComputed && suggestCalibration(figures, config, target.path, isAnswers);
+    if (next) log.text(next);
+    log.record('done', this.doneRecord());
+  }
+}

@@ -1,0 +1,300 @@
+// Where a job's rows end: on stdout, in one file that is written in one go, or in parts, of a folder or of a file; and what is left where it fails.
+import { rmdir } from 'node:fs/promises';
+import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { fileBytes } from '../io/files/file-bytes.js';
+import { isStored } from '../io/files/opened.js';
+import { hiddenFolder, MAX_PARTS, rejectsPath, type Shard } from '../io/files/run-folder.js';
+import { ReaderClosedError } from '../io/files/stdout.js';
+import { type Counts, FactCounter, sumCounts } from '../io/write/facts.js';
+import { type OutputTarget, openOutput } from '../io/write/output.js';
+import { PART_KEY, type Part } from '../io/write/part.js';
+import { openRejects } from '../io/write/rejects.js';
+import { are, plural } from '../plural.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, isBad } from '../rows.js';
+import { outputColumns } from '../scored/columns.js';
+import type { OutputRow } from '../scored.js';
+import { isMade, lookAtOutput } from './existing.js';
+import {
+  assertOurs,
+  claimRun,
+  dropHidden,
+  dropParts,
+  isBusy,
+  isLost,
+  rejectFiles,
+  type Standing,
+  standingParts,
+  sweepHidden,
+  TakenError,
+} from './folder.js';
+import type { Run } from './identity.js';
+import { openParts, type Sink, Todo } from './parts.js';
+import { RejectsError } from './reject-limits.js';
+import { joinParts, publishWhole } from './single-file.js';
+import type { RunStats } from './stats.js';
+import type { Target } from './target.js';
+
+/** Where a run's rows go. */
+export interface RunPlace {
+  readonly target: Target;
+  readonly run: Run;
+  readonly begun: Begun;
+  readonly log: Log;
+}
+
+/** A run as this process has found it. */
+export interface Begun {
+  /** the output, which stands already */
+  readonly made?: Pick<Counts, 'traces' | 'rejects'>;
+  /** undefined where nothing is kept: on stdout, and of a stream that is printed */
+  readonly folder?: string;
+  /** undefined of a stream, too, which has no parts */
+  readonly todo?: Todo;
+  readonly standing?: Standing;
+}
+
+interface BeginOptions {
+  readonly overwrite: boolean;
+  readonly isStream: boolean;
+  readonly log: Log;
+}
+
+/** Claims the output, and looks at what of the run is there. @throws RredcotError (exit 2) where it is another run's */
+export async function beginRun(
+  target: Target,
+  run: Run,
+  shard: Shard,
+  { overwrite, isStream, log }: BeginOptions,
+): Promise<Begun> {
+  const { kind, path } = target;
+  if (kind === 'stdout') return {};
+  if (isStream && kind === 'folder')
+    throw usageError(
+      `${path}: is a folder, and a stream is not cut into parts: it can be read only once`,
+      '-o <file>, or name the input files',
+    );
+  if (run.parts > MAX_PARTS)
+    throw usageError(
+      `${path}: the rows make ${run.parts} parts, and a run has at most ${MAX_PARTS}`,
+      'a larger --rows-per-part',
+    );
+  if (kind === 'file') {
+    const made = await lookAtOutput(path, run, overwrite, run.inputs);
+    if (made !== undefined && isStream && !overwrite)
+      throw usageError(
+        `${path}: is there already, and whether a stream is what it was made of cannot be known`,
+        '--overwrite puts the new one in its place; or name another output with -o',
+      );
+    if (made !== undefined && !isStream) {
+      await sweepHidden(hiddenFolder(path), run);
+      const { traces, rejects } = made.counts ?? { traces: 0, rejects: 0 };
+      return { made: { traces, rejects } };
+    }
+  }
+  const folder = kind === 'folder' ? path : hiddenFolder(path);
+  await claimRun(folder, run, { isHidden: kind === 'file', overwrite, isStream });
+  if (isStream) return { folder };
+  const isOwn = (part: number) => part % shard.count === shard.index;
+  const standing = await standingParts(folder, run, isOwn, log);
+  const todo = new Todo(run, shard, standing);
+  const n = standing.size;
+  if (n > 0 && todo.all.length > 0) log.info(`resuming: ${plural(n, 'part')} ${are(n)} there, in ${folder}`);
+  return { folder, standing, todo };
+}
+
+export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunPlace {
+  readonly overwrite: boolean;
+  readonly stats: RunStats;
+  readonly signal: AbortSignal;
+  /** writes what stands beside the parts of a run that is whole */
+  readonly finish: (folder: string) => Promise<void>;
+}
+
+/** Opens it. */
+export async function openSink(opts: SinkOptions): Promise<Sink> {
+  const { target, run, begun, signal } = opts;
+  const { folder, todo, standing } = begun;
+  if (folder === undefined) return openStdout(opts);
+  if (todo === undefined || standing === undefined) return openWhole({ ...opts, folder });
+  const isFile = target.kind === 'file';
+  // before the first pass, not when the first part is written
+  if (run.output === 'parquet') await refuseColumns(target.path, opts);
+  const pieces: Part = { by: 'pieces', pieces: 1, of: run.parts };
+  const ofPart =
+    run.parts > 1 && opts.metadata[PART_KEY] === undefined ? { [PART_KEY]: JSON.stringify(pieces) } : {};
+  const metadata = { ...opts.metadata, ...ofPart };
+  const parts = openParts({ ...opts, metadata, folder, todo, standing });
+  const figures = () => opts.stats.wholeRecord;
+  return {
+    add: parts.add,
+    async close() {
+      await parts.close();
+      if (isFile) await joinParts({ ...opts, folder, standing, figures, signal });
+      else await opts.finish(folder);
+    },
+    async abort(error) {
+      await parts.abort(error);
+      if (error instanceof RejectsError && (isFile || error.isAll)) await leaveReasons(folder, target);
+    },
+  };
+}
+
+/** Leaves no folder behind in which nothing is worth keeping. @param isAll no other shard has a part of it */
+export async function leaveRun(
+  { folder, standing }: Begun,
+  { kind }: Target,
+  run: Pick<Run, 'run'>,
+  isAll: boolean,
+  error: unknown,
+): Promise<void> {
+  // rejects alone are soon found again, and a run of nothing else would stand in the way of the mended command
+  const holdsTraces = sumCounts(standing?.values() ?? []).traces > 0;
+  const holdsReasons = kind === 'folder' && error instanceof RejectsError && !error.isAll;
+  if (folder === undefined || holdsTraces || holdsReasons || !isAll || (await isBusy(folder))) return;
+  await assertOurs(folder, run);
+  if (kind === 'file') return dropHidden(folder);
+  await dropParts(folder);
+  if (!isStored(folder)) await rmdir(folder);
+}
+
+/** @throws RredcotError (exit 2) for columns that no Parquet file can have */
+async function refuseColumns(path: string, { passThrough, ourColumns }: SinkOptions): Promise<void> {
+  const { arrowSchema } = await import('../io/arrow/writer.js');
+  const { refuseUnwritable } = await import('../io/parquet/types.js');
+  refuseUnwritable(path, arrowSchema(outputColumns(passThrough, ourColumns)).fields);
+}
+
+/** The reasons of too many rejects are what the user needs next: beside the output. */
+async function leaveReasons(folder: string, target: Target): Promise<void> {
+  const rejects = await openRejects(
+    target.kind === 'file' ? target.rejects : rejectsPath(target.path),
+    folder,
+  );
+  for (const file of await rejectFiles(folder)) await rejects.append(fileBytes(file));
+  await rejects.finish();
+  await rejects.publish();
+}
+
+/** Stdout, and the rejects beside it. */
+export async function openStdout({
+  target,
+  ...opts
+}: Omit<OutputTarget, 'path' | 'format'> & Pick<SinkOptions, 'target'>): Promise<Sink> {
+  const rejects = await openRejects(target.rejects);
+  const output = await openOutput({ ...opts, ...target });
+  const leave = async (): Promise<void> => {
+    await rejects.finish();
+    await rejects.publish();
+  };
+  return {
+    add: (item) => (isBad(item) ? rejects.add(item) : output.write(item)),
+    async close() {
+      await output.finish();
+      await leave();
+    },
+    async abort() {
+      await output.abort();
+      await leave();
+    },
+  };
+}
+
+export type WholeOptions = Omit<OutputTarget, 'path' | 'format'> &
+  Pick<SinkOptions, 'target' | 'overwrite' | 'log'> & {
+    readonly run: Pick<Run, 'run' | 'config'>;
+    readonly stats: Pick<RunStats, 'wholeRecord'>;
+    readonly folder: string;
+  };
+
+/** One file that is written in one go, of what cannot be read again. */
+export async function openWhole(opts: WholeOptions): Promise<Sink> {
+  const { target, folder } = opts;
+  const rejects = await openRejects(target.rejects, folder);
+  const output = await openOutput({ ...opts, ...target, halfWrittenIn: folder });
+  const counter = new FactCounter(opts.run.run);
+  return {
+    async add(item) {
+      counter.add(item);
+      await (isBad(item) ? rejects.add(item) : output.write(item));
+    },
+    async close() {
+      const facts = counter.facts(await rejects.finish());
+      await output.finish(facts);
+      const file = { ...output, publish: (replaces: boolean) => output.publish(replaces) };
+      await publishWhole(file, rejects, facts, { ...opts, figures: () => opts.stats.wholeRecord });
+    },
+    async abort(error) {
+      await output.abort();
+      if (error instanceof RejectsError && (await rejects.finish()) !== null) await rejects.publish();
+      await rejects.abort();
+    },
+  };
+}
+
+/**
+ * Writes rows and rejects, in input order, makes the output visible, and tells what was done.
+ * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
+ */
+export async function writeRows(
+  items: AsyncIterable<OutputRow | BadRow> | Iterable<OutputRow | BadRow>,
+  sink: Sink,
+  stats: RunStats,
+  signal: AbortSignal,
+  place: {
+    readonly target: Target;
+    readonly run: Pick<Run, 'run'>;
+    readonly begun: Begun;
+    readonly log: Log;
+  },
+): Promise<void> {
+  try {
+    for await (const item of items) {
+      throwIfInterrupted(signal);
+      await sink.add(item);
+      stats.add(item);
+    }
+    throwIfInterrupted(signal);
+    stats.check();
+    await sink.close();
+  } catch (error) {
+    // what fails while a failure is tidied up says nothing new
+    await sink.abort(error).catch(() => {});
+    if (signal.aborted) throw interruption(place.begun);
+    if (await isMadeByOther(error, place)) return;
+    // a reader that has seen enough (`| head`) is no failure
+    if (!(error instanceof ReaderClosedError)) throw error;
+  } finally {
+    stats.end();
+  }
+  stats.report();
+}
+
+/** Whether the same command, started twice, has made the output, and taken the folder away. @throws RredcotError (exit 75) where it is gone */
+async function isMadeByOther(
+  error: unknown,
+  { target, run, begun: { folder }, log }: Parameters<typeof writeRows>[4],
+): Promise<boolean> {
+  if (folder === undefined || !isLost(error, folder)) return false;
+  if (target.kind === 'file' && (await isMade(target.path, run.run)) !== undefined) {
+    log.info(`${target.path} was made by the same command, which was started twice`);
+    return true;
+  }
+  throw error instanceof TakenError ? error : new TakenError(folder, error);
+}
+
+/** What an interrupted run tells its user. */
+function interruption({ folder, standing }: Begun): RredcotError {
+  const { traces } = sumCounts(standing?.values() ?? []);
+  const n = standing?.size ?? 0;
+  const message =
+    folder === undefined
+      ? 'interrupted'
+      : traces === 0
+        ? 'interrupted before the first part with a trace was whole, nothing was kept'
+        : `interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`;
+  return new RredcotError(message, {
+    exitCode: EXIT.interrupted,
+    ...(traces > 0 ? { hint: 'the same command again, which goes on from there' } : {}),
+  });
+}

@@ -1,0 +1,115 @@
+// Writes rows that are made of stored ones to one file or to stdout, with the rejects and the summary beside it.
+import { hiddenFolder } from '../io/files/run-folder.js';
+import type { Input } from '../io/read/inputs.js';
+import { fingerprint } from '../io/read/unchanged.js';
+import {
+  CONFIG_KEY,
+  INPUTS_KEY,
+  type OutputTarget,
+  POLICY_KEY,
+  RUN_KEY,
+  TEXT_KEY,
+  VERSION_KEY,
+  VOCAB_KEY,
+} from '../io/write/output.js';
+import { VERSION } from '../package-files.js';
+import type { Log } from '../report/log.js';
+import type { BadRow } from '../rows.js';
+import type { OutputRow } from '../scored.js';
+import { lookAtOutput } from './existing.js';
+import { claimRun, sweepHidden } from './folder.js';
+import { describeRun } from './identity.js';
+import { RunStats } from './stats.js';
+import type { Target } from './target.js';
+import { leaveRun, openStdout, openWhole, writeRows } from './write-run.js';
+
+/** What is written, and how. */
+export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'metadata'> {
+  readonly command: string;
+  readonly target: Target;
+  /** that the rows come from */
+  readonly inputs: readonly Input[];
+  /** of these */
+  readonly metadata: ReadonlyMap<string, string>;
+  readonly config: Readonly<Record<string, unknown>>;
+  /** what it says of how it was made of another one, by key of its metadata */
+  readonly made: Readonly<Record<string, string>>;
+  /** columns of the output, of which texts may be among the dropped */
+  readonly names: ReadonlySet<string>;
+  /** what is told besides, of all that was done */
+  readonly figures?: () => Readonly<Record<string, unknown>>;
+  readonly valueName: string | undefined;
+  /** what stands at its place is replaced */
+  readonly overwrite: boolean;
+  readonly signal: AbortSignal;
+  readonly log: Log;
+}
+
+/** Keys of metadata begin so; the summary's do not. */
+const OURS = 'rredcot.';
+
+/**
+ * Writes rows and rejects in their order, and tells what was done.
+ * @returns false where the file that stands there is the one that was asked for: nothing is read or touched then
+ * @throws RredcotError (exit 75) where it was interrupted: nothing is left then
+ */
+export async function writeScored(
+  items: AsyncIterable<OutputRow | BadRow>,
+  out: ScoredOutput,
+): Promise<boolean> {
+  const { command, target, config, made, inputs, overwrite, signal, log, figures } = out;
+  const { path, format } = target;
+  const run = describeRun({
+    ...{ rredcot: VERSION, command, config: { ...config, made }, policy: null, passes: null },
+    ...{ inputs: await fingerprint(inputs), output: format, rows_per_part: 1, parts: 1, part: null },
+  });
+  const folder = path === '-' ? undefined : hiddenFolder(path);
+  if (folder !== undefined) {
+    if (await lookAtOutput(path, { run: run.run, config }, overwrite, run.inputs)) {
+      await sweepHidden(folder, run);
+      log.info(`${path} is already done`);
+      return false;
+    }
+    await claimRun(folder, run, { isHidden: true, overwrite, isStream: false });
+  }
+  const origins = Object.entries(made).map(([key, origin]) => [key.replace(OURS, ''), JSON.parse(origin)]);
+  const stats = new RunStats({
+    ...{ target, config, log, valueName: out.valueName, policy: undefined, meter: undefined },
+    ...{ isAll: false, isComputed: false, isNamed: true, reward: undefined },
+    expected: { traces: undefined, share: () => undefined },
+    beside: () => ({ ...figures?.(), ...Object.fromEntries(origins) }),
+  });
+  const written = { ...out, metadata: metadataOf(out, run.run), run: { run: run.run, config }, stats };
+  const begun = folder === undefined ? {} : { folder };
+  try {
+    const sink = folder === undefined ? await openStdout(written) : await openWhole({ ...written, folder });
+    await writeRows(items, sink, stats, signal, { target, run, begun, log });
+  } catch (error) {
+    await leaveRun(begun, target, run, true, error).catch(() => {});
+    throw error;
+  }
+  return true;
+}
+
+/** The output's account of itself: as a fresh run has it, and what it was made of. */
+function metadataOf({ metadata, config, made, names, target }: ScoredOutput, run: string) {
+  const kept = (key: string) => (metadata.has(key) ? { [key]: metadata.get(key) as string } : {});
+  return {
+    [VERSION_KEY]: VERSION,
+    [CONFIG_KEY]: JSON.stringify(config),
+    ...(target.path === '-' ? {} : { [RUN_KEY]: run }),
+    ...kept(POLICY_KEY),
+    ...kept(VOCAB_KEY),
+    ...kept(INPUTS_KEY),
+    ...made,
+    ...textsOf(metadata.get(TEXT_KEY), names),
+  };
+}
+
+/** Where the texts are, of those that are still there. */
+function textsOf(text: string | undefined, names: ReadonlySet<string>): Record<string, string> {
+  if (text === undefined) return {};
+  const places = Object.entries(JSON.parse(text) as Record<string, string>);
+  const left = places.filter(([, column]) => names.has(column));
+  return left.length === 0 ? {} : { [TEXT_KEY]: JSON.stringify(Object.fromEntries(left)) };
+}
