@@ -1,4 +1,4 @@
-// Finds a trace's reward ζ: from its row, or by comparing its own answer with the references where the row has none; judges what was sampled.
+// Finds a trace's reward ζ: from its row, or by comparing its own answer with the references where the row has none.
 import { lastBoxed } from '../boxed.js';
 import { TraceRejected } from '../errors.js';
 import type { ExitTemplate } from '../model/onnx/folder.js';
@@ -108,27 +108,4 @@ export function ownAnswer(
   if (boxed !== undefined) return boxed;
   if (named !== undefined) return (rest.split('\n', 1)[0] as string).trim();
   return close < 0 ? undefined : tail.trim();
-}
-
-/** By the documented comparison (docs/answers.md), or letter by letter. */
-export const JUDGES = ['compare', 'exact'] as const;
-export type Judge = (typeof JUDGES)[number];
-
-/**
- * ζ of a sampled text. `exact` takes an answer for right where it is a reference, spaces around it left out, and everything
- * else for wrong; `compare` leaves open what it cannot tell.
- * @param text of the completion, whole
- * @param prompt as {@link compareAnswer} takes it
- */
-export function judged(
-  text: string,
-  references: readonly Reference[],
-  marks: AnswerMarks,
-  judge: Judge,
-  prompt = '',
-): Reward {
-  if (judge === 'compare') return compareAnswer(text, references, marks, prompt);
-  const own = ownAnswer(text, marks);
-  const equal = references.filter(({ answer }) => answer.trim() === own);
-  return { reward: Math.max(0, ...equal.map(({ utility }) => utility)), status: ['reward:compared'] };
 }

@@ -1,9 +1,9 @@
 // `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion. The flags by which a policy samples, which `rredcot sample` has too.
 
 import type { Estimator, EstimatorSetup, FlagValues } from '../../estimate/estimator.js';
-import { JUDGES } from '../../estimate/reward.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
 import { TokenMeter } from '../../report/progress.js';
+import { JUDGES } from './judge.js';
 import { type MonteCarloOptions, monteCarloColumns, monteCarloConfig, UNFINISHED } from './monte-carlo.js';
 import type { SampledResult } from './sampled.js';
 import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';

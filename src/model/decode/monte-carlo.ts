@@ -1,6 +1,5 @@
 // Values of states as the mean of what completions sampled from them have earned (METHOD §3, `mc` and `mc-truncated`).
 
-import type { Judge } from '../../estimate/reward.js';
 import type { TraceValues } from '../../estimate/value.js';
 import {
   FLOAT32,
@@ -11,6 +10,7 @@ import {
   requestedColumn,
   STRING,
 } from '../../io/arrow/output-columns.js';
+import type { Judge } from './judge.js';
 import type { SamplingOptions } from './sampling.js';
 
 /** What a sample without a verdict counts: 0, or nothing. */

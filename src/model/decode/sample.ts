@@ -1,6 +1,7 @@
 // `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
+
 import { type ExitCode, TraceRejected } from '../../errors.js';
-import { type Judge, judged, type Reward } from '../../estimate/reward.js';
+import type { Reward } from '../../estimate/reward.js';
 import { INT32_LIST, requestedColumn, STRING } from '../../io/arrow/output-columns.js';
 import { windowOf } from '../../io/files/run-folder.js';
 import type { Log } from '../../report/log.js';
@@ -21,6 +22,7 @@ import { encodePrompt, promptStatus, spelledText } from '../text/encode.js';
 import type { Spelling } from '../text/tokenizer.js';
 import { openWriting } from './continue.js';
 import { continued, type Episode, standingAt } from './episodes.js';
+import { type Judge, judged } from './judge.js';
 import type { AskedEnvironment } from './mc.js';
 import { rowKey, type SamplingOptions, type Written } from './sampling.js';
 import { stopsOf } from './stops.js';

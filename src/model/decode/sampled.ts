@@ -1,8 +1,9 @@
 // Values the exits of traces by completions that are sampled there.
+
 import { TraceRejected } from '../../errors.js';
 import type { AnsweredJob } from '../../estimate/answerer/windows.js';
 import { joinIds } from '../../estimate/references.js';
-import { type AnswerMarks, judged } from '../../estimate/reward.js';
+import type { AnswerMarks } from '../../estimate/reward.js';
 import { noReferences, type TraceResult } from '../../estimate/value.js';
 import type { TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';
@@ -19,6 +20,7 @@ import {
   type Players,
   standingAt,
 } from './episodes.js';
+import { judged } from './judge.js';
 import {
   type MonteCarloOptions,
   type MonteCarloValues,
