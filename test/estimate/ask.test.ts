@@ -33,7 +33,6 @@ it('needs no reference: build takes the question along, and score asks it', asyn
   expect(first.status).not.toContain('no-bank');
   const [yes = 0, no = 0] = first.reference_logprobs[0] as number[];
   expect(storedValues(first)[0]).toBeCloseTo(Math.exp(yes) / (Math.exp(yes) + Math.exp(no)), 6);
-  await done('verify own.jsonl');
 });
 
 it('says where the policy does not answer, until other values take the place of these', async () => {

@@ -28,41 +28,6 @@ const mates = (banks: GroupBanks, group: string, completion: () => string, rewar
   banks.mates(trace(group, completion), reward);
 
 describe('GroupBanks', () => {
-  it('hands every trace what its correct mates answered, each spelling once', () => {
-    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
-    for (const [answer, reward] of [
-      ['7', 1],
-      ['7', 1],
-      ['7.0', 1],
-      ['8', 0],
-      ['9', null],
-    ] as const)
-      add(banks, 'g', text(answer), reward);
-    const of = (answer: string, reward: number | null) =>
-      mates(banks, 'g', text(answer), reward).map((mate) => mate.answer);
-    expect(of('8', 0)).toEqual(['7', '7.0']);
-    expect(of('7', 1)).toEqual(['7', '7.0']); // another one answered 7 too
-    expect(of('7.0', 1)).toEqual(['7']); // nobody else spelled it so
-    expect(mates(banks, 'other', text('8'), 0)).toEqual([]);
-    banks.reach('g');
-    expect(of('8', 0).length).toBe(2);
-    banks.reach('h');
-    expect(of('8', 0)).toEqual([]);
-  });
-
-  it('of graded rewards takes those above one half, with the best utility of the others', () => {
-    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
-    for (const [answer, reward] of [
-      ['7', 0.75],
-      ['7', 1],
-      ['6', 0.5],
-    ] as const)
-      add(banks, 'g', text(answer), reward);
-    expect(mates(banks, 'g', text('7'), 1)).toEqual([{ answer: '7', utility: 0.75 }]);
-    expect(mates(banks, 'g', text('7'), 0.75)).toEqual([{ answer: '7', utility: 1 }]);
-    expect(mates(banks, 'g', text('6'), 0.5)).toEqual([{ answer: '7', utility: 1 }]);
-  });
-
   it('snis: has the wrong answers too, at utility 0, and not the own one', () => {
     const banks = new GroupBanks(TEMPLATE, named('snis'), textOf);
     for (const [answer, reward] of [
@@ -137,12 +102,6 @@ describe('GroupBanks', () => {
         add(banks, 'g', () => `${before}${thought}${close}\nanswer: 7\n`, 1);
         expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution: thought, utility: 1 }]);
       }
-  });
-
-  it('has nothing of a correct completion whose answer it cannot find', () => {
-    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
-    add(banks, 'g', () => 'no end of talk', 1);
-    expect(mates(banks, 'g', text('8'), 0)).toEqual([]);
   });
 
   it('agrees with looking at all mates one by one', () => {
@@ -222,7 +181,7 @@ describe('the bank of joint', () => {
 });
 
 describe('rredcot score --bank group', async () => {
-  const { done, fails, rows: rowsOf, write } = await openScene();
+  const { done, rows: rowsOf, write } = await openScene();
   type Out = {
     id: string;
     status: string;
@@ -335,9 +294,5 @@ describe('rredcot score --bank group', async () => {
       expect(found[i]?.id).toBe(id);
       for (const [t, value] of sigma.entries()) expect(found[i]?.sigma[t]).toBeCloseTo(value, 4);
     }
-  });
-
-  it('refuses another source', async () => {
-    await fails('score all.jsonl --bank batch', 2, '--bank row|group');
   });
 });

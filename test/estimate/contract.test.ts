@@ -463,7 +463,6 @@ describe.each(CASES)('$name $flags', (own) => {
     if (how === 'same') await expectSame(made, fresh);
     else expect(await rows(made)).toEqual(near(await rows(fresh)));
     expect(await config(made)).toEqual(await config(fresh));
-    await done(`verify ${made}`);
   }
 
   it('has the values of its formula, at the cuts of the policy', async () => {
@@ -483,16 +482,6 @@ describe.each(CASES)('$name $flags', (own) => {
     expect(await config(file)).toMatchObject({ estimator: name, ...own.config });
   });
 
-  it('is found sound by verify', async () => {
-    await done(`verify ${file}`);
-  });
-
-  it('is told by summary as a command of flags that there are', async () => {
-    const { command } = JSON.parse((await done(`summary ${file} --json`)).stdout) as { command: string };
-    const { said } = await done('score --help');
-    for (const [flag] of command.matchAll(/--[a-z-]+/g)) expect(said).toMatch(new RegExp(` ${flag} `));
-  });
-
   it.skipIf(own.isVariant)('is made again with another rule as score makes it', async () => {
     if (rule !== undefined) {
       await done(`redistribute ${file} ${rule} -o again-${file}`);
@@ -501,7 +490,6 @@ describe.each(CASES)('$name $flags', (own) => {
     }
     // the two rules that it has the other way round, whose σ score has written too, and back
     await done(`redistribute ${file} --sigma share,rudder -o turned-${file}`);
-    await done(`verify turned-${file}`);
     const [scored, turned] = [await rows<Row>(file), await rows<Row>(`turned-${file}`)];
     expect(turned.map((row) => [row.sigma, row.sigma_rudder])).toEqual(
       scored.map((row) => [row.sigma_share, row.sigma]),

@@ -20,7 +20,6 @@ it('takes the published values of Thought Anchors by its preset, on its own segm
   const [reject] = await rows<{ id: string; code: string; reason: string }>('given.jsonl.rejects.jsonl');
   expect(reject).toMatchObject({ id: 'short', code: 'values' });
   expect(reject?.reason).toContain('--map values=<path>');
-  await done('verify given.jsonl');
   const why = /values has 4 entries, the trace has 2 exit points/;
   await fails('score anchors.jsonl -o - --format jsonl --estimator given --segmenter fixed', 65, why);
 });

@@ -34,7 +34,6 @@ describe('a file of it', () => {
       expect(storedValues(row)).toEqual(storedValues(row).map(() => 0.5));
       expect(row.hint_logprobs).toEqual(row.logprobs);
     }
-    await done('verify mates.jsonl');
     await done('redistribute mates.jsonl --estimator surprise -o surprise.jsonl');
     expect((await rows('surprise.jsonl')).some(({ status }) => status.includes('hint:'))).toBe(false);
   });

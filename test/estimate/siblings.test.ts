@@ -137,7 +137,6 @@ describe('siblings', () => {
       expect([row.status, baseline]).toEqual(['value:uncalibrated', mean]);
       expect(row.value_prior).toEqual(logprobs.map(([lp]) => expect.closeTo(Math.exp(lp as number), 5)));
     }
-    await done('verify back.jsonl');
     await done('redistribute back.jsonl --sigma rudder -o again-back.jsonl');
     for (const { baseline } of await rows('again-back.jsonl')) expect(baseline).toBe(mean);
   });

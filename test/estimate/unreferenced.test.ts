@@ -67,7 +67,6 @@ describe('a calibration without a reference', () => {
     }
     // a baseline on the reward's scale
     expect(found.map(({ baseline }) => baseline)).toEqual(found.map((row) => row.value_start));
-    await done('verify of-thought.jsonl');
     await done('redistribute of-thought.jsonl --estimator surprise -o other-credit.jsonl');
     expect((await rows('other-credit.jsonl')).map(({ status }) => status)).not.toContain('value:thought');
     await fails(
@@ -98,7 +97,6 @@ describe('a calibration without a reference', () => {
       expect(row.status).toBe('ask:unanswered;value:asked');
       expectClose(storedValues(row), expectedValues(row, file, storedValues(asked[n] as ScoredRow)));
     }
-    await done('verify of-yes.jsonl');
     // the question that it was fitted with, whatever the folder's own one is
     await write('other.json', JSON.stringify({ question: '\nwrong? ', yes: 'n', no: 'y' }));
     await done(
@@ -152,7 +150,6 @@ describe('siblings without a reference', () => {
         expect(value).toBeLessThanOrEqual(0.75 + 0.25 * prior + 1e-6);
       }
     }
-    await done('verify mixed.jsonl');
   });
 
   it('is the mean of outcomes alone with --calibration none: of one outcome that itself, of no mate nothing', async () => {
@@ -170,11 +167,9 @@ describe('siblings without a reference', () => {
       }
     }
     await done(`score bare.jsonl ${flags} -o outcomes.jsonl`);
-    await done('verify outcomes.jsonl');
     const found = await rows<Row>('outcomes.jsonl');
     expect(found.some((row) => storedValues(row).some((value) => value > 0.01 && value < 0.99))).toBe(true);
     await done('redistribute outcomes.jsonl --sigma rudder -o again.jsonl');
-    await done('verify again.jsonl');
     const why = 'has no value in front of the trace';
     await fails(`score bare.jsonl ${flags} --baseline value -o no.jsonl`, 2, why);
     await fails('redistribute outcomes.jsonl --baseline value -o no.jsonl', 2, why);

@@ -219,7 +219,7 @@ function toTraceJob({ promptIds, completionIds, pieces, asked = NOTHING }: Asked
 }
 
 /** Yields `fn(item)` for every item, `width` of them at work at a time. */
-export async function* inOrder<A, B>(
+async function* inOrder<A, B>(
   items: AsyncIterable<A>,
   width: number,
   fn: (item: A) => Promise<B>,

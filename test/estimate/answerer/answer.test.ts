@@ -6,7 +6,6 @@ import { answerCut, branchOf, runBatch } from '../../../dist/estimate/answerer/b
 import type { TraceJob } from '../../../dist/estimate/answerer/plan.js';
 import {
   type AskedJob,
-  inOrder,
   onnxAnswerer,
   type Windows,
   windowsOf,
@@ -266,20 +265,6 @@ describe('scoreWindows', () => {
     expect(await together(rows.slice(100))).toEqual([rows.slice(100, 128), ...windows.slice(2)]);
   });
 
-  test('rows that explode into many traces: they stay together, up to 256 a window', async () => {
-    const policy = new FakePolicy();
-    const rowOf = (i: number) => (i < 300 ? 0 : 1 + Math.floor((i - 300) / 5));
-    const all = await allScored(small(700), policy, rowOf);
-    expect(all.map(({ job }) => job.name)).toEqual([...Array(700).keys()]);
-    // rows 0..63 are traces 0..614, rows 64..80 the rest
-    expect(policy.runs.map(({ traces }) => [traces[0], traces.length])).toEqual([
-      [0, 256],
-      [256, 256],
-      [512, 103],
-      [615, 85],
-    ]);
-  });
-
   test('at most three batches are at work, and three where there are so many', async () => {
     const policy = new FakePolicy(undefined, together(3));
     await allScored(small(1000), policy);
@@ -331,19 +316,6 @@ describe('scoreWindows', () => {
       expect(message).toMatch(/^in:15 \(id "5"\): the policy on cuda:1 gave /);
       expect(message).toMatch(text);
       expect(hint).toContain('rredcot doctor --device cuda:1');
-    }
-  });
-
-  test('numbers at the edge of what can be are taken', async () => {
-    for (const [where, number] of [
-      ['entropies', Math.log(259)],
-      ['entropies', 0],
-      ['logprobs', 0],
-      ['branches', 0],
-    ] as const) {
-      const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
-      const policy = new LyingPolicy(5, where, number);
-      expect(await scored(shapes, policy)).toHaveLength(9);
     }
   });
 });
@@ -495,73 +467,5 @@ describe('questions once a trace is cut', () => {
       ...{ exit: 5, ids: Int32Array.of(5, 1, 2, 3), scoredFrom: 1, gap: { before: 1, tokens: 2 } },
     });
     expect(branchOf(trace, 2, { after: 4, ids, scoredFrom: 1 })).toEqual({ exit: 6, ids, scoredFrom: 1 });
-  });
-});
-
-// ------ inOrder
-
-describe('inOrder', () => {
-  async function* numbers(n: number, onEnd = () => {}) {
-    try {
-      for (let i = 0; i < n; i++) yield i;
-    } finally {
-      onEnd();
-    }
-  }
-
-  test('order is kept and at most `width` calls are at work, whichever ends first', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.nat(6), { maxLength: 25 }),
-        fc.integer({ min: 1, max: 6 }),
-        async (waits, width) => {
-          let [atWork, most] = [0, 0];
-          const results = await collect(
-            inOrder(numbers(waits.length), width, async (i) => {
-              most = Math.max(most, ++atWork);
-              for (let n = waits[i] as number; n > 0; n--) await Promise.resolve();
-              atWork--;
-              return i * i;
-            }),
-          );
-          expect(results).toEqual(waits.map((_, i) => i * i));
-          expect(most).toBeLessThanOrEqual(width);
-        },
-      ),
-    );
-  });
-
-  test('an error surfaces in its turn, once; others behind it are nobody’s unhandled rejection', async () => {
-    let ended = 0;
-    let laterOnesFail = (): void => {};
-    const laterFailures = new Promise<void>((resolve) => {
-      laterOnesFail = resolve;
-    });
-    const done = inOrder(
-      numbers(20, () => ended++),
-      4,
-      async (i) => {
-        // the failures of 6 and 7 are there before that of 5, whose turn is first
-        if (i === 5) await laterFailures.then(turn);
-        if (i === 7) laterOnesFail();
-        if (i >= 5) throw new Error(`no ${i}`);
-        return i;
-      },
-    );
-    const found: number[] = [];
-    const read = async () => {
-      for await (const item of done) found.push(item);
-    };
-    await expect(read()).rejects.toThrow('no 5');
-    expect(found).toEqual([0, 1, 2, 3, 4]);
-    expect(await done.next()).toEqual({ done: true, value: undefined });
-    expect(ended).toBe(1);
-  });
-
-  test('a reader that stops early ends the source', async () => {
-    let ended = 0;
-    const source = numbers(100, () => ended++);
-    for await (const item of inOrder(source, 3, async (i) => i)) if (item === 2) break;
-    expect(ended).toBe(1);
   });
 });

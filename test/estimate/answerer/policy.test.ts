@@ -313,37 +313,6 @@ describe('fixture traces', () => {
       expect(worst.values).toBeLessThan(COMPANY_NATS);
     },
   );
-
-  test.each(KINDS)('branches equal naive re-encoding at every exit: %s', async (kind) => {
-    const { session } = policy('embedded');
-    const jobs = await fixtureJobs(rows.slice(0, 12), 4);
-    let [worst, scored] = [0, 0];
-    for (const [b, { segmentation, branches }] of (await results(session, jobs, kind)).entries())
-      for (const [k, exit] of segmentation.exits.entries())
-        for (const [n, expected] of (await naive(session, jobs[b] as TraceJob, exit)).entries()) {
-          worst = Math.max(worst, largestDifference(branches[k]?.[n] ?? [], expected));
-          scored += expected.length;
-        }
-    if (process.env.MEASURE) console.log(kind, 'fixtures', worst, scored);
-    expect(worst).toBeLessThan(STRATEGY_NATS);
-    expect(scored).toBeGreaterThan(90);
-  });
-
-  test('auto reads traces of many pieces in two runs, and all in one where no piece is merged', async () => {
-    const first = (await readJsonl<FixtureRow>(FIXTURES)).filter((_, i) => i % 8 === 3); // no prompt twice
-    const jobs = await fixtureJobs(first, 1);
-    // one reference of 12 tokens: the exits that merging takes away cost more than 64 rows and 3 % of the trace
-    const wasteful = jobs.flatMap(({ ids, pieces }, i) =>
-      (pieces.ends.length - 1) * 12 > 64 + 0.03 * ids.length ? [i] : [],
-    );
-    expect(jobs[0]?.asked.atExits.map((suffix) => suffix.ids.length)).toEqual([12]);
-    expect(wasteful.length).toBeGreaterThan(3);
-    expect(wasteful.length).toBeLessThan(61);
-    const twice = planWindow(jobs).filter(({ strategy }) => strategy === 'two-run');
-    expect(twice.flatMap(({ members }) => members).sort((i, j) => i - j)).toEqual(wasteful);
-    const unmerged = planWindow(await fixtureJobs(first, 40));
-    expect(new Set(unmerged.map(({ strategy }) => strategy))).toEqual(new Set(['one-run']));
-  });
 });
 
 /** Under `ulimit -v`: ONNX Runtime's own words for a failed allocation are what is recognised. */
