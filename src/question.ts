@@ -1,5 +1,6 @@
 // What passes between an estimator and whoever answers: questions about a trace, and one log-probability a scored token.
-import type { Pieces } from './segment/segment.js';
+import type { BadRow } from './rows.js';
+import type { Pieces, Segmentation } from './segment/segment.js';
 import type { Trace } from './trace.js';
 
 /** A trace as a policy reads it. */
@@ -65,12 +66,38 @@ export interface Reply {
   readonly branches: readonly (readonly Answer[])[];
 }
 
-/** The answers to what was asked about a trace. */
+/** The answers to what was asked about a trace, and how it was cut; K segments, K+1 exits. */
 export interface Answers extends Reply {
+  readonly segmentation: Segmentation;
+  /** no policy has read the trace: log-probabilities and entropies are zeros that stand for nothing */
+  readonly isUnread?: true;
   /** (E) of the tails at each exit */
   readonly tails?: readonly (readonly Answer[])[];
   /** (T) of each peer's own tokens; undefined for one that could not be read */
   readonly peers?: readonly (Float32Array | undefined)[];
   readonly whenCut?: readonly Answer[];
   readonly second?: Reply;
+}
+
+// ------ one after the other
+
+/** A trace about which something is asked; where that is absent, no more than of its own tokens. */
+export interface AskedJob extends TokenizedTrace {
+  readonly asked?: Asked;
+}
+
+/** A trace with what was answered about it. */
+export interface AnsweredJob<T extends TokenizedTrace> {
+  readonly job: T;
+  readonly trace: Trace;
+  readonly result: Answers;
+}
+
+/** A window's traces: neighbors, and what was rejected among them. */
+export type Windows<T> = AsyncIterable<readonly (T | BadRow)[]>;
+
+/** Who answers: sessions of ONNX Runtime; what else a policy is, such as an engine that takes questions as messages, has this form too. */
+export interface Answerer {
+  /** Answers in input order; what was rejected, and what cannot be read, passes by in its place. */
+  answer<T extends AskedJob>(windows: Windows<T>): AsyncGenerator<AnsweredJob<T> | BadRow>;
 }

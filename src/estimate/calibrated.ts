@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
+import type { Answers } from '../question.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
@@ -28,7 +29,7 @@ import type {
 import type { Nature } from './nature.js';
 import { contrast, geometricMean, pr, rightNow, utilitiesOf } from './one-pass.js';
 import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
-import { noReferences, type TraceResult, type TraceValues, traceValues } from './value.js';
+import { noReferences, type TraceValues, traceValues } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
@@ -163,7 +164,7 @@ export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string
  */
 export function calibratedValues(
   job: Pick<ValueJob, 'bank' | 'trace' | 'tokens'>,
-  { branches, segmentation, logprobs, entropies }: TraceResult,
+  { branches, segmentation, logprobs, entropies }: Answers,
   calibration: Calibration,
 ): TraceValues {
   const utilities = utilitiesOf(job);

@@ -1,5 +1,6 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
 import type { EncodedTrace } from '../model/text/encode.js';
+import type { Answers } from '../question.js';
 import { type OutputRow, ownTokens, UNREAD, withoutShown } from '../scored.js';
 import { allEnds, type Pieces, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
@@ -10,7 +11,7 @@ import type { ScoredBank } from './references.js';
 import { bankFault } from './references.js';
 import { PROGRESS, type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
 import { redistribute, type SigmaInput, sigmaEss, sigmaGain, sigmaMaxWeight } from './sigma.js';
-import type { TraceResult, TraceValues } from './value.js';
+import type { TraceValues } from './value.js';
 
 /**
  * b: the group's mean reward, that of the trace's mates alone (RLOO, arXiv 2402.14740), v̂(s_0), a number, or by itself: V(s_0)
@@ -128,7 +129,7 @@ export function creditOf(
 /** The row of a trace that was scored. */
 export function creditTrace(
   item: ReadyTrace,
-  { entropies, logprobs, segmentation, isUnread }: TraceResult,
+  { entropies, logprobs, segmentation, isUnread }: Answers,
   { values, start, columns, referenceLogprobs, referenceTokens, status: ofValues = [] }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {

@@ -6,20 +6,18 @@ import type { Config } from '../io/write/output.js';
 import type { Device, DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { OpenModel, OpenPolicy } from '../model/onnx/open-model.js';
-import type { ModelSession } from '../model/onnx/session.js';
-import type { Answers, Asked } from '../question.js';
+import type { AnsweredJob, Answers, Asked } from '../question.js';
 import type { Log } from '../report/log.js';
 import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
-import type { AnsweredJob } from './answerer/windows.js';
 import type { ReadyTrace } from './credit.js';
 import type { Nature } from './nature.js';
 import type { Peers } from './peers.js';
 import type { ScoredBank } from './references.js';
 import type { AnswerMarks } from './reward.js';
-import type { TraceResult, TraceValues } from './value.js';
+import type { TraceValues } from './value.js';
 
 /** Raw values of flags, by their names in camel case; absent where nobody has given one. */
 export type FlagValues = Readonly<Record<string, unknown>>;
@@ -53,7 +51,7 @@ export interface OpenEstimator<A extends Asked = Asked> extends Partial<AsyncDis
   readonly peers?: number;
   /** absent: the bank's continuations after every exit point. @throws TraceRejected */
   ask?(trace: ValueJob): A | Promise<A>;
-  values(trace: ValueJob, answers: TraceResult, asked: A): TraceValues;
+  values(trace: ValueJob, answers: Answers, asked: A): TraceValues;
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy */
   readonly second?: { readonly model?: OpenModel | undefined; readonly name: string };
   /** for those that let the policy write */
@@ -69,7 +67,8 @@ export interface Sampling {
     policy: PolicyFolder,
     device: Device,
   ): Promise<{
-    readonly session: ModelSession;
+    /** of the policy, as who reads has it */
+    readonly session: AsyncDisposable;
     readonly sampled: <T extends ValueJob>(
       answered: AsyncIterable<AnsweredJob<T> | BadRow>,
       window: (ordinal: number) => number,

@@ -1,10 +1,10 @@
 // Shows each trace of a window the others of its group, wherever these lie.
 import { usageError } from '../errors.js';
 import { STDIN } from '../io/files/file-bytes.js';
+import type { Windows } from '../question.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
-import type { Windows } from './answerer/windows.js';
 import { type Candidate, candidateOf, type FarPeers, type Related } from './far-peers.js';
 
 /** Another trace of the group, with the same prompt and another completion. */

@@ -2,7 +2,7 @@
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
 import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import type { Asked, TailsAt } from '../question.js';
+import type { Answers, Asked, TailsAt } from '../question.js';
 import { candidateExits } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
 import {
@@ -17,7 +17,7 @@ import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
 import { sharedTokens } from './references.js';
-import { sum, type TraceResult, type TraceValues } from './value.js';
+import { sum, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { mates: 3, mateTokens: 40 };
@@ -193,7 +193,7 @@ const FITS = 0.1;
  */
 export function siblingValues(
   prior: TraceValues,
-  { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: TraceResult,
+  { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
   { mateTokens }: SiblingOptions,

@@ -2,21 +2,21 @@
 import { windowOf } from '../io/files/run-folder.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { ModelSession } from '../model/onnx/session.js';
-import type { Asked } from '../question.js';
+import type { AnsweredJob, Answers, Asked, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
 import type { RunContext } from '../run/options.js';
 import type { Source } from '../run/source.js';
 import { mergeSegments } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import { type AnsweredJob, onnxAnswerer, type Valued, type Windows, windowsOf } from './answerer/windows.js';
+import { onnxAnswerer, windowsOf } from './answerer/windows.js';
 import type { RewardedTrace } from './baseline.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
 import { farPeers } from './far-peers.js';
 import { withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward } from './reward.js';
-import type { TraceResult } from './value.js';
+import type { TraceValues } from './value.js';
 
 export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
   readonly run: RunContext;
@@ -30,12 +30,17 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
 type AskedTrace = ValueJob & { readonly asked: Asked };
 type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
 
+/** A trace with its values. */
+export interface Valued extends AnsweredJob<AskedTrace> {
+  readonly values: TraceValues;
+}
+
 /** The three stages; what they are made with is open until the end. */
 interface Stages extends AsyncDisposable {
   ask(cut: AsyncIterable<ValueJob | BadRow>): Windows<AskedTrace>;
   /** @throws RredcotError (exit 65) where a model gives numbers that cannot be */
   answer(asked: Windows<AskedTrace>): Answered;
-  values(answered: Answered): AsyncIterable<Valued<AskedTrace> | BadRow>;
+  values(answered: Answered): AsyncIterable<Valued | BadRow>;
 }
 
 /** @throws RredcotError (exit 69) where a model does not prove itself */
@@ -63,7 +68,7 @@ const UNREAD: Omit<Stages, 'values'> = {
 const NOTHING: Asked = { atExits: [] };
 
 /** A trace as if it had been read: nothing is said of its tokens. */
-function unread({ pieces, completionIds }: ValueJob): TraceResult {
+function unread({ pieces, completionIds }: ValueJob): Answers {
   const segmentation = mergeSegments(pieces, null);
   const none = new Float32Array(completionIds.length);
   const branches = Array.from(segmentation.exits, () => []);
@@ -80,7 +85,8 @@ async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
   };
   try {
     const sampling = await estimator.sampling?.open(policy, device);
-    const session = sampling?.session ?? (await ModelSession.open(policy, device));
+    const session =
+      (sampling?.session as ModelSession | undefined) ?? (await ModelSession.open(policy, device));
     sessions.push(session);
     noteProof(log, session, 'policy');
     const second = estimator.second && { ...estimator.second, session };

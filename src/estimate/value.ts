@@ -1,14 +1,5 @@
 // What the policy said of a trace, and the values of its states that follow from the log-probabilities of its references (METHOD §3).
-import type { Answers } from '../question.js';
-import type { Segmentation } from '../segment/segment.js';
 import type { Nature } from './nature.js';
-
-/** What was answered about a trace, and how it was cut; K segments of T tokens, K+1 exits. */
-export interface TraceResult extends Answers {
-  /** no policy has read the trace: log-probabilities and entropies are zeros that stand for nothing */
-  readonly isUnread?: true;
-  readonly segmentation: Segmentation;
-}
 
 /**
  * v̂(s) of one state; its logarithm where values are logarithms. Where it follows from what a row stores it is computed from that

@@ -3,10 +3,9 @@
 import fc from 'fast-check';
 import { OutOfMemoryError } from '../../dist/errors.js';
 import type { TraceJob } from '../../dist/estimate/answerer/plan.js';
-import type { TraceResult } from '../../dist/estimate/value.js';
 import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
 import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
-import type { Continuation } from '../../dist/question.js';
+import type { Answers, Continuation } from '../../dist/question.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
 import type { TokenText } from '../../dist/segment/span.js';
 
@@ -195,7 +194,7 @@ export function jobOf(shape: JobShape): TraceJob {
 }
 
 /** What comes of a trace by reading it all again, from `shape` and the tokens alone. */
-export function expectedResult(shape: JobShape, { ids, promptLength, asked }: TraceJob): TraceResult {
+export function expectedResult(shape: JobShape, { ids, promptLength, asked }: TraceJob): Answers {
   const scores = fakeStats([...ids], promptLength);
   const segmentation = segmentCompletion(
     plainTokens(shape.tokens, shape.hidden),

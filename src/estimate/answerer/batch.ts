@@ -3,12 +3,11 @@ import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
 import { type Branch, nextKept } from '../../model/onnx/placed.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
-import type { Answer, Question } from '../../question.js';
+import type { Answer, Answers, Question } from '../../question.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
 import { silenced } from '../../turns.js';
 import { joinIds } from '../references.js';
-import type { TraceResult } from '../value.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from './plan.js';
 import { shareTails, tailScores } from './tails.js';
 
@@ -24,17 +23,17 @@ export function runBatch(
   session: PolicyRuns,
   jobs: readonly TraceJob[],
   strategy: Strategy,
-): Promise<readonly (TraceResult | TraceRejected)[]> {
-  const run = (some: readonly TraceJob[]): Promise<readonly (TraceResult | TraceRejected)[]> =>
+): Promise<readonly (Answers | TraceRejected)[]> {
+  const run = (some: readonly TraceJob[]): Promise<readonly (Answers | TraceRejected)[]> =>
     strategy === 'one-run' ? oneRun(session, some) : twoRuns(session, some);
   return inHalves(jobs, run, async (job) => {
-    if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as TraceResult;
+    if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as Answers;
     const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
     return new TraceRejected('out_of_memory', reason);
   });
 }
 
-async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const plans = jobs.map((job) => planExits(job, Array.from(candidateExits(job.pieces))));
   const scored = await session.run(
     jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches })),
@@ -52,7 +51,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<T
   });
 }
 
-async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const mine = Promise.resolve(lastTwoRuns.get(session)).then(() => runTwice(session, jobs));
   lastTwoRuns.set(
     session,
@@ -61,7 +60,7 @@ async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<
   return mine;
 }
 
-async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const kept = nextKept();
   try {
     const trunks = await session.run(
@@ -101,7 +100,7 @@ interface ExitPlan {
   /** exit by exit its continuations, then what the tails need */
   readonly branches: readonly Branch[];
   /** Scores by exit. @param logprobs (T) of the completion's own tokens @param scored of the branches */
-  parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<TraceResult, 'branches' | 'tails'>;
+  parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<Answers, 'branches' | 'tails'>;
 }
 
 function planExits({ ids, promptLength, asked }: TraceJob, exits: readonly number[]): ExitPlan {

@@ -2,19 +2,21 @@
 import { dataError, type RredcotError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
-import type { Asked, TokenizedTrace } from '../../question.js';
+import type {
+  AnsweredJob,
+  Answerer,
+  Answers,
+  Asked,
+  AskedJob,
+  TokenizedTrace,
+  Windows,
+} from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import { joinIds } from '../references.js';
-import type { TraceResult, TraceValues } from '../value.js';
 import { answerCut, ImpossibleNumberError, type KeepsPrefix, runBatch } from './batch.js';
 import { planWindow, type TraceJob } from './plan.js';
-
-/** One about which something is asked; nothing where that is absent. */
-export interface AskedJob extends TokenizedTrace {
-  readonly asked?: Asked;
-}
 
 const NOTHING: Asked = { atExits: [] };
 
@@ -47,30 +49,6 @@ export async function* windowsOf<T extends { readonly trace: Trace }>(
     held.push(item);
   }
   if (held.length > 0) yield held;
-}
-
-/** A trace with what was answered about it. */
-export interface AnsweredJob<T extends AskedJob> {
-  readonly job: T;
-  readonly trace: Trace;
-  readonly result: TraceResult;
-}
-
-/** A trace with its values. */
-export interface Valued<T> {
-  readonly job: T;
-  readonly trace: Trace;
-  readonly result: TraceResult;
-  readonly values: TraceValues;
-}
-
-/** A window's traces: neighbours, and what was set aside among them. */
-export type Windows<T> = AsyncIterable<readonly (T | BadRow)[]>;
-
-/** Who answers: what else a policy is, an engine that takes questions as messages, has this form too. */
-export interface Answerer {
-  /** answers in input order; what was set aside, and what cannot be read, passes by in its place */
-  answer<T extends AskedJob>(windows: Windows<T>): AsyncGenerator<AnsweredJob<T> | BadRow>;
 }
 
 /**
@@ -172,17 +150,17 @@ async function* scoreWindows<T extends AskedJob>(
     });
     return { ...batch, scored };
   });
-  const results = new Map<Trace, TraceResult | TraceRejected>(); // of one window
+  const results = new Map<Trace, Answers | TraceRejected>(); // of one window
   const logprobsOf = (trace: Trace): Float32Array | undefined => {
     const result = results.get(trace);
     return result instanceof TraceRejected ? undefined : result?.logprobs;
   };
   for await (const { window, jobs, members, scored, isLast } of done) {
     for (const [n, i] of members.entries())
-      results.set((jobs[i] as AskedJob).trace, scored[n] as TraceResult | TraceRejected);
+      results.set((jobs[i] as AskedJob).trace, scored[n] as Answers | TraceRejected);
     if (!isLast) continue;
     yield* eachTrace(window, (item) => {
-      const result = results.get(item.trace) as TraceResult | TraceRejected;
+      const result = results.get(item.trace) as Answers | TraceRejected;
       if (result instanceof TraceRejected) throw result;
       const peers = item.asked?.peers?.map(({ trace }) => logprobsOf(trace));
       return { job: item, trace: item.trace, result: peers === undefined ? result : { ...result, peers } };

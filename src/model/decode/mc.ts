@@ -5,7 +5,6 @@ import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js'
 import { TokenMeter } from '../../report/progress.js';
 import { JUDGES } from './judge.js';
 import { type MonteCarloOptions, monteCarloColumns, monteCarloConfig, UNFINISHED } from './monte-carlo.js';
-import type { SampledResult } from './sampled.js';
 import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';
 import { stopsOf } from './stops.js';
 
@@ -81,8 +80,7 @@ async function sampled(values: FlagValues, most: number): Promise<EstimatorSetup
           },
         },
         ask: () => ({ atExits: [] }),
-        values: (trace, answers) =>
-          sampledValues(trace, answers as SampledResult, { tokenizer, marks }, opts),
+        values: (trace, answers) => sampledValues(trace, answers, { tokenizer, marks }, opts),
         [Symbol.asyncDispose]: async () => environment?.[Symbol.asyncDispose](),
       };
     },

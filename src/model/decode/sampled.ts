@@ -1,11 +1,10 @@
 // Values the exits of traces by completions that are sampled there.
 
 import { TraceRejected } from '../../errors.js';
-import type { AnsweredJob } from '../../estimate/answerer/windows.js';
 import { joinIds } from '../../estimate/references.js';
 import type { AnswerMarks } from '../../estimate/reward.js';
-import { noReferences, type TraceResult } from '../../estimate/value.js';
-import type { TokenizedTrace } from '../../question.js';
+import { noReferences } from '../../estimate/value.js';
+import type { AnsweredJob, Answers, TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { spelledText } from '../text/encode.js';
@@ -40,7 +39,7 @@ export interface SampledFrom {
 }
 
 /** Answers with what was written from the exits. */
-export interface SampledResult extends TraceResult {
+interface SampledResult extends Answers {
   readonly written: readonly (Written & Partial<Episode>)[];
   /** number of the exit of each */
   readonly writtenAt: readonly number[];
@@ -69,7 +68,7 @@ export async function* sampledAnswers<T extends TokenizedTrace>(
 /** The states of a trace; a state that fills the context has nothing to write. */
 function begin(
   { trace, promptIds, completionIds, pieces }: TokenizedTrace,
-  { segmentation }: TraceResult,
+  { segmentation }: Answers,
   { maxTokens, players }: SampledFrom,
   samples: number,
   sampling: SamplingOptions,
@@ -100,10 +99,11 @@ function begin(
 /** Values by how what was written is judged. */
 export function sampledValues(
   { references, trace, completionIds }: TokenizedTrace & { readonly references: readonly Reference[] },
-  { segmentation, written, writtenAt: exits }: SampledResult,
+  answers: Answers,
   { tokenizer, marks }: { readonly tokenizer: Spelling; readonly marks: AnswerMarks },
   { judge, unfinished, keep, samples: M }: MonteCarloOptions,
 ): MonteCarloValues {
+  const { segmentation, written, writtenAt: exits } = answers as SampledResult;
   const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
   const samples = written.map(({ ids, finish, messages, reward = null }, i): Sample => {
     const exit = exits[i] as number;

@@ -4,16 +4,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { OutOfMemoryError, RredcotError, TraceRejected } from '../../../dist/errors.js';
 import { answerCut, branchOf, runBatch } from '../../../dist/estimate/answerer/batch.js';
 import type { TraceJob } from '../../../dist/estimate/answerer/plan.js';
-import {
-  type AskedJob,
-  onnxAnswerer,
-  type Windows,
-  windowsOf,
-} from '../../../dist/estimate/answerer/windows.js';
+import { onnxAnswerer, windowsOf } from '../../../dist/estimate/answerer/windows.js';
 import { windowOf } from '../../../dist/io/files/run-folder.js';
 import type { Branch, PackedTrace } from '../../../dist/model/onnx/placed.js';
 import type { PolicyRuns, TraceScores } from '../../../dist/model/onnx/session.js';
-import type { Asked } from '../../../dist/question.js';
+import type { Asked, AskedJob, Windows } from '../../../dist/question.js';
 import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
 import { seeded } from '../../oracle/toy.js';
 import {

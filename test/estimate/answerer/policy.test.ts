@@ -1,4 +1,5 @@
 /** One run, two runs and naive re-encoding give the same numbers, and a trace's do not depend on its company. */
+
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { rm, writeFile } from 'node:fs/promises';
@@ -9,11 +10,12 @@ import { TraceRejected } from '../../../dist/errors.js';
 import { runBatch } from '../../../dist/estimate/answerer/batch.js';
 import { planWindow, type TraceJob } from '../../../dist/estimate/answerer/plan.js';
 import { bankMaker } from '../../../dist/estimate/references.js';
-import { type TraceResult, traceValues } from '../../../dist/estimate/value.js';
+import { traceValues } from '../../../dist/estimate/value.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { encodeTrace } from '../../../dist/model/text/encode.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import type { Answers } from '../../../dist/question.js';
 import { cutPieces } from '../../../dist/segment/segment.js';
 import { seeded } from '../../oracle/toy.js';
 import { named } from '../../support/estimators.js';
@@ -60,7 +62,7 @@ async function results(
   session: ModelSession,
   jobs: readonly TraceJob[],
   kind: (typeof KINDS)[number],
-): Promise<TraceResult[]> {
+): Promise<Answers[]> {
   const found = await runBatch(session, jobs, kind);
   expect(found).toHaveLength(jobs.length);
   return found.map((result) => {
@@ -131,7 +133,7 @@ describe.each([
         const [one, two] = [await results(session, jobs, 'one-run'), await results(session, jobs, 'two-run')];
         for (const [b, job] of jobs.entries()) {
           const [read] = await session.run([{ ...job, branches: [] }]);
-          const [first, second] = [one[b], two[b]] as [TraceResult, TraceResult];
+          const [first, second] = [one[b], two[b]] as [Answers, Answers];
           expect(second.segmentation).toEqual(first.segmentation);
           expect(first.segmentation.thoughtEnds).toHaveLength(job.pieces.segments);
           const { exits } = first.segmentation;
@@ -209,7 +211,7 @@ test.each(KINDS)(
         const together = await results(session, jobs, kind);
         for (const [b, job] of jobs.entries()) {
           const [alone] = await results(session, [{ ...job, shares: undefined }], kind);
-          const found = together[b] as TraceResult;
+          const found = together[b] as Answers;
           expect(found.segmentation).toEqual(alone?.segmentation);
           for (const name of ['entropies', 'logprobs'] as const)
             worst.trace = Math.max(worst.trace, largestDifference(found[name], alone?.[name] ?? []));
@@ -267,7 +269,7 @@ async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Pr
   return Promise.all(jobs);
 }
 
-const values = (result: TraceResult) => traceValues(result.branches, Float32Array.of(1), named('pr')).values;
+const values = (result: Answers) => traceValues(result.branches, Float32Array.of(1), named('pr')).values;
 
 describe('fixture traces', () => {
   /** one of every other group */
@@ -281,7 +283,7 @@ describe('fixture traces', () => {
     async (kind) => {
       const { session } = policy('embedded');
       const jobs = await fixtureJobs(rows, 4);
-      const alone: TraceResult[] = [];
+      const alone: Answers[] = [];
       for (const job of jobs) alone.push(...(await results(session, [job], kind)));
 
       /** company: batches as they are planned, first to last and last to first; and one padded by a long trace */
@@ -299,7 +301,7 @@ describe('fixture traces', () => {
       for (const { members, more } of companies) {
         const together = await results(session, [...members.map((i) => jobs[i] as TraceJob), ...more], kind);
         for (const [n, i] of members.entries()) {
-          const [found, expected] = [together[n], alone[i]] as [TraceResult, TraceResult];
+          const [found, expected] = [together[n], alone[i]] as [Answers, Answers];
           expect(found.segmentation).toEqual(expected.segmentation);
           for (const name of ['entropies', 'logprobs'] as const)
             worst[name] = Math.max(worst[name], largestDifference(found[name], expected[name]));
