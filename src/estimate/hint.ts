@@ -5,39 +5,30 @@ import { givenOrOwn } from '../model/graph/json.js';
 import { HINT_TEMPLATE } from '../model/onnx/folder.js';
 import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
 import type { Reference } from '../trace.js';
+import type { Hint } from './posterior.js';
 import { joinIds } from './references.js';
 import { openSecond, type ReadTokens, tokenCheck } from './second-policy.js';
 
-/** How a prompt tells the answer. */
-export interface HintTemplate {
+/** How a prompt tells it. */
+interface HintTemplate {
   /** with `{answer}` where the reference stands, or `{mate}` where a peer's text does */
   readonly text: string;
   /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
   readonly before: string;
 }
 
-/** What a hint tells: a reference's answer, or the text of one of the group's right completions. */
-export type Hint = 'answer' | 'mate';
-
-/** Where they are. */
-export interface HintOptions {
-  readonly hint: Hint;
-  /** a file; undefined: that of the policy's folder */
-  readonly template: string | undefined;
-  /** the folder of a policy that reads hints; undefined: the policy itself */
-  readonly policy: string | undefined;
-}
-
 const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as const;
 
 /**
  * Opens what reads hints.
+ * @param files a template, where it is not the folder's own; a policy that reads them, where it is not the policy itself
  * @param own the policy whose traces they are
  * @returns reader: another policy than the one that cuts, undefined where it is that
  * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openSecond` for its policy
  */
 export async function openHint(
-  { hint, template: path, policy: folder }: HintOptions,
+  hint: Hint,
+  { template: path, policy: folder }: { readonly template?: string; readonly policy?: string },
   own: Pick<OpenModel, 'policy' | 'tokenizer'>,
   opts: ModelChoice,
 ) {

@@ -5,13 +5,13 @@ import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import type { Asked, Reply } from '../question.js';
 import { mostSimilar } from './alignment.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
-import type { Hint } from './hint.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
 import { CORRECT } from './references.js';
 import { noReferences } from './value.js';
 
-/** What a {@link Hint} tells, in a file that loads no ONNX Runtime; the first is the default. */
-const HINTS = ['answer', 'mate'] as const satisfies readonly Hint[];
+/** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
+const HINTS = ['answer', 'mate'] as const;
+export type Hint = (typeof HINTS)[number];
 
 /** Which right peer is looked at: the one with the fewest tokens, or the one whose thought is most like the trace's own. */
 const WHICH_MATE = ['shortest', 'similar'] as const;
@@ -60,9 +60,12 @@ export const posterior: Estimator = {
       async open(context): Promise<OpenEstimator> {
         const { openHint } = await import('./hint.js');
         const { secondConfig } = await import('./second-policy.js');
-        const files = { hint, template: textOf(hintTemplate), policy: textOf(hintPolicy) };
+        const files = {
+          ...(typeof hintTemplate === 'string' && { template: hintTemplate }),
+          ...(typeof hintPolicy === 'string' && { policy: hintPolicy }),
+        };
         const choice = { device: context.choice, signal: context.signal };
-        const { template, reader, hinted, ofAnswer, ofMate } = await openHint(files, context, choice);
+        const { template, reader, hinted, ofAnswer, ofMate } = await openHint(hint, files, context, choice);
         const told = async (trace: ValueJob): Promise<Int32Array | undefined> => {
           if (!isOfPeer) return ofAnswer(trace.references);
           const peer = rightPeer(trace, which);
@@ -93,10 +96,6 @@ export const posterior: Estimator = {
     };
   },
 };
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' ? value : undefined;
-}
 
 /** Tokens without its end token. */
 function lengthOf({ completionIds, pieces }: Peer): number {

@@ -6,7 +6,6 @@ import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
 import type { Reply } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
-import type { SecondPolicy } from './second-policy.js';
 import { noReferences, summedAttributions } from './value.js';
 
 export const ratio: Estimator = {
@@ -69,11 +68,7 @@ const OLDER = { name: 'older policy', code: 'ref', flag: '--ref-policy' } as con
  * @param own the policy
  * @throws RredcotError as {@link openSecond}; exit 2 also for the policy's own weights, and for a token that the two spell otherwise
  */
-async function openOlder(
-  path: string,
-  own: Pick<OpenModel, 'policy' | 'tokenizer'>,
-  choice: ModelChoice,
-): Promise<SecondPolicy> {
+async function openOlder(path: string, own: Pick<OpenModel, 'policy' | 'tokenizer'>, choice: ModelChoice) {
   const { openSecond, tokenText } = await import('./second-policy.js');
   const older = await openSecond(path, own.tokenizer, choice, OLDER);
   if (isDeepStrictEqual(weightsOf(own.policy), weightsOf(older.policy)))
