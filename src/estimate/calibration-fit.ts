@@ -229,7 +229,7 @@ export const LogLoss = z.strictObject({
   calibrated: z.number(),
   /** the mean reward of the other folds */
   constant: z.number(),
-  /** the mean reward of the trace's mates, with the constant as one more of them; null where groups are too many */
+  /** the mean reward of the trace's peers, with the constant as one more of them; null where groups are too many */
   group_mean: z.number().nullable(),
   /** v̂ as it is; null where nothing was scored */
   value: z.number().nullable(),
@@ -303,10 +303,10 @@ class Assessment {
     const constant = this.constants[fold] as number;
     this.#traces++;
     this.#constant += lossOf(constant, reward);
-    const mates = this.groups.get(mark);
-    if (mates === undefined) this.#groupMean = null;
+    const peers = this.groups.get(mark);
+    if (peers === undefined) this.#groupMean = null;
     else if (this.#groupMean !== null)
-      this.#groupMean += lossOf((mates.sum - reward + constant) / mates.count, reward);
+      this.#groupMean += lossOf((peers.sum - reward + constant) / peers.count, reward);
   }
 
   quality(): Quality {

@@ -94,7 +94,7 @@ export function groupsApart(
 
 /**
  * Keeps what peers need of each trace of some groups.
- * @param traces what is turned down among them is no peer
+ * @param traces what is rejected among them is no peer
  */
 export async function keepFarPeers(
   traces: AsyncIterable<Related | BadRow>,
@@ -145,7 +145,7 @@ export interface Traced {
 export interface WholeInput {
   /** Traces of the rows that are wanted. @param wanted asked for every row in order */
   again(wanted: (ordinal: number) => boolean): AsyncIterable<Traced | BadRow>;
-  /** Makes one ready as those of the first pass were; what is turned down is no peer. @throws TraceRejected */
+  /** Makes one ready as those of the first pass were; what is rejected is no peer. @throws TraceRejected */
   prepare(item: Traced): Promise<Related>;
   readonly run: {
     /** what a first pass has found; undefined where the input can be read only once */

@@ -46,7 +46,7 @@ interface AskedOfPolicy {
 /** Columns that a pass alone fills. */
 const OF_A_PASS: readonly OurColumn[] = ['logprobs', 'entropies', 'sigma_gain'];
 
-/** The first row stands for all: one that lacks what it has is turned down. */
+/** The first row stands for all: one that lacks what it has is rejected. */
 export function policyNeed(
   { credit, segments, columns, policy }: AskedOfPolicy,
   { first, map }: Pick<Mapping, 'first' | 'map'>,
@@ -113,7 +113,7 @@ export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Me
       if (isStream) banks?.add(trace, found.reward);
       return { trace, reward: found };
     },
-    /** the reward for a group's mean; null also where the trace is turned down later, where the rejects file is open */
+    /** the reward for a group's mean; null also where the trace is rejected later, where the rejects file is open */
     counted(trace: Trace): number | null {
       try {
         return rewardOf(trace).reward;

@@ -78,13 +78,13 @@ export class GroupBanks {
     if (bank === undefined) return [];
     const own = this.entryOf(trace, reward);
     const ownKey = own && keyOf(own);
-    const mates: Reference[] = [];
+    const peers: Reference[] = [];
     for (const [key, { best, next, ...entry }] of bank) {
       // the trace's own part in an entry is taken out: an entry that is its alone goes
       const utility = key !== ownKey ? best : own?.best === best ? next : best;
-      if (utility !== undefined) mates.push({ ...entry, utility });
+      if (utility !== undefined) peers.push({ ...entry, utility });
     }
-    return mates;
+    return peers;
   }
 
   /** A stream has come to a group: the one before it is over, and forgotten. */
@@ -126,18 +126,18 @@ function sizeOf(bank: ReadonlyMap<string, BankEntry>, utility: number): number {
 }
 
 /**
- * A trace's references: its row's, or with `banks` its mates' answers; the row's again, beside the wrong ones of the mates,
- * where no mate is right.
+ * A trace's references: its row's, or with `banks` its peers' answers; the row's again, beside the wrong ones of its peers,
+ * where none is right.
  */
 export function referencesOf(
   trace: Trace,
   reward: number | null,
   banks: GroupBanks | undefined,
 ): { readonly references: readonly Reference[]; readonly bankStatus: readonly string[] } {
-  const mates = banks?.mates(trace, reward) ?? [];
-  if (mates.some(({ utility }) => utility > CORRECT)) return { references: mates, bankStatus: [] };
+  const peers = banks?.mates(trace, reward) ?? [];
+  if (peers.some(({ utility }) => utility > CORRECT)) return { references: peers, bankStatus: [] };
   const code = trace.references.length > 0 ? 'bank:row' : NO_BANK;
-  const references = trace.references.length > 0 ? [...trace.references, ...mates] : [];
+  const references = trace.references.length > 0 ? [...trace.references, ...peers] : [];
   return { references, bankStatus: banks === undefined ? [] : [code] };
 }
 

@@ -166,12 +166,12 @@ const CLIP = [-30, 3] as const;
 /** c: outcomes that the calibrated value counts for among them. */
 const PRIOR = 0.5;
 /**
- * λ: the part of the value that is the calibrated one however many outcomes there are. It sees what mates cannot, a trace that
+ * λ: the part of the value that is the calibrated one however many outcomes there are. It sees what peers cannot, a trace that
  * corrects itself where none of them went wrong; .2 to .4 are alike, by what was measured.
  */
 const PRIOR_SHARE = 0.25;
 /**
- * Outcomes that a trace counts for which began word for word as this one did and is no mate of it. At the first state where it
+ * Outcomes that a trace counts for which began word for word as this one did and is no peer of it. At the first state where it
  * no longer does it counts for nothing, and what that changes is credit of nobody: not a whole one, by what was measured.
  */
 const BEGUN_ALIKE = 0.5;
@@ -180,7 +180,7 @@ const BEGUN_ALIKE = 0.5;
  * than this, which nobody draws twice: there it is one trace under several ids.
  */
 const DRAWN_TWICE = 1e-4;
-/** Where all mates together weigh less than this from s_1 on, none of them has anything to say. */
+/** Where all peers together weigh less than this from s_1 on, none of them has anything to say. */
 const FITS = 0.1;
 
 /**

@@ -63,12 +63,12 @@ async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<
 async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const kept = nextKept();
   try {
-    const trunks = await session.run(
+    const read = await session.run(
       jobs.map((job) => ({ ...job, branches: [] })),
       kept,
     );
-    assertPossible(trunks, jobs, session);
-    const figures = jobs.map((job, b) => ofOwn(trunks[b] as TraceScores, job));
+    assertPossible(read, jobs, session);
+    const figures = jobs.map((job, b) => ofOwn(read[b] as TraceScores, job));
     const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, figures[b] as TokenFigures));
     const plans = jobs.map((job, b) => planExits(job, Array.from((segmentations[b] as Segmentation).exits)));
     const scored = await session.branches(
@@ -77,7 +77,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
     );
     assertPossible(scored, jobs, session);
     return plans.map(({ parted }, b) => {
-      const { logprobs } = trunks[b] as TraceScores;
+      const { logprobs } = read[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
       const own = figures[b] as TokenFigures;
       return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches) };

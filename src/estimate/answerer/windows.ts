@@ -109,7 +109,7 @@ function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segment
 const BATCHES_AT_WORK = 3;
 
 /**
- * Scores every trace; the order is the input's, whatever ran together. What was set aside passes by in its place, and so does what
+ * Scores every trace; the order is the input's, whatever ran together. What was rejected passes by in its place, and so does what
  * the policy could not read.
  * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  * @param windows traces of different ones never share a run
