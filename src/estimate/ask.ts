@@ -3,8 +3,7 @@
 import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../model/text/templates.js';
 import type { Answers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
-import { contrast, utilitiesOf } from './one-pass.js';
-import { logSumExp, type TraceValues, traceValues } from './value.js';
+import { contrast, logSumExp, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 export const ask: Estimator = {
   name: 'ask',

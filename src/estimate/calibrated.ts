@@ -27,9 +27,17 @@ import type {
   ValueJob,
 } from './estimator.js';
 import type { Nature } from './nature.js';
-import { contrast, geometricMean, pr, rightNow, utilitiesOf } from './one-pass.js';
+import { pr } from './one-pass.js';
 import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
-import { noReferences, type TraceValues, traceValues } from './value.js';
+import {
+  contrast,
+  geometricMean,
+  noReferences,
+  rightNow,
+  type TraceValues,
+  traceValues,
+  utilitiesOf,
+} from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [

@@ -1,13 +1,18 @@
 // Estimators that ask for nothing but the one pass of the policy: the references' log-probabilities read in several ways, the tokens' own, and values of the row.
 import { TraceRejected, usageError } from '../errors.js';
-import type { Estimator, EstimatorSetup, FlagValues, ValueJob } from './estimator.js';
-import type { Nature, StoredBank } from './nature.js';
-import { logSumExp, scoredReferences, summedAttributions, traceValues } from './value.js';
-
-/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
-export function rightNow(bank: StoredBank): number {
-  return weighted(bank).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
-}
+import type { Estimator, EstimatorSetup, FlagValues } from './estimator.js';
+import type { Nature } from './nature.js';
+import {
+  contrast,
+  geometricMean,
+  logSumExp,
+  rightNow,
+  scoredReferences,
+  summedAttributions,
+  traceValues,
+  utilitiesOf,
+  weighted,
+} from './value.js';
 
 /** `pr`, the default: the probability of giving a reference answer if the policy had to answer there. */
 export const pr: Estimator = {
@@ -31,14 +36,6 @@ export const prMean: Estimator = {
   fromTokens: arithmeticMean,
   card: 'the mean token probability of the reference answer, if the policy had to answer there',
 };
-
-/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
-export function geometricMean({ logprobs, tokens, utilities }: StoredBank): number {
-  return logprobs.reduce(
-    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
-    0,
-  );
-}
 
 /** `pr-geo`: the likelihood of a reference answer, whatever its length. */
 export const prGeo: Estimator = {
@@ -69,12 +66,6 @@ export const jointLog: Estimator = {
   name: 'joint-log',
   card: 'the log-probability of the reference solution and answer as the continuation; differences are of the logarithm',
 };
-
-/** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
-export function contrast(bank: StoredBank): number {
-  const { logprobs } = bank;
-  return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(bank)) - logSumExp([...logprobs]));
-}
 
 /** `snis`: the share of right answers in the probability of all that a bank has, right and wrong. */
 export const snis: Estimator = {
@@ -147,16 +138,6 @@ export const surprise: Estimator = {
   card: 'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
   of: ({ logprobs, ends }) => surpriseValues(logprobs, ends),
 };
-
-/** (N) log ζ_n p_n; −∞ where ζ_n = 0 */
-function weighted({ logprobs, utilities }: StoredBank): number[] {
-  return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
-}
-
-/** (N) ζ_n of a trace's bank */
-export function utilitiesOf({ bank }: Pick<ValueJob, 'bank'>): Float32Array {
-  return Float32Array.from(bank, ({ utility }) => utility);
-}
 
 /** Values that follow from the references' log-probabilities alone. */
 export function ofReferences(nature: Nature): EstimatorSetup {

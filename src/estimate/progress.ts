@@ -5,9 +5,9 @@ import { oneOf, positiveInteger } from '../flag-values.js';
 import type { Reply } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import type { Nature, StoredBank } from './nature.js';
-import { pr, prGeo, prMean, snis, utilitiesOf } from './one-pass.js';
+import { pr, prGeo, prMean, snis } from './one-pass.js';
 import { bankMaker } from './references.js';
-import { traceValues } from './value.js';
+import { traceValues, utilitiesOf } from './value.js';
 
 /** How a prover values a state: as those do that score answers. */
 const READINGS: readonly Nature[] = [pr, prMean, prGeo, snis];

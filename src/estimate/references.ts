@@ -1,6 +1,6 @@
 // A trace's references: its row's or its group's answers, as a set, and what is scored of them at every exit point.
 import { dataError, TraceRejected } from '../errors.js';
-import type { ExitTemplate } from '../model/onnx/folder.js';
+import type { ExitTemplate } from '../model/text/templates.js';
 import type { Continuation } from '../question.js';
 import { ANSWER_PATTERN, closeOf, type ThoughtTags, tagsOf } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';

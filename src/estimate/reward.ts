@@ -1,7 +1,7 @@
 // Finds a trace's reward ζ: from its row, or by comparing its own answer with the references where the row has none.
 import { lastBoxed } from '../boxed.js';
 import { TraceRejected } from '../errors.js';
-import type { ExitTemplate } from '../model/onnx/folder.js';
+import type { ExitTemplate } from '../model/text/templates.js';
 import { ANSWER_PATTERN, closeOf, THOUGHT_TAGS, type ThoughtTags, tagsOf } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
 import { compareAnswers } from './answer.js';

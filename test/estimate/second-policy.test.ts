@@ -2,10 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
-import { rightNow } from '../../dist/estimate/one-pass.js';
 import { progress } from '../../dist/estimate/progress.js';
 import { tokenCheck } from '../../dist/estimate/second-policy.js';
-import { traceValues } from '../../dist/estimate/value.js';
+import { rightNow, traceValues } from '../../dist/estimate/value.js';
 import { answerNowValue, bestOfValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 
 /** its facts where the best of K answers counts */
