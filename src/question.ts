@@ -32,7 +32,7 @@ export interface Question extends Continuation {
 export type Answer = Float32Array;
 
 /** What is asked about one trace, beside the log-probability and the entropy of each of its own tokens. */
-export interface Asked {
+export interface TraceQuestions {
   /** (N) after every exit point of its cut, of the policy */
   readonly atExits: readonly Continuation[];
   /** besides, after an exit by its number of completion tokens: ids that are scored from the first on, such as a peer's tail */
@@ -42,14 +42,14 @@ export interface Asked {
   /** of the policy once the (K+1) exit points are known, which may be many and long */
   readonly whenCut?: (exits: Int32Array) => readonly Question[];
   /** of the estimator's second reader, or of the policy as such: the trace once more, cut as the policy has cut it */
-  readonly second?: Reading;
+  readonly second?: SecondReading;
 }
 
 /** Tails at an exit. @param exit completion tokens before it */
 export type TailsAt = (exit: number) => readonly Int32Array[];
 
 /** How a trace is read once more. */
-export interface Reading {
+export interface SecondReading {
   /** in the place of its own prompt */
   readonly promptIds?: Int32Array;
   /** after every exit point */
@@ -57,7 +57,7 @@ export interface Reading {
 }
 
 /** What a reader says of a trace: T tokens, E exits, N continuations at each. */
-export interface Reply {
+export interface ReaderAnswers {
   /** (T) of the completion's own tokens, nats */
   readonly logprobs: Float32Array;
   /** (T) of the predicting distributions, nats; where the answerer knows them */
@@ -67,7 +67,7 @@ export interface Reply {
 }
 
 /** The answers to what was asked about a trace, and how it was cut; K segments, K+1 exits. */
-export interface Answers extends Reply {
+export interface Answers extends ReaderAnswers {
   readonly segmentation: Segmentation;
   /** no policy has read the trace: log-probabilities and entropies are zeros that stand for nothing */
   readonly isUnread?: true;
@@ -76,14 +76,14 @@ export interface Answers extends Reply {
   /** (T) of each peer's own tokens; undefined for one that could not be read */
   readonly peers?: readonly (Float32Array | undefined)[];
   readonly whenCut?: readonly Answer[];
-  readonly second?: Reply;
+  readonly second?: ReaderAnswers;
 }
 
 // ------ one after the other
 
 /** A trace about which something is asked; where that is absent, no more than of its own tokens. */
 export interface AskedJob extends TokenizedTrace {
-  readonly asked?: Asked;
+  readonly asked?: TraceQuestions;
 }
 
 /** A trace with what was answered about it. */

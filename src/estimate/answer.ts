@@ -136,7 +136,7 @@ type AnswerValue =
   | { readonly kind: 'other'; readonly text: string };
 
 /** An answer as it is compared. */
-interface Answer {
+interface ReadAnswer {
   /** TeX in one spelling: equal text is an equal answer, whatever it means */
   readonly text: string;
   readonly value: AnswerValue;
@@ -145,7 +145,7 @@ interface Answer {
 }
 
 /** Reads an answer's text. */
-function readAnswer(raw: string): Answer {
+function readAnswer(raw: string): ReadAnswer {
   const text = oneSpelling(raw);
   const [whole, name = ''] = /^([a-zA-Z]|\\[a-z]+|[a-zA-Z]\([a-z]\))=(?=[^=]+$)/.exec(text) ?? [''];
   const rest = text.slice(whole.length);

@@ -6,7 +6,7 @@ import type { Config } from '../io/write/output.js';
 import type { Device, DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { OpenModel, OpenPolicy } from '../model/onnx/open-model.js';
-import type { AnsweredJob, Answers, Asked } from '../question.js';
+import type { AnsweredJob, Answers, TraceQuestions } from '../question.js';
 import type { Log } from '../report/log.js';
 import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
@@ -42,7 +42,7 @@ export interface LoadContext extends OpenPolicy {
 }
 
 /** An estimator in one run: two functions of a trace, which do not know who answers. */
-export interface OpenEstimator<A extends Asked = Asked> extends Partial<AsyncDisposable> {
+export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extends Partial<AsyncDisposable> {
   /** what the configuration says of its models */
   readonly config?: Config;
   /** what is scored of a trace's references; absent: as the policy's exit template and the estimator's facts have it */

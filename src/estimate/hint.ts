@@ -4,10 +4,12 @@ import { TraceRejected, usageError } from '../errors.js';
 import { givenOrOwn } from '../model/graph/json.js';
 import { HINT_TEMPLATE } from '../model/onnx/folder.js';
 import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
+import { joinIds } from '../model/text/ids.js';
 import type { Reference } from '../trace.js';
-import type { Hint } from './posterior.js';
-import { joinIds } from './references.js';
 import { openSecond, type ReadTokens, tokenCheck } from './second-policy.js';
+
+/** What a hint tells: a reference's answer, or the text of one of the group's right completions. */
+type HintKind = 'answer' | 'mate';
 
 /** How a prompt tells it. */
 interface HintTemplate {
@@ -27,7 +29,7 @@ const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as c
  * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openSecond` for its policy
  */
 export async function openHint(
-  hint: Hint,
+  hint: HintKind,
   { template: path, policy: folder }: { readonly template?: string; readonly policy?: string },
   own: Pick<OpenModel, 'policy' | 'tokenizer'>,
   opts: ModelChoice,
@@ -60,11 +62,11 @@ export async function openHint(
   };
 }
 
-function placeOf(hint: Hint): string {
+function placeOf(hint: HintKind): string {
   return `{${hint}}`;
 }
 
-async function readTemplate(hint: Hint, path: string | undefined, folder: string): Promise<HintTemplate> {
+async function readTemplate(hint: HintKind, path: string | undefined, folder: string): Promise<HintTemplate> {
   const place = placeOf(hint);
   const schema = z.strictObject({ text: z.string().includes(place), before: z.string().default('') });
   const expected = `a file with {"text": "… ${place} …", "before": "…"}, with --hint-template`;

@@ -2,7 +2,7 @@
 import { usageError } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import type { Asked, Reply } from '../question.js';
+import type { ReaderAnswers, TraceQuestions } from '../question.js';
 import { mostSimilar } from './alignment.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
@@ -11,7 +11,6 @@ import { noReferences } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
 const HINTS = ['answer', 'mate'] as const;
-export type Hint = (typeof HINTS)[number];
 
 /** Which right peer is looked at: the one with the fewest tokens, or the one whose thought is most like the trace's own. */
 const WHICH_MATE = ['shortest', 'similar'] as const;
@@ -75,14 +74,14 @@ export const posterior: Estimator = {
           config: { hintTemplate: template, ...(reader && { hintPolicy: secondConfig(reader) }) },
           ...(isOfPeer && { peers: Number.POSITIVE_INFINITY }),
           second: { model: reader, name: reader ? 'hint policy' : 'policy' },
-          async ask(trace): Promise<Asked> {
+          async ask(trace): Promise<TraceQuestions> {
             const ids = await told(trace);
             return { atExits: [], second: ids === undefined ? {} : { promptIds: hinted(trace, ids) } };
           },
           values(_, { logprobs, segmentation: { exits }, second }, { second: asked }) {
             const hasHint = asked?.promptIds !== undefined;
             // without a hint nothing is told by it
-            const read = hasHint ? (second as Reply).logprobs : logprobs;
+            const read = hasHint ? (second as ReaderAnswers).logprobs : logprobs;
             return {
               values: posteriorValues(logprobs, read, exits),
               columns: { hint_logprobs: read },

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
-import type { Reply } from '../question.js';
+import type { ReaderAnswers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import type { Nature, StoredBank } from './nature.js';
 import { pr, prGeo, prMean, snis } from './one-pass.js';
@@ -71,7 +71,8 @@ export const progress: Estimator = {
             prover.check(trace, trace.continuations);
             return { atExits: [], second: { atExits: trace.continuations } };
           },
-          values: (trace, { second }) => traceValues((second as Reply).branches, utilitiesOf(trace), nature),
+          values: (trace, { second }) =>
+            traceValues((second as ReaderAnswers).branches, utilitiesOf(trace), nature),
           [Symbol.asyncDispose]: () => prover[Symbol.asyncDispose](),
         };
       },

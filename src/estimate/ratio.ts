@@ -4,7 +4,7 @@ import { usageError } from '../errors.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
-import type { Reply } from '../question.js';
+import type { ReaderAnswers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import { noReferences, summedAttributions } from './value.js';
 
@@ -47,7 +47,7 @@ export const ratio: Estimator = {
             return { atExits: [], second: {} };
           },
           values(_, { logprobs, segmentation, second }) {
-            const reference = (second as Reply).logprobs;
+            const reference = (second as ReaderAnswers).logprobs;
             return {
               values: ratioValues(logprobs, reference, segmentation.thoughtEnds),
               columns: { ref_logprobs: reference },

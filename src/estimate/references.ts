@@ -1,5 +1,6 @@
 // A trace's references: its row's or its group's answers, as a set, and what is scored of them at every exit point.
 import { dataError, TraceRejected } from '../errors.js';
+import { sharedTokens } from '../model/text/ids.js';
 import type { ExitTemplate } from '../model/text/templates.js';
 import type { Continuation } from '../question.js';
 import { ANSWER_PATTERN, closeOf, type ThoughtTags, tagsOf } from '../segment/span.js';
@@ -216,23 +217,6 @@ export async function continuationMaker(
       return { ids, scoredFrom };
     });
   };
-}
-
-/** Tokens with which two lists of ids begin alike. */
-export function sharedTokens(a: Int32Array, b: Int32Array): number {
-  const at = a.findIndex((id, t) => id !== b[t]);
-  return at < 0 ? a.length : at;
-}
-
-/** Token sequences one after the other. */
-export function joinIds(...parts: readonly Int32Array[]): Int32Array {
-  const joined = new Int32Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    joined.set(part, at);
-    at += part.length;
-  }
-  return joined;
 }
 
 /** What is scored of a trace's references: the bank as a set, and each entry's continuation. */

@@ -2,7 +2,8 @@
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
 import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import type { Answers, Asked, TailsAt } from '../question.js';
+import { sharedTokens } from '../model/text/ids.js';
+import type { Answers, TailsAt, TraceQuestions } from '../question.js';
 import { candidateExits } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
 import {
@@ -16,7 +17,6 @@ import {
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { sharedTokens } from './references.js';
 import { sum, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
@@ -34,7 +34,7 @@ export interface SiblingOptions {
 }
 
 /** What is asked of a trace: its references, and the tails of the peers that it is aligned with. */
-interface SiblingQuestions extends Asked {
+interface SiblingQuestions extends TraceQuestions {
   readonly peers: readonly Aligned<Peer>[];
 }
 

@@ -2,7 +2,7 @@
 import { windowOf } from '../io/files/run-folder.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { ModelSession } from '../model/onnx/session.js';
-import type { AnsweredJob, Answers, Asked, Windows } from '../question.js';
+import type { AnsweredJob, Answers, TraceQuestions, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
 import type { RunContext } from '../run/options.js';
@@ -27,7 +27,7 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
   readonly signal: AbortSignal;
 }
 
-type AskedTrace = ValueJob & { readonly asked: Asked };
+type AskedTrace = ValueJob & { readonly asked: TraceQuestions };
 type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
 
 /** A trace with its values. */
@@ -65,7 +65,7 @@ const UNREAD: Omit<Stages, 'values'> = {
   [Symbol.asyncDispose]: async () => {},
 };
 
-const NOTHING: Asked = { atExits: [] };
+const NOTHING: TraceQuestions = { atExits: [] };
 
 /** A trace as if it had been read: nothing is said of its tokens. */
 function unread({ pieces, completionIds }: ValueJob): Answers {

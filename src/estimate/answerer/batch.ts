@@ -3,13 +3,13 @@ import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
 import { type Branch, nextKept } from '../../model/onnx/placed.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
+import { shareTails, tailScores } from '../../model/onnx/tails.js';
+import { joinIds } from '../../model/text/ids.js';
 import type { Answer, Answers, Question } from '../../question.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
 import { silenced } from '../../turns.js';
-import { joinIds } from '../references.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from './plan.js';
-import { shareTails, tailScores } from './tails.js';
 
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();

@@ -1,9 +1,9 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 import type { Device } from '../../model/onnx/device.js';
 import { rowsPerGroup, sharingRoom } from '../../model/onnx/layout.js';
-import type { Asked, Continuation } from '../../question.js';
+import { shareTails } from '../../model/onnx/tails.js';
+import type { Continuation, TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
-import { shareTails } from './tails.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
@@ -18,7 +18,7 @@ export interface TraceJob {
   readonly ids: Int32Array;
   readonly promptLength: number;
   readonly pieces: Pieces;
-  readonly asked: Asked;
+  readonly asked: TraceQuestions;
   /** traces of a batch with the same number here have the same prompt, which is read once */
   readonly shares?: number | undefined;
 }
@@ -156,7 +156,7 @@ function suffixRows({ ids, scoredFrom }: Continuation): number {
 }
 
 /**
- * Reading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
+ * SecondReading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
  * whose keys are copied group by group: at a share of .08 to .15 that takes as long as what is saved, at .25 a tenth less
  * (bench/prompts.mjs).
  */

@@ -2,23 +2,23 @@
 import { dataError, type RredcotError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
+import { joinIds } from '../../model/text/ids.js';
 import type {
   AnsweredJob,
   Answerer,
   Answers,
-  Asked,
   AskedJob,
   TokenizedTrace,
+  TraceQuestions,
   Windows,
 } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
-import { joinIds } from '../references.js';
 import { answerCut, ImpossibleNumberError, type KeepsPrefix, runBatch } from './batch.js';
 import { planWindow, type TraceJob } from './plan.js';
 
-const NOTHING: Asked = { atExits: [] };
+const NOTHING: TraceQuestions = { atExits: [] };
 
 /** Traces a window, about: an input row may explode into many. */
 const WINDOW_TRACES = 256;

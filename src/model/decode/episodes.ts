@@ -1,13 +1,13 @@
 // Lets the policy go on in turns with an environment: from each state until the environment ends the episode, or a limit of tokens does.
 
 import { TraceRejected } from '../../errors.js';
-import { joinIds } from '../../estimate/references.js';
 import { stringifyJson } from '../../io/arrow/json.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Message, Trace } from '../../trace.js';
 import { type OwnTokens, turnsIn } from '../../turns.js';
 import { inHalves } from '../onnx/layout.js';
 import { spelledText } from '../text/encode.js';
+import { joinIds } from '../text/ids.js';
 import type { Prompts } from '../text/prompts.js';
 import type { PolicyTokenizer } from '../text/tokenizer.js';
 import { shownBehind } from '../text/turns.js';

@@ -1,13 +1,13 @@
 // Values the exits of traces by completions that are sampled there.
 
 import { TraceRejected } from '../../errors.js';
-import { joinIds } from '../../estimate/references.js';
 import type { AnswerMarks } from '../../estimate/reward.js';
 import { noReferences } from '../../estimate/value.js';
 import type { AnsweredJob, Answers, TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { spelledText } from '../text/encode.js';
+import { joinIds } from '../text/ids.js';
 import type { Spelling } from '../text/tokenizer.js';
 import type { PolicyWrites } from './continue.js';
 import {

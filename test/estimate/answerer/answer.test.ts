@@ -8,7 +8,7 @@ import { onnxAnswerer, windowsOf } from '../../../dist/estimate/answerer/windows
 import { windowOf } from '../../../dist/io/files/run-folder.js';
 import type { Branch, PackedTrace } from '../../../dist/model/onnx/placed.js';
 import type { PolicyRuns, TraceScores } from '../../../dist/model/onnx/session.js';
-import type { Asked, AskedJob, Windows } from '../../../dist/question.js';
+import type { AskedJob, TraceQuestions, Windows } from '../../../dist/question.js';
 import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
 import { seeded } from '../../oracle/toy.js';
 import {
@@ -336,7 +336,7 @@ function answers(jobs: readonly (AskedJob | BadRow)[], policy: FakePolicy, secon
   return collect(answerer.answer(windowsOf(streamOf(jobs), window)));
 }
 
-function jobAt(row: number, shape: JobShape, asked: Partial<Asked> = {}): AskedJob {
+function jobAt(row: number, shape: JobShape, asked: Partial<TraceQuestions> = {}): AskedJob {
   const { ids, promptLength, pieces } = jobOf(shape);
   const [promptIds, completionIds] = [ids.subarray(0, promptLength), ids.subarray(promptLength)];
   return { trace: traceAt(row), promptIds, completionIds, pieces, asked: { atExits: [], ...asked } };
@@ -415,7 +415,8 @@ describe('a second reading', () => {
 
 describe('questions once a trace is cut', () => {
   const ids = Int32Array.of(1, 2, 3);
-  const whenCut: Asked['whenCut'] = (exits) => Array.from(exits, (after) => ({ after, ids, scoredFrom: 1 }));
+  const whenCut: TraceQuestions['whenCut'] = (exits) =>
+    Array.from(exits, (after) => ({ after, ids, scoredFrom: 1 }));
   const { promptLength } = jobOf(SHAPE);
 
   test('are answered after their prefixes, behind one reading of the trace', async () => {

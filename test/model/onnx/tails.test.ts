@@ -1,7 +1,7 @@
 // Tails as few branches: the numbers are those of every tail read by itself, and nothing is read twice.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { shareTails, tailScores } from '../../../dist/estimate/answerer/tails.js';
+import { shareTails, tailScores } from '../../../dist/model/onnx/tails.js';
 import { fakeStats } from '../../support/fake-policy.js';
 
 const tokens = (maxLength: number) => fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength });
