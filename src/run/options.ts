@@ -1,3 +1,4 @@
+// The options that commands share, and what a command says of its work before a row is read.
 import { usageError } from '../errors.js';
 import type { CreditOptions } from '../estimate/credit.js';
 import type { GroupBanks } from '../estimate/references.js';

@@ -14,7 +14,7 @@ import { type OutputRow, ownTokens, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 
 /** What a cell says of a row. */
-export type RowPart = Partial<Omit<OutputRow, 'trace'>> & { readonly trace?: Partial<Trace> };
+export type CellPart = Partial<Omit<OutputRow, 'trace'>> & { readonly trace?: Partial<Trace> };
 
 /** What holds of a column's cells in whatever `score` and `segment` write. */
 export interface Promised {
@@ -30,7 +30,7 @@ export interface Promised {
 export interface DeclaredColumn extends OutputColumn, Promised {
   readonly meaning: string;
   /** absent where the rest of the row says it */
-  readonly read?: (cell: unknown) => RowPart;
+  readonly read?: (cell: unknown) => CellPart;
 }
 
 /** Logits are sums of some thousand floats: log p and entropies are a little off. */

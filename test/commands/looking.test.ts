@@ -3,22 +3,16 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { shownTrace } from '../../../dist/commands/shown.js';
-import { resolveInputs } from '../../../dist/io/read/inputs.js';
-import { openLog } from '../../../dist/report/log.js';
-import type { PageRecord } from '../../../dist/report/page/scored-page.js';
-import { resolveMapping } from '../../../dist/run/mapping.js';
-import { fitting, pickTrace, rowAfter, rowBefore } from '../../../dist/scored/pick.js';
-import { parseWhere } from '../../../dist/scored/where.js';
-import { rredcotHere } from '../../support/in-process.js';
-import { inputRow } from '../../support/io-helpers.js';
-import {
-  FIXTURES,
-  readScored,
-  type ScoredRow,
-  storedValues,
-  temporaryFolder,
-} from '../../support/program.js';
+import { shownTrace } from '../../dist/commands/shown.js';
+import { resolveInputs } from '../../dist/io/read/inputs.js';
+import { openLog } from '../../dist/report/log.js';
+import type { PageRecord } from '../../dist/report/page/scored-page.js';
+import { resolveMapping } from '../../dist/run/mapping.js';
+import { fitting, pickTrace, rowAfter, rowBefore } from '../../dist/scored/pick.js';
+import { parseWhere } from '../../dist/scored/where.js';
+import { rredcotHere } from '../support/in-process.js';
+import { inputRow } from '../support/io-helpers.js';
+import { FIXTURES, readScored, type ScoredRow, storedValues, temporaryFolder } from '../support/program.js';
 
 let folder: string;
 let rows: ScoredRow[];
@@ -209,7 +203,7 @@ describe('inspect', () => {
 
   /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
   const changed = async (change: (columns: Record<string, unknown>) => object) => {
-    const { openScored } = await import('../../../dist/scored/open-scored.js');
+    const { openScored } = await import('../../dist/scored/open-scored.js');
     const source = await openScored(join(folder, 'scored.parquet'), openLog({ quiet: true, json: false }));
     return {
       ...source,

@@ -2,8 +2,8 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { columnsOf } from '../../../dist/report/lines.js';
-import { FIXTURES, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
+import { columnsOf } from '../../dist/report/lines.js';
+import { FIXTURES, ROOT, rredcot, temporaryFolder } from '../support/program.js';
 
 const hasScript = spawnSync('script', ['--version']).status === 0;
 const program = join(ROOT, 'bin/rredcot.js');

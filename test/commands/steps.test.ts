@@ -1,10 +1,10 @@
 // From row to row of a file, to the mates nearby, and the keys that ask for it.
 import { describe, expect, it } from 'vitest';
-import { keysOf, statusLine } from '../../../dist/commands/pager.js';
-import type { ReadRows } from '../../../dist/io/read/peek.js';
-import { rejectRow } from '../../../dist/rows.js';
-import { matesOf, NEAR, Neighbours, rowAfter, rowAt, rowBefore } from '../../../dist/scored/pick.js';
-import { inputRow } from '../../support/io-helpers.js';
+import { keysOf, statusLine } from '../../dist/commands/pager.js';
+import type { ReadRows } from '../../dist/io/read/peek.js';
+import { rejectRow } from '../../dist/rows.js';
+import { matesOf, NEAR, Neighbours, rowAfter, rowAt, rowBefore } from '../../dist/scored/pick.js';
+import { inputRow } from '../support/io-helpers.js';
 
 /** Rows 0 to 1999, groups of four, every tenth not readable. */
 const rows = Array.from({ length: 2000 }, (_, n) => {
