@@ -33,8 +33,6 @@ interface BankEntry {
   readonly next?: number | undefined;
 }
 
-export type BankDump = readonly (readonly [group: string, entries: readonly BankEntry[]])[];
-
 /** Banks of all groups in sight; entries are kept once however many completions agree on them. */
 export class GroupBanks {
   private readonly groups = new Map<string, Map<string, BankEntry>>();
@@ -96,17 +94,6 @@ export class GroupBanks {
     if (before === undefined) return;
     for (const key of this.groups.get(before)?.keys() ?? []) this.length -= key.length;
     this.groups.delete(before);
-  }
-
-  /** Everything, as JSON can hold it: for the other processes of a run. */
-  dump(): BankDump {
-    return Array.from(this.groups, ([group, bank]) => [group, [...bank.values()]]);
-  }
-
-  /** Takes up what {@link dump} has written. */
-  restore(dump: BankDump): void {
-    for (const [group, entries] of dump)
-      this.groups.set(group, new Map(entries.map((entry) => [keyOf(entry), entry])));
   }
 
   private entryOf(trace: Trace, reward: number | null): BankEntry | undefined {

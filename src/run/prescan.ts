@@ -1,7 +1,6 @@
 // The first light pass over the inputs: rows counted, column types, the rewards of each group.
 import { dataError, throwIfInterrupted } from '../errors.js';
 import type { GroupRewards } from '../estimate/baseline.js';
-import type { BankDump } from '../estimate/references.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
@@ -38,8 +37,6 @@ export interface Prescan {
   /** the row in which the limit is reached, and how many of its traces are taken */
   readonly lastRow?: number;
   readonly lastItems?: number;
-  /** answers of each group's correct completions, where the run takes its references from them */
-  readonly banks?: BankDump;
   /** what has cut the job's rows out of a data set: its limit, or what has made the inputs */
   readonly part?: Part;
   /** a trace has several turns */
@@ -147,7 +144,6 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
     ...(isCut && { whole: Math.round((traces + tally.total) * (isEnded ? 1 : total / Math.max(1, bytes))) }),
     ...last,
     ...(spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),
-    ...(banks && { banks: banks.dump() }),
     ...(part && { part }),
     ...(hasTurns && { hasTurns }),
     warnings: names.warnings,

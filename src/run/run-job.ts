@@ -81,7 +81,6 @@ export async function runJob(
       ? undefined
       : await prescanInputs(inputs, { ...opts, ...job, map: mapping.map, typed: isInferred, log });
   await assertInputs();
-  if (prescan?.banks !== undefined) job.banks?.restore(prescan.banks);
   const rowsPerPart =
     opts.rowsPerPart ??
     (prescan === undefined
