@@ -254,17 +254,4 @@ describe('siblings', () => {
       }
     },
   );
-
-  it('takes nothing from mates that together weigh less than .1 at every state but the first', () => {
-    const { pieces, segmentation, values } = traceOf(2, [0.5, 0.5, 0.5]);
-    /** two mates of equal weight at each state */
-    const fits = (...weights: number[]) => {
-      const tails = weights.map((weight) => [0, 1].map(() => Float32Array.of(Math.log(weight / 2))));
-      const peer = { length: 1, at: new Int32Array(3), reward: 1, logprobs: Float32Array.of(0) };
-      const own = { pieces, reward: 0 };
-      return !siblingValues(values, { segmentation, tails }, own, [peer, peer], 1).status.includes(NO_FIT);
-    };
-    expect([fits(0.01, 0.01, 0.11), fits(0.01, 0.11, 0.01)]).toEqual([true, true]);
-    expect(fits(1, 0.09, 0.09)).toBe(false);
-  });
 });

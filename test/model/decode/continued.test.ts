@@ -1,10 +1,10 @@
 // Which traces share a run of the policy that continues them: neighbours of one window, up to a batch of rows.
 import { expect, it } from 'vitest';
-import type { PolicyWrites } from '../../dist/model/decode/continue.js';
-import { continued } from '../../dist/model/decode/episodes.js';
-import { type RowStart, rowKey, type Written } from '../../dist/model/decode/sampling.js';
-import { isBad, rejectTrace } from '../../dist/rows.js';
-import { traceOf } from '../support/io-helpers.js';
+import type { PolicyWrites } from '../../../dist/model/decode/continue.js';
+import { continued } from '../../../dist/model/decode/episodes.js';
+import { type RowStart, rowKey, type Written } from '../../../dist/model/decode/sampling.js';
+import { isBad, rejectTrace } from '../../../dist/rows.js';
+import { traceOf } from '../../support/io-helpers.js';
 
 /** Ends every row at once; keeps which traces it was given together, by their first tokens. */
 function writer() {
