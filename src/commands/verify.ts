@@ -1,7 +1,7 @@
 // `rredcot verify`: compares every part of a run, or a file, with what the run and the part itself say of it.
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
-import { FACTS_KEY, type Facts, type FileFacts } from '../io/files/facts.js';
+import { FACTS_KEY, type Facts, type WrittenFacts } from '../io/files/facts.js';
 import { fileBytes, sha256OfFile } from '../io/files/file-bytes.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { isStored } from '../io/files/opened.js';
@@ -112,7 +112,7 @@ const MOST_FAULTS = 20;
 /** What is wrong with a file of rows and its rejects, by what it says itself. */
 async function* faultsOf(
   path: string,
-  facts: FileFacts,
+  facts: WrittenFacts,
   rejects: string,
   config: Config | undefined,
 ): AsyncGenerator<readonly [file: string, text: string]> {

@@ -15,7 +15,6 @@ import type { TextChoice } from '../scored/layout.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import type { MappingOptions } from './mapping.js';
-import type { Prescan } from './prescan.js';
 import type { MaxRejects } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
 
@@ -49,19 +48,6 @@ export interface JobOptions extends MappingOptions, RunOptions {
 /** What `score` and `segment` share. */
 export interface CutOptions extends JobOptions {
   readonly segments: SegmentOptions;
-}
-
-/** What of a run is known where its traces are made. */
-export interface RunContext {
-  /** undefined of a stream, and where nobody needs it */
-  readonly prescan: Prescan | undefined;
-  readonly rowsPerPart: number;
-  /** that share it */
-  readonly shards: number;
-  /** where the run lies, on this machine */
-  readonly folder: string | undefined;
-  /** whether an input row is of a part that this process has still to make */
-  wanted(ordinal: number): boolean;
 }
 
 /** What a command does, as far as it is known before a row is read. */

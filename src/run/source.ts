@@ -10,8 +10,21 @@ import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../rows.js';
 import type { Mapping } from './mapping.js';
-import type { JobOptions, RunContext, Work } from './options.js';
+import type { JobOptions, Work } from './options.js';
 import { assertFits, type Prescan } from './prescan.js';
+
+/** What of a run is known where its traces are made. */
+export interface RunContext {
+  /** undefined of a stream, and where nobody needs it */
+  readonly prescan: Prescan | undefined;
+  readonly rowsPerPart: number;
+  /** that share it */
+  readonly shards: number;
+  /** where the run lies, on this machine */
+  readonly folder: string | undefined;
+  /** whether an input row is of a part that this process has still to make */
+  wanted(ordinal: number): boolean;
+}
 
 export interface SourceOptions
   extends Pick<Mapping, 'map' | 'read'>,

@@ -39,12 +39,12 @@ import type { Target } from './target.js';
 export interface RunPlace {
   readonly target: Target;
   readonly run: Run;
-  readonly begun: Begun;
+  readonly begun: BegunRun;
   readonly log: Log;
 }
 
 /** A run as this process has found it. */
-export interface Begun {
+export interface BegunRun {
   /** the output, which stands already */
   readonly made?: Pick<Counts, 'traces' | 'rejects'>;
   /** undefined where nothing is kept: on stdout, and of a stream that is printed */
@@ -66,7 +66,7 @@ export async function beginRun(
   run: Run,
   shard: Shard,
   { overwrite, isStream, log }: BeginOptions,
-): Promise<Begun> {
+): Promise<BegunRun> {
   const { kind, path } = target;
   if (kind === 'stdout') return {};
   if (isStream && kind === 'folder')
@@ -142,7 +142,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
 
 /** Leaves no folder behind in which nothing is worth keeping. @param isAll no other shard has a part of it */
 export async function leaveRun(
-  { folder, standing }: Begun,
+  { folder, standing }: BegunRun,
   { kind }: Target,
   run: Pick<Run, 'run'>,
   isAll: boolean,
@@ -244,7 +244,7 @@ export async function writeRows(
   place: {
     readonly target: Target;
     readonly run: Pick<Run, 'run'>;
-    readonly begun: Begun;
+    readonly begun: BegunRun;
     readonly log: Log;
   },
 ): Promise<void> {
@@ -284,7 +284,7 @@ async function isMadeByOther(
 }
 
 /** What an interrupted run tells its user. */
-function interruption({ folder, standing }: Begun): RredcotError {
+function interruption({ folder, standing }: BegunRun): RredcotError {
   const { traces } = sumCounts(standing?.values() ?? []);
   const n = standing?.size ?? 0;
   const message =

@@ -27,9 +27,9 @@ const FactsSchema = z.object({
   sha256: Sha256,
 });
 /** What is known of a file's rows, and of its bytes. */
-export type FileFacts = Readonly<z.infer<typeof FactsSchema>>;
+export type WrittenFacts = Readonly<z.infer<typeof FactsSchema>>;
 /** The first of these. */
-export type Facts = Omit<FileFacts, 'sha256'>;
+export type Facts = Omit<WrittenFacts, 'sha256'>;
 
 /** What the text begins with, by which it is found. */
 const BEGIN = '{"rredcot_facts":1,';
@@ -38,12 +38,12 @@ const LENGTH = 416;
 /** What stands there until the file is whole. */
 export const UNKNOWN = 'rredcot says here what the file holds, when it is written.'.padEnd(LENGTH, '.');
 
-export function factsText(facts: FileFacts): string {
+export function factsText(facts: WrittenFacts): string {
   return `${BEGIN}${JSON.stringify(facts).slice(1)}`;
 }
 
 /** undefined for what nobody of ours has written. */
-export function parseFacts(text: string | undefined): FileFacts | undefined {
+export function parseFacts(text: string | undefined): WrittenFacts | undefined {
   try {
     return FactsSchema.safeParse(JSON.parse(text ?? '')).data;
   } catch {
@@ -66,7 +66,7 @@ export async function writeFacts(file: FileHandle, facts: Facts): Promise<void> 
 }
 
 /** What a Parquet or Arrow file says; undefined where it says nothing. @throws what the file system says */
-export async function factsOf(path: string): Promise<FileFacts | undefined> {
+export async function factsOf(path: string): Promise<WrittenFacts | undefined> {
   await using file = await openFile(path);
   const { size } = await file.stat();
   return parseFacts(factsIn(await metadataRegions(file, size)));

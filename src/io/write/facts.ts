@@ -2,7 +2,7 @@
 import { basename, dirname } from 'node:path';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
-import { bytesFault, type Facts, type FileFacts, factsOf, factsText, parseFacts } from '../files/facts.js';
+import { bytesFault, type Facts, factsOf, factsText, parseFacts, type WrittenFacts } from '../files/facts.js';
 import { sha256OfFile } from '../files/file-bytes.js';
 import { textOf, writeText } from '../files/json-file.js';
 import { partNumber, runPaths, summaryPath } from '../files/run-folder.js';
@@ -45,7 +45,7 @@ export async function factsOfPart(
   folder: string,
   part: number,
   format: OutputFormat,
-): Promise<FileFacts | undefined> {
+): Promise<WrittenFacts | undefined> {
   const paths = runPaths(folder);
   return format === 'jsonl'
     ? parseFacts(await textOf(paths.factsOf(part)))
@@ -53,7 +53,7 @@ export async function factsOfPart(
 }
 
 /** What a file says of itself: in its metadata, or of JSON lines beside them, as a part of a run or in their summary. */
-export async function factsOfFile(path: string): Promise<FileFacts | undefined> {
+export async function factsOfFile(path: string): Promise<WrittenFacts | undefined> {
   if (namedFormat(path) !== 'jsonl') return factsOf(path);
   const part = partNumber(basename(path));
   const ofPart = part === undefined ? undefined : await factsOfPart(dirname(path), part, 'jsonl');
@@ -71,6 +71,6 @@ export async function fileFault(path: string): Promise<string | null | undefined
 }
 
 /** Puts it there. */
-export function writeFactsOfLines(folder: string, part: number, facts: FileFacts): Promise<void> {
+export function writeFactsOfLines(folder: string, part: number, facts: WrittenFacts): Promise<void> {
   return writeText(runPaths(folder).factsOf(part), `${factsText(facts)}\n`);
 }
