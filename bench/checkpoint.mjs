@@ -4,9 +4,8 @@ import { copyFile, mkdir, open, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { randomStream } from '../dist/compare/bootstrap.js';
 import { parseArchitecture } from '../dist/model/graph/architecture.js';
-import { expectedWeights } from '../dist/model/graph/graphs.js';
+import { expectedWeights } from '../dist/model/graph/operators.js';
 import { buildPolicyFolder } from '../dist/model/onnx/build.js';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
@@ -115,10 +114,15 @@ function upperHalves(values) {
   return upper;
 }
 
-/** Numbers in [0, 1) by a seed. */
+/** Numbers in [0, 1) by a seed (mulberry32). */
 function seeded(seed) {
-  const random = randomStream(seed);
-  return () => random() / 2 ** 32;
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
 }
 
 /** Random tokens of a vocabulary, n at a time. */

@@ -1,5 +1,6 @@
 // Times alternatives in turn and compares medians: what else the machine does then falls on all of them alike; and runs the program.
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 export const PROGRAM = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
@@ -20,6 +21,20 @@ export function ran(...args) {
 export function processorTime() {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
+}
+
+/** Mean seconds of user and system time of a Node process and its threads; the kernel counts in hundredths of a second (proc(5): cutime, cstime). */
+export function childTime(args, rounds) {
+  const used = () => {
+    const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1].split(' ');
+    return (Number(fields[13]) + Number(fields[14])) / 100;
+  };
+  const before = used();
+  for (let round = 0; round < rounds; round++) {
+    const { status } = spawnSync(process.execPath, args, { stdio: 'ignore' });
+    if (status !== 0) throw new Error(`${args.join(' ')}: exit ${status}`);
+  }
+  return (used() - before) / rounds;
 }
 
 /** Runs every alternative once to warm up, then `rounds` times in turn. @returns median milliseconds of each */

@@ -39,7 +39,7 @@ async function drawn() {
   process.chdir(folder);
   let text = '';
   const { signal } = new AbortController();
-  const opts = { preset: 'auto', pick: 'worst', where: [], depth: 24, width: () => 92, signal };
+  const opts = { preset: 'auto', pick: 'worst', where: [], depth: 24, width: 92, signal };
   await inspect('scored.parquet', opts, (more) => {
     text += more;
   });

@@ -1,6 +1,6 @@
 // The same job in PyTorch, by a throwaway script and by good code, against ours: processor time on one thread each, and that the
 // numbers agree. One thread, since what a machine does besides falls on threads that wait for each other more than on one.
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,10 +10,11 @@ import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
 import { HALF_B, JOB, randomPolicy, SMALL, tokensOf, traceOf } from './checkpoint.mjs';
 import { products } from './measure.mjs';
-import { pythonWithTorch } from './python.mjs';
 
 /** Attention in one piece is PyTorch 2's; Debian's may be older. */
-const PYTHON = pythonWithTorch();
+const PYTHON = [process.env.RREDCOT_PYTHON, 'python3', '/usr/bin/python3']
+  .filter(Boolean)
+  .find((name) => spawnSync(name, ['-c', 'import torch']).status === 0);
 const SCRIPT = fileURLToPath(new URL('pytorch.py', import.meta.url));
 const ROUNDS = 3;
 const SHAPES = [
@@ -39,15 +40,17 @@ const TITLES = {
 };
 const REACH = { prefixes: '>=15', fused: '>=1.3' };
 
-if (PYTHON === undefined) {
-  console.log('[]');
-  process.exit(0);
+/** @param isQuick the first shape alone @returns nothing without PyTorch, which is told */
+export async function pytorch(isQuick) {
+  if (PYTHON === undefined) {
+    console.error('no Python with PyTorch here\n  try: apt-get install python3-torch libopenblas0-pthread');
+    return [];
+  }
+  process.env[CORES_VARIABLE] = '1';
+  const results = [];
+  for (const each of isQuick ? SHAPES.slice(0, 1) : SHAPES) results.push(...(await measured(each)));
+  return results;
 }
-process.env[CORES_VARIABLE] = '1';
-const chosen = process.argv.includes('--small') ? SHAPES.slice(0, 1) : SHAPES;
-const results = [];
-for (const each of chosen) results.push(...(await measured(each)));
-console.log(JSON.stringify(results));
 
 async function measured({ name, folder: base, shape, T, ways }) {
   const folder = await randomPolicy(join(tmpdir(), base), shape);

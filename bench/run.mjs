@@ -1,39 +1,35 @@
-// `npm run bench [-- --quick]`: runs every measurement, prints the table, writes bench/results.json. With `--device <name>` it
-// measures that device alone (device.mjs).
+// `npm run bench [-- --quick] [--only <case>]`: runs every case in a process of its own, prints the table, writes bench/results.json.
+// With `--device <name>` it measures that device alone (device.mjs).
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism, cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
-const { quick, device } = flags();
-if (device !== undefined) {
-  const path = fileURLToPath(new URL('device.mjs', import.meta.url));
-  const args = [path, device, ...(quick ? ['--quick'] : [])];
-  process.exit(spawnSync(process.execPath, args, { stdio: 'inherit' }).status ?? 1);
-}
-const measurements = [
-  ['start.mjs', quick ? '3' : '10'],
-  ...(quick ? [] : [['open.mjs', '3']]),
-  ['exits.mjs', quick ? '2048,4096' : '2048,4096,8192,16384', quick ? '1' : '7'],
-  ...(quick ? [] : [['long.mjs']]),
-  ['head.mjs', 'all', quick ? '1' : '3'],
-  ['whole.mjs', quick ? '1' : '7'],
-  ['siblings.mjs', '2048', quick ? '1' : '5'],
-  ['prompts.mjs', quick ? '1' : '7'],
-  ['merge.mjs'],
-  ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
-  ['io.mjs', quick ? '20' : '1000', quick ? '1' : '2'],
-  ...(quick ? [] : [['pytorch.mjs'], ['decode.mjs']]),
+/** In the order in which they are told; the last two take minutes. */
+const CASES = ['start', 'open', 'exits', 'long', 'head', 'whole', 'siblings', 'prompts', 'merge', 'lag'];
+const LONG = ['memory', 'io', 'pytorch'];
+const FLAGS = {
+  quick: { type: 'boolean' },
+  only: { type: 'string' },
+  device: { type: 'string' },
+};
+
+const { quick, only, device } = flags();
+const run = (script, ...args) => [
+  fileURLToPath(new URL(script, import.meta.url)),
+  ...args,
+  ...(quick ? ['--quick'] : []),
 ];
+if (device !== undefined)
+  process.exit(spawnSync(process.execPath, run('device.mjs', device), { stdio: 'inherit' }).status ?? 1);
 
 console.log(
   `${cpus()[0].model}, ${availableParallelism()} cores, Node ${process.version}${quick ? ', quick' : ''}`,
 );
 const results = [];
-for (const [script, ...args] of measurements) {
-  const path = fileURLToPath(new URL(script, import.meta.url));
-  const printed = execFileSync(process.execPath, [path, ...args], {
+for (const name of only === undefined ? [...CASES, ...LONG] : [only]) {
+  const printed = execFileSync(process.execPath, run('cases.mjs', name), {
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -51,10 +47,14 @@ await writeFile(new URL('results.json', import.meta.url), `${JSON.stringify(resu
 /** A flag that is not known would else be minutes of another measurement. */
 function flags() {
   try {
-    return parseArgs({ options: { quick: { type: 'boolean' }, device: { type: 'string' } } }).values;
+    const { values } = parseArgs({ options: FLAGS });
+    const { only: name } = values;
+    if (name !== undefined && ![...CASES, ...LONG].includes(name))
+      throw new Error(`--only ${name}: no such case`);
+    return values;
   } catch (error) {
     process.stderr.write(
-      `${error.message}\nfix it: npm run bench -- [--quick] [--device auto|cpu|cuda[:n]]\n`,
+      `${error.message}\nfix it: npm run bench -- [--quick] [--device auto|cpu|cuda[:n]] [--only ${[...CASES, ...LONG].join('|')}]\n`,
     );
     process.exit(2);
   }

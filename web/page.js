@@ -94,11 +94,7 @@
 
   async function textOf(n) {
     const { id, prompt, references, segments } = await record(n);
-    return [id, prompt, ...references, segments.map(textOfSegment).join('')].join('\n').toLowerCase();
-  }
-
-  function textOfSegment({ pieces }) {
-    return pieces.join('');
+    return [id, prompt, ...references, segments.map(({ text }) => text).join('')].join('\n').toLowerCase();
   }
 
   if (list !== null) {
@@ -258,20 +254,7 @@
             ),
           ]
         : []),
-      ...candidates(trace),
     );
-  }
-
-  function candidates({ segments }) {
-    if (!data.hasCandidates)
-      return data.segmenter === null
-        ? []
-        : [`Where else ${data.segmenter} might have cut is not shown: the text alone does not tell.`];
-    if (segments.every(({ pieces }) => pieces.length < 2)) return [];
-    return [
-      element('span', { class: 'cut' }, '¦'),
-      ` might have been an exit point by ${data.segmenter}, the file’s segmenter, before segments were merged.`,
-    ];
   }
 
   function toneOf(shade) {
@@ -286,11 +269,7 @@
         class: `seg ${segment.shown ? 'shown' : toneOf(segment.shade[c])}`,
         'aria-selected': 'false',
       });
-      for (const [n, piece] of segment.pieces.entries()) {
-        if (n > 0) option.append(element('span', { class: 'cut', 'aria-hidden': 'true' }, '¦'));
-        option.append(piece);
-      }
-      if (textOfSegment(segment) === '') option.append('(no text)');
+      option.append(segment.text === '' ? '(no text)' : segment.text);
       return option;
     });
     const box = element(
@@ -353,7 +332,7 @@
         element('td', {}, `${word} ${signed(change)}`),
         element('td', {}, signed(sigma)),
         element('td', {}, number(weight)),
-        element('td', { class: 'quote' }, excerpt(textOfSegment(trace.segments[segment]))),
+        element('td', { class: 'quote' }, excerpt(trace.segments[segment].text)),
       ),
     );
     return tableOf(['segment', `change of ${data.valueName}`, 'σ', 'σ·T', 'text'], body);

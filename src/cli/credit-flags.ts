@@ -27,12 +27,16 @@ export async function withModule(argv: readonly string[]): Promise<void> {
   if (at >= 0 && given !== undefined && isModule(given)) await loadEstimator(given).catch(() => {});
 }
 
-/** Adds what estimators ask `score` for beside that. */
-export function ofEstimators(command: Command): void {
+/** Adds what estimators ask `score` for beside that; help shows what those ask for that the command line names. */
+export function ofEstimators(command: Command, argv: readonly string[]): void {
+  const named = argv.map((word) => word.replace(/^--estimator=/, ''));
   for (const [flag, text] of flagsOfAll('flags')) {
     const having = ESTIMATORS.filter(({ flags }) => flags?.some(([own]) => own === flag));
     const names = having.map(({ name }) => name).join(', ');
-    command.optionsGroup(`Of --estimator ${names}:`).option(flag, text);
+    const isShown = having.some(({ name, config }) => named.includes(name) || config?.estimatorModule);
+    command
+      .optionsGroup(`Of --estimator ${names}:`)
+      .addOption(command.createOption(flag, text).hideHelp(!isShown));
   }
 }
 

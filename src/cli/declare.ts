@@ -5,23 +5,14 @@ import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { endProgressLine } from '../report/terminal.js';
+import type { Interruption } from '../run/signals.js';
 
-const waiting = new WeakMap<Command, (argv: readonly string[]) => Promise<void>>();
-
-/** Declares a command's flags no sooner than they are needed. */
-export function lazily(
-  command: Command,
-  declare: (command: Command, argv: readonly string[]) => void | Promise<void>,
-): Command {
-  waiting.set(command, async (argv) => declare(command, argv));
-  return command;
-}
-
-/** Declares them, once. @param argv the command line */
-export async function declared(command: Command, argv: readonly string[] = []): Promise<void> {
-  const declare = waiting.get(command);
-  waiting.delete(command);
-  await declare?.(argv);
+/** What a command is told of the call beside its own flags. */
+export interface CommandCall {
+  readonly argv: readonly string[];
+  readonly interruption: Interruption;
+  /** takes the exit code */
+  readonly done: (code: ExitCode) => void;
 }
 
 const OF_A_JOB = '65 data, 69 device, 75 interrupted: the same command goes on';
@@ -38,7 +29,6 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
   report: ['looking.md', OF_A_FILE],
   calibrate: ['calibration.md', '65 no trace to fit to, or a file changed after it was written'],
   compare: ['compare.md', '65 no trace to compare'],
-  bench: ['benchmark.md', '65 no set, credits of another one or of no trace of it'],
   redistribute: ['method.md', '65 data, 75 interrupted or disk full'],
   filter: [
     'output.md',
@@ -80,7 +70,7 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Up to its first aside. */
-export function firstSentence(text: string): string {
+function firstSentence(text: string): string {
   return (
     text
       .split(/[;(]| \|/)[0]
@@ -100,16 +90,19 @@ export function readableHelp(program: Command, isShort: boolean): Command {
       return defaultValue === undefined ? description : `${description} (default: ${shown(defaultValue)})`;
     },
     optionDescription({ description, defaultValue, required, optional, mandatory }: Option): string {
-      const text = isShort ? firstSentence(description) : description;
+      if (isShort) return onOneLine(firstSentence(description));
+      const text = description;
       if (defaultValue === undefined || defaultValue === false || Array.isArray(defaultValue)) {
-        const isSaid = isShort || description.includes('default: ') || !(required || optional);
+        const isSaid = description.includes('default: ') || !(required || optional);
         return isSaid ? text : `${text} (${mandatory ? 'required' : 'default: none'})`;
       }
       return `${text} (default: ${shown(defaultValue)})`;
     },
     groupItems(all, visible, groupOf) {
-      // in the order of what is shown
-      return new Help().groupItems(isShort ? visible : all, visible, groupOf);
+      return isShort ? new Map([['Options:', visible]]) : new Help().groupItems(all, visible, groupOf);
+    },
+    visibleArguments(command: Command) {
+      return isShort ? [] : Help.prototype.visibleArguments.call(this, command);
     },
     visibleOptions(command: Command): Option[] {
       const all = Help.prototype.visibleOptions.call(this, command);
@@ -119,17 +112,23 @@ export function readableHelp(program: Command, isShort: boolean): Command {
   });
 }
 
+/** Columns beside a flag on a screen of eighty. */
+const SHORT = 49;
+
+/** But for names of which one is to be chosen: these are there to be read. */
+function onOneLine(text: string): string {
+  return text.length <= SHORT || /(\|[\w-]+){3}$/.test(text) ? text : `${text.slice(0, SHORT - 1)}…`;
+}
+
 function shown(value: unknown): string {
   const text = String(value);
   // the policy that ships with the program lies wherever that was put
   return text === packageFile('models/embedded') ? 'the bundled one' : value === true ? 'on' : text;
 }
 
-/** Ends the help of the program and of every command; when all of them are there. */
-export function endHelp(program: Command, isShort: boolean, first?: string): void {
-  const name = first ?? program.name();
-  for (const command of program.commands)
-    endHelp(command, isShort, name === 'rredcot' ? command.name() : name);
+/** Ends the help of a command, and of those below it, when its flags are there. @param name of the first command word */
+export function endHelp(program: Command, isShort: boolean, name = program.name()): void {
+  if (name !== 'rredcot') for (const command of program.commands) endHelp(command, isShort, name);
   const [page, own] = ENDS[name] ?? ['README.md'];
   const codes = own === undefined ? '' : `, ${own}`;
   const examples = program.commands.length === 0 ? [] : (GROUP_EXAMPLES[name] ?? []);
@@ -165,9 +164,6 @@ export async function logOf({ quiet, logJson }: LogFlags, shard?: string): Promi
 export function repeated(value: string, before: readonly string[] = []): readonly string[] {
   return [...before, value];
 }
-
-/** Takes a command's exit code. */
-export type Done = (code: ExitCode) => void;
 
 /** A line on stdout. */
 export function print(line: string): void {

@@ -53,8 +53,8 @@ export interface RunFlags extends MappingFlags, LogFlags {
 export interface JobFlags extends RunFlags, SegmentFlags {}
 
 /** The flags that `score` and `segment` share. */
-export function job(command: Command, defaultOutput: string): Command {
-  return run(command, defaultOutput, segmented);
+export function job(command: Command, defaultOutput: string, argv: readonly string[]): Command {
+  return run(command, defaultOutput, (same) => segmented(same, argv));
 }
 
 /** The flags that `score`, `segment` and `sample` share. @param more of the command's own, in their midst */

@@ -1,17 +1,16 @@
-// The flags and help of `rredcot policy build` and `info`.
+// The flags and help of `rredcot policy build` and `info`, and of `doctor`.
 import type { Command } from 'commander';
 import type { BuildFlags } from '../commands/policy-build.js';
+import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
+import { EMBEDDED_POLICY } from '../package-files.js';
 import { escapeControls } from '../printable.js';
-import { print } from './declare.js';
+import { type CommandCall, print } from './declare.js';
 import { CHAT_TEMPLATE_ARG } from './job-flags.js';
 
-/** Adds the policy commands; each does its work in its action and throws what goes wrong. */
-export function addPolicyCommands(program: Command): void {
-  const policy = program
-    .command('policy')
-    .summary('policy folders: build and info')
-    .description('Builds policy folders (build) and shows what is in one (info).');
+/** Declares the commands below it; each does its work in its action and throws what goes wrong. */
+export function policy(policy: Command): void {
+  policy.description('Builds policy folders (build) and shows what is in one (info).');
 
   policy
     .command('build')
@@ -45,5 +44,24 @@ export function addPolicyCommands(program: Command): void {
     .action(async (folder: string, flags: { chatTemplateArg?: string[] }) => {
       const { policyInfo } = await import('../commands/policy-info.js');
       await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg), print);
+    });
+}
+
+export function doctor(command: Command, { done }: CommandCall): void {
+  command
+    .description(
+      'Checks Node, ONNX Runtime, the embedded policy, the NVIDIA driver and the CUDA libraries; each problem comes with the line that fixes it. The embedded policy has to give the numbers of its canary on the CPU, and on --device. Ends with what --device auto will use. Exit 69 where the CPU or that device does not work.',
+    )
+    .option('--json', 'one JSON object instead of the table', false)
+    .option(
+      '--device <name>',
+      'auto|cpu|cuda|cuda:<n>: has to prove itself too; auto: what auto takes',
+      'auto',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device cuda\n')
+    .action(async (flags: { json: boolean; device: string }) => {
+      const commands = await import('../commands/doctor.js');
+      const { json, device } = flags;
+      done(await commands.doctor(EMBEDDED_POLICY, { json, device: parseDevice(device) }));
     });
 }

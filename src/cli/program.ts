@@ -2,23 +2,50 @@
 import { Command, CommanderError } from 'commander';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
-import { EMBEDDED_POLICY, VERSION } from '../package-files.js';
+import { VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
 import { type Interruption, interruptible } from '../run/signals.js';
-import { addBenchCommand, addCompareCommand } from './compare-command.js';
-import { addCompletionCommand } from './completion-command.js';
-import { declared, endHelp, readableHelp } from './declare.js';
-import { addPolicyCommands } from './policy-commands.js';
-import { addSample } from './sample-command.js';
-import { addScoreCommand, addSegmentCommand } from './score-command.js';
-import {
-  addCalibrateCommand,
-  addInspectCommand,
-  addPageCommands,
-  addRunCommands,
-  addScoredCommands,
-} from './scored-commands.js';
+import { type CommandCall, endHelp, readableHelp } from './declare.js';
+
+const scored = () => import('./scored-commands.js');
+const runs = () => import('./score-command.js');
+const policies = () => import('./policy-commands.js');
+
+type Declare = (command: Command, call: CommandCall) => void | Promise<void>;
+
+/** Every command with its summary; its flags are declared, and what declares them is loaded, when it is called. */
+const COMMANDS: readonly (readonly [name: string, summary: string, declare: () => Promise<Declare>])[] = [
+  ['score', 'score traces: entropies, values at exit points, σ', async () => (await runs()).score],
+  ['segment', 'cut traces into segments, without scoring them', async () => (await runs()).segment],
+  [
+    'sample',
+    'write completions of prompts: traces that score reads',
+    async () => (await import('./sample-command.js')).sample,
+  ],
+  [
+    'inspect',
+    'show one trace: of a dump what the program makes of it, of a scored file its values and σ',
+    async () => (await scored()).inspect,
+  ],
+  ['summary', 'the numbers of a scored file: can this run be trusted?', async () => (await scored()).summary],
+  ['report', 'a page about a scored file: its numbers, and some traces', async () => (await scored()).report],
+  ['compare', 'how credits go together', async () => (await scored()).compare],
+  [
+    'redistribute',
+    'another σ, baseline or estimator for a scored file, without a policy',
+    async () => (await scored()).redistribute,
+  ],
+  ['filter', 'keep the traces of a scored file that fit conditions', async () => (await scored()).filter],
+  ['calibrate', "fit a value on the reward's scale to scored traces", async () => (await scored()).calibrate],
+  [
+    'verify',
+    'read a run again: are all of its parts there, with the rows that were written?',
+    async () => (await scored()).verify,
+  ],
+  ['policy', 'policy folders: build and info', async () => (await policies()).policy],
+  ['doctor', 'check this machine: what the policy can run on', async () => (await policies()).doctor],
+];
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
@@ -55,9 +82,17 @@ async function run(
   let result: ExitCode = EXIT.done;
   const { signal } = interruption;
   const isShort = argv.includes('-h');
+  const done = (code: ExitCode): void => {
+    result = code;
+  };
+  const declared = async (command: Command): Promise<void> => {
+    const declare = COMMANDS.find(([name]) => name === command.name())?.[2];
+    await (await declare?.())?.(command, { argv, interruption, done });
+    endHelp(command, isShort);
+  };
   const json = argv.includes('--log-json');
   const program: Command = readableHelp(new Command('rredcot'), isShort)
-    .hook('preSubcommand', (_, command) => declared(command, argv))
+    .hook('preSubcommand', (_, command) => declared(command))
     .hook('preAction', (_, command) => {
       if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
     })
@@ -76,40 +111,7 @@ async function run(
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  const done = (code: ExitCode): void => {
-    result = code;
-  };
-  addScoreCommand(program, interruption, done);
-  addSegmentCommand(program, interruption, done);
-  addSample(program, interruption, done);
-  addInspectCommand(program, signal, done);
-  addCalibrateCommand(program, signal, done);
-  addRunCommands(program, signal, done);
-  addCompareCommand(program, done);
-  addBenchCommand(program, done);
-  addScoredCommands(program, signal, done);
-  addPageCommands(program, signal, done);
-  addPolicyCommands(program);
-  program
-    .command('doctor')
-    .summary('check this machine: what the policy can run on, and what fixes the rest')
-    .description(
-      'Checks Node, ONNX Runtime, the embedded policy, the NVIDIA driver and the CUDA libraries; each problem comes with the line that fixes it. The embedded policy has to give the numbers of its canary on the CPU, and on --device. Ends with what --device auto will use. Exit 69 where the CPU or that device does not work.',
-    )
-    .option('--json', 'one JSON object instead of the table', false)
-    .option(
-      '--device <name>',
-      'auto|cpu|cuda|cuda:<n>: has to prove itself too; auto: what auto takes',
-      'auto',
-    )
-    .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device cuda\n')
-    .action(async (flags: { json: boolean; device: string }) => {
-      const { doctor } = await import('../commands/doctor.js');
-      const { parseDevice } = await import('../model/onnx/device.js');
-      result = await doctor(EMBEDDED_POLICY, { json: flags.json, device: parseDevice(flags.device) });
-    });
-
-  addCompletionCommand(program);
+  for (const [name, summary] of COMMANDS) program.command(name).summary(summary);
   endHelp(program, isShort);
   try {
     // its own help command asks no hook

@@ -4,18 +4,17 @@ import type { FlagValues } from '../estimate/estimator.js';
 import { positiveInteger } from '../flag-values.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { Interruption } from '../run/signals.js';
-import type { Done } from './declare.js';
+import type { CommandCall } from './declare.js';
 import { jobLog, type RunFlags, run, runOptions } from './job-flags.js';
 
 type SampleFlags = RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string };
 
-export function addSample(program: Command, interruption: Interruption, done: Done): void {
-  const command = run(program.command('sample'), 'samples.jsonl');
+/** Declares the command, which reports its exit code and throws what goes wrong. */
+export function sample(command: Command, { interruption, done }: CommandCall): void {
+  run(command, 'samples.jsonl');
   command.optionsGroup('Completions:');
   for (const [flag, text] of samplingFlags()) command.option(flag, text);
   command
-    .summary('write completions of prompts: traces that score reads')
     .description(
       'Lets the policy complete every prompt, and writes the completions with token ids, log-probabilities and, where the row has references, rewards. Columns of the input pass through.',
     )
@@ -25,13 +24,13 @@ export function addSample(program: Command, interruption: Interruption, done: Do
     .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
     .action(async (inputs: string[], flags: SampleFlags) => {
       const log = await jobLog(flags);
-      const { sample } = await import('../model/decode/sample.js');
+      const commands = await import('../model/decode/sample.js');
       const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
       const samples = positiveInteger('--samples', flags.samples, 8);
       const { signal } = interruption;
       const environment = await askedEnvironment(flags);
       const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
       interruption.limitTime(flags.timeLimit);
-      done(await sample(inputs, job, log));
+      done(await commands.sample(inputs, job, log));
     });
 }

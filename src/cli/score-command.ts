@@ -7,21 +7,15 @@ import { scoresReferences } from '../estimate/nature.js';
 import { BANKS } from '../estimate/references.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { Interruption } from '../run/signals.js';
-import { type Done, lazily } from './declare.js';
+import { credited, namedEstimator, ofEstimators, withModule } from './credit-flags.js';
+import type { CommandCall } from './declare.js';
 import { type JobFlags, job, jobLog, jobOptions } from './job-flags.js';
 import { refuseWithoutPolicy } from './segment-flags.js';
 
-/** Adds `score`; it reports its exit code, and throws what goes wrong. */
-export function addScoreCommand(program: Command, interruption: Interruption, done: Done): void {
-  const command = lazily(job(program.command('score'), 'scored.parquet'), async (own, argv) => {
-    const { credited, ofEstimators, withModule } = await import('./credit-flags.js');
-    await withModule(argv);
-    credited(own, true);
-    ofEstimators(own);
-  });
-  command
-    .summary('score traces: entropies, values at exit points, σ')
+/** Each of these declares a command, which reports its exit code and throws what goes wrong. */
+export async function score(command: Command, { argv, interruption, done }: CommandCall): Promise<void> {
+  await withModule(argv);
+  job(command, 'scored.parquet', argv)
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
@@ -35,13 +29,12 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
     .optionsGroup('Output:')
     .addHelpText(
       'after',
-      '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
+      '\nFlags of an estimator, or a segmenter: rredcot score --estimator <name> --segmenter <name> --help\n\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
     )
     .action(async (inputs: string[], given: ScoreFlags & FlagValues, command: Command) => {
       const log = await jobLog(given);
-      const { score } = await import('../commands/score.js');
+      const commandScore = await import('../commands/score.js');
       const { setUpEstimator } = await import('../estimate/registry.js');
-      const { namedEstimator } = await import('./credit-flags.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
       const { refuseOfOthers } = await import('../run/options.js');
@@ -60,15 +53,16 @@ export function addScoreCommand(program: Command, interruption: Interruption, do
       const method = { credit, setUp, isRangeGiven, bank };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       interruption.limitTime(flags.timeLimit);
-      done(await score(inputs, job, log));
+      done(await commandScore.score(inputs, job, log));
     });
+  credited(command, true);
+  ofEstimators(command, argv);
 }
 
 type ScoreFlags = JobFlags & CreditFlags & { policy: string; bank: string };
 
-export function addSegmentCommand(program: Command, interruption: Interruption, done: Done): void {
-  job(program.command('segment'), 'JSONL on stdout')
-    .summary('cut traces into segments, without scoring them')
+export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
+  job(command, 'JSONL on stdout', argv)
     .description(
       'Cuts every completion into segments at token boundaries; neighbours of the lowest total entropy are merged.',
     )
@@ -81,7 +75,7 @@ export function addSegmentCommand(program: Command, interruption: Interruption, 
     )
     .action(async (inputs: string[], flags: JobFlags & { policy: string | false }) => {
       const log = await jobLog(flags);
-      const { segment } = await import('../commands/segment.js');
+      const commandSegment = await import('../commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
@@ -93,6 +87,6 @@ export function addSegmentCommand(program: Command, interruption: Interruption, 
       interruption.limitTime(flags.timeLimit);
       const job = { ...jobOptions(flags), policy, signal: interruption.signal };
       if (policy === null) refuseWithoutPolicy(job.segments);
-      done(await segment(inputs, job, log));
+      done(await commandSegment.segment(inputs, job, log));
     });
 }

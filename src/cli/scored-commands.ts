@@ -1,37 +1,36 @@
-// The flags and help of the commands that take what a run has written: `verify`, `redistribute` and `filter`, `summary` and `report`, `calibrate`,
-// and `inspect`, which takes any file of traces.
-import { isDeepStrictEqual } from 'node:util';
+// The flags and help of the commands that take what a run has written, and of `inspect`, which takes any file of traces.
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { EMBEDDED_POLICY } from '../package-files.js';
 import { depthOf } from '../report/terminal.js';
 import { parseColumnChoice, parseColumns } from '../run/written-columns.js';
+import { parseNamedPath } from '../scored/trace-credits.js';
 
-import { type Done, type LogFlags, lazily, logged, logOf, print, repeated, write } from './declare.js';
+import { credited } from './credit-flags.js';
+import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
 import {
   appended,
   MAX_LINE_BYTES_FLAG,
   type MappingFlags,
   mapped,
   mappingOptions,
+  maxLineBytesOf,
   OVERWRITE_FLAG,
 } from './job-flags.js';
 
-/** Adds the commands; each reports its exit code, and throws what goes wrong. */
-export function addRunCommands(program: Command, signal: AbortSignal, done: Done): void {
-  logged(program.command('verify'))
+/** Each of these declares a command, which reports its exit code and throws what goes wrong. */
+export function verify(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  logged(command)
     .argument('<out>', 'run folder, or a .parquet, .arrow or .jsonl file of score or segment')
-    .summary('read a run again: are all of its parts there, with the rows that were written?')
     .description(
       'Compares every part, or a file, with what the run and the part itself say: that it is there, its rows, their Σσ, the hash of its bytes and of its rejects. Findings are lines on stdout, exit 65; exit 75 where there are none but parts are missing.',
     )
     .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
     .action(async (out: string, flags: LogFlags) => {
-      const { verify } = await import('../commands/verify.js');
-      done(await verify(out, { signal, print }, await logOf(flags)));
+      const commands = await import('../commands/verify.js');
+      done(await commands.verify(out, { signal, print }, await logOf(flags)));
     });
 }
 
@@ -45,12 +44,8 @@ interface ScoredFlags extends LogFlags {
 type RedistributeFlags = ScoredFlags &
   CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string };
 
-/** Adds the commands; each reports its exit code, and throws what goes wrong. */
-export function addScoredCommands(program: Command, signal: AbortSignal, done: Done): void {
-  lazily(scored(program.command('redistribute'), './<input>.redistributed.parquet'), async (own) => {
-    const { credited } = await import('./credit-flags.js');
-    credited(own, false);
-  })
+export function redistribute(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  scored(command, './<input>.redistributed.parquet')
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name; arrow for -o -)`)
     .option(
       '--columns <a,b>',
@@ -59,7 +54,6 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
     )
     .option('--keep <a,b>', "the input's columns that are written (default: all)", appended)
     .option('--drop <a,b>', "the input's columns that are not written", appended)
-    .summary('another σ, baseline or estimator for a scored file, without a policy')
     .description(
       "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, reward ranges, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
     )
@@ -68,7 +62,7 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
       '\nExample:\n  rredcot redistribute scored.parquet --sigma rudder --baseline value -o rudder.parquet\n',
     )
     .action(async (path: string, flags: RedistributeFlags) => {
-      const { redistribute } = await import('../commands/redistribute.js');
+      const commands = await import('../commands/redistribute.js');
       const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
         flags;
       const opts = {
@@ -77,15 +71,18 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
         columns: parseColumns(columns),
         choice: parseColumnChoice(keep, drop),
       };
-      done(await redistribute(path, opts, await logOf({ quiet, logJson })));
+      done(await commands.redistribute(path, opts, await logOf({ quiet, logJson })));
     });
-  scored(program.command('filter'), './<input>.filtered.<format of the input>')
+  credited(command, false);
+}
+
+export function filter(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  scored(command, './<input>.filtered.<format of the input>')
     .option(
       '--where <condition>',
       "'status == ok', 'value_range >= .05 or reward == 0'; all have to hold (docs/output.md#filters)",
       repeated,
     )
-    .summary('keep the traces of a scored file that fit conditions')
     .description(
       'Writes the traces that fit all conditions, as they are and in the format of the file, and tells what each condition removed.',
     )
@@ -94,9 +91,9 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
       "\nExample:\n  rredcot filter scored.parquet --where 'status == ok' --where 'disagreement < .9' -o clean.parquet\n",
     )
     .action(async (path: string, flags: ScoredFlags & { where?: readonly string[] }) => {
-      const { filter } = await import('../commands/filter.js');
+      const commands = await import('../commands/filter.js');
       const { where = [], output, overwrite } = flags;
-      done(await filter(path, { where, output, overwrite, signal }, await logOf(flags)));
+      done(await commands.filter(path, { where, output, overwrite, signal }, await logOf(flags)));
     });
 }
 
@@ -114,34 +111,21 @@ function formatOf({ format }: { readonly format?: string | undefined }) {
   return given(format, (text) => oneOf('--format', text, FORMATS));
 }
 
-/** Adds the commands; each reports its exit code, and throws what goes wrong. */
-export function addPageCommands(program: Command, signal: AbortSignal, done: Done): void {
-  logged(scoredFile(program.command('summary')))
-    .summary('the numbers of a scored file: is this run to be trusted?')
+export function summary(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  logged(scoredFile(command))
     .description(
       'Counts a scored file: rows by status, uniform σ, distributions of values, weights and log p, σ by position, calibration, suspected label noise.',
     )
     .option('--json', 'all numbers as one JSON object, for a dashboard', false)
-    .option(
-      '--by-step',
-      'also which kinds of step gain and lose: by the word that opens them, place in the trace, length',
-      false,
-    )
     .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
-    .action(async (path: string, flags: LogFlags & { json: boolean; byStep: boolean }) => {
-      const { summary } = await import('../commands/summary.js');
-      const { commandOf } = await import('./command-of.js');
-      const { openPolicyFolder } = await import('../model/onnx/folder.js');
-      const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
-      const opts = {
-        ...{ json: flags.json, byStep: flags.byStep, signal },
-        commandOf: (config: Parameters<typeof commandOf>[0], policy: Record<string, unknown>) =>
-          commandOf(config, !isDeepStrictEqual(policy, own.files), program),
-      };
-      done(await summary(path, opts, write, await logOf(flags)));
+    .action(async (path: string, flags: LogFlags & { json: boolean }) => {
+      const commands = await import('../commands/summary.js');
+      done(await commands.summary(path, { json: flags.json, signal }, write, await logOf(flags)));
     });
-  logged(scoredFile(program.command('report')))
-    .summary('a page about a scored file: its numbers, and some of its traces')
+}
+
+export function report(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  logged(scoredFile(command))
     .description(
       'Writes one HTML file that needs nothing else and sends nothing: the numbers of summary as charts, and a page for some traces, by chance and by how much their values moved.',
     )
@@ -154,10 +138,10 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
     )
     .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
     .action(async (path: string, flags: ReportFlags) => {
-      const { report, defaultPage } = await import('../commands/report.js');
-      const { output = defaultPage(path), where = [] } = flags;
+      const commands = await import('../commands/report.js');
+      const { output = commands.defaultPage(path), where = [] } = flags;
       const traces = positiveInteger('--traces', flags.traces, 50, 0);
-      done(await report(path, { output, traces, where, signal }, await logOf(flags)));
+      done(await commands.report(path, { output, traces, where, signal }, await logOf(flags)));
     });
 }
 
@@ -168,11 +152,8 @@ function scoredFile(command: Command): Command {
   return command.argument('<scored>', 'a file that score has written, or a run folder');
 }
 
-/** Adds the command; it reports its exit code, and throws what goes wrong. */
-export function addCalibrateCommand(program: Command, signal: AbortSignal, done: Done): void {
-  const command = program
-    .command('calibrate')
-    .summary("fit a value on the reward's scale to scored traces")
+export function calibrate(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  command
     .description(
       "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score and redistribute take it with --estimator calibrated.",
     )
@@ -184,10 +165,10 @@ export function addCalibrateCommand(program: Command, signal: AbortSignal, done:
     )
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
   logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
-    const { calibrate } = await import('../commands/calibrate.js');
+    const commands = await import('../commands/calibrate.js');
     const { parseFeatures } = await import('../estimate/states.js');
     const further = flags.features === undefined ? [] : parseFeatures(flags.features);
-    done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
+    done(await commands.calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
   });
 }
 
@@ -206,13 +187,11 @@ interface InspectFlags extends MappingFlags {
 /** Columns where nobody sits before them. */
 const WIDTH = 100;
 
-/** Adds the command; it reports its exit code, and throws what goes wrong. */
-export function addInspectCommand(program: Command, signal: AbortSignal, done: Done): void {
-  mapped(program.command('inspect'))
+export function inspect(command: Command, { interruption: { signal }, done }: CommandCall): void {
+  mapped(command)
     .option(...MAX_LINE_BYTES_FLAG)
-    .summary('show one trace: of a dump what the program makes of it, of a scored file its values and σ')
     .description(
-      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file the value after each segment, the segments that turned it, the text shaded by σ·T, and the other completions of the prompt. In a terminal keys move from trace to trace: n, p, m (mate), a (all), q.',
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file the value after each segment, the segments that turned it, the text shaded by σ·T, and the other completions of the prompt. A long one: inspect … --all | less -R.',
     )
     .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
     .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
@@ -228,9 +207,9 @@ export function addInspectCommand(program: Command, signal: AbortSignal, done: D
     .option('--json', 'one JSON object, with values and σ', false)
     .addHelpText('after', '\nExample:\n  rredcot inspect scored.parquet --worst\n')
     .action(async (file: string, flags: InspectFlags) => {
-      const { inspect } = await import('../commands/inspect.js');
+      const commands = await import('../commands/inspect.js');
       const opts = { ...mappingOptions(flags), ...viewOf(flags), signal };
-      done(await inspect(file, opts, write, await logOf({ quiet: true, logJson: false })));
+      done(await commands.inspect(file, opts, write, await logOf({ quiet: true, logJson: false })));
     });
 }
 
@@ -241,11 +220,51 @@ function viewOf({ row, worst, best, random, where = [], all, json }: InspectFlag
       `${picks.map((pick) => `--${pick}`).join(' and ')} are different traces`,
       'leave out all but one',
     );
-  const isSeen = process.stdin.isTTY === true && process.stdout.isTTY === true && process.env.TERM !== 'dumb';
   return {
     ...{ row, pick: picks[0], where, all, json },
     depth: depthOf(process.stdout),
-    width: () => process.stdout.columns || WIDTH,
-    terminal: isSeen ? { input: process.stdin, output: process.stdout } : undefined,
+    width: process.stdout.columns || WIDTH,
   };
+}
+
+interface CompareFlags extends LogFlags {
+  readonly credit?: readonly string[];
+  readonly json: boolean;
+  readonly csv: boolean;
+  readonly maxLineBytes?: string;
+}
+
+export function compare(command: Command, { done }: CommandCall): void {
+  logged(command)
+    .argument('<files...>', 'scored files or run folders; further ones hold the same traces as the first')
+    .description(
+      'Pearson and Spearman of the credits of thought segments, inside traces: differences of values, σ by each rule of the file, uniform σ, and columns that --credit names. Intervals: 95 % of 1,000 resamples of groups. See docs/compare.md.',
+    )
+    .option(
+      '--credit <name=path>',
+      'a column with a number a thought segment, or with the values before and after each; may be given several times',
+      repeated,
+    )
+    .option('--json', 'one JSON object', false)
+    .option('--csv', 'a line a pair of credits', false)
+    .option(...MAX_LINE_BYTES_FLAG)
+    .addHelpText('after', '\nExample:\n  rredcot compare scored.parquet\n')
+    .action(async (files: string[], flags: CompareFlags) => {
+      if (flags.json && flags.csv)
+        throw usageError('--json and --csv are two forms of one output', 'leave out one');
+      const columns = (flags.credit ?? []).map((text) => parseNamedPath('--credit', text));
+      for (const [n, { name }] of columns.entries())
+        if (columns.findIndex((other) => other.name === name) !== n)
+          throw usageError(`--credit ${name}: is there twice`, '--credit another=path');
+      const commands = await import('../commands/compare.js');
+      const form = flags.json ? 'json' : flags.csv ? 'csv' : 'table';
+      done(
+        await commands.compare(
+          files,
+          { columns, form, maxLineBytes: maxLineBytesOf(flags) },
+          write,
+          await logOf(flags),
+        ),
+      );
+    });
 }

@@ -22,8 +22,10 @@ export interface SegmentFlags {
   readonly [flag: string]: unknown;
 }
 
-/** The flags that say where a thought is cut. */
-export function segmented(command: Command): Command {
+/** The flags that say where a thought is cut; help shows those of the segmenter that the command line names. */
+export function segmented(command: Command, argv: readonly string[]): Command {
+  const named = SEGMENTERS.find((name) => argv.includes(name) || argv.includes(`--segmenter=${name}`));
+  const shown = new Set(named === undefined ? [] : declarationOf(named).flags?.map(([flag]) => flag));
   const words = SEGMENTERS.map((name) => `${name}: ${declarationOf(name).words}`);
   const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
   const merged = SEGMENTERS.flatMap((name) => {
@@ -45,7 +47,8 @@ export function segmented(command: Command): Command {
       '--thought-tags <open,close>',
       'what the policy thinks between, where it is not one of the known pairs (default: <think>, <reasoning>, <thinking>, <thought> or <|begin_of_thought|>, as the trace has it)',
     );
-  for (const [flag, text] of new Map(own)) command.option(flag, text);
+  for (const [flag, text] of new Map(own))
+    command.addOption(command.createOption(flag, text).hideHelp(!shown.has(flag)));
   return command;
 }
 

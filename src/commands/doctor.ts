@@ -1,7 +1,4 @@
 // `rredcot doctor`: what this machine can run the policy on, what is missing, and the line that fixes it.
-import { existsSync } from 'node:fs';
-import { availableParallelism, freemem, totalmem } from 'node:os';
-import { join } from 'node:path';
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
 import type { Proof } from '../model/onnx/canary.js';
 import {
@@ -16,7 +13,6 @@ import {
 import { autoDevice, type Device, type DeviceChoice, deviceName } from '../model/onnx/device.js';
 import { openPolicyFolder } from '../model/onnx/folder.js';
 import { ModelSession } from '../model/onnx/session.js';
-import { plural } from '../plural.js';
 import { escapeControls, printableJson } from '../printable.js';
 
 /** One line of the table. */
@@ -76,9 +72,7 @@ async function diagnose(embedded: string, choice: DeviceChoice): Promise<Diagnos
     checks: [
       nodeCheck(process.versions.node),
       check('platform', 'ok', platform()),
-      check('cores and memory', 'ok', resources()),
-      runtimeCheck(),
-      await providersCheck(),
+      await runtimeCheck(),
       policy,
       ...(other === undefined ? [] : [other]),
       ...cudaChecks(cuda),
@@ -106,36 +100,18 @@ function platform(): string {
   return `${process.platform}/${process.arch}${glibc === undefined ? '' : `, glibc ${glibc}`}`;
 }
 
-function resources(): string {
-  const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-  const limit = process.constrainedMemory();
-  const limited = limit > 0 && limit < totalmem() ? `, of which this process may use ${gib(limit)}` : '';
-  return `${plural(availableParallelism(), 'core')}, ${gib(totalmem())} (${gib(freemem())} free)${limited}`;
-}
-
-function runtimeCheck(): Check {
+/** Whether ONNX Runtime is there, and what its native part lists. */
+async function runtimeCheck(): Promise<Check> {
   const name = 'onnxruntime-node';
   const found = onnxRuntimePackage();
   if (found === undefined) return check(name, 'missing', 'not among the installed packages', REINSTALL);
-  const binary = join(found.nativeFolder, 'onnxruntime_binding.node');
-  if (existsSync(binary)) return check(name, 'ok', `${found.version}, ${binary}`);
   const fix = `${REINSTALL} (on linux x64 or arm64, macOS or Windows)`;
-  return check(name, 'missing', `${found.version} has no ${binary}`, fix);
-}
-
-/** What the binding itself lists: whether its native part can be loaded at all. */
-async function providersCheck(): Promise<Check> {
-  const name = 'providers';
   try {
     const { listSupportedBackends } = await import('onnxruntime-node');
-    const backends = listSupportedBackends();
-    const those = (bundled: boolean) =>
-      backends.filter((backend) => backend.bundled === bundled).map((backend) => backend.name);
-    const rest = those(false);
-    const others = rest.length > 0 ? `; ${rest.join(', ')} not` : '';
-    return check(name, 'ok', `${those(true).join(', ')} bundled${others}`);
+    const bundled = listSupportedBackends().filter((backend) => backend.bundled);
+    return check(name, 'ok', `${found.version}, with ${bundled.map((backend) => backend.name).join(', ')}`);
   } catch (error) {
-    return check(name, 'wrong', firstLine(error), REINSTALL);
+    return check(name, 'wrong', `${found.version}: ${firstLine(error)}`, fix);
   }
 }
 

@@ -1,16 +1,11 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { STDIN } from '../io/files/file-bytes.js';
-import type { Field, FieldMap } from '../io/map/fields.js';
-import { JOINS } from '../io/map/join.js';
-import { foundPlaces, mapRow } from '../io/map/map.js';
-import { fits } from '../io/map/presets.js';
-import { mapText, proposePaths } from '../io/map/propose.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
-import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
+import { drawInspection, forPrograms, hasTrace, inspectRow } from '../report/inspect-view.js';
 import type { Log } from '../report/log.js';
 import { type Depth, terminalNotice } from '../report/terminal.js';
 import { drawShown } from '../report/trace-view.js';
@@ -18,11 +13,9 @@ import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../run/mapping.js';
 import { rewardNote } from '../run/reward-scale.js';
 import { openScored } from '../scored/open-scored.js';
-import { fitting, type Pick, type Picked, pickRow, pickTrace, rowAt } from '../scored/pick.js';
+import { type Pick, type Picked, pickRow, pickTrace, rowAt } from '../scored/pick.js';
 import { isScored } from '../scored/stored-rows.js';
 import { parseWhere } from '../scored/where.js';
-import type { Trace } from '../trace.js';
-import { browse, type Terminal } from './pager.js';
 import { shownFile, shownRecord, shownTrace } from './shown.js';
 
 export interface InspectOptions extends MappingOptions {
@@ -36,10 +29,8 @@ export interface InspectOptions extends MappingOptions {
   readonly all: boolean;
   readonly json: boolean;
   readonly depth: Depth;
-  /** columns of the terminal, asked again where it may have changed */
-  readonly width: () => number;
-  /** where keys move from trace to trace; undefined where nobody sits there */
-  readonly terminal: Terminal | undefined;
+  /** columns of the terminal */
+  readonly width: number;
   readonly signal: AbortSignal;
 }
 
@@ -54,7 +45,7 @@ export async function inspect(
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);
-  const { picked, fits } = (await pickedOf(path, mapping, opts, log)) ?? {};
+  const picked = await pickedOf(path, mapping, opts, log);
   const { row, id } =
     picked === undefined
       ? await findRow(mapping, opts)
@@ -63,9 +54,7 @@ export async function inspect(
   const file = await shownFile(path, inputs, row.file, mapping, isGiven);
   const shown = isBad(row) ? undefined : await shownTrace(row, file, picked);
   if (shown !== undefined && !opts.json) {
-    if (opts.terminal !== undefined && file.isFile)
-      await browse(row as InputRow, shown, file, { ...opts, terminal: opts.terminal, fits });
-    else write(`${drawShown(shown, { ...opts, width: opts.width() }).join('\n')}\n`);
+    write(`${drawShown(shown, opts).join('\n')}\n`);
     return EXIT.done;
   }
   const isRaw = shown === undefined && inputs.every(({ size }) => size !== null);
@@ -82,13 +71,13 @@ export async function inspect(
   return found.rejected === null || shown !== undefined ? EXIT.done : EXIT.data;
 }
 
-/** The row that was asked for by what it is, and the rows among which it was looked for. */
+/** The row that was asked for by what it is. */
 async function pickedOf(
   path: string,
   { first, read }: Mapping,
   { row, pick, where, signal }: InspectOptions,
   log: Log,
-): Promise<{ picked: Picked; fits: ((row: InputRow) => boolean) | undefined } | undefined> {
+): Promise<Picked | undefined> {
   if (pick === undefined && where.length === 0) return undefined;
   if (row !== undefined)
     throw usageError(
@@ -97,11 +86,10 @@ async function pickedOf(
     );
   // chance asks for no values
   if (pick === 'random' && where.length === 0 && path !== STDIN && !isScored(first))
-    return { picked: await pickRow(read, signal), fits: undefined };
+    return pickRow(read, signal);
   const source = await openScored(path, log);
   const conditions = where.map((text) => parseWhere(text, path, source));
-  const picked = await pickTrace(source, pick ?? 'first', conditions, signal);
-  return { picked, fits: conditions.length > 0 ? fitting(source, conditions) : undefined };
+  return pickTrace(source, pick ?? 'first', conditions, signal);
 }
 
 /** The row that was asked for, and the trace's id where that was asked for. */
@@ -125,88 +113,4 @@ async function findRow(
     `--row ${asked}: no such row or id in ${plural(rows, 'row')}`,
     '--row <number from 0, or id of a trace>',
   );
-}
-
-const NOTHING_NEEDED = { prompt: false, references: false };
-const ALL_NEEDED = { prompt: true, references: true };
-
-/** Whether a trace of the row, or the scored one, has the id. */
-function hasTrace(row: InputRow, id: string, map: FieldMap): boolean {
-  if (row.columns.id === id) return true;
-  return !isScored(row.columns) && tracesOf(row, map).some((each) => each.id === id);
-}
-
-function tracesOf(row: InputRow, map: FieldMap): (Trace | BadRow)[] {
-  return [...mapRow(row, map, NOTHING_NEEDED)];
-}
-
-function inspectRow(
-  row: InputRow | BadRow,
-  id: string | undefined,
-  { map, choice, join }: Mapping,
-): Inspection {
-  const preset =
-    choice === undefined
-      ? null
-      : { name: choice.preset.name, what: choice.preset.what, why: choice.why, notes: choice.preset.notes };
-  const about = { file: row.file, row: row.row, preset, join: join ?? null };
-  const nothing = { columns: [], fields: {}, traces: 0, index: 0, trace: null };
-  if (isBad(row)) return { ...about, ...nothing, rejected: row.rejection, missing: [], proposal: undefined };
-  const traces = tracesOf(row, map);
-  const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
-  const shown = traces[index] as Trace | BadRow;
-  const scoreable = [...mapRow(row, map, ALL_NEEDED)][index] as Trace | BadRow;
-  const trace = isBad(shown) ? null : shown;
-  return {
-    ...about,
-    columns: Object.keys(row.columns),
-    fields: Object.fromEntries(foundPlaces(row, map)),
-    traces: traces.length,
-    index,
-    trace,
-    rejected: isBad(scoreable) ? scoreable.rejection : null,
-    missing: trace === null ? noTrace(row) : missingOf(trace),
-    proposal: proposalOf(row, map, trace),
-  };
-}
-
-/** A data set without traces is of use beside one that has them. */
-function noTrace({ columns }: InputRow): Missing[] {
-  const found = JOINS.find((each) => fits(each, columns));
-  if (found === undefined) return [];
-  const what = `it looks like ${found.what}, prompts and answers`;
-  return [{ field: 'traces', what, flag: 'give it with --join, beside the traces' }];
-}
-
-const PROPOSED = ['prompt', 'completion', 'reference', 'reward', 'group'] as const satisfies readonly Field[];
-
-/** A `--map` for what was not found, where other columns look like it. */
-function proposalOf(row: InputRow, map: FieldMap, trace: Trace | null): string | undefined {
-  const found = foundPlaces(row, map);
-  const hasGroup = trace?.group !== undefined;
-  const lacking = PROPOSED.filter((field) => !found.has(field) && !(field === 'group' && hasGroup));
-  return mapText(proposePaths(row.columns, lacking, found.get('completion')));
-}
-
-function missingOf({ prompt, promptIds, references, reward, group }: Trace): Missing[] {
-  const missing: Missing[] = [];
-  const add = (field: string, what: string, flag: string) => missing.push({ field, what, flag });
-  if (prompt.length === 0 && promptIds === undefined)
-    add('prompt', 'score needs one', '--map prompt=<path>, or --join <file>');
-  const mates = group === undefined ? '' : ', or --bank group where rewards are known';
-  if (references.length === 0)
-    add('references', 'score needs the right answer', `--map reference=<path>, or --join <file>${mates}`);
-  if (reward === null)
-    add('reward', "the trace's own answer will be compared with the references", '--map reward=<path>');
-  if (group === undefined) add('group', 'the baseline will be v̂ at the start', '--map group=<path>');
-  return missing;
-}
-
-/** Without what is only a copy of the row; lists of ids as JSON has them. */
-function forPrograms({ trace, ...rest }: Inspection): unknown {
-  if (trace === null) return { ...rest, trace };
-  const { source: _, promptIds, completionIds, segmentEnds, segmentCharEnds, ...fields } = trace;
-  const lists = { promptIds, completionIds, segmentEnds, segmentCharEnds };
-  const plain = Object.entries(lists).flatMap(([name, ids]) => (ids === undefined ? [] : [[name, [...ids]]]));
-  return { ...rest, trace: { ...fields, ...Object.fromEntries(plain) } };
 }

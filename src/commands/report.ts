@@ -17,8 +17,6 @@ import { openScored, type ScoredFiles, storedTrace } from '../scored/open-scored
 import { Neighbours } from '../scored/pick.js';
 import { parseWhere } from '../scored/where.js';
 import type { OutputRow } from '../scored.js';
-import { candidateCharacters } from '../segment/by-length.js';
-import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../segment/segmenters.js';
 import { type TextPlaces, textPlaces, textsOf } from './shown.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
 
@@ -63,7 +61,6 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
     throughput: await throughputOf(path),
     traces: packed,
     fewer,
-    ...segmenterOf(source),
   });
   await writeText(output, page);
   const { size } = statSync(output);
@@ -131,7 +128,6 @@ function packRow(
   const beside = {
     ...{ ...texts, credits, turns: TURNS },
     isMagnitude: source.credit.estimator.isMagnitude === true,
-    candidates: candidatesOf(completion, source),
   };
   const scored = { ...trace, trace: { ...trace.trace, completion } };
   return packTrace({
@@ -153,25 +149,4 @@ export function creditsOf(
     return Array.isArray(list) ? [{ name: rule, sigma: Float32Array.from(list as number[]) }] : [];
   });
   return [{ name: credit.rule, sigma }, ...others];
-}
-
-/** The file's segmenter, and whether where it might have cut can be told from the text alone. */
-function segmenterOf({ config }: ScoredFiles) {
-  const segmenter = SEGMENTERS.find((known) => known === config.segmenter);
-  return { segmenter, hasCandidates: segmenterNamed(segmenter)?.isOfText === true };
-}
-
-/** Where the text might have been cut, by the segmenters that read nothing but it. */
-function candidatesOf(completion: string, source: ScoredFiles): ArrayLike<number> {
-  const { config } = source;
-  const { segmenter, hasCandidates } = segmenterOf(source);
-  if (segmenter === undefined || !hasCandidates) return [];
-  const { keywords, thoughtTags } = config as Partial<SegmentOptions>;
-  const options = {
-    segmenter,
-    fixedLength: 1,
-    ...(keywords && { keywords }),
-    ...(thoughtTags && { thoughtTags }),
-  };
-  return candidateCharacters(completion, options);
 }

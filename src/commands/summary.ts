@@ -10,67 +10,55 @@ import { POLICY_KEY, RUN_KEY, VERSION_KEY } from '../io/write/output.js';
 import { partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
 import { plural, ranges } from '../plural.js';
-import { escapeControls, printableJson } from '../printable.js';
+import { printableJson } from '../printable.js';
 import { TraceChoice } from '../report/gathered.js';
 import type { Log } from '../report/log.js';
-import { drawNumbers, drawSteps } from '../report/numbers-view.js';
+import { drawNumbers } from '../report/numbers-view.js';
 import { RunCounts } from '../report/run-counts.js';
-import { StepKinds } from '../report/steps.js';
 import { type RunAccount, warningsOf } from '../report/warnings.js';
-import { type BadRow, type InputRow, isBad } from '../rows.js';
+import { type BadRow, isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
 import { readRun } from '../run/identity.js';
 import { openScored, type ScoredFiles, storedTrace, vocabOf } from '../scored/open-scored.js';
 import type { Condition } from '../scored/where.js';
-import type { OutputRow } from '../scored.js';
-import { TRANSITIONS } from '../segment/split.js';
-import { textPlaces, textsOf } from './shown.js';
 
 export interface SummaryOptions {
   readonly json: boolean;
-  /** steps are counted by kind, too */
-  readonly byStep: boolean;
-  /** the command that scores so once more */
-  readonly commandOf: (config: ScoredFiles['config'], policy: Record<string, unknown>) => Promise<string>;
   readonly signal: AbortSignal;
 }
 
 /** @throws RredcotError: exit 2 for what `score` has not written; 65 for a file that was changed, or has no trace */
 export async function summary(
   path: string,
-  { json, byStep, commandOf, signal }: SummaryOptions,
+  { json, signal }: SummaryOptions,
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
   const { missing, parts, done } = await partsOf(path);
   const source = await openScored(done, log);
-  const { steps, onTrace } = byStep ? await stepsOf(source) : {};
-  const counted = await countScored(source, { traces: 0, conditions: [], onTrace, signal }, log);
+  const counted = await countScored(source, { traces: 0, conditions: [], signal }, log);
   assertTraces(path, counted);
   const throughput = await throughputOf(path);
-  const policy = policyOf(source.metadata);
-  const command = await commandOf(source.config, policy);
-  const lacking =
-    missing.length === 0
-      ? []
-      : [`missing parts: ${ranges(missing)} of ${parts}; the same command makes them`];
+  const valueName = valueNameOf(source.credit.estimator);
   if (json) {
     const about = {
       ...{ format: 1, rredcot: VERSION, file: path },
       run: source.metadata.get(RUN_KEY) ?? null,
       sha256: hashSaid(source.metadata) ?? null,
-      ...{ config: source.config, policy, command, throughput: throughput ?? null },
-    };
-    const numbers = {
+      ...{ config: source.config, policy: policyOf(source.metadata), throughput: throughput ?? null },
       ...(missing.length > 0 && { missing_parts: missing, parts }),
-      warnings: counted.warnings,
-      ...counted.numbers,
-      ...(steps && { by_step: steps.kinds }),
     };
+    const numbers = { warnings: counted.warnings, ...counted.numbers };
     write(`${printableJson(JSON.stringify({ ...about, ...numbers }, null, 1))}\n`);
   } else
     write(
-      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), ...(steps ? drawSteps(steps.kinds) : []), '', ...lacking, `so again: ${escapeControls(command)}`].join('\n')}\n`,
+      [
+        ...drawNumbers(path, { ...counted, throughput, valueName }),
+        ...(missing.length > 0
+          ? ['', `missing parts: ${ranges(missing)} of ${parts}; the same command makes them`]
+          : []),
+        '',
+      ].join('\n'),
     );
   return EXIT.done;
 }
@@ -84,15 +72,6 @@ async function partsOf(path: string) {
   const missing = Array.from({ length: run.parts }, (_, part) => part).filter((part) => !present.has(part));
   const isPartly = missing.length > 0 && present.size > 0;
   return { missing, parts: run.parts, done: isPartly ? `${folder}/part-*.${run.output}` : path };
-}
-
-/** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
-async function stepsOf(source: ScoredFiles) {
-  const { keywords = TRANSITIONS } = source.config as { readonly keywords?: readonly string[] };
-  const places = await textPlaces(source);
-  const steps = new StepKinds(keywords, source.credit.estimator.isMagnitude === true);
-  const onTrace = (trace: OutputRow, row: InputRow) => steps.add(trace, textsOf(row, places).completion);
-  return { steps, onTrace };
 }
 
 /** @throws RredcotError (exit 65) where nothing was counted */
@@ -111,15 +90,13 @@ export interface CountOptions {
   readonly traces: number;
   /** of those that fit all of these */
   readonly conditions: readonly Condition[];
-  /** takes every trace that is counted */
-  readonly onTrace?: ((trace: OutputRow, row: InputRow) => void) | undefined;
   readonly signal: AbortSignal;
 }
 
 /** Reads all rows once; what it holds does not grow with them. */
 export async function countScored(
   source: ScoredFiles,
-  { traces, conditions, onTrace, signal }: CountOptions,
+  { traces, conditions, signal }: CountOptions,
   log: Log,
 ) {
   const { estimator } = source.credit;
@@ -139,7 +116,6 @@ export async function countScored(
       continue;
     }
     counts.add(trace, creditableOf(trace, estimator).values, row.row);
-    onTrace?.(trace, row as InputRow);
     if (!conditions.every(({ holds }) => holds(trace))) continue;
     choice.add(trace);
   }

@@ -52,13 +52,6 @@ export function scoresReferences({ scores }: Pick<Nature, 'scores'>): boolean {
   return scores === 'answers' || scores === 'continuations';
 }
 
-/** Whether its values are probabilities of answering right at once, that nothing has put on the reward's scale. */
-export function isAnswerNow(nature: Nature | undefined): boolean {
-  if (nature === undefined) return false;
-  const { scores, onRewardScale, isAttribution, isOfProver } = nature;
-  return scores === 'answers' && !onRewardScale && !isAttribution && !isOfProver;
-}
-
 /** Whether the size of a value says something of the reward. */
 export function hasLevel({ noLevel }: Nature): boolean {
   return noLevel === undefined;

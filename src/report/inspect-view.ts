@@ -1,8 +1,15 @@
-// Draws one input row for a terminal: which preset it is of, the trace made of it, what is missing.
+// One input row: which preset it is of, the trace made of it, what is missing; and how a terminal shows it.
 import type { Rejection } from '../errors.js';
-import type { Field } from '../io/map/fields.js';
+import type { Field, FieldMap } from '../io/map/fields.js';
+import { JOINS } from '../io/map/join.js';
+import { foundPlaces, mapRow } from '../io/map/map.js';
+import { fits } from '../io/map/presets.js';
+import { mapText, proposePaths } from '../io/map/propose.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
+import { type BadRow, type InputRow, isBad } from '../rows.js';
+import type { Mapping } from '../run/mapping.js';
+import { isScored } from '../scored/stored-rows.js';
 import type { Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
 import { section as lined } from './lines.js';
@@ -38,6 +45,91 @@ export interface Missing {
   readonly field: string;
   readonly what: string;
   readonly flag: string;
+}
+
+const NOTHING_NEEDED = { prompt: false, references: false };
+const ALL_NEEDED = { prompt: true, references: true };
+
+/** Whether a trace of the row, or the scored one, has the id. */
+export function hasTrace(row: InputRow, id: string, map: FieldMap): boolean {
+  if (row.columns.id === id) return true;
+  return !isScored(row.columns) && tracesOf(row, map).some((each) => each.id === id);
+}
+
+function tracesOf(row: InputRow, map: FieldMap): (Trace | BadRow)[] {
+  return [...mapRow(row, map, NOTHING_NEEDED)];
+}
+
+/** What is to be said of a row. @param id of the trace that is meant */
+export function inspectRow(
+  row: InputRow | BadRow,
+  id: string | undefined,
+  { map, choice, join }: Mapping,
+): Inspection {
+  const preset =
+    choice === undefined
+      ? null
+      : { name: choice.preset.name, what: choice.preset.what, why: choice.why, notes: choice.preset.notes };
+  const about = { file: row.file, row: row.row, preset, join: join ?? null };
+  const nothing = { columns: [], fields: {}, traces: 0, index: 0, trace: null };
+  if (isBad(row)) return { ...about, ...nothing, rejected: row.rejection, missing: [], proposal: undefined };
+  const traces = tracesOf(row, map);
+  const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
+  const shown = traces[index] as Trace | BadRow;
+  const scoreable = [...mapRow(row, map, ALL_NEEDED)][index] as Trace | BadRow;
+  const trace = isBad(shown) ? null : shown;
+  return {
+    ...about,
+    columns: Object.keys(row.columns),
+    fields: Object.fromEntries(foundPlaces(row, map)),
+    traces: traces.length,
+    index,
+    trace,
+    rejected: isBad(scoreable) ? scoreable.rejection : null,
+    missing: trace === null ? noTrace(row) : missingOf(trace),
+    proposal: proposalOf(row, map, trace),
+  };
+}
+
+/** A data set without traces is of use beside one that has them. */
+function noTrace({ columns }: InputRow): Missing[] {
+  const found = JOINS.find((each) => fits(each, columns));
+  if (found === undefined) return [];
+  const what = `it looks like ${found.what}, prompts and answers`;
+  return [{ field: 'traces', what, flag: 'give it with --join, beside the traces' }];
+}
+
+const PROPOSED = ['prompt', 'completion', 'reference', 'reward', 'group'] as const satisfies readonly Field[];
+
+/** A `--map` for what was not found, where other columns look like it. */
+function proposalOf(row: InputRow, map: FieldMap, trace: Trace | null): string | undefined {
+  const found = foundPlaces(row, map);
+  const hasGroup = trace?.group !== undefined;
+  const lacking = PROPOSED.filter((field) => !found.has(field) && !(field === 'group' && hasGroup));
+  return mapText(proposePaths(row.columns, lacking, found.get('completion')));
+}
+
+function missingOf({ prompt, promptIds, references, reward, group }: Trace): Missing[] {
+  const missing: Missing[] = [];
+  const add = (field: string, what: string, flag: string) => missing.push({ field, what, flag });
+  if (prompt.length === 0 && promptIds === undefined)
+    add('prompt', 'score needs one', '--map prompt=<path>, or --join <file>');
+  const mates = group === undefined ? '' : ', or --bank group where rewards are known';
+  if (references.length === 0)
+    add('references', 'score needs the right answer', `--map reference=<path>, or --join <file>${mates}`);
+  if (reward === null)
+    add('reward', "the trace's own answer will be compared with the references", '--map reward=<path>');
+  if (group === undefined) add('group', 'the baseline will be v̂ at the start', '--map group=<path>');
+  return missing;
+}
+
+/** Without what is only a copy of the row; lists of ids as JSON has them. */
+export function forPrograms({ trace, ...rest }: Inspection): unknown {
+  if (trace === null) return { ...rest, trace };
+  const { source: _, promptIds, completionIds, segmentEnds, segmentCharEnds, ...fields } = trace;
+  const lists = { promptIds, completionIds, segmentEnds, segmentCharEnds };
+  const plain = Object.entries(lists).flatMap(([name, ids]) => (ids === undefined ? [] : [[name, [...ids]]]));
+  return { ...rest, trace: { ...fields, ...Object.fromEntries(plain) } };
 }
 
 /** characters of a text that are shown at its start, and at its end */

@@ -3,7 +3,6 @@ import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Distribution, ReliabilityCurve } from './gathered.js';
 import { spark } from './lines.js';
-import type { StepKind } from './steps.js';
 import type { RunAccount } from './warnings.js';
 
 const NAME_WIDTH = 28;
@@ -62,7 +61,6 @@ export function drawNumbers(
     if (n > 0) lines.push(columns(name, [p05, median, p95, max].map(short)));
   lines.push('');
   if (calibration.value_end !== null) lines.push(curve(`${valueName} at the end`, calibration.value_end));
-  lines.push(curve("mean of the group's others", calibration.group_mean));
   for (const side of ['right', 'wrong'] as const) {
     const list = positions[side];
     if (list !== null)
@@ -86,20 +84,6 @@ export function drawNumbers(
       );
   }
   return lines;
-}
-
-/** What steps of each kind gained and lost. */
-export function drawSteps(kinds: readonly StepKind[]): string[] {
-  return [
-    '',
-    columns('kind of step', ['steps', 'mean rise', 'mean fall', 'σ·T right', 'σ·T wrong']),
-    ...kinds.map(({ by, kind, steps, gain, loss, weight_right, weight_wrong }) =>
-      columns(`${by} ${escapeControls(kind)}`, [
-        count(steps),
-        ...[gain, loss, weight_right, weight_wrong].map(short),
-      ]),
-    ),
-  ];
 }
 
 function named(name: string, text: string): string {

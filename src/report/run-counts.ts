@@ -3,7 +3,7 @@
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow, withoutShown } from '../scored.js';
 import { type Histogram, rangeOf, Tally } from './figures.js';
-import { type Distribution, GroupMeans, Positions, Reliability, Sketch, Top } from './gathered.js';
+import { type Distribution, Positions, Reliability, Sketch, Top } from './gathered.js';
 
 /** A trace whose reward fits none of its values. */
 export interface Doubt {
@@ -37,7 +37,6 @@ export class RunCounts {
     wrong: { start: new Sketch(), end: new Sketch() },
   };
   private readonly valueEnd = new Reliability();
-  private readonly groupMeans = new GroupMeans();
   private readonly doubts = new Top<Doubt>(DOUBTS_SHOWN);
   private readonly rewards = { right: 0, wrong: 0, unknown: 0 };
   private doubtful = 0;
@@ -75,7 +74,6 @@ export class RunCounts {
     for (const { start, end } of thoughts)
       if (start !== null && end !== null) this.sketch('segment_tokens', end - start);
     this.addValues(row, values, side, place);
-    this.groupMeans.add(row.trace.group, reward);
   }
 
   private addValues({ reward, trace }: OutputRow, values: Float32Array, side: string, place: number): void {
@@ -134,8 +132,6 @@ export class RunCounts {
       calibration: {
         /** v̂(s_K) beside the reward; null as `values` */
         value_end: hasLevel ? this.valueEnd.curve : null,
-        /** the mean reward of the group's others beside the trace's own, where a group stands together in the file */
-        group_mean: this.groupMeans.curve,
       },
       /** null as `values` */
       label_noise: hasLevel

@@ -1,21 +1,12 @@
-// What a person wants to read when a run is over: how much, how fast, what fell back, one trace drawn, and what to do next.
+// What a person wants to read when a run is over: how much, how fast, what fell back, and why traces were rejected.
 
 import { count, plural } from '../plural.js';
-import { escapeControls, shellWord } from '../printable.js';
+import { escapeControls } from '../printable.js';
 import type { BadRow } from '../rows.js';
-import { isFallback, type OutputRow } from '../scored.js';
+import type { OutputRow } from '../scored.js';
 import { type Figures, Tally } from './figures.js';
 import { duration, type ProgressTotals } from './progress.js';
 import { figureLines, isManyRejected, listCodes, type PolicyFacts, type Warning } from './run-figures.js';
-import type { DrawnTrace } from './trace-record.js';
-
-/** A trace worth drawing, with its place among the inputs' rows. */
-interface Example {
-  readonly row: DrawnTrace;
-  readonly ordinal: number;
-  /** how far its values travel */
-  readonly span: number;
-}
 
 /** A code that rejects have. */
 export interface CommonReject {
@@ -57,16 +48,14 @@ export class RejectTally {
 
 /** What one process has met of a run that several share: plain values, which go into its notes. */
 export interface SummaryPart {
-  readonly example?: Example | undefined;
   readonly rejects: readonly CommonReject[];
 }
 
-/** Gathers a run's closing words; holds one trace, never more. */
+/** Gathers a run's closing words. */
 export class Summary {
   private readonly tally = new Tally();
   /** those of this attempt; `figures` counts all */
   readonly rejects = new RejectTally();
-  private best: Example | undefined;
 
   /** @param before figures of what earlier attempts have done */
   constructor(before: Iterable<Partial<Figures> | undefined> = []) {
@@ -79,9 +68,6 @@ export class Summary {
 
   add(row: OutputRow): void {
     this.tally.add(row);
-    // a picture of σ that means nothing would mislead
-    if (row.status.some(isFallback)) return;
-    this.propose({ row, ordinal: row.trace.source.ordinal, span: showsMuch(row) });
   }
 
   reject(reject: BadRow): void {
@@ -90,37 +76,18 @@ export class Summary {
   }
 
   /** Takes in what another process has met; figures go by the records of its chunks. */
-  include({ example, rejects }: SummaryPart): void {
-    if (example !== undefined) this.propose(example);
+  include({ rejects }: SummaryPart): void {
     for (const found of rejects) this.rejects.include(found);
   }
 
   /** What it has met, for the process that sums up. */
   get part(): SummaryPart {
-    const rejects = this.rejects.counts;
-    if (this.best === undefined) return { rejects };
-    const { row, ordinal, span } = this.best;
-    const { segments, valueStart, reward, baseline, status } = row;
-    const { id, completion } = row.trace;
-    const drawn = { trace: { id, completion }, segments, valueStart, reward, baseline, status };
-    return { example: { row: drawn, ordinal, span }, rejects };
-  }
-
-  /** The first of the best, in the order of the inputs. */
-  private propose(found: Example): void {
-    const { best } = this;
-    const isBetter = best === undefined || found.span > best.span;
-    if (isBetter || (found.span === best.span && found.ordinal < best.ordinal)) this.best = found;
+    return { rejects: this.rejects.counts };
   }
 
   /** of the whole, earlier attempts included */
   get figures(): Figures {
     return this.tally.figures;
-  }
-
-  /** the trace worth drawing; undefined where none has credit */
-  get example(): DrawnTrace | undefined {
-    return this.best?.row;
   }
 
   /** What is said where more than one trace in twenty was rejected. @param traces of the whole */
@@ -188,39 +155,4 @@ const SHOWN_CHARACTERS = 240;
 function onOneLine(text: string): string {
   const line = escapeControls(text.replace(/\s+/g, ' '));
   return line.length <= SHOWN_CHARACTERS ? line : `${line.slice(0, SHOWN_CHARACTERS)} …`;
-}
-
-/** How far the values travel beyond their largest step; long traces make poor pictures. */
-function showsMuch(row: OutputRow): number {
-  if (row.segments.length > 14) return -1;
-  const steps = row.segments.map((segment) => Math.abs(segment.delta ?? 0));
-  return steps.reduce((sum, step) => sum + step, 0) - Math.max(...steps);
-}
-
-/** So few traces, or groups, of one kind give no fit that holds for others. */
-const ENOUGH = { traces: 64, groups: 16, ofEachKind: 8 } as const;
-/** Columns that `rredcot calibrate` reads. */
-const READ = ['id', 'segments', 'logprobs', 'reference_logprobs', 'reference_utilities', 'reward'] as const;
-
-/**
- * `rredcot calibrate`, where rewards are there to fit to.
- * @param isAnswerNow values are those of answering at once
- * @returns a line; undefined where there is nothing to gain, or not enough to fit to
- */
-export function suggestCalibration(
-  figures: Figures,
-  { columns, export: form }: Readonly<Record<string, unknown>>,
-  output: string,
-  isAnswerNow: boolean,
-): string | undefined {
-  const { right = 0, wrong = 0 } = figures.rewards;
-  const isEnough =
-    right + wrong >= ENOUGH.traces &&
-    Math.min(right, wrong) >= ENOUGH.ofEachKind &&
-    Object.keys(figures.groups).length >= ENOUGH.groups;
-  const isRead =
-    form === undefined && (!Array.isArray(columns) || READ.every((name) => columns.includes(name)));
-  const isCredit = figures.fallbacks < figures.credited;
-  if (!isAnswerNow || !isEnough || !isCredit || !isRead || output === '-') return undefined;
-  return `rewards are there: rredcot calibrate ${shellWord(output)} -o calibration.json fits a value on their scale (docs/calibration.md)`;
 }

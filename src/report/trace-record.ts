@@ -106,8 +106,6 @@ export interface TraceContext {
   readonly isMagnitude?: boolean;
   /** further credits of the same trace */
   readonly credits?: readonly NamedSigma[];
-  /** code points of the completion at which the thought might have been cut, ascending; none where they are not known */
-  readonly candidates?: ArrayLike<number>;
   /** turns of each kind */
   readonly turns?: number;
 }
@@ -137,20 +135,11 @@ export function traceRecord(row: DrawnTrace, beside: TraceContext = {}) {
   };
 }
 
-function segmentsOf(
-  { trace, segments }: DrawnTrace,
-  { credits = [], candidates = [] }: TraceContext,
-  isLowered: boolean,
-) {
+function segmentsOf({ trace, segments }: DrawnTrace, { credits = [] }: TraceContext, isLowered: boolean) {
   const characters = [...trace.completion];
   const tokens = ownCount(segments);
-  let next = 0;
   const shown = segments.map((segment) => {
     const { start: from, end: to, charStart, charEnd, kind, value, delta, entropy } = segment;
-    const places = [charStart ?? 0];
-    for (; next < candidates.length && (candidates[next] as number) < (charEnd ?? 0); next++)
-      if ((candidates[next] as number) > (charStart ?? 0)) places.push(candidates[next] as number);
-    while (candidates[next] === charEnd && charEnd !== null) next++;
     const sigma = [
       segment.sigma,
       ...credits.map((credit) =>
@@ -159,11 +148,8 @@ function segmentsOf(
     ];
     const weight = sigma.map((share) => weightOf(share, from, to, tokens));
     return {
-      /** its text, broken where it might have been cut; none where nobody knows it */
-      pieces:
-        charEnd === null
-          ? []
-          : places.map((at, n) => characters.slice(at, places[n + 1] ?? charEnd).join('')),
+      /** empty where nobody knows it */
+      text: charEnd === null ? '' : characters.slice(charStart ?? 0, charEnd).join(''),
       /** tokens, end exclusive; null without a tokenizer */
       from,
       to,
@@ -180,13 +166,8 @@ function segmentsOf(
     };
   });
   // the trace's own answer stands behind the tag that closes the thought, whichever the policy writes; empty where it has none
-  const own = shown.find(({ answer }) => answer)?.pieces.join('') ?? '';
+  const own = shown.find(({ answer }) => answer)?.text ?? '';
   return { segments: shown, answer: own.replace(/^<[/|][^>]*>/, '').trim() };
-}
-
-/** A segment's text. */
-export function textOf({ pieces }: { readonly pieces: readonly string[] }): string {
-  return pieces.join('');
 }
 
 /** How a number of a trace is written, wherever it stands (web/page.js has the same rule): three digits, one from 100 on, a true minus. */

@@ -2,16 +2,8 @@
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { clipped, columnsOf, LABEL, section, spark, thinned, wrapped } from './lines.js';
-import { type Depth, depthOf, dimmed, shaded, tinted } from './terminal.js';
-import {
-  type DrawnTrace,
-  shortNumber,
-  signed,
-  type TraceRecord,
-  type TurningPoint,
-  textOf,
-  traceRecord,
-} from './trace-record.js';
+import { type Depth, dimmed, shaded, tinted } from './terminal.js';
+import { shortNumber, signed, type TraceRecord, type TurningPoint } from './trace-record.js';
 
 /** Another completion of the prompt. */
 export interface MateLine {
@@ -45,20 +37,6 @@ export interface ViewOptions {
   readonly all?: boolean;
 }
 
-/** How a trace is drawn among the lines of the log. */
-export function drawnHere(): ViewOptions {
-  return { depth: depthOf(process.stderr), width: process.stderr.columns || 100 };
-}
-
-/** Its head and its table, lines joined by newlines. */
-export function drawTrace(
-  row: DrawnTrace,
-  { valueName, ...opts }: ViewOptions & Pick<ShownTrace, 'valueName'>,
-): string {
-  const trace = traceRecord(row);
-  return [headOf(trace), ...tableOf({ ...trace, valueName }, opts)].join('\n');
-}
-
 /** lines of a segment's text, and of another text, unless all are shown */
 const SEGMENT_LINES = 3;
 const TEXT_LINES = 6;
@@ -71,7 +49,7 @@ export function drawShown(shown: ShownTrace, opts: ViewOptions): string[] {
   const most = all ? Number.POSITIVE_INFINITY : TEXT_LINES;
   const prose = (text: string | undefined) => (text === undefined ? [] : wrapped(escapeControls(text), room));
   const isScored = shown.start !== null || segments.some(({ sigma: [own] }) => own !== null);
-  const hasText = segments.some((segment) => textOf(segment) !== '');
+  const hasText = segments.some(({ text }) => text !== '');
   return [
     ...wrapped(headOf(shown), width),
     ...section('! warning', shown.warnings.flatMap(prose)),
@@ -171,10 +149,9 @@ function tableOf(
 
 /** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */
 function lineOf(segment: TraceRecord['segments'][number]): string {
-  if (segment.pieces.length === 0)
-    return segment.answer ? '(answer)' : segment.shown ? '(shown)' : '(thought)';
+  if (segment.text === '') return segment.answer ? '(answer)' : segment.shown ? '(shown)' : '(thought)';
   // a segment of nothing but line breaks is shown as these
-  const text = escapeControls(textOf(segment).replace(/(?<=[^\n])\n+$/, ''));
+  const text = escapeControls(segment.text.replace(/(?<=[^\n])\n+$/, ''));
   return segment.shown ? `(shown) ${text}` : text;
 }
 
@@ -204,7 +181,7 @@ function turnLines({ segments, start, valueName, decisive, harmful }: ShownTrace
     const moved = `${`segment ${segment + 1}`.padEnd(13)}${signed(change).padStart(8)}  σ ${signed(sigma ?? 0)}  `;
     // on a narrow terminal the text says more than a second number
     const left = width < 80 ? moved : `${moved}σ·T ${shortNumber(weight ?? 0).padStart(6)}  `;
-    const text = escapeControls(textOf(segments[segment] ?? { pieces: [] }).trim());
+    const text = escapeControls((segments[segment]?.text ?? '').trim());
     return left + clipped(text, Math.max(8, width - LABEL - columnsOf(left)));
   };
   return [...section('raised it', decisive.map(line)), ...section('lowered it', harmful.map(line))];
@@ -219,7 +196,7 @@ function textLines({ segments }: TraceRecord, room: number, { depth, all }: View
     const drawn = (line: string) =>
       segment.shown ? dimmed(line, depth) : shaded(line, segment.shade[0] ?? 0, depth);
     const most = all ? Number.POSITIVE_INFINITY : SEGMENT_LINES;
-    return folded(textOf(segment).replace(/\n+$/, ''), room - mark.length, most).map(
+    return folded(segment.text.replace(/\n+$/, ''), room - mark.length, most).map(
       (line, n) => `${n === 0 ? mark : ' '.repeat(mark.length)}${drawn(line)}`,
     );
   });

@@ -1,5 +1,4 @@
 // What a command counts of its rows and rejects as they go by, and what it says of them at the end.
-import { isAnswerNow } from '../estimate/nature.js';
 import { storedNature } from '../estimate/registry.js';
 import { type Counts, sumCounts } from '../io/write/facts.js';
 import { policyFacts } from '../model/onnx/folder.js';
@@ -9,8 +8,7 @@ import type { Log } from '../report/log.js';
 import { SeenNames } from '../report/names.js';
 import { duration, type Expected, Progress } from '../report/progress.js';
 import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../report/run-figures.js';
-import { Summary, suggestCalibration } from '../report/summary.js';
-import { drawnHere, drawTrace } from '../report/trace-view.js';
+import { Summary } from '../report/summary.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import type { Standing } from './folder.js';
@@ -147,12 +145,10 @@ export class RunStats {
     return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
   }
 
-  /** Tells the user what was done; where there are values, draws the trace whose travel farthest. */
+  /** Tells the user what was done. */
   report(): void {
     const { summary, names, policy } = this;
-    const { log, target, config, valueName, isAll, isComputed, whole } = this.opts;
-    if (isComputed && valueName !== undefined && summary.example !== undefined)
-      log.text(`\n${drawTrace(summary.example, { ...drawnHere(), valueName })}\n`);
+    const { log, target, valueName, whole } = this.opts;
     const { figures } = summary;
     log.text(summary.describe(this.progress.totals(), policy, valueName).join('\n'));
     this.warn(false);
@@ -162,9 +158,6 @@ export class RunStats {
     if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
     if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
     if (whole !== undefined) log.text(this.wholeText(whole));
-    const isAnswers = isAnswerNow(storedNature(config));
-    const next = isAll && isComputed && suggestCalibration(figures, config, target.path, isAnswers);
-    if (next) log.text(next);
     log.record('done', this.doneRecord());
   }
 }

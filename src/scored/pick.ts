@@ -24,14 +24,6 @@ export interface Picked {
   readonly warnings: readonly string[];
 }
 
-/** Whether a trace of the file fits all conditions; none that cannot be read does. */
-export function fitting(source: ScoredFiles, conditions: readonly Condition[]): Fits {
-  return (row) => {
-    const trace = storedTrace(row, source);
-    return !isBad(trace) && conditions.every(({ holds }) => holds(trace));
-  };
-}
-
 /**
  * Reads a file through, holding one row of it.
  * @throws RredcotError (exit 65) where none fits
@@ -125,15 +117,15 @@ export const NEAR = 512;
 
 type NearMate = MateLine & { readonly ordinal: number };
 
-/** Rows of the same group within {@link NEAR} rows, in their order; with the row itself where `withItself` asks for it. */
-export async function matesOf(row: InputRow, read: ReadRows, withItself = false): Promise<NearMate[]> {
+/** Other rows of the same group within {@link NEAR} rows, in their order. */
+export async function matesOf(row: InputRow, read: ReadRows): Promise<NearMate[]> {
   const near = new Neighbours([row.ordinal]);
   if (typeof row.columns.group !== 'string') return [];
   for await (const other of read({ wanted: near.isNear })) {
     if (!isBad(other)) near.add(other);
     if (other.ordinal >= row.ordinal + NEAR) break;
   }
-  return near.matesOf(row.ordinal, withItself);
+  return near.matesOf(row.ordinal);
 }
 
 function mateOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): NearMate {
@@ -174,39 +166,13 @@ export class Neighbours {
     else known.push(mateOf(row));
   }
 
-  matesOf(ordinal: number, withItself = false): NearMate[] {
+  matesOf(ordinal: number): NearMate[] {
     const all = this.groups.get(this.groupOf.get(ordinal) ?? '') ?? [];
-    return all.filter(
-      (mate) => (withItself || mate.ordinal !== ordinal) && Math.abs(mate.ordinal - ordinal) <= NEAR,
-    );
+    return all.filter((mate) => mate.ordinal !== ordinal && Math.abs(mate.ordinal - ordinal) <= NEAR);
   }
 }
-
-/** Rows that are read at a time on the way back. */
-const BACK = 64;
-
-export type Fits = (row: InputRow) => boolean;
 
 export async function rowAt(ordinal: number, read: ReadRows): Promise<InputRow | undefined> {
   for await (const row of read({ wanted: (n) => n === ordinal })) if (!isBad(row)) return row;
-  return undefined;
-}
-
-/** The next row that fits; undefined behind the last. */
-export async function rowAfter(ordinal: number, read: ReadRows, fits: Fits): Promise<InputRow | undefined> {
-  for await (const row of read({ wanted: (n) => n > ordinal })) if (!isBad(row) && fits(row)) return row;
-  return undefined;
-}
-
-/** The one before that fits; undefined before the first. */
-export async function rowBefore(ordinal: number, read: ReadRows, fits: Fits): Promise<InputRow | undefined> {
-  for (let to = ordinal; to > 0; to -= BACK) {
-    let found: InputRow | undefined;
-    for await (const row of read({ wanted: (n) => n < to && n >= to - BACK })) {
-      if (!isBad(row) && fits(row)) found = row;
-      if (row.ordinal >= to - 1) break;
-    }
-    if (found !== undefined) return found;
-  }
   return undefined;
 }

@@ -2,7 +2,7 @@
 import { TraceRejected } from '../errors.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import { isOfTurns, type Trace } from '../trace.js';
-import { cutPieces, cutTrace, mergeSegments, type SegmentOptions, segmentRows } from './segment.js';
+import { cutTrace, mergeSegments, type SegmentOptions, segmentRows } from './segment.js';
 import { tagStatus } from './span.js';
 
 /** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
@@ -36,16 +36,6 @@ export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
     segments: rows.map((row) => ({ ...row, start: null, end: null, charStart: row.start, charEnd: row.end })),
     status: [...status, 'segments:by-length', ...tags],
   };
-}
-
-/**
- * The places, in code points, at which a completion's thought may be cut before pieces are merged: of segmenters that read the text
- * alone. None without a text.
- */
-export function candidateCharacters(completion: string, segments: SegmentOptions): Int32Array {
-  const units = codePointBoundaries(completion);
-  const tokens = { text: completion, units, textEnd: units.length - 1 };
-  return cutPieces(tokens, { ...segments, longPiece: LONG_PIECE_CHARACTERS }).ends;
 }
 
 /** UTF-16 positions of a text's code point boundaries, 0 and the end included. */

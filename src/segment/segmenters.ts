@@ -55,8 +55,6 @@ interface Declared {
   readonly likely?: (places: number, opts: Options) => number;
   /** what it merges down to where nobody says so */
   readonly maxSegments?: number;
-  /** it reads nothing but the text */
-  readonly isOfText?: true;
   /** it cuts where the row says */
   readonly isOfRow?: true;
 }
@@ -79,7 +77,6 @@ const everyToken = (_: TokenText, thought: ThoughtSpan): Int32Array => splitFixe
 
 const hybrid: Declared = {
   words: 'lines, sentences that open with a keyword',
-  isOfText: true,
   maxSegments: MOST_SEGMENTS,
   flags: [KEYWORDS],
   ends: (tokens, thought, { longPiece, keywords }) => splitHybrid(tokens, thought, longPiece, keywords),
@@ -87,19 +84,16 @@ const hybrid: Declared = {
 
 const newline: Declared = {
   words: 'lines',
-  isOfText: true,
   ends: (tokens, thought) => splitAt(newlineCuts(tokens), tokens, thought),
 };
 
 const sentence: Declared = {
   words: 'sentences',
-  isOfText: true,
   ends: (tokens, thought) => splitAt(sentenceCuts(tokens, thought), tokens, thought),
 };
 
 const keyword: Declared = {
   words: 'at keywords',
-  isOfText: true,
   flags: [KEYWORDS],
   ends: (tokens, thought, { keywords }) => splitAt(keywordCuts(tokens, keywords), tokens, thought),
 };
@@ -165,7 +159,6 @@ const cutpoint: Declared = {
 };
 
 const adaptive: Declared = {
-  isOfText: true,
   ends: hybrid.ends,
   words: 'hybrid, merged to a limit',
   flags: [

@@ -206,17 +206,6 @@ function escaped(text: string): string {
 
 const made = new WeakMap<readonly string[], Patterns>();
 
-/** What stands in front of a step's first word: white space, and the tag that opens the thought. */
-const LEAD = /^\s*(?:<[^>\n]*>\s*)?/;
-
-/** The one of the words that opens a step's text; undefined where none does. */
-export function openingWord(text: string, words: readonly string[]): string | undefined {
-  const { start, word } = made.get(words) ?? patternsOf(words);
-  made.set(words, { start, word });
-  word.lastIndex = LEAD.exec(text)?.[0].length ?? 0;
-  return word.exec(text)?.[0];
-}
-
 /**
  * Boundaries before the tokens that open a line or sentence with one of the words. A sentence begins after [.!?] and white
  * space, or after 。！？. What opens the whole text needs no boundary.

@@ -8,8 +8,7 @@ import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { openLog } from '../../dist/report/log.js';
 import type { PageRecord } from '../../dist/report/page/scored-page.js';
 import { resolveMapping } from '../../dist/run/mapping.js';
-import { fitting, pickTrace, rowAfter, rowBefore } from '../../dist/scored/pick.js';
-import { parseWhere } from '../../dist/scored/where.js';
+import { pickTrace } from '../../dist/scored/pick.js';
 import { rredcotHere } from '../support/in-process.js';
 import { inputRow } from '../support/io-helpers.js';
 import { FIXTURES, readScored, type ScoredRow, storedValues, temporaryFolder } from '../support/program.js';
@@ -43,31 +42,12 @@ describe('summary', () => {
         tokens: { max: Math.max(...rows.map(({ sigma }) => sigma.length)) },
       },
       values: { right: { end: { n: right.length } } },
-      calibration: { value_end: { n: 16 }, group_mean: { n: 16 } },
+      calibration: { value_end: { n: 16 } },
     });
     expect(found.distributions.value_range.max).toBeCloseTo(Math.max(...ranges), 6);
     expect(found.status.ok).toBe(rows.filter(({ status }) => status === 'ok').length);
     expect(Object.keys(found.policy).length).toBeGreaterThan(5);
     expect(found.sha256).toMatch(/^[0-9a-f]{64}$/);
-  });
-
-  it('--by-step counts every thought segment by word, place and length, of the same texts', async () => {
-    const { stdout, stderr } = await here('summary', 'scored.parquet', '--by-step', '--json');
-    const { by_step: kinds } = JSON.parse(stdout) as {
-      by_step: { by: string; kind: string; steps: number }[];
-    };
-    const steps = rows.flatMap(({ segments }) => segments.filter(({ kind }) => kind === 'thought')).length;
-    for (const by of ['keyword', 'place', 'tokens']) {
-      const own = kinds.filter((kind) => kind.by === by);
-      expect(
-        own.reduce((sum, kind) => sum + kind.steps, 0),
-        stderr,
-      ).toBe(steps);
-    }
-    expect((await here('summary', 'scored.parquet', '--by-step')).stdout).toMatch(
-      /\nkind of step +steps +mean rise[^\n]*\nkeyword [\s\S]*\nplace 1\/5 /,
-    );
-    expect((await here('summary', 'scored.parquet')).stdout).not.toContain('kind of step');
   });
 
   it('says the same in lines', async () => {
@@ -141,7 +121,7 @@ describe('report', () => {
         prompt: row.prompt,
         credits: ['share', 'rudder'],
       });
-      expect(record.segments.flatMap(({ pieces }) => pieces).join('')).toBe(row.completion);
+      expect(record.segments.map(({ text }) => text).join('')).toBe(row.completion);
       for (const [k, { value, sigma, answer }] of record.segments.entries()) {
         // to the last digit, so that it is rounded as inspect rounds it
         expect(Math.fround(sigma[0] as number)).toBe(row.segments[k]?.sigma);
@@ -154,8 +134,7 @@ describe('report', () => {
       expect(row.completion.trimEnd().endsWith(record.answer)).toBe(true);
       expect(record.answer).toMatch(/^answer: /);
     }
-    const { mates, segmenter, hasCandidates } = await dataOf('all.html');
-    expect([segmenter, hasCandidates]).toEqual(['hybrid', true]);
+    const { mates } = await dataOf('all.html');
     expect(mates[9]).toEqual(
       [8, 10, 11, 12, 13, 14, 15].map((n) => ({ id: rows[n]?.id, row: n, reward: rows[n]?.reward, page: n })),
     );
@@ -249,21 +228,6 @@ describe('inspect', () => {
     expect((await shown(-2.9, 64))?.warnings).toEqual([expect.stringContaining('mean log p is −2.90')]);
     expect((await shown(-2.9, undefined))?.warnings).toEqual([]);
     expect((await shown(-0.1, 64))?.warnings).toEqual([]);
-  });
-
-  it('with --where leads on among the rows that fit', async () => {
-    const source = await changed(() => ({}));
-    const fits = fitting(source, [parseWhere('reward == 0', 'scored.parquet', source)]);
-    const wrong = rows.flatMap(({ reward }, n) => (reward === 0 ? [n] : []));
-    const walked: number[] = [];
-    for (let at = -1; ; ) {
-      const row = await rowAfter(at, source.read, fits);
-      if (row === undefined) break;
-      at = row.ordinal;
-      walked.push(at);
-    }
-    expect(walked).toEqual(wrong);
-    expect((await rowBefore(walked.at(-1) as number, source.read, fits))?.ordinal).toBe(walked.at(-2));
   });
 
   it('--where finds the first that fits, --random one of them, and neither goes with --row', async () => {

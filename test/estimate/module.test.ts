@@ -85,18 +85,14 @@ describe("a module of the user's own", () => {
 });
 
 describe('every estimator', () => {
-  it('has a sentence for the card, and its flags in help and completion', async () => {
-    const help = (await done('score --help')).replaceAll(/\s+/g, ' ');
-    const completion = await done('completion bash');
+  it('has a sentence for the card, and its flags in help', async () => {
     for (const { name, card, flags = [], creditFlags = [] } of ESTIMATORS.filter(
       ({ config }) => !config?.estimatorModule,
     )) {
+      const help = (await done(`score --estimator ${name} --help`)).replaceAll(/\s+/g, ' ');
       expect(card.length, name).toBeGreaterThan(20);
       expect(help).toContain(name);
-      for (const [flag] of [...flags, ...creditFlags]) {
-        expect(help).toContain(flag);
-        expect(completion).toContain(flag.split(' ')[0]);
-      }
+      for (const [flag] of [...flags, ...creditFlags]) expect(help).toContain(flag);
     }
   });
 

@@ -10,8 +10,8 @@ import { FIXTURES, type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues }
 import { fixtureRows, openScene } from '../support/scene.js';
 import { snapshot } from '../torture/snapshot.js';
 
-// JavaScript without types: bench is run as it is
-const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
+// JavaScript without types: is taken as it is
+const { firstMistake } = await import(join(ROOT, 'test/support/known-lines.mjs'));
 
 type HierarchicalRow = ScoredRow & { readonly reward: number; readonly baseline: number } & {
   readonly [name in 'token_advantage' | 'token_factor' | 'progress']: number[];

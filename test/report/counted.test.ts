@@ -1,7 +1,7 @@
 // The numbers of a scored file: bounded sketches against exact ones, calibration and positions by hand, the choice of traces.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { GroupMeans, Positions, Reliability, Sketch, Top, TraceChoice } from '../../dist/report/gathered.js';
+import { Positions, Reliability, Sketch, Top, TraceChoice } from '../../dist/report/gathered.js';
 import { drawNumbers } from '../../dist/report/numbers-view.js';
 import { RunCounts } from '../../dist/report/run-counts.js';
 import { extremes, outstanding, turnsOf } from '../../dist/report/trace-record.js';
@@ -56,23 +56,6 @@ it('a reliability curve: predictions of .2 that win in a quarter are off by .05'
   expect(bins[9]).toMatchObject({ n: 1, predicted: 1, reward: 1 });
   expect(error).toBeCloseTo((4 * 0.05) / 5, 12);
   expect(brier).toBeCloseTo((0.64 + 3 * 0.04) / 5, 12);
-});
-
-it("a group's mean leaves the trace itself out, and single traces have none", () => {
-  const means = new GroupMeans();
-  for (const [group, reward] of [
-    ['a', 1],
-    ['a', 1],
-    ['a', 0],
-    ['b', 1],
-    [undefined, 1],
-  ] as const)
-    means.add(group, reward);
-  // of a: the two right ones foretell ½ each, the wrong one 1
-  const { n, bins } = means.curve;
-  expect(n).toBe(3);
-  expect(bins[5]).toMatchObject({ n: 2, predicted: 0.5, reward: 1 });
-  expect(bins[9]).toMatchObject({ n: 1, predicted: 1, reward: 0 });
 });
 
 it('positions: uniform σ is 1 everywhere, σ on the last tenth is 10 there', () => {

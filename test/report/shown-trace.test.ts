@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { clipped, columnsOf, spark, thinned, wrapped } from '../../dist/report/lines.js';
 import { depthOf, shaded } from '../../dist/report/terminal.js';
 import { type DrawnTrace, shadeOf, traceRecord } from '../../dist/report/trace-record.js';
-import { drawShown, drawTrace, type ShownTrace } from '../../dist/report/trace-view.js';
+import { drawShown, type ShownTrace } from '../../dist/report/trace-view.js';
 import { bareRow } from '../support/io-helpers.js';
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
@@ -122,10 +122,9 @@ describe('the table of a trace', () => {
   const drawn = (shares: readonly number[], more: Partial<DrawnTrace> = {}): string[] => {
     const bare = row(shares.length, 1);
     const segments = bare.segments.map((each, k) => ({ ...each, value: 0.5, sigma: shares[k] as number }));
-    const view = { depth: 1, width: 100, valueName: 'v̂' } as const;
-    return drawTrace({ ...bare, segments, ...more }, view)
-      .split('\n')
-      .slice(2);
+    const lines = drawShown(shown({ ...bare, segments, ...more }), { depth: 1, width: 100 });
+    const titles = lines.findIndex((line) => line.endsWith(' segment'));
+    return lines.slice(titles + 1, lines.indexOf('', titles));
   };
 
   it('has texts without their line break, and of a segment of nothing but line breaks these', () => {

@@ -1,6 +1,5 @@
 /** Credits of one row, each kind by hand, and what a column must not be. */
 import { describe, expect, it } from 'vitest';
-import { parsePath } from '../../dist/io/map/fields.js';
 import { type CreditColumn, parseNamedPath, traceCredits } from '../../dist/scored/trace-credits.js';
 import { inputRow } from '../support/io-helpers.js';
 
@@ -27,19 +26,12 @@ const SCORED = {
   sigma_other: [1, 2, 3],
   sigma_ess: 3,
 };
-const NOTHING = { columns: [], firstWrong: undefined, reward: undefined };
-
-function creditsOf(
+const creditsOf = (
   columns: Record<string, unknown>,
-  asked: Partial<Parameters<typeof traceCredits>[1]> = {},
-  of: Parameters<typeof traceCredits>[2] = {},
-) {
-  return traceCredits(inputRow(columns, 7), { ...NOTHING, ...asked }, of);
-}
-const column = (meaning: CreditColumn['meaning'], text: string): CreditColumn => ({
-  meaning,
-  ...parseNamedPath('--credit', text),
-});
+  asked: readonly CreditColumn[] = [],
+  isMagnitude = false,
+) => traceCredits(inputRow(columns, 7), asked, isMagnitude);
+const column = (text: string) => parseNamedPath('--credit', text);
 
 describe('a scored row', () => {
   it("has its differences, and σ times R*, whose sign says what σ's means; uniform σ too", () => {
@@ -50,13 +42,11 @@ describe('a scored row', () => {
       sigma: Float64Array.of(-0.75 * 0.25, -0.75 * 0.5),
       sigma_abs: Float64Array.of(-0.75, -0.75 * (2 + 3 + 4 + 5)),
     });
-    expect(rest).toMatchObject({ id: 'a', segments: 2, reward: 0, fallback: 'uniform:flat-values' });
-    expect(rest.firstWrong).toBeUndefined();
+    expect(rest).toEqual({ id: 'a', group: 'a', ends: 'end 2 6 8 2' });
   });
 
   it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {
-    const of = (change: object) =>
-      creditsOf({ ...SCORED, ...change }, {}, { isMagnitude: true }).credits.get('delta');
+    const of = (change: object) => creditsOf({ ...SCORED, ...change }, [], true).credits.get('delta');
     // whatever their own sign, as for σ
     expect(of({})).toEqual(Float64Array.of(-0.5, -0.25));
     expect(of({ reward: 1 })).toEqual(Float64Array.of(0.5, 0.25));
@@ -66,8 +56,8 @@ describe('a scored row', () => {
   it('of segment alone has none but uniform, by ½ in place of a baseline, in characters without tokens', () => {
     const nothing = { end: null, start: null, delta: null, sigma: null };
     const cut = SCORED.segments.map((each) => ({ ...each, ...nothing }));
-    const row = { segments: cut, solved: true };
-    expect(Object.fromEntries(creditsOf(row, { reward: parsePath('solved') }).credits)).toEqual({
+    const row = { segments: cut };
+    expect(Object.fromEntries(creditsOf({ ...row, reward: 1 }).credits)).toEqual({
       uniform: Float64Array.of((0.5 * 4) / 16, (0.5 * 8) / 16),
     });
     expect(creditsOf(row).id).toBe('traces:7');
@@ -76,65 +66,29 @@ describe('a scored row', () => {
 });
 
 describe('columns that are named', () => {
-  it('are credits as they stand, or the changes of values and scores', () => {
-    const row = {
-      ...SCORED,
-      c: [1, null],
-      v: [0.5, 0.75, 0.25],
-      before: [0.5, 0.75],
-      steps: [{ s: 0.5 }, { s: 0.125 }],
-    };
-    const asked = [
-      column('credit', 'c=c'),
-      column('values', 'v=v'),
-      column('values', 'w=before'),
-      column('scores', 'prm=steps[].s'),
-      column('credit', 'absent=nowhere'),
-    ];
-    const { credits } = creditsOf(row, { columns: asked });
+  it('are credits as they stand, or the changes of values', () => {
+    const row = { ...SCORED, c: [1, null], v: [0.5, 0.75, 0.25], steps: [{ s: 0.5 }, { s: 0.125 }] };
+    const { credits } = creditsOf(row, ['c=c', 'v=v', 'prm=steps[].s', 'absent=nowhere'].map(column));
     expect(credits.get('c')).toEqual(Float64Array.of(1, Number.NaN));
     expect(credits.get('v')).toEqual(Float64Array.of(0.25, -0.5));
-    expect(credits.get('w')).toEqual(Float64Array.of(0.25, Number.NaN));
-    expect(credits.get('prm')).toEqual(Float64Array.of(Number.NaN, -0.375));
+    expect(credits.get('prm')).toEqual(Float64Array.of(0.5, 0.125));
     expect(credits.has('absent')).toBe(false);
   });
 
   it.each([
-    [column('credit', 'c=v'), /c: v has 3 numbers, expected 2 for 2 thought segments/],
-    [column('values', 'c=long'), /c: long has 4 numbers, expected 2 or 3/],
-    [column('scores', 'c=text'), /text: number 1 is "x", expected a number or null/],
-    [column('credit', 'c=reward'), /reward is no list of numbers/],
-    [column('credit', 'c=reward[].x'), /reward\[\]\.x is no list$/],
-  ])('%j is refused', (asked, message) => {
-    const row = { ...SCORED, v: [1, 2, 3], long: [1, 2, 3, 4], text: [1, 'x'] };
-    expect(() => creditsOf(row, { columns: [asked] })).toThrow(message);
+    ['c=long', /c: long has 4 numbers, expected 2 credits or 3 values for 2 thought segments/],
+    ['c=text', /text has "x" at 1, expected a number or null/],
+    ['c=reward', /reward is no list of numbers/],
+    ['c=reward[].x', /reward\[\]\.x is no list$/],
+    ['sigma_abs=long', /--credit sigma_abs: the name is taken/],
+  ])('%s is refused', (asked, message) => {
+    const row = { ...SCORED, long: [1, 2, 3, 4], text: [1, 'x'] };
+    expect(() => creditsOf(row, [column(asked)])).toThrow(message);
   });
 
   it('names and paths', () => {
     for (const text of ['mc', '=a', 'mc=a[', ' =x'])
       expect(() => parseNamedPath('--credit', text)).toThrow(/--credit/);
-  });
-});
-
-describe('labels', () => {
-  const label = (from: 0 | 1) => ({ firstWrong: { path: parsePath('wrong'), from } });
-  const labelled = (wrong: unknown, from: 0 | 1 = 0) =>
-    creditsOf({ ...SCORED, wrong }, label(from)).firstWrong;
-
-  it('are the number of a thought segment, or that none is wrong', () => {
-    expect([labelled(1), labelled(null), labelled(-1), labelled(0n), labelled(-1n)]).toEqual([
-      1, -1, -1, 0, -1,
-    ]);
-    expect(creditsOf(SCORED, label(0)).firstWrong).toBeUndefined();
-    expect(() => labelled(2)).toThrow(/wrong is 2, the answer, which has no credit, expected .* from 0 to 1/);
-    expect([labelled(2, 1), labelled('N/A', 1), labelled([], 1), labelled([2, 1], 1)]).toEqual([
-      1, -1, -1, 0,
-    ]);
-    expect(() => labelled(0, 1)).toThrow(/wrong is 0, expected .* from 1 to 2/);
-    // verdicts a step, and what is no number
-    for (const odd of [[true, false], [null], [-1, 1], '', false, true, '0x1'])
-      expect(() => labelled(odd)).toThrow(/wrong is /);
-    expect(() => labelled(1.5)).toThrow(/wrong is 1\.5, expected/);
   });
 });
 

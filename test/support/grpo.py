@@ -1,11 +1,11 @@
-"""Checks of examples/grpo that need PyTorch; prints what it found as JSON."""
+"""Checks of lab/grpo that need PyTorch; prints what it found as JSON."""
 import itertools
 import json
 import pathlib
 import random
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "grpo"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab" / "grpo"))
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import arms  # noqa: E402
@@ -182,7 +182,7 @@ def inside():
 def through_the_tool(folder):
     """The oracle's credit of sampled traces, as `score` gives it: its mass on wrong lines, its sign, and its sum."""
     puzzle = Density("sparse")
-    model = checkpoint.load(Llama(), stage0.RECIPE.parents[1] / "examples" / "grpo" / "weak-sparse.safetensors")
+    model = checkpoint.load(Llama(), stage0.RECIPE.parents[1] / "lab" / "grpo" / "weak-sparse.safetensors")
     rng = random.Random(1)
     drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(6)]
     rows = sample_groups(puzzle, model, drawn, 4, torch.Generator().manual_seed(1))

@@ -12,14 +12,15 @@ import { FIELDS } from '../../dist/io/map/fields.js';
 import { JOINS } from '../../dist/io/map/join.js';
 import { PRESET_NAMES } from '../../dist/io/map/presets.js';
 import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
+import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';
 import { rredcotHere } from '../support/in-process.js';
 import { ROOT } from '../support/program.js';
 
 const COMMANDS = [
-  ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare', 'bench'],
+  ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare'],
   ...['verify', 'doctor'],
-  ...['redistribute', 'filter', 'summary', 'report', 'completion'],
+  ...['redistribute', 'filter', 'summary', 'report'],
 ];
 const POLICY_COMMANDS = ['policy build', 'policy info'];
 
@@ -29,8 +30,10 @@ const flags = new Map<string, Set<string>>();
 let text: string;
 
 beforeAll(async () => {
+  // estimators and segmenters that are named bring their flags into the help
+  const named = [...ESTIMATORS, ...SEGMENTERS.map((name) => ({ name }))].map(({ name }) => name);
   for (const command of [...COMMANDS, ...POLICY_COMMANDS]) {
-    const { stdout } = await rredcotHere([...command.split(' '), '--help']);
+    const { stdout } = await rredcotHere([...command.split(' '), ...named, '--help']);
     flags.set(
       command,
       new Set([...stdout.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag as string)),

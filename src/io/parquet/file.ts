@@ -12,7 +12,7 @@ const MAX_FOOTER_BYTES = 2 ** 30;
 /** Writers of Arrow keep its schema in the footer under this key. */
 const ARROW_SCHEMA = 'ARROW:schema';
 
-export interface OpenOptions {
+export interface ParquetSource {
   /** for messages */
   readonly path: string;
   /** the types are those of Parquet: parquet-wasm crashes on the dictionaries that polars declares */
@@ -25,7 +25,7 @@ export interface OpenOptions {
 export async function openParquetFile(
   { ParquetFile: Wasm }: { readonly ParquetFile: typeof ParquetFile },
   file: OpenFile,
-  { path, hidesArrowSchema = false, onFailure }: OpenOptions,
+  { path, hidesArrowSchema = false, onFailure }: ParquetSource,
 ): Promise<ParquetFile> {
   const { size } = await file.stat();
   const footerAt = await findFooter(file, path, size);

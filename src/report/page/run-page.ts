@@ -24,7 +24,6 @@ ${numbers.values === null ? html`<p>${valueName} of this estimator is no expecte
 <div class="charts">
 ${figure(`Range of ${valueName} in a trace`, of.value_range, 'largest less smallest value; near 0 is a flat trace')}
 ${reliability(`Calibration of ${valueName} at the end of the thought`, numbers.calibration.value_end, valueName)}
-${reliability("Calibration of the group's mean", numbers.calibration.group_mean, "mean reward of the group's others")}
 </div></section>
 <section aria-labelledby="h-sigma"><h2 id="h-sigma">σ</h2>
 <p>Of traces whose σ is its rule’s, not uniform by fallback.</p>

@@ -82,10 +82,6 @@ export interface ScoredPage extends Omit<RunPage, 'pages'> {
   readonly traces: readonly PackedPage[];
   /** why there are fewer than were asked for; undefined where there are not */
   readonly fewer: string | undefined;
-  /** by which the file's thoughts were cut; undefined where it does not say */
-  readonly segmenter: string | undefined;
-  /** whether pages show where else it might have cut */
-  readonly hasCandidates: boolean;
 }
 
 const KIND_NAMES: Readonly<Record<Kind, string>> = {
@@ -96,7 +92,7 @@ const KIND_NAMES: Readonly<Record<Kind, string>> = {
 };
 
 export function scoredPage(page: ScoredPage): string {
-  const { title, traces, valueName, segmenter, hasCandidates } = page;
+  const { title, traces, valueName } = page;
   const pages = new Map(traces.map(({ head }, n) => [head.id, n]));
   const main = html`<div id="run" class="view">
 <h1>${title}</h1>
@@ -116,7 +112,7 @@ ${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
     })),
   );
   const data = {
-    ...{ valueName, segmenter: segmenter ?? null, hasCandidates, mates },
+    ...{ valueName, mates },
     traces: traces.map(({ packed }) => packed),
   };
   const nav = html`<a href="#run">Run</a><a href="#traces">Traces</a>`;

@@ -5,8 +5,6 @@ export interface Axis {
   readonly label: string;
   readonly low: number;
   readonly high: number;
-  /** where it is marked; round numbers where absent */
-  readonly ticks?: readonly number[];
   /** of numbers of things: marked at whole ones alone */
   readonly whole?: boolean;
 }
@@ -21,11 +19,6 @@ export interface Point {
 /** What is drawn; `tone` is a class of the style. */
 export type Marks =
   | { readonly as: 'line' | 'dots'; readonly tone: string; readonly points: readonly Point[] }
-  | {
-      readonly as: 'ranges';
-      readonly tone: string;
-      readonly ranges: readonly { x: number; low: number; high: number }[];
-    }
   | {
       readonly as: 'bars';
       readonly tone: string;
@@ -46,8 +39,6 @@ export interface Chart {
 }
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [340, 190, 46, 16, 10, 36];
-/** beyond so many dots a chart shows no more than a cloud */
-const DOTS = 4000;
 
 export function chart({ title, x, y, marks }: Chart): Markup {
   const across = (v: number) => LEFT + (clamped(v, x) - x.low) * ((WIDTH - LEFT - RIGHT) / spread(x));
@@ -75,17 +66,10 @@ ${marks.map((each) => drawn(each))}
           ? null
           : html`<rect x="${px(left)}" y="${px(up(top))}" width="${px(Math.max(1, right - left - 0.5))}" height="${px(height)}"/>`;
       })}</g>`;
-    if (each.as === 'ranges')
-      return html`<g class="${each.tone} range">${each.ranges.map(
-        ({ x: at, low, high }) =>
-          html`<line x1="${px(across(at))}" x2="${px(across(at))}" y1="${px(up(low))}" y2="${px(up(high))}"/>`,
-      )}</g>`;
     const points = each.points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
     if (each.as === 'line')
       return html`<polyline class="${each.tone} stroke" points="${points.map((p) => `${px(across(p.x))},${px(up(p.y))}`).join(' ')}"/>`;
-    return html`<g class="${each.tone} fill dots">${points
-      .slice(0, DOTS)
-      .map((p) => html`<circle cx="${px(across(p.x))}" cy="${px(up(p.y))}" r="${p.size ?? 2}"/>`)}</g>`;
+    return html`<g class="${each.tone} fill dots">${points.map((p) => html`<circle cx="${px(across(p.x))}" cy="${px(up(p.y))}" r="${p.size ?? 2}"/>`)}</g>`;
   }
 }
 
@@ -128,8 +112,8 @@ export function roundTicks(low: number, high: number, isWhole = false): number[]
 }
 
 /** The axis' marks, each with as many digits as tell it from its neighbours. */
-function marked({ low, high, ticks, whole }: Axis): { at: number; text: string }[] {
-  const places = ticks ?? roundTicks(low, high, whole);
+function marked({ low, high, whole }: Axis): { at: number; text: string }[] {
+  const places = roundTicks(low, high, whole);
   const texts = [0, 1, 2, 3, 4].map((digits) => places.map((v) => v.toFixed(digits)));
   // a number of few digits is written as it is, others so that no two are alike
   const isTrue = (list: readonly string[]) =>

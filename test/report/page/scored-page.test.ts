@@ -39,7 +39,7 @@ function record(text: string, T = 4): PageTrace {
   };
   const texts = { prompt: text.slice(0, 200), references: [text.slice(0, 50)] };
   return {
-    ...traceRecord(row, { ...texts, candidates: [1, half, half + 2] }),
+    ...traceRecord(row, texts),
     ...{ row: 0, kinds: ['right'], credits: [{ name: 'share', sigma: row.sigma }], entropies },
   };
 }
@@ -51,7 +51,6 @@ function page(more: Partial<ScoredPage> = {}): string {
   return scoredPage({
     ...{ title: HOSTILE, numbers: { ...numbers, label_noise, status: { [HOSTILE]: 1 } } },
     ...{ valueName: 'v̂', facts: [[HOSTILE, HOSTILE]], warnings: [], throughput: undefined, fewer: undefined },
-    ...{ segmenter: 'hybrid', hasCandidates: true },
     traces: [packTrace(record(HOSTILE))],
     ...more,
   });
@@ -78,7 +77,7 @@ describe('a page', () => {
     const stored = JSON.parse(
       gunzipSync(Buffer.from(traces[0] as string, 'base64')).toString(),
     ) as PageRecord;
-    expect(stored.segments.map(({ pieces }) => pieces.join('')).join('')).toBe(visible(HOSTILE));
+    expect(stored.segments.map(({ text }) => text).join('')).toBe(visible(HOSTILE));
   });
 
   it('allows the scripts and the style that are in it, by their hashes, and no other source', () => {
@@ -107,14 +106,6 @@ describe('a page', () => {
     const bytes = packed.reduce((sum, each) => sum + each.packed.length, 0);
     expect(page({ traces: packed }).length - bytes + 25 * bytes).toBeLessThan(3e6);
   });
-});
-
-it('a record marks where else the thought might have been cut, in the text as it is shown', () => {
-  const { segments } = record('ab\u0000cdefgh');
-  expect(segments.map(({ pieces }) => pieces)).toEqual([
-    ['a', 'b\u0000cd'],
-    ['ef', 'gh'],
-  ]);
 });
 
 it('numbers are written as the terminal writes them', async () => {
