@@ -98,13 +98,6 @@ export class Tally {
     this.bin('rejects', rejection.code);
   }
 
-  /** Adds what other traces came to; a record without figures has none. */
-  include(other: Partial<Figures> | undefined): void {
-    for (const name of SUMS) this.count(name, other?.[name] ?? 0);
-    for (const name of HISTOGRAMS)
-      for (const [key, n] of Object.entries(other?.[name] ?? {})) this.bin(name, key, n);
-  }
-
   /** As JSON holds them. */
   get figures(): Figures {
     const sums = SUMS.map((name) => [name, this.sums.get(name) ?? 0]);
@@ -120,13 +113,6 @@ export class Tally {
     const bins = this.bins.get(name);
     bins?.set(key, (bins.get(key) ?? 0) + n);
   }
-}
-
-/** The figures of all. */
-export function sumFigures(all: Iterable<Partial<Figures> | undefined>): Figures {
-  const tally = new Tally();
-  for (const figures of all) tally.include(figures);
-  return tally.figures;
 }
 
 /** A name's hash (FNV-1a, 32 bits), for what is to look like chance and be the same every time. */

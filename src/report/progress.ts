@@ -87,16 +87,12 @@ export class Progress {
   private rejects = 0;
   /** row of the last trace that was done */
   private ordinal = -1;
-  /** of the inputs, where others say it */
-  private share: number | undefined;
   private timer: NodeJS.Timeout | undefined;
 
-  /** @param by who does it, where that is not this process alone */
   constructor(
     private readonly log: Log,
     private readonly expected: Expected,
     private readonly meter?: TokenMeter,
-    private readonly by?: string,
   ) {
     meter?.onAdd(() => this.report());
   }
@@ -111,12 +107,6 @@ export class Progress {
   reject(ordinal: number): void {
     this.rejects++;
     this.ordinal = ordinal;
-    this.report();
-  }
-
-  /** What others have done, each its part of the rows: all of it together. @param share of the inputs */
-  set({ traces, tokens, rejects }: Omit<ProgressTotals, 'seconds'>, share?: number): void {
-    [this.done, this.tokens, this.rejects, this.share] = [traces, tokens, rejects, share];
     this.report();
   }
 
@@ -143,7 +133,7 @@ export class Progress {
     const { traces, tokens, rejects, seconds } = this.totals();
     const { traces: expected } = this.expected;
     // of the inputs; undefined where nobody knows
-    const read = this.ordinal < 0 ? this.share : this.expected.share(this.ordinal);
+    const read = this.ordinal < 0 ? undefined : this.expected.share(this.ordinal);
     const rate = Math.round(tokens / Math.max(seconds, 1e-3));
     // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
     const done = traces + rejects;
@@ -161,7 +151,7 @@ export class Progress {
       expected === undefined
         ? `${plural(done, 'trace')}${percent}`
         : `${count(done)} of ${plural(expected, 'trace')}${percent}`,
-      this.by === undefined ? speed : `${speed} by ${this.by}`,
+      speed,
       ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
       ...(left === undefined ? [] : [`${duration(left)} left`]),
     ].join(' · ');

@@ -23,16 +23,10 @@ export class RejectTally {
   total = 0;
 
   add({ file, row, ordinal, rejection: { code, reason } }: BadRow): void {
+    this.total++;
     const known = this.codes.get(code);
-    this.include({ code, count: 1, ordinal, first: known?.first ?? `${file}:${row}: ${reason}` });
-  }
-
-  /** Takes in what was counted elsewhere. */
-  include(found: CommonReject): void {
-    this.total += found.count;
-    const known = this.codes.get(found.code);
-    const first = known !== undefined && known.ordinal <= found.ordinal ? known : found;
-    this.codes.set(found.code, { ...first, count: found.count + (known?.count ?? 0) });
+    const first = known?.first ?? `${file}:${row}: ${reason}`;
+    this.codes.set(code, { code, count: (known?.count ?? 0) + 1, first, ordinal: known?.ordinal ?? ordinal });
   }
 
   /** Place and reason of the first one with a code; undefined where this process has met none. */
@@ -46,25 +40,10 @@ export class RejectTally {
   }
 }
 
-/** What one process has met of a run that several share: plain values, which go into its notes. */
-export interface SummaryPart {
-  readonly rejects: readonly CommonReject[];
-}
-
 /** Gathers a run's closing words. */
 export class Summary {
   private readonly tally = new Tally();
-  /** those of this attempt; `figures` counts all */
   readonly rejects = new RejectTally();
-
-  /** @param before figures of what earlier attempts have done */
-  constructor(before: Iterable<Partial<Figures> | undefined> = []) {
-    for (const figures of before) this.addFigures(figures);
-  }
-
-  addFigures(figures: Partial<Figures> | undefined): void {
-    this.tally.include(figures);
-  }
 
   add(row: OutputRow): void {
     this.tally.add(row);
@@ -75,17 +54,6 @@ export class Summary {
     this.rejects.add(reject);
   }
 
-  /** Takes in what another process has met; figures go by the records of its chunks. */
-  include({ rejects }: SummaryPart): void {
-    for (const found of rejects) this.rejects.include(found);
-  }
-
-  /** What it has met, for the process that sums up. */
-  get part(): SummaryPart {
-    return { rejects: this.rejects.counts };
-  }
-
-  /** of the whole, earlier attempts included */
   get figures(): Figures {
     return this.tally.figures;
   }
@@ -98,18 +66,15 @@ export class Summary {
   /**
    * The lines about the run: its size, what the numbers are worth, and why traces were rejected.
    * @param totals of this attempt
-   * @param by who has done it, where that was not this process alone
    */
   describe(
     { traces, tokens, seconds }: ProgressTotals,
     policy: PolicyFacts | undefined,
     valueName: string | undefined,
-    by?: string,
   ): string[] {
     const rate = `${count(Math.round(tokens / Math.max(seconds, 1e-3)))} tokens/s`;
     const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
-    const how = [...(by === undefined ? [] : [by]), ...(tokens > 0 ? [rate] : [])].join(', ');
-    const first = `${size} in ${duration(seconds)}${how && ` (${how})`}`;
+    const first = `${size} in ${duration(seconds)}${tokens > 0 ? ` (${rate})` : ''}`;
     return [first, ...this.describeFigures(policy, valueName)];
   }
 

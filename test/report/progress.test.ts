@@ -73,21 +73,6 @@ describe('a run', () => {
   });
 });
 
-it.each([
-  // a reject is done
-  [{ traces: 200, tokens: 5000, rejects: 300 }, 1000, '500 of 1,000 traces (50 %) · 500 tokens/s', '10'],
-  // all were rejected
-  [{ traces: 0, tokens: 0, rejects: 500 }, undefined, '500 traces (25 %) · 50 traces/s', '30'],
-  // it never passes the end
-  [{ traces: 10, tokens: 10, rejects: 5 }, 12, '15 of 12 traces (100 %) · 1 tokens/s', '0.0'],
-])('of what others have done, %j of %s, it says so', (done, traces, line, left) => {
-  const { lines, progress } = watched(traces);
-  vi.advanceTimersByTime(9900);
-  progress.set(done, traces === undefined ? 0.25 : undefined);
-  vi.advanceTimersByTime(100);
-  expect(lines).toEqual([`${line} · ${done.rejects} rejected · ${left} s left`]);
-});
-
 describe('the pace', () => {
   /** Shares that are told at their seconds; what is left after the last one. */
   const left = (...told: readonly (readonly [seconds: number, share: number])[]) => {
@@ -120,16 +105,4 @@ describe('the pace', () => {
     expect(pace.left(201, 0.5)).toBeCloseTo(200, 0);
     expect(pace.left(300, 0.5)).toBeCloseTo(200, 0);
   });
-});
-
-it('what others have done of it is told with who they are', () => {
-  const { lines, log } = watched(undefined);
-  const shared = new Progress(log, { traces: undefined, share: () => undefined }, undefined, '2 workers');
-  vi.advanceTimersByTime(9900);
-  shared.set({ traces: 10, tokens: 1000, rejects: 0 }, 0.2);
-  vi.advanceTimersByTime(100);
-  expect(lines.at(-1)).toBe('10 traces (20 %) · 100 tokens/s by 2 workers · 40 s left');
-  shared.set({ traces: 30, tokens: 4000, rejects: 0 }, 0.5);
-  vi.advanceTimersByTime(100);
-  expect(lines.at(-1)).toMatch(/^30 traces \(50 %\) · 396 tokens\/s by 2 workers · 10 s left$/);
 });

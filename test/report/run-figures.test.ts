@@ -1,7 +1,6 @@
 // What a run says of itself: sums that do not depend on how it was cut, medians, and warnings where it means nothing.
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Figures, median, sumFigures, Tally } from '../../dist/report/figures.js';
+import { type Figures, median, Tally } from '../../dist/report/figures.js';
 import {
   figureLines,
   figureRecord,
@@ -150,26 +149,6 @@ describe('figures', () => {
     });
   });
 
-  it('are the same however the traces are cut into chunks, and as JSON holds them', () => {
-    const row = fc.record({
-      // eighths: sums of them are exact in any order
-      logprob: fc.integer({ min: -80, max: 0 }).map((n) => n / 8),
-      value: fc.double({ min: 0, max: 1, noNaN: true }),
-      code: fc.constantFrom('uniform:no-gain', 'truncated'),
-    });
-    fc.assert(
-      fc.property(fc.array(row, { maxLength: 40 }), fc.integer({ min: 1, max: 9 }), (all, size) => {
-        const rows = all.map(({ logprob, value, code }) =>
-          scored({ logprobs: f32(logprob), valueStart: value, status: [code] }),
-        );
-        const chunks: Figures[] = [];
-        for (let at = 0; at < rows.length; at += size) chunks.push(tallied(...rows.slice(at, at + size)));
-        const read = chunks.map((figures) => JSON.parse(JSON.stringify(figures)) as Figures);
-        expect(sumFigures(read)).toEqual(tallied(...rows));
-      }),
-    );
-  });
-
   it('hold no more bins than two digits make, whatever the numbers', () => {
     const tally = new Tally();
     for (let n = 1; n <= 50_000; n++)
@@ -215,15 +194,6 @@ describe('the end of a run', () => {
     });
     // segment has no values, and without a policy no log p
     expect(figureLines(tallied(bareRow({})), undefined)).toEqual([]);
-  });
-
-  it('counts what earlier attempts have done', () => {
-    const summary = new Summary([tallied(...times(3, scored({ status: ['uniform:no-gain'] })))]);
-    summary.add(scored());
-    const totals = { traces: 1, tokens: 4, rejects: 0, seconds: 1 };
-    const lines = summary.describe(totals, TOY, 'v̂');
-    expect(lines[0]).toMatch(/^1 trace, 4 tokens/);
-    expect(lines[2]).toMatch(/^σ uniform by fallback: 75\.0 % \(uniform:no-gain 3\)/);
   });
 });
 
@@ -280,28 +250,12 @@ describe('warnings', () => {
   });
 });
 
-describe('what several processes have met', () => {
-  const at = (ordinal: number, id: string, deltas: readonly number[] = [0.5, -0.2]) => {
-    const row = scored();
-    const segments = deltas.map((delta) => ({ ...(row.segments[0] as (typeof row.segments)[0]), delta }));
-    const trace = { ...row.trace, id, completion: 'text', source: { ...row.trace.source, ordinal } };
-    return { ...row, trace, segments };
-  };
-  const bad = (ordinal: number, reason: string) => ({
-    ...{ kind: 'bad' as const, file: 'in.jsonl', row: ordinal, ordinal, byteOffset: null, raw: '', id: 'x' },
-    rejection: { code: 'map', reason },
-  });
-
-  it('is told as one process tells it, with the first reason', () => {
-    const whole = new Summary();
-    const parts = [new Summary(), new Summary()] as const;
-    const rows = [at(0, 'dull', [0.5]), at(1, 'first'), at(2, 'second')];
-    for (const [n, row] of rows.entries()) for (const each of [whole, parts[n % 2]]) each?.add(row);
-    for (const n of [3, 4]) for (const each of [whole, parts[n % 2]]) each?.reject(bad(n, `reason ${n}`));
-    const together = new Summary([whole.figures]);
-    // as notes carry it
-    for (const { part } of parts) together.include(JSON.parse(JSON.stringify(part)));
-    expect(together.describeFigures(TOY, 'v̂')).toEqual(whole.describeFigures(TOY, 'v̂'));
-    expect(together.describeFigures(TOY, 'v̂')).toContain('  in.jsonl:3: reason 3');
-  });
+it('rejects are told with the first reason of a code', () => {
+  const summary = new Summary();
+  for (const n of [3, 4])
+    summary.reject({
+      ...{ kind: 'bad', file: 'in.jsonl', row: n, ordinal: n, byteOffset: null, raw: '', id: 'x' },
+      rejection: { code: 'map', reason: `reason ${n}` },
+    });
+  expect(summary.describeFigures(TOY, 'v̂')).toEqual(['rejected: 2 (map 2)', '  in.jsonl:3: reason 3']);
 });
