@@ -1,9 +1,9 @@
 // The flags and help of `score` and `segment`.
 import type { Command } from 'commander';
+import { scoresReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
-import { scoresReferences } from '../estimate/nature.js';
 import { BANKS } from '../estimate/references.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';

@@ -1,6 +1,7 @@
 // A calibration as lines for the terminal: what it was fitted to, its log losses, its weights, its reliability curve.
 import type { CalibrationFile } from '../estimate/calibration.js';
 import { count, plural } from '../plural.js';
+import type { Log } from '../report/log.js';
 
 type LossName = keyof NonNullable<CalibrationFile['log_loss']>;
 
@@ -15,7 +16,7 @@ const LOSSES: readonly (readonly [LossName, string])[] = [
 const BAR_WIDTH = 30;
 
 /** The lines, without colours. */
-export function drawCalibration(file: CalibrationFile): string[] {
+function drawCalibration(file: CalibrationFile): string[] {
   const { traces, states, groups, group_marks: marks, mean_reward: mean } = file;
   const isMore = marks === null ? 'more than ' : '';
   const lines = [
@@ -59,3 +60,22 @@ function fixed(x: number | null): string {
 function signed(x: number): string {
   return `${x < 0 ? '−' : '+'}${Math.abs(x).toFixed(3)}`;
 }
+
+/** Tells what a calibration is worth. */
+export function tellCalibration(file: CalibrationFile, output: string, log: Log): void {
+  log.text(`\n${drawCalibration(file).join('\n')}\n`);
+  const { stands_back, traces, groups, log_loss, estimator } = file;
+  if (stands_back !== null)
+    log.warn(
+      'calibration_stands_back',
+      `${STANDS_BACK[stands_back]}: with it, --estimator calibrated ${estimator === 'none' ? 'has no values' : `leaves the values of ${estimator} as they are (status value:uncalibrated)`}`,
+    );
+  log.record('calibrated', { traces, groups, stands_back, log_loss, output });
+  log.info(`written to ${output}`);
+}
+
+const STANDS_BACK = {
+  'too-few-groups': 'too few groups to leave some of them out',
+  'one-reward': 'all traces have the same reward',
+  'no-gain': 'on groups that it has not seen, the calibration is no better than v̂ or than a constant',
+} as const;

@@ -1,6 +1,7 @@
 // `rredcot filter`: keeps those traces of a scored file that fit the conditions, as they are.
+
+import { valueNameOf } from '../credit/nature.js';
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { valueNameOf } from '../estimate/nature.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
 import { count, plural } from '../plural.js';

@@ -1,8 +1,8 @@
 // `rredcot report`: writes one HTML file about the run of a scored file and some of its traces.
 import { statSync } from 'node:fs';
+import { valueNameOf } from '../credit/nature.js';
+import { creditColumn } from '../credit/requested.js';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { valueNameOf } from '../estimate/nature.js';
-import { creditColumn } from '../estimate/requested.js';
 import { writeText } from '../io/files/json-file.js';
 import { fileStem } from '../io/read/inputs.js';
 import { count, plural } from '../plural.js';

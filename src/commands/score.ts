@@ -1,14 +1,16 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
+
+import { groupMeanOf, withContiguousMeans } from '../credit/baseline.js';
+import { asksForMean, type CreditOptions, creditConfig, credited } from '../credit/credit.js';
+import { scoresReferences, valueNameOf } from '../credit/nature.js';
+import { methodNotice, requestedColumns } from '../credit/requested.js';
 import type { ExitCode } from '../errors.js';
-import { groupMeanOf, withContiguousMeans } from '../estimate/baseline.js';
-import { asksForMean, type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { scoresReferences, valueNameOf } from '../estimate/nature.js';
 import { needNotice, policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { BankSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
-import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { openStages } from '../estimate/stages.js';
+import { valuedRow } from '../estimate/valued-row.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -86,8 +88,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const answered = stages.answer(asked);
     const valued = stages.values(answered);
 
-    // credit: the baseline, σ, the row
-    yield* eachTrace(valued, ({ job, result, values }) => creditTrace(job, result, values, credit));
+    // credit: the baseline and σ
+    yield* eachTrace(valued, ({ job, result, values }) =>
+      credited(valuedRow(job, result, values), job, credit),
+    );
   };
 
   const config = {

@@ -1,7 +1,7 @@
 // Makes of a stored row what is shown of it: its texts, as far as the row still has them, and what `inspect` tells a person and programs.
 
+import { stepsText, valueNameOf } from '../credit/nature.js';
 import { RredcotError } from '../errors.js';
-import { stepsText, valueNameOf } from '../estimate/nature.js';
 import { storedNature } from '../estimate/registry.js';
 import { mapRow } from '../io/map/map.js';
 import { type Input, inputMetadata } from '../io/read/inputs.js';

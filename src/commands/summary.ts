@@ -1,8 +1,9 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
+
+import { creditableOf } from '../credit/credit.js';
+import { hasLevel, valueNameOf } from '../credit/nature.js';
+import { creditColumn } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { creditableOf } from '../estimate/credit.js';
-import { hasLevel, valueNameOf } from '../estimate/nature.js';
-import { creditColumn } from '../estimate/requested.js';
 import { hashSaid } from '../io/files/facts.js';
 import { readJson } from '../io/files/json-file.js';
 import { summaryPath } from '../io/files/run-folder.js';

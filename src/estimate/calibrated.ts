@@ -1,6 +1,7 @@
 // `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s), also for the states of a stored row.
 
 import { isDeepStrictEqual } from 'node:util';
+import type { Nature } from '../credit/nature.js';
 import { dataError, TraceRejected, usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
@@ -26,7 +27,6 @@ import type {
   OpenEstimator,
   ValueJob,
 } from './estimator.js';
-import type { Nature } from './nature.js';
 import { pr } from './one-pass.js';
 import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
 import {

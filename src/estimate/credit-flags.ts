@@ -1,16 +1,16 @@
 // The flags that say how values become credit: what help says of each, its value checked, and the flags of a configuration.
 
+import { BASELINES, type Baseline, type CreditOptions } from '../credit/credit.js';
 import { HIERARCHICAL } from '../credit/hierarchical.js';
+import { hasLevel, isMartingale, type Nature } from '../credit/nature.js';
+import { METHODS, NORMALISERS, type Normaliser } from '../credit/requested.js';
 import { DISCOUNT, type RuleFlag, ruleOf, SHARE_EVEN, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { RESIDUALS, STEPS, WITHINS } from '../credit/sigma.js';
 import { usageError } from '../errors.js';
 import { finite, foreignFlag, oneOf, positiveInteger } from '../flag-values.js';
 import type { Config } from '../io/write/output.js';
-import { BASELINES, type Baseline, type CreditOptions } from './credit.js';
 import type { Estimator, FlagValues } from './estimator.js';
-import { hasLevel, isMartingale, type Nature } from './nature.js';
 import { ESTIMATORS, estimatorNamed, flagsOfAll } from './registry.js';
-import { METHODS, NORMALISERS, type Normaliser } from './requested.js';
-import { RESIDUALS, STEPS, WITHINS } from './sigma.js';
 
 /** A flag, and its value where `score` is not told; undefined: none. */
 type CreditFlag = readonly [flag: string, text: string, fallback?: string | undefined];

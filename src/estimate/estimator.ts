@@ -1,5 +1,6 @@
 // What an estimator is: questions about a trace, and values from the answers. Its file declares all of it, and nothing outside knows its name.
 
+import type { Nature } from '../credit/nature.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
@@ -12,12 +13,11 @@ import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
-import type { ReadyTrace } from './credit.js';
-import type { Nature } from './nature.js';
 import type { Peers } from './peers.js';
 import type { ScoredBank } from './references.js';
 import type { AnswerMarks } from './reward.js';
 import type { TraceValues } from './value.js';
+import type { ReadyTrace } from './valued-row.js';
 
 /** Raw values of flags, by their names in camel case; absent where nobody has given one. */
 export type FlagValues = Readonly<Record<string, unknown>>;

@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { GroupRewards } from '../credit/baseline.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { partOfRow } from '../io/files/run-folder.js';
 import { count, plural } from '../plural.js';
@@ -10,7 +11,6 @@ import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { openSpill, type Spill } from '../scored/scratch.js';
 import type { Trace } from '../trace.js';
-import type { GroupRewards } from './baseline.js';
 
 /** A trace that can be another's peer. */
 export interface Related extends TokenizedTrace {

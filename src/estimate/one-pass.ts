@@ -1,7 +1,8 @@
 // Estimators that ask for nothing but the one pass of the policy: the references' log-probabilities read in several ways, the tokens' own, and values of the row.
+
+import type { Nature } from '../credit/nature.js';
 import { TraceRejected, usageError } from '../errors.js';
 import type { Estimator, EstimatorSetup, FlagValues } from './estimator.js';
-import type { Nature } from './nature.js';
 import {
   contrast,
   geometricMean,

@@ -1,4 +1,6 @@
 // `posterior`: how far a hint, the answer or a right peer's text in the prompt, makes the tokens so far likelier, by one more pass over the trace.
+
+import { CORRECT } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
@@ -6,7 +8,6 @@ import type { ReaderAnswers, TraceQuestions } from '../question.js';
 import { mostSimilar } from './alignment.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { CORRECT } from './references.js';
 import { noReferences } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */

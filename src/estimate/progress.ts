@@ -1,10 +1,10 @@
 // `progress`: values under another policy, the prover, whose answers at the same exits say how far each step gets it (the second framework).
 import { isDeepStrictEqual } from 'node:util';
+import type { Nature, StoredBank } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import type { ReaderAnswers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
-import type { Nature, StoredBank } from './nature.js';
 import { pr, prGeo, prMean, snis } from './one-pass.js';
 import { bankMaker } from './references.js';
 import { traceValues, utilitiesOf } from './value.js';

@@ -1,4 +1,9 @@
 // Makes a trace ready for its values: its reward, and what is gathered of its group; its tokens and pieces; what is scored of it.
+
+import type { GroupMean } from '../credit/baseline.js';
+import type { CreditOptions } from '../credit/credit.js';
+import type { Nature } from '../credit/nature.js';
+import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { TraceRejected } from '../errors.js';
 import type { Field } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
@@ -20,13 +25,9 @@ import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
-import type { GroupMean, RewardedTrace } from './baseline.js';
-import type { CreditOptions } from './credit.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
-import type { Nature } from './nature.js';
 import { type BankSource, bankMaker, GroupBanks, referencesOf } from './references.js';
-import { readsEntropies, readsLogprobs } from './requested.js';
-import { type AnswerMarks, type Reward, resolveReward } from './reward.js';
+import { type AnswerMarks, type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
 /**
  * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named

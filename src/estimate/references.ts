@@ -1,11 +1,12 @@
 // A trace's references: its row's or its group's answers, as a set, and what is scored of them at every exit point.
+
+import { CORRECT, type Nature, NO_BANK } from '../credit/nature.js';
 import { dataError, TraceRejected } from '../errors.js';
 import { sharedTokens } from '../model/text/ids.js';
 import type { ExitTemplate } from '../model/text/templates.js';
 import type { Continuation } from '../question.js';
 import { ANSWER_PATTERN, closeOf, type ThoughtTags, tagsOf } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
-import type { Nature } from './nature.js';
 import { type AnswerMarks, ownAnswer } from './reward.js';
 
 // ------ where they come from
@@ -14,11 +15,6 @@ export const BANKS = ['row', 'group'] as const;
 /** Where references come from: the trace's row, or its group's completions: the correct ones, for `snis` the wrong ones too. */
 export type BankSource = (typeof BANKS)[number];
 
-/** Status of a trace without any reference: its values are 0, and mean nothing. */
-export const NO_BANK = 'uniform:no-bank';
-
-/** A completion counts as correct above this reward [ours]; its reward is its utility, and 0 that of a wrong one. */
-export const CORRECT = 0.5;
 /** Distinct entries a group, right ones and wrong ones apart: every one is scored at every exit. */
 const MAX_ENTRIES = 64;
 /** Characters of all groups' entries together, about as many bytes. */
@@ -127,17 +123,6 @@ export function referencesOf(
   const code = trace.references.length > 0 ? 'bank:row' : NO_BANK;
   const references = trace.references.length > 0 ? [...trace.references, ...peers] : [];
   return { references, bankStatus: banks === undefined ? [] : [code] };
-}
-
-/** Status of a bank that is set against itself without right and wrong answers: its values cannot move. */
-export const ONE_SIDED = 'uniform:one-sided-bank';
-
-/** Why the values of a bank mean nothing; undefined where they do. */
-export function bankFault(utilities: Float32Array, { scores, isContrast }: Nature): string | undefined {
-  if (scores === 'nothing') return undefined;
-  if (utilities.length === 0) return NO_BANK;
-  const right = utilities.filter((utility) => utility > CORRECT).length;
-  return isContrast && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;
 }
 
 function keyOf({ answer, solution }: BankEntry): string {

@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
+import type { Nature } from '../credit/nature.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import { attributeOf, type Flag } from '../flag-values.js';
@@ -16,7 +17,6 @@ import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
-import type { Nature } from './nature.js';
 import {
   given,
   joint,

@@ -18,6 +18,11 @@ export interface Reward {
   readonly status: readonly string[];
 }
 
+export interface RewardedTrace {
+  readonly trace: Trace;
+  readonly reward: Reward;
+}
+
 /**
  * The reward of a trace whose row has none. A thought that was opened and not closed, without an answer: ζ = 0,
  * `truncated` (METHOD §2). An answer that equals a reference earns its utility, one that differs from all of them earns 0,

@@ -254,7 +254,6 @@ export function siblingValues(
   return {
     ...prior,
     values: Float32Array.from(values),
-    start: prior.values[0] as number,
     columns: { value_prior: prior.values, value_ess: Float32Array.from(effective) },
     status: [...(prior.status ?? []), ...(fits ? [] : [asked.length === 0 ? NO_MATE : NO_FIT])],
   };

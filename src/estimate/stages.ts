@@ -9,12 +9,11 @@ import type { RunContext, Source } from '../run/source.js';
 import { mergeSegments } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { onnxAnswerer, windowsOf } from './answerer/windows.js';
-import type { RewardedTrace } from './baseline.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
 import { farPeers } from './far-peers.js';
 import { withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
-import type { Reward } from './reward.js';
+import type { Reward, RewardedTrace } from './reward.js';
 import type { TraceValues } from './value.js';
 
 export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {

@@ -1,73 +1,138 @@
-// Reads from a stored configuration the options that its credit was made with.
+// A scored file's configuration: the options that its credit was made with, those of another credit of it, and what the new file says.
 
-import { SIGMA_RULES } from '../credit/rules.js';
-import { usageError } from '../errors.js';
+import { type CreditOptions, creditConfig } from '../credit/credit.js';
+import { isMartingale, type Nature } from '../credit/nature.js';
+import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
+import { RredcotError, usageError } from '../errors.js';
+import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
-import { BASELINES, type CreditOptions } from './credit.js';
-import { storedNature } from './registry.js';
-import { METHODS, NORMALISERS } from './requested.js';
-import { RESIDUALS, STEPS, WITHINS } from './sigma.js';
+import { calibrated } from './calibrated.js';
+import type { Calibration } from './calibration.js';
+import {
+  ANY_RANGE,
+  type CreditFlags,
+  flagsOf,
+  OF_RULES,
+  resolveCreditOptions,
+  resolveEstimator,
+} from './credit-flags.js';
+import { pr } from './one-pass.js';
+import { ESTIMATORS, estimatorNamed, storedNature } from './registry.js';
 
 /** Flags of earlier versions, without which what they made cannot be made again. */
 const GONE = ['penalty', 'lambda'] as const;
+const HINT = 'score the traces again, or take the version that has scored them';
 
 /**
  * The part of a scored file's configuration that credit follows from.
  * @throws RredcotError (exit 2) naming what of it this version does not know
  */
 export function knownCredit(path: string, config: Config): CreditOptions {
-  const credit = storedCredit(config);
-  if (credit !== undefined) return credit;
-  const flag = GONE.find((key) => config[key] !== undefined);
-  const rule = [config.rule].flat().find((each) => oneOf(SIGMA_RULES, each) === undefined);
-  const how = flag !== undefined ? `--${flag} ${config[flag]}` : rule !== undefined && `--sigma ${rule}`;
-  throw usageError(
-    `${path}: was scored ${how ? `with ${how}, which` : 'in a way that'} this version does not know`,
-    'score the traces again, or take the version that has scored them',
-  );
+  const found = storedCredit(config);
+  if (!(found instanceof RredcotError)) return found;
+  throw usageError(`${path}: was scored in a way that this version does not know: ${found.message}`, HINT);
 }
 
-/** The part of a configuration that credit follows from; undefined where it says nothing of that, or what nobody knows. */
-export function storedCredit(config: Config): CreditOptions | undefined {
-  const estimator = storedNature(config);
-  const [rule, ...others] = listOf(SIGMA_RULES, config.rule) ?? [];
-  const residual = oneOf(RESIDUALS, config.residual);
-  const within = oneOf(WITHINS, config.within);
-  const baseline = typeof config.baseline === 'number' ? config.baseline : oneOf(BASELINES, config.baseline);
-  const normalisers = listOf(NORMALISERS, config.normalisers ?? []);
-  const method = oneOf(METHODS, config.method ?? 'sigma');
-  const steps = oneOf(STEPS, config.steps ?? 'free');
-  if (estimator === undefined || rule === undefined || residual === undefined || within === undefined)
-    return undefined;
-  if (baseline === undefined || normalisers === undefined) return undefined;
-  if (method === undefined || steps === undefined) return undefined;
-  if (GONE.some((key) => config[key] !== undefined)) return undefined;
+/** The same, or why there is none. */
+export function storedCredit(config: Config): CreditOptions | RredcotError {
+  const nature = storedNature(config);
+  const gone = GONE.find((key) => config[key] !== undefined);
+  if (nature === undefined || config.rule === undefined)
+    return usageError(`--estimator ${config.estimator} --sigma ${config.rule}`, HINT);
+  if (gone !== undefined) return usageError(`--${gone} ${config[gone]}`, HINT);
+  try {
+    return resolveCreditOptions(flagsOf(config), nature);
+  } catch (error) {
+    if (error instanceof RredcotError) return error;
+    throw error;
+  }
+}
+
+/**
+ * The flags that the file was made with, those that are given in their place. A rule that is given begins anew: what shaped the
+ * credit of another one is given beside it, or is not.
+ */
+export function mergedFlags(stored: CreditOptions, given: CreditFlags): CreditFlags {
+  const { rule, others = [], rewardRange, normalisers = [], estimator } = stored;
+  const method = given.method ?? stored.method;
+  const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
+  const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && ruleOf(name).ofSegments);
+  const named: readonly string[] = given.normalisers?.split(',') ?? normalisers;
+  const other = given.estimator === undefined ? estimator : estimatorNamed(given.estimator);
+  const readsSteps = other !== undefined && isMartingale(other) && (readsValues || method === 'segment');
+  const idle = [
+    ...(given.sigma === undefined ? [] : OF_RULES),
+    ...(readsSteps ? [] : ['steps']),
+    ...(method === 'hierarchical' ? [] : ['alpha', 'beta']),
+    ...(named.includes('batch_tokens') ? [] : ['batchSize']),
+    ...(named.includes('dr_grpo') ? [] : ['maxCompletionLength']),
+  ];
+  // how values were made; another reading of the prover's begins anew: the best of K has no meaning for all
+  const ofValues = Object.entries(estimator.config ?? {});
+  const isNew = ofValues.some(([key]) => given[key] !== undefined && key !== 'bestOf');
+  const keepsValues = (given.estimator ?? estimator.name) === estimator.name && !isNew;
   return {
-    ...{ rule, residual, within, baseline },
-    rewardRange: Array.isArray(config.rewardRange) ? (config.rewardRange as [number, number]) : [0, 1],
-    estimator,
-    ...(others.length === 0 ? {} : { others }),
-    ...(method === 'sigma' ? {} : { method }),
-    ...(steps === 'free' ? {} : { steps }),
-    ...(normalisers.length === 0 ? {} : { normalisers }),
-    ...numbersOf(config, [
-      ...['even', 'cap', 'tau', 'gamma', 'smooth', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
-    ]),
+    estimator: estimator.name,
+    ...Object.fromEntries(
+      Object.entries(flagsOf(creditConfig(stored))).filter(([key]) => !idle.includes(key)),
+    ),
+    ...(keepsValues && Object.fromEntries(ofValues.map(([key, value]) => [key, String(value)]))),
+    ...given,
+    ...(given.rewardRange === ANY_RANGE && { rewardRange: rewardRange.join(',') }),
   };
 }
 
-function oneOf<T extends string>(names: readonly T[], value: unknown): T | undefined {
-  return names.find((name) => name === value);
+/** What values are: those of a calibration, of the flags, or, where none of these is given, as the file has them. */
+export function natureOf(
+  { estimator }: CreditOptions,
+  given: CreditFlags,
+  merged: CreditFlags,
+  calibration: Calibration | undefined,
+): Nature {
+  if (calibration !== undefined) return calibration.standsBack ? pr : calibrated;
+  const others = ['estimator', ...Object.keys(estimator.config ?? {})];
+  return others.some((flag) => given[flag] !== undefined) ? resolveEstimator(merged) : estimator;
 }
 
-/** One name or several; undefined where one of them is unknown. */
-function listOf<T extends string>(names: readonly T[], value: unknown): readonly T[] | undefined {
-  const given: readonly unknown[] = Array.isArray(value) ? value : [value];
-  const found = given.flatMap((each) => oneOf(names, each) ?? []);
-  return found.length === given.length ? found : undefined;
+/** The configuration with which `score` would have made the same file. */
+export function mergedConfig(
+  stored: Config,
+  credit: CreditOptions,
+  made: {
+    readonly columns: readonly string[] | undefined;
+    readonly choice: ColumnChoice;
+    /** another estimator than the file's was asked for */
+    readonly isOther: boolean;
+    readonly calibration: Calibration | undefined;
+  },
+): Config {
+  const { columns, choice, isOther, calibration } = made;
+  const { estimator } = credit;
+  const isNew = isOther || calibration !== undefined;
+  const gone = [
+    // how values are read, and what is said of mates and the like, goes with what had them
+    ...['proverEstimator', 'bestOf', 'returnEquivalent', ...(estimator.isOfProver ? [] : ['prover'])],
+    ...(isNew ? ESTIMATORS.flatMap((each) => each.configKeys ?? []) : []),
+  ];
+  const all = {
+    ...Object.fromEntries(Object.entries(stored).filter(([key]) => !gone.includes(key))),
+    ...creditConfig(credit),
+    // the weights of `calibrated` go with it; where they stand back it is still its name
+    estimator: calibration ? calibrated.name : isOther ? estimator.name : stored.estimator,
+    ...(isNew && { calibration: calibration?.model }),
+    // no bank is read where nothing is scored
+    ...(isOther && estimator.scores === 'nothing' && { bank: 'row' }),
+    ...choiceOf(stored, choice),
+    ...(columns && { columns }),
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
-function numbersOf(config: Config, names: readonly string[]): Readonly<Record<string, number>> {
-  const found = names.map((name) => [name, config[name]] as const);
-  return Object.fromEntries(found.filter(([, value]) => typeof value === 'number')) as Record<string, number>;
+/** `--keep` and `--drop` of both calls as those of one. */
+function choiceOf({ keep, drop }: Config, asked: ColumnChoice): ColumnChoice {
+  if (asked.keep !== undefined) return { keep: asked.keep, drop: undefined };
+  if (asked.drop === undefined) return {};
+  const before = (list: unknown) => (Array.isArray(list) ? (list as string[]) : []);
+  if (keep !== undefined) return { keep: before(keep).filter((name) => !asked.drop?.includes(name)) };
+  return { drop: [...before(drop), ...asked.drop] };
 }

@@ -1,6 +1,7 @@
 // What the policy said of a trace, and the values of its states that follow from the log-probabilities of its references (METHOD §3).
+
+import type { Nature, StoredBank } from '../credit/nature.js';
 import type { Reference } from '../trace.js';
-import type { Nature, StoredBank } from './nature.js';
 
 /**
  * v̂(s) of one state; its logarithm where values are logarithms. Where it follows from what a row stores it is computed from that
@@ -23,8 +24,6 @@ export function stateValue(
 export interface TraceValues {
   /** (K+1) v̂(s_k); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
-  /** V(s_0) for a baseline, where `values` have the trace's own outcome in them */
-  readonly start?: number;
   /** what the columns hold that come with the values, by name */
   readonly columns?: Readonly<Record<string, unknown>>;
   /** what the user should know of the values: status codes */

@@ -1,19 +1,20 @@
 // The end of a run's folder: where all of its parts stand, the dataset card is written, and what killed processes have left goes.
+
 import { EXIT, RredcotError } from '../errors.js';
 import { wordsOf } from '../estimate/registry.js';
+import { type OutputColumn, outputColumns } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { textOf, writeText } from '../io/files/json-file.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { sumCounts } from '../io/write/facts.js';
 import { datasetCard } from '../report/dataset-card.js';
 import type { Log } from '../report/log.js';
-import { outputColumns, type WrittenColumn } from '../scored/columns.js';
 import { presentParts, removeLeftovers, standingParts } from './folder.js';
 import type { Run } from './identity.js';
 
 /** What every part of a run has. */
 interface PartLayout {
-  readonly ourColumns: readonly WrittenColumn[];
+  readonly ourColumns: readonly OutputColumn[];
   readonly passThrough: readonly PassThroughColumn[];
   readonly metadata: Readonly<Record<string, string>>;
 }

@@ -1,8 +1,8 @@
 // The options that commands share, and what a command says of its work before a row is read.
+import type { CreditOptions } from '../credit/credit.js';
+import { OF_OTHERS } from '../credit/requested.js';
 import { usageError } from '../errors.js';
-import type { CreditOptions } from '../estimate/credit.js';
 import type { GroupBanks } from '../estimate/references.js';
-import { OF_OTHERS } from '../estimate/requested.js';
 import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';

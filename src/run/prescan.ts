@@ -1,6 +1,7 @@
 // The first light pass over the inputs: rows counted, column types, the rewards of each group.
+
+import type { GroupRewards } from '../credit/baseline.js';
 import { dataError, throwIfInterrupted } from '../errors.js';
-import type { GroupRewards } from '../estimate/baseline.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';

@@ -1,6 +1,8 @@
 // Where a job's rows end: on stdout, in one file that is written in one go, or in parts, of a folder or of a file; and what is left where it fails.
+
 import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { outputColumns } from '../io/arrow/output-columns.js';
 import { fileBytes } from '../io/files/file-bytes.js';
 import { isStored } from '../io/files/opened.js';
 import { hiddenFolder, MAX_PARTS, rejectsPath, type Shard } from '../io/files/run-folder.js';
@@ -12,7 +14,6 @@ import { openRejects } from '../io/write/rejects.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
-import { outputColumns } from '../scored/columns.js';
 import type { OutputRow } from '../scored.js';
 import { isMade, lookAtOutput } from './existing.js';
 import {

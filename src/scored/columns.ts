@@ -9,7 +9,7 @@ import {
   readCell,
   STRING,
 } from '../io/arrow/output-columns.js';
-import type { ColumnType, PassThroughColumn } from '../io/arrow/schema.js';
+import type { ColumnType } from '../io/arrow/schema.js';
 import { type OutputRow, ownTokens, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 
@@ -280,25 +280,8 @@ export function columnName(column: WrittenColumn): string {
   return typeof column === 'string' ? column : column.name;
 }
 
-/** Puts the output's columns together: the input's, then ours in their fixed order. */
-export function outputColumns(
-  passThrough: readonly PassThroughColumn[],
-  ourColumns: readonly WrittenColumn[],
-): OutputColumn[] {
-  const ofInput: OutputColumn[] = passThrough.map(({ name, as, type, arrow, isJoined }) => ({
-    name: as,
-    type,
-    ...(arrow === undefined ? {} : { arrow }),
-    value: ({ trace: { source, joined } }) => {
-      const own = isJoined ? (joined ?? {}) : source.columns;
-      return Object.hasOwn(own, name) ? own[name] : undefined;
-    },
-  }));
-  const ours = OUR_COLUMNS.filter((name) => ourColumns.includes(name)).map(ourColumn);
-  const asked = ourColumns.filter((column) => typeof column !== 'string');
-  const columns = [...ofInput, ...ours, ...asked];
-  const double = columns.find(({ name }, n) => columns.findIndex((other) => other.name === name) < n);
-  if (double !== undefined)
-    throw new Error(`two output columns are called "${double.name}": resolveColumnNames first`);
-  return columns;
+/** What is written of ours, in its fixed order, and behind it what was asked for besides. */
+export function declared(columns: readonly WrittenColumn[]): OutputColumn[] {
+  const ours = OUR_COLUMNS.filter((name) => columns.includes(name)).map(ourColumn);
+  return [...ours, ...columns.filter((column) => typeof column !== 'string')];
 }

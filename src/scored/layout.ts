@@ -10,6 +10,7 @@ import { isDialogue } from '../io/map/messages.js';
 import { TEXT_KEY } from '../io/write/output.js';
 import {
   columnName,
+  declared,
   isTextColumn,
   type OurColumn,
   TEXT_COLUMNS,
@@ -51,7 +52,7 @@ export function outputLayout(
   const ourColumns = [...columns, ...texts.ours];
   const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs, isSampled);
   return {
-    ourColumns,
+    ourColumns: declared(ourColumns),
     /** the input's and the joined file's, with their names in the output; of JSONL the latter alone */
     passThrough,
     /** which columns hold the texts */

@@ -1,10 +1,10 @@
 // Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
 
 import { basename, dirname } from 'node:path';
+import { type CreditOptions, creditableOf, creditConfig } from '../credit/credit.js';
+import { requestedColumns } from '../credit/requested.js';
 import { dataError, type Rejection, usageError } from '../errors.js';
-import { type CreditOptions, creditableOf, creditConfig } from '../estimate/credit.js';
 import { valueColumns } from '../estimate/registry.js';
-import { requestedColumns } from '../estimate/requested.js';
 import { knownCredit } from '../estimate/stored-credit.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';

@@ -1,13 +1,13 @@
 // `--where`: parses a condition that is then asked of every scored trace.
+
+import { creditableOf } from '../credit/credit.js';
+import { hasLevel, type Nature } from '../credit/nature.js';
 import { SIGMA_RULES } from '../credit/rules.js';
 import { usageError } from '../errors.js';
-import { creditableOf } from '../estimate/credit.js';
-import { hasLevel, type Nature } from '../estimate/nature.js';
 import { didYouMean } from '../flag-values.js';
 import { mean } from '../report/run-counts.js';
 import { type OutputRow, withoutShown } from '../scored.js';
 import type { OurColumn } from './columns.js';
-import type { ScoredFiles } from './open-scored.js';
 import { mayBeStatus, STATUS_CODES } from './status-codes.js';
 
 /** What a figure is for a trace: a number, words of which one has to fit, or nothing. */
@@ -98,7 +98,7 @@ const QUOTED_OR_JOINT = /[=<>]\s*(?:"[^"]*"|'[^']*')(?=\s|$)|\s+(and|or)\s+/g;
 export function parseWhere(
   text: string,
   path: string,
-  { ours, credit }: Pick<ScoredFiles, 'ours' | 'credit'>,
+  { ours, credit }: { readonly ours: readonly OurColumn[]; readonly credit: { readonly estimator: Nature } },
 ): Condition {
   const alternatives = alternativesOf(text.trim()).map((all) =>
     all.map((each) => comparison(each.trim(), text, path, ours)),

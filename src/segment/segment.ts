@@ -220,25 +220,13 @@ interface SegmentParts {
   readonly entropies?: Float64Array;
   /** (K+1) v̂ at exits 0..K */
   readonly values?: Float32Array;
-  /** (K or K+1) */
-  readonly deltas?: Float32Array;
-  /** (T) */
-  readonly sigma?: Float32Array;
 }
 
 /**
  * (K or K+1) segments in order, and between them what the policy was shown; what is absent is null. No value is estimated after the
  * answer: there ζ is known.
  */
-export function segmentRows({
-  segmentation,
-  chars,
-  own,
-  entropies,
-  values,
-  deltas,
-  sigma,
-}: SegmentParts): SegmentRow[] {
+export function segmentRows({ segmentation, chars, own, entropies, values }: SegmentParts): SegmentRow[] {
   const ends = allEnds(segmentation);
   const K = segmentation.thoughtEnds.length;
   const rows: SegmentRow[] = [];
@@ -253,8 +241,7 @@ export function segmentRows({
         kind: isShown ? 'shown' : k < K ? 'thought' : 'answer',
         entropy: entropies === undefined ? null : isShown ? 0 : (entropies[k] as number),
         value: k < K && !isShown ? (values?.[k + 1] ?? null) : null,
-        delta: deltas === undefined ? null : isShown ? 0 : (deltas[k] as number),
-        sigma: sigma === undefined ? null : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
+        ...{ delta: null, sigma: null },
       });
     }
   }

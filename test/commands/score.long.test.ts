@@ -1,7 +1,7 @@
 // As score.test.ts, with more traces against the oracle; and what the rules make of all the fixtures.
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { SigmaRule } from '../../dist/credit/rules.js';
-import { redistribute, sigmaMaxWeight } from '../../dist/estimate/sigma.js';
+import { redistribute, sigmaMaxWeight } from '../../dist/credit/sigma.js';
 import { describeAgainstOracle, type Fixtures, openFixtures } from '../support/oracle-comparison.js';
 import { type ScoredRow, type ScoredSegment, storedSigmaInput } from '../support/program.js';
 

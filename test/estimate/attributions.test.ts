@@ -1,8 +1,8 @@
 /** What attributions are stored as, and where σ is none of them. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/credit/sigma.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
-import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/estimate/sigma.js';
 import { summedAttributions } from '../../dist/estimate/value.js';
 import { named } from '../support/estimators.js';
 

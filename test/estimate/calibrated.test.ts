@@ -1,6 +1,7 @@
 // `calibrated` and its file: where it stands back, what redistribute makes with another one, columns that it reads, what it is fitted to.
 import { rm } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { RredcotError } from '../../dist/errors.js';
 import type { CalibrationFile } from '../../dist/estimate/calibration.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { fixtureRows, openScene } from '../support/scene.js';
@@ -35,9 +36,9 @@ describe('a calibration', () => {
 
   it('without weights says nothing of the values', async () => {
     const { calibration, ...less } = await config('scored.jsonl');
-    expect(storedCredit(less)).toBe(undefined);
+    expect(storedCredit(less)).toBeInstanceOf(RredcotError);
     const weightless = { ...(calibration as object), weights: null };
-    expect(storedCredit({ ...less, calibration: weightless })).toBe(undefined);
+    expect(storedCredit({ ...less, calibration: weightless })).toBeInstanceOf(RredcotError);
   });
 
   it('is exchanged by redistribute, and its baseline', async () => {
@@ -54,7 +55,7 @@ describe('a calibration', () => {
     await fails(
       `redistribute few.parquet ${CALIBRATED} -o no.jsonl`,
       2,
-      /^(?:WARN: .*\n)?rredcot: .*has no reference_logprobs, group, logprobs/,
+      /^(?:WARN: .*\n)?rredcot: .*has no group, reference_logprobs, logprobs/,
     );
   });
 

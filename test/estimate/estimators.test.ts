@@ -2,13 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
+import { bankFault, hasLevel, isMartingale } from '../../dist/credit/nature.js';
+import { requestedOf } from '../../dist/credit/requested.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
 import { smoothed } from '../../dist/credit/shaping.js';
-import { hasLevel, isMartingale } from '../../dist/estimate/nature.js';
-import { givenValues } from '../../dist/estimate/one-pass.js';
-import { bankFault, bankOf, continuationMaker } from '../../dist/estimate/references.js';
-import { ESTIMATORS } from '../../dist/estimate/registry.js';
-import { requestedOf } from '../../dist/estimate/requested.js';
 import {
   RESIDUALS,
   type Redistribution,
@@ -20,7 +17,10 @@ import {
   sigmaGain,
   sigmaMaxWeight,
   WITHINS,
-} from '../../dist/estimate/sigma.js';
+} from '../../dist/credit/sigma.js';
+import { givenValues } from '../../dist/estimate/one-pass.js';
+import { bankOf, continuationMaker } from '../../dist/estimate/references.js';
+import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { stateValue, summedLogprobs, traceValues } from '../../dist/estimate/value.js';
 import type { Reference } from '../../dist/trace.js';
 import {

@@ -1,11 +1,11 @@
 /** A hint in a prompt; values by how it, or another policy, changes what is said of the tokens so far: against a language model small enough to sum. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { redistribute } from '../../dist/credit/sigma.js';
 import { TraceRejected } from '../../dist/errors.js';
 import { withHint } from '../../dist/estimate/hint.js';
 import { posteriorValues } from '../../dist/estimate/posterior.js';
 import { ratioValues } from '../../dist/estimate/ratio.js';
-import { redistribute } from '../../dist/estimate/sigma.js';
 import { randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 import { named } from '../support/estimators.js';
 

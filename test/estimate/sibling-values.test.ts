@@ -191,7 +191,6 @@ describe('siblings', () => {
             6,
           );
         expect(found.status).toEqual(fits ? [] : [mates.length === 0 ? NO_MATE : NO_FIT]);
-        expect(found.start).toBe(values.values[0]);
         expect(found.columns.value_prior).toEqual(values.values);
         for (const [k, all] of pairs.entries()) {
           // outcomes and their weights: its own, those that began alike, those of mates

@@ -1,4 +1,5 @@
 // A command's inputs as it is told of them: how much is still to come.
+
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -11,6 +12,7 @@ import { openOutput } from '../../dist/io/write/output.js';
 import type { Log } from '../../dist/report/log.js';
 import { isBad } from '../../dist/rows.js';
 import { openSource, type Source } from '../../dist/run/source.js';
+import { declared } from '../../dist/scored/columns.js';
 import { bareRow, inputRow, temporaryFolder, traceOf } from '../support/io-helpers.js';
 
 async function* ordinals(source: Source): AsyncGenerator<{ readonly ordinal: number }> {
@@ -69,7 +71,7 @@ describe('what is done of several files', () => {
       return Buffer.from(tableToIPC(tableFromArrays(columns), name === 'arrow' ? 'file' : 'stream'));
     }
     const path = join(await temporaryFolder(), 'a.parquet');
-    const own = { ourColumns: ['id', 'completion'] as const, passThrough: [], metadata: {} };
+    const own = { ourColumns: declared(['id', 'completion']), passThrough: [], metadata: {} };
     const output = await openOutput({ path, format: 'parquet', ...own });
     for (const [n, columns] of all.entries())
       await output.write({ ...bareRow({}, n), trace: { ...traceOf({}, n), ...columns } });

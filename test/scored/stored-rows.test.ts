@@ -1,9 +1,11 @@
 // A stored row is read as it was scored, from any format.
+
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readRows, resolveInputs } from '../../dist/io/read/inputs.js';
 import { openOutput } from '../../dist/io/write/output.js';
 import { isBad } from '../../dist/rows.js';
+import { declared } from '../../dist/scored/columns.js';
 import { storedRow } from '../../dist/scored/stored-rows.js';
 import { bareRow, collect } from '../support/io-helpers.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
@@ -14,7 +16,7 @@ it.each(FORMATS)('%s: lists of numbers are typed arrays, at any depth', async (f
   const path = join(await temporaryFolder(), `x.${format}`);
   const output = await openOutput({
     ...{ path, format, passThrough: [], metadata: {} },
-    ourColumns: ['completion_ids', 'sigma', 'entropies', 'reference_logprobs'],
+    ourColumns: declared(['completion_ids', 'sigma', 'entropies', 'reference_logprobs']),
   });
   await output.write({
     ...bareRow({}),

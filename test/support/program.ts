@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { SigmaInput } from '../../dist/estimate/sigma.js';
+import type { SigmaInput } from '../../dist/credit/sigma.js';
 import { named } from './estimators.js';
 import { queryDuckdb } from './io-helpers.js';
 

@@ -2,7 +2,7 @@
 
 import type { Field } from 'apache-arrow';
 import type { OutputRow } from '../../scored.js';
-import type { ColumnType } from './schema.js';
+import type { ColumnType, PassThroughColumn } from './schema.js';
 
 /** A column of the output. */
 export interface OutputColumn {
@@ -69,4 +69,25 @@ export interface ColumnChoice {
 /** Whether an input column is written. */
 export function isWritten({ keep, drop }: ColumnChoice, name: string): boolean {
   return keep === undefined ? !drop?.includes(name) : keep.includes(name);
+}
+
+/** Puts the output's columns together: the input's, then ours. */
+export function outputColumns(
+  passThrough: readonly PassThroughColumn[],
+  ours: readonly OutputColumn[],
+): OutputColumn[] {
+  const ofInput: OutputColumn[] = passThrough.map(({ name, as, type, arrow, isJoined }) => ({
+    name: as,
+    type,
+    ...(arrow === undefined ? {} : { arrow }),
+    value: ({ trace: { source, joined } }) => {
+      const own = isJoined ? (joined ?? {}) : source.columns;
+      return Object.hasOwn(own, name) ? own[name] : undefined;
+    },
+  }));
+  const columns = [...ofInput, ...ours];
+  const double = columns.find(({ name }, n) => columns.findIndex((other) => other.name === name) < n);
+  if (double !== undefined)
+    throw new Error(`two output columns are called "${double.name}": resolveColumnNames first`);
+  return columns;
 }

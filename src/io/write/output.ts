@@ -2,9 +2,8 @@
 
 import { Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
-import { outputColumns, type WrittenColumn } from '../../scored/columns.js';
 import type { OutputRow } from '../../scored.js';
-import type { ColumnChoice, OutputColumn } from '../arrow/output-columns.js';
+import { type ColumnChoice, type OutputColumn, outputColumns } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
@@ -69,8 +68,8 @@ export interface OutputTarget {
   /** `-` is stdout */
   readonly path: string;
   readonly format: OutputFormat;
-  /** any of ours, which are written in their own order; then an export's */
-  readonly ourColumns: readonly WrittenColumn[];
+  /** ours, in their order */
+  readonly ourColumns: readonly OutputColumn[];
   /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
   readonly passThrough: readonly PassThroughColumn[];
   /** which of an input row's own keys JSONL has */

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type ColumnType, describeType, findMisfit, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { openOutput } from '../../../dist/io/write/output.js';
+import { declared } from '../../../dist/scored/columns.js';
 import { bareRow, queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
 
 function infer(...rows: Record<string, unknown>[]) {
@@ -124,7 +125,7 @@ async function writeColumn(path: string, values: unknown[]) {
   const output = await openOutput({
     path,
     format: 'parquet',
-    ourColumns: ['source_row'],
+    ourColumns: declared(['source_row']),
     passThrough,
     metadata: {},
   });

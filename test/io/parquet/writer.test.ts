@@ -49,13 +49,13 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type OutputColumn, STRING } from '../../../dist/io/arrow/output-columns.js';
+import { type OutputColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
 import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
 import { parquetSchema, refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
-import { type OurColumn, outputColumns } from '../../../dist/scored/columns.js';
+import { declared, type OurColumn } from '../../../dist/scored/columns.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from '../../support/io-helpers.js';
 
@@ -249,7 +249,7 @@ describe('types', () => {
 });
 
 describe('the writer', () => {
-  const columns = (...names: OurColumn[]) => outputColumns([], names);
+  const columns = (...names: OurColumn[]) => outputColumns([], declared(names));
   const row = (n: number) => {
     const sigma = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(n * 1000 + i));
     return { ...bareRow({}, n), sigma, completionIds: Int32Array.from(sigma, (x) => Math.abs(x * 1e5)) };

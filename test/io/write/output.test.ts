@@ -19,7 +19,7 @@ import { parseFieldMap } from '../../../dist/io/map/fields.js';
 import { formatOf, type OutputTarget, openOutput } from '../../../dist/io/write/output.js';
 import { openRejects } from '../../../dist/io/write/rejects.js';
 import { rejectRow } from '../../../dist/rows.js';
-import { OUR_COLUMNS } from '../../../dist/scored/columns.js';
+import { declared, OUR_COLUMNS } from '../../../dist/scored/columns.js';
 import { resolveColumnNames } from '../../../dist/scored/layout.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import {
@@ -115,7 +115,7 @@ const FACTS = { run: '0'.repeat(64), traces: 2, rejects: 0, tokens: 3, sigma: 1.
 
 const open = (path: string, changes: Partial<OutputTarget> = {}) =>
   openOutput({
-    ...{ path, format: changes.format ?? formatOf(path), ourColumns: OUR_COLUMNS },
+    ...{ path, format: changes.format ?? formatOf(path), ourColumns: declared(OUR_COLUMNS) },
     ...{ passThrough: QUESTION, metadata: METADATA, ...changes },
   });
 
@@ -231,7 +231,7 @@ describe('our columns', () => {
 
   it('can be chosen, and keep their order', async () => {
     const path = join(await temporaryFolder(), 'out.parquet');
-    await write(path, [FULL], { ourColumns: ['status', 'id'], passThrough: [] });
+    await write(path, [FULL], { ourColumns: declared(['status', 'id']), passThrough: [] });
     expect(await readWithHyparquet(path)).toEqual([{ id: 'a/1', status: 'truncated;uniform:flat' }]);
   });
 

@@ -13,6 +13,7 @@ import {
   ReaderClosedError,
 } from '../../../dist/io/files/stdout.js';
 import { openOutput } from '../../../dist/io/write/output.js';
+import { declared } from '../../../dist/scored/columns.js';
 import { bareRow, temporaryFolder } from '../../support/io-helpers.js';
 
 /** A sink in memory; `pace` is awaited before a write is done. */
@@ -91,7 +92,13 @@ describe('gzip', () => {
     );
     const write = async (name: string) => {
       const path = join(folder, name);
-      const target = { path, format: 'jsonl', ourColumns: ['id'], passThrough: [], metadata: {} } as const;
+      const target = {
+        path,
+        format: 'jsonl',
+        ourColumns: declared(['id']),
+        passThrough: [],
+        metadata: {},
+      } as const;
       const output = await openOutput(target);
       for (const row of rows) await output.write(row);
       await output.finish();
@@ -110,7 +117,7 @@ const ROW_BYTES = 40_000;
 const PRODUCER = `
   import { openOutput } from ${JSON.stringify(join(import.meta.dirname, '../../../dist/io/write/output.js'))};
   const [format, rows, hold] = process.argv.slice(1);
-  const output = await openOutput({ path: '-', format, ourColumns: ['id', 'sigma', 'segments', 'status'], passThrough: [], metadata: {} });
+  const output = await openOutput({ path: '-', format, ourColumns: declared(['id', 'sigma', 'segments', 'status']), passThrough: [], metadata: {} });
   const row = { trace: { id: 'a', source: { columns: {}, raw: '' } }, completionIds: { length: 2500 }, sigma: new Float32Array(10000).fill(0.1), segments: [], status: [] };
   let held = 0;
   for (let n = 0; n < Number(rows); n++) {

@@ -1,10 +1,10 @@
 // Hierarchical credit: the oracle's numbers, what α = 0 and β = 0 leave, and the deviation of a group however it is read.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { groupMeanOf, type Rewarded, withContiguousMeans } from '../../dist/credit/baseline.js';
+import { type CreditOptions, creditConfig, creditOf } from '../../dist/credit/credit.js';
 import { HIERARCHICAL, hierarchical } from '../../dist/credit/hierarchical.js';
-import { groupMeanOf, type RewardedTrace, withContiguousMeans } from '../../dist/estimate/baseline.js';
-import { type CreditOptions, creditConfig, creditOf } from '../../dist/estimate/credit.js';
-import { methodNotice, requestedColumns } from '../../dist/estimate/requested.js';
+import { methodNotice, requestedColumns } from '../../dist/credit/requested.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
@@ -130,9 +130,9 @@ describe("a group's mean and deviation", () => {
     fc.assert(
       fc.asyncProperty(rewards, async (all) => {
         const known = all.filter((reward) => reward !== null);
-        async function* stream(): AsyncGenerator<RewardedTrace> {
+        async function* stream(): AsyncGenerator<Rewarded> {
           for (const [n, reward] of all.entries())
-            yield { trace: traceAt(n, { group: 'g', reward }), reward: { reward, status: [] } };
+            yield { trace: traceAt(n, { group: 'g', reward }), reward: { reward } };
         }
         const sum = known.reduce((a, b) => a + b, 0);
         const squares = known.reduce((a, b) => a + b * b, 0);

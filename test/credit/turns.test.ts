@@ -1,14 +1,9 @@
 // Credit over the policy's own tokens: every rule against formulas with a mask, and the decoder of stored rows against the maker.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { type CreditOptions, credited } from '../../dist/credit/credit.js';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
-import {
-  type CreditOptions,
-  creditableOf,
-  creditTrace,
-  type ReadyTrace,
-} from '../../dist/estimate/credit.js';
-import { withCredit } from '../../dist/scored/again.js';
+import { type ReadyTrace, valuedRow } from '../../dist/estimate/valued-row.js';
 import type { OutputRow } from '../../dist/scored.js';
 import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
 import { sigmaOfTurns, TURN_RULES } from '../oracle/turns.js';
@@ -27,7 +22,7 @@ const SAID = fc.record({
 });
 type Said = typeof SAID extends fc.Arbitrary<infer T> ? T : never;
 
-function credited({ turns, isAnswered, reward, numbers, values }: Said, opts: Partial<CreditOptions>) {
+function scored({ turns, isAnswered, reward, numbers, values }: Said, opts: Partial<CreditOptions>) {
   const parts = turns.flatMap((lines) => [lines.join(''), '[shown]\n']);
   if (isAnswered) parts.push('#### 4');
   const own = Uint8Array.from(parts.flatMap((part, n) => Array(part.length).fill(n % 2 === 0 ? 1 : 0)));
@@ -47,7 +42,8 @@ function credited({ turns, isAnswered, reward, numbers, values }: Said, opts: Pa
   };
   const exits = Float32Array.from({ length: K + 1 }, (_, k) => (values[k] as number) / 16);
   const ofValues = { values: exits, referenceLogprobs: [], referenceTokens: new Int32Array(0) };
-  const row = creditTrace(item, { ...figures, segmentation, branches: [] }, ofValues, credit);
+  const valued = valuedRow(item, { ...figures, segmentation, branches: [] }, ofValues);
+  const row = credited(valued, item, credit);
   return { row, own, figures, credit, K };
 }
 
@@ -64,7 +60,7 @@ describe('σ of several turns', () => {
   it.each(TURN_RULES)('%s is what the formulas give with a mask', (rule) => {
     fc.assert(
       fc.property(SAID, fc.constantFrom('uniform', 'entropy'), (said, within) => {
-        const { row, own, figures } = credited(said, { rule, within });
+        const { row, own, figures } = scored(said, { rule, within });
         fc.pre(!row.status.some((code) => code.startsWith('uniform:')));
         const input = {
           ...{ mask: [...own], segments: segmentNumbers(row), ...figures, advantage: said.reward - 0.25 },
@@ -83,7 +79,7 @@ describe('σ of several turns', () => {
       fc.assert(
         fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {
           const asked = { rule, within, others: ['rudder', 'surprise'], normalisers: ['grpo'] } as const;
-          const { row, own } = credited(said, asked as Partial<CreditOptions>);
+          const { row, own } = scored(said, asked as Partial<CreditOptions>);
           const {
             sigma_rudder: rudder,
             sigma_surprise: surprise,
@@ -109,9 +105,8 @@ describe('σ of several turns', () => {
   it('is made again from the stored row, bit for bit', () => {
     fc.assert(
       fc.property(SAID, (said) => {
-        const { row, credit } = credited(said, { rule: 'share', within: 'entropy', others: ['rudder'] });
-        const again = withCredit(row, { ...creditableOf(row, credit.estimator), groupMean: 0.25 }, credit);
-        expect(again).toEqual(row);
+        const { row, credit } = scored(said, { rule: 'share', within: 'entropy', others: ['rudder'] });
+        expect(credited(row, { groupMean: 0.25 }, credit)).toEqual(row);
       }),
     );
   });

@@ -76,3 +76,18 @@ export function stepsText(steps: unknown): string | undefined {
   if (steps === 'smoothed') return 'of values smoothed by 1 − π, how unsure the policy was of each segment';
   return undefined;
 }
+
+/** Status of a trace without any reference: its values are 0, and mean nothing. */
+export const NO_BANK = 'uniform:no-bank';
+/** Status of a contrast that has one side alone. */
+const ONE_SIDED = 'uniform:one-sided-bank';
+/** A completion counts as correct above this reward [ours]; its reward is its utility, and 0 that of a wrong one. */
+export const CORRECT = 0.5;
+
+/** Why the values of a bank mean nothing; undefined where they do. */
+export function bankFault(utilities: Float32Array, { scores, isContrast }: Nature): string | undefined {
+  if (scores === 'nothing') return undefined;
+  if (utilities.length === 0) return NO_BANK;
+  const right = utilities.filter((utility) => utility > CORRECT).length;
+  return isContrast && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;
+}

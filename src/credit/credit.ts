@@ -1,17 +1,11 @@
-// From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
-import type { EncodedTrace } from '../model/text/encode.js';
-import type { Answers } from '../question.js';
-import { type OutputRow, ownTokens, UNREAD, withoutShown } from '../scored.js';
-import { allEnds, type Pieces, segmentRows, segmentSums } from '../segment/segment.js';
-import { THINK_CLOSE } from '../segment/span.js';
-import { compact, type OwnTokens, ownBefore, scattered } from '../turns.js';
-import type { GroupMean, RewardedTrace } from './baseline.js';
-import { hasLevel, type Nature } from './nature.js';
-import type { ScoredBank } from './references.js';
-import { bankFault } from './references.js';
+// The credit stage, the same for `score` and `redistribute`: from a row with values to its baseline, σ, differences, status.
+import { type OutputRow, ownTokens, withOwn, withoutShown } from '../scored.js';
+import { type OwnTokens, scattered } from '../turns.js';
+import type { GroupMean } from './baseline.js';
+import { bankFault, hasLevel, type Nature, NO_BANK } from './nature.js';
 import { PROGRESS, type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
+import { SIGMA_RULES, sum } from './rules.js';
 import { redistribute, type SigmaInput, sigmaEss, sigmaGain, sigmaMaxWeight } from './sigma.js';
-import type { TraceValues } from './value.js';
 
 /**
  * b: the group's mean reward, that of the trace's mates alone (RLOO, arXiv 2402.14740), v̂(s_0), a number, or by itself: V(s_0)
@@ -43,11 +37,6 @@ export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOp
     ...(method === 'hierarchical' && { returnEquivalent: false }),
     ...{ normalisers, batchSize, maxCompletionLength },
   };
-}
-
-/** A trace with everything that its scoring needs. */
-export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, ScoredBank {
-  readonly pieces: Pieces;
 }
 
 /** What of a trace its credit follows from, all of it as stored, and of the policy's own tokens alone: T counts these. */
@@ -126,58 +115,38 @@ export function creditOf(
   };
 }
 
-/** The row of a trace that was scored. */
-export function creditTrace(
-  item: ReadyTrace,
-  { entropies, logprobs, segmentation, isUnread }: Answers,
-  { values, start, columns, referenceLogprobs, referenceTokens, status: ofValues = [] }: TraceValues,
+/**
+ * The credit stage: gives a row whose values are known its baseline, σ, and what was asked for beside it. A credit that it has makes
+ * room; what was out of the ordinary with the trace stays in its status.
+ * @param counts as of {@link requestedOf}
+ */
+export function credited(
+  row: OutputRow,
+  { groupMean, matesMean, groupStd }: GroupMean,
   opts: CreditOptions,
+  counts?: TokenCounts,
 ): OutputRow {
-  const { groupMean, matesMean, groupStd } = item;
-  const { reward } = item.reward;
-  const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
-  const ends = allEnds(segmentation);
-  const { own } = item.tokens;
-  const before = own && ownBefore(own);
-  const stored = {
-    ends: before === undefined ? ends : ends.map((end) => before[end] as number),
-    ...{ answered: segmentation.answered, values, start, reward, own },
-    ...{ entropies: compact(entropies, own), logprobs: compact(logprobs, own) },
-    ...{ groupMean, matesMean, groupStd, utilities: referenceUtilities },
-  };
-  const { sigma, deltas, status, ...summary } = creditOf(stored, opts);
+  const creditable = { ...creditableOf(row, opts.estimator), groupMean, matesMean, groupStd };
+  const { values, reward } = creditable;
+  const { sigma, deltas, status, ...summary } = creditOf(creditable, opts, counts);
   return {
-    trace: item.trace,
-    promptIds: item.promptIds.length === 0 ? null : item.promptIds,
-    completionIds: item.completionIds,
-    ...(isUnread ? { logprobs: null, entropies: null } : { logprobs, entropies }),
-    sigma,
-    segments: segmentRows({
-      ...{ segmentation, own },
-      chars: item.chars,
-      ...(isUnread ? {} : { entropies: segmentSums(entropies, ends) }),
-      values,
-      deltas,
-      sigma,
-    }),
-    valueStart: values[0] as number,
-    referenceLogprobs,
-    reward,
-    referenceUtilities,
-    referenceTokens,
+    ...row,
     ...summary,
-    requested: { ...summary.requested, ...columns },
-    closesThought: item.tokens.text.includes(THINK_CLOSE),
-    status: [
-      ...new Set([
-        ...item.status,
-        ...item.reward.status,
-        ...status,
-        ...ofValues,
-        ...(isUnread ? [UNREAD] : []),
-      ]),
-    ],
+    requested: { ...row.requested, ...summary.requested },
+    ...{ sigma, reward, valueStart: values[0] as number },
+    segments: withOwn(row.segments, (segment, k) => ({
+      ...segment,
+      value: segment.kind === 'thought' ? (values[k + 1] as number) : null,
+      delta: deltas[k] as number,
+      sigma: sum(sigma.subarray(segment.start ?? 0, segment.end ?? 0)),
+    })),
+    status: [...new Set([...row.status.filter((code) => !isOfCredit(code)), ...status])],
   };
+}
+
+/** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */
+function isOfCredit(code: string): boolean {
+  return code !== NO_BANK && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
 }
 
 /** Whether baselines are means of rewards of a trace's group. */

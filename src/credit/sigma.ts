@@ -1,9 +1,9 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import type { StoredTrace } from '../credit/hierarchical.js';
-import { boundedSteps } from '../credit/martingale.js';
-import { ruleOf, SHARE_EVEN, type SigmaRule } from '../credit/rules.js';
-import { smoothed, spread, tokenWeights, unsureness } from '../credit/shaping.js';
+import type { StoredTrace } from './hierarchical.js';
+import { boundedSteps } from './martingale.js';
 import type { Nature } from './nature.js';
+import { ruleOf, SHARE_EVEN, type SigmaRule } from './rules.js';
+import { smoothed, spread, tokenWeights, unsureness } from './shaping.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;

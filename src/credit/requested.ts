@@ -1,7 +1,8 @@
 // Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
-import { HIERARCHICAL, hierarchical } from '../credit/hierarchical.js';
-import { ruleOf, type SigmaRule } from '../credit/rules.js';
+
 import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
+import { HIERARCHICAL, hierarchical } from './hierarchical.js';
+import { ruleOf, type SigmaRule } from './rules.js';
 import { redistribute, type SigmaInput, type SigmaOptions, segmentAdvantages } from './sigma.js';
 
 export const METHODS = ['sigma', 'segment', 'hierarchical'] as const;

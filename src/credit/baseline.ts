@@ -1,11 +1,11 @@
 // Gives every trace the mean reward of its group, and of its mates, from a first pass over the input or from groups that arrive in one piece.
 import { type BadRow, isBad, rejectTrace } from '../rows.js';
 import type { Trace } from '../trace.js';
-import type { Reward } from './reward.js';
 
-export interface RewardedTrace {
+/** A trace whose reward is known, or is known not to be. */
+export interface Rewarded {
   readonly trace: Trace;
-  readonly reward: Reward;
+  readonly reward: { readonly reward: number | null };
 }
 
 /** Mean of the group's known rewards; undefined without a group, without any known reward, or where nobody asks. */
@@ -49,11 +49,11 @@ const SPLIT_GROUP = {
  * Means for a stream that can be read only once: holds each group back until the next one begins. A trace whose group had
  * already ended is set aside.
  */
-export async function* withContiguousMeans(
-  items: AsyncIterable<RewardedTrace | BadRow>,
-): AsyncGenerator<(RewardedTrace & GroupMean) | BadRow> {
+export async function* withContiguousMeans<T extends Rewarded>(
+  items: AsyncIterable<T | BadRow>,
+): AsyncGenerator<(T & GroupMean) | BadRow> {
   const ended = new Set<string>();
-  let held: (RewardedTrace | BadRow)[] = [];
+  let held: (T | BadRow)[] = [];
   let current: string | undefined; // the group of the held traces
   for await (const item of items) {
     const group = isBad(item) ? current : item.trace.group;
@@ -69,10 +69,8 @@ export async function* withContiguousMeans(
   yield* withMean(held);
 }
 
-function* withMean(
-  items: readonly (RewardedTrace | BadRow)[],
-): Generator<(RewardedTrace & GroupMean) | BadRow> {
-  const group = items.filter((item) => !isBad(item)) as readonly RewardedTrace[];
+function* withMean<T extends Rewarded>(items: readonly (T | BadRow)[]): Generator<(T & GroupMean) | BadRow> {
+  const group = items.filter((item): item is T => !isBad(item));
   const rewards = group.map(({ reward }) => reward.reward).filter((reward) => reward !== null);
   const sum = rewards.reduce((total, reward) => total + reward, 0);
   const squares = rewards.reduce((total, reward) => total + reward ** 2, 0);

@@ -1,6 +1,7 @@
 // Which baseline a trace gets, and the status of a trace that gets none.
 import { describe, expect, it } from 'vitest';
-import { type CreditOptions, creditTrace, type ReadyTrace } from '../../dist/estimate/credit.js';
+import { type CreditOptions, credited } from '../../dist/credit/credit.js';
+import { type ReadyTrace, valuedRow } from '../../dist/estimate/valued-row.js';
 import type { Segmentation } from '../../dist/segment/segment.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
@@ -40,17 +41,13 @@ function credit(
     segmentation,
     branches: [],
   };
-  const row = creditTrace(
-    item,
-    result,
-    { values: VALUES, referenceLogprobs: [], referenceTokens: new Int32Array(0) },
-    {
-      ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),
-      ...({ estimator: named('pr'), baseline: 'auto' } as const),
-      rewardRange: [0, 1],
-      ...opts,
-    },
-  );
+  const values = { values: VALUES, referenceLogprobs: [], referenceTokens: new Int32Array(0) };
+  const row = credited(valuedRow(item, result, values), item, {
+    ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),
+    ...({ estimator: named('pr'), baseline: 'auto' } as const),
+    rewardRange: [0, 1],
+    ...opts,
+  });
   const { group_std: std, outcome_advantage: outcome } = row.requested ?? {};
   const { status, baseline } = row;
   return { status, baseline, sigma: [...(row.sigma ?? [])], ...(std === undefined ? {} : { std, outcome }) };

@@ -1,6 +1,6 @@
 /** What normalisers do to the optimum, exactly: one choice for two prompts, every group of completions enumerated. */
 import { expect, test } from 'vitest';
-import { NORMALISERS, requestedOf } from '../../dist/estimate/requested.js';
+import { NORMALISERS, requestedOf } from '../../dist/credit/requested.js';
 import { named } from '../support/estimators.js';
 
 /** Completions of a prompt: their tokens, and how often they win by which choice. */
