@@ -15,7 +15,7 @@ import type { PolicyFolder } from '../onnx/folder.js';
 import { inHalves, sharingRoom } from '../onnx/layout.js';
 import { nextKept } from '../onnx/placed.js';
 import { cannotLoad, ModelSession } from '../onnx/session.js';
-import type { DecodingRows } from './rows.js';
+import type { DecodingRows } from './decoding-run.js';
 import {
   type Advance,
   type Choosing,
@@ -37,11 +37,8 @@ export interface Begun {
 
 /** What writing asks of a policy. */
 export interface PolicyWrites extends Pick<ModelSession, 'keepTrunks' | 'release'> {
-  /** Puts rows on kept traces. @param id by which they are called from now on */
-  beginRows(id: number, job: DecodeJob): Promise<void>;
-  /** Lets rows write their next tokens, a block of them. @throws OutOfMemoryError */
-  advanceRows(id: number): Promise<Advance>;
-  endRows(id: number): Promise<void>;
+  /** Lets rows write their next tokens, a block of them. @param job puts them on kept traces @throws OutOfMemoryError */
+  advanceRows(id: number, job?: DecodeJob): Promise<Advance>;
 }
 
 export interface ContinueOptions extends Choosing, Pick<SamplingOptions, 'batch'> {
@@ -71,13 +68,10 @@ export async function continueTraces(
         kept,
         together.map((b) => trunkOf(traces[b] as Begun)),
       );
-      const starts = together.flatMap((b, trace) =>
-        (traces[b] as Begun).starts.map((start, n) => ({
-          b,
-          n,
-          row: rowOf(traces[b] as Begun, start, trace),
-        })),
-      );
+      const starts = together.flatMap((b, trace) => {
+        const begun = traces[b] as Begun;
+        return begun.starts.map((start, n) => ({ b, n, row: rowOf(begun, start, trace) }));
+      });
       for (let from = 0; from < starts.length; from += opts.batch) {
         const wave = starts.slice(from, from + opts.batch);
         const results = await inHalves(
@@ -117,19 +111,15 @@ async function writeRows(
   const { temperature, topP, stops, signal, onTokens } = opts;
   const id = nextKept();
   const written: Written[] = [];
-  try {
-    await session.beginRows(id, { kept, rows, temperature, topP, stops });
-    for (let isDone = false; !isDone; ) {
-      if (signal !== undefined) throwIfInterrupted(signal);
-      const { ended, tokens, ...step } = await session.advanceRows(id);
-      onTokens?.(tokens);
-      for (const { row, ...own } of ended) written[row] = own;
-      isDone = step.isDone;
-    }
-    return written;
-  } finally {
-    await session.endRows(id).catch(() => {});
+  let job: DecodeJob | undefined = { kept, rows, temperature, topP, stops };
+  for (let isDone = false; !isDone; job = undefined) {
+    if (signal !== undefined) throwIfInterrupted(signal);
+    const { ended, tokens, ...step }: Advance = await session.advanceRows(id, job);
+    onTokens?.(tokens);
+    for (const { row, ...own } of ended) written[row] = own;
+    isDone = step.isDone;
   }
+  return written;
 }
 
 // ------ a policy that is to write
@@ -158,9 +148,7 @@ export async function withDecoder(session: ModelSession): Promise<WritingSession
     throw cannotLoad(folder, device, cause);
   });
   return Object.assign(session, {
-    beginRows: (id: number, job: DecodeJob) => ask('begin', id, job),
-    advanceRows: (id: number) => ask('advance', id),
-    endRows: (id: number) => ask('end', id),
+    advanceRows: (id: number, job?: DecodeJob) => ask('advance', id, job),
   });
 }
 

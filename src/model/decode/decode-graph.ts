@@ -53,17 +53,8 @@ export function buildDecodingGraph(
     v: body.input(`step.v_${i}`, 'f32', ['G', kvHeads, 'R', 't', headDim]),
   }));
   const layer = rowLayers(g, arch, weights, precision, body);
-  const at =
-    <T>(list: readonly T[]) =>
-    (i: number) =>
-      list[i] as T;
-  const sight = { pos: body.node('Add', [pos, step]), exit, cos, sin };
-  const attend = rowAttention(
-    body,
-    arch,
-    { ...sight, trunk: at(trunk), past: at(past), block: at(block) },
-    precision,
-  );
+  const sight = { pos: body.node('Add', [pos, step]), exit, cos, sin, trunk, past, block };
+  const attend = rowAttention(body, arch, sight, precision);
   let x = layer.embed(current); // [N,d]
   const written: { k: string; v: string }[] = [];
   for (let i = 0; i < layers; i++) {
@@ -126,21 +117,19 @@ function countDown(body: Graph, { token, stops, left }: Record<'token' | 'stops'
 
 // ------ attention: a row sees a trunk up to its exit point, and all tokens that it has written itself
 
-/** What rows see, by name; float32. G groups of R rows; T keys of a trunk, P tokens that a row wrote in earlier runs. */
-export interface Sight {
-  /** [G,R] position of the rows' tokens */
+/** What rows see, by name; float32. G groups of R rows; keys and values of every layer. */
+interface Sight {
+  /** [G,R] position of the rows' tokens, and keys of the trunk in sight */
   readonly pos: string;
-  /** [G,R] keys of the trunk in sight */
   readonly exit: string;
   /** [M, headDim/2] */
   readonly cos: string;
   readonly sin: string;
-  /** layer's trunk keys and values [G,kvHeads,T,headDim] */
-  trunk(layer: number): KeysAndValues;
-  /** what rows wrote in earlier runs [G,kvHeads,R,P,headDim] */
-  past(layer: number): KeysAndValues;
-  /** what they wrote in this one [G,kvHeads,R,t,headDim] */
-  block(layer: number): KeysAndValues;
+  /** [G,kvHeads,T,headDim] */
+  readonly trunk: readonly KeysAndValues[];
+  /** what rows wrote in earlier runs [G,kvHeads,R,P,headDim], and in this one [G,kvHeads,R,t,headDim] */
+  readonly past: readonly KeysAndValues[];
+  readonly block: readonly KeysAndValues[];
 }
 
 const HIDDEN = -1e30;
@@ -152,18 +141,19 @@ const HIDDEN = -1e30;
  * The keys' order is trunk, earlier tokens, tokens of this run: padding at a trunk's end, in multiples of 64, then moves no
  * key of a row to another lane of a vector, so that a row's bits do not depend on how long its neighbours' trunks are.
  */
-export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precision: Precision) {
+function rowAttention(g: Graph, arch: Architecture, sight: Sight, precision: Precision) {
   const { kvHeads, headDim } = arch;
   const shared = arch.heads / kvHeads;
   const { pos, exit, cos, sin } = sight;
-  const first = sight.trunk(0);
+  const of = (i: number) =>
+    [sight.trunk[i], sight.past[i], sight.block[i]] as [KeysAndValues, KeysAndValues, KeysAndValues];
   const dim = (t: string, axis: number) => g.node('Gather', [g.node('Shape', [t]), g.ints([axis], [])]);
   const one = (t: string) => g.node('Unsqueeze', [t, g.ints([0])]);
   const range = (to: string) => g.node('Range', [g.ints([0], []), to, g.ints([1], [])]);
   const bias = (visible: string) => g.node('Where', [visible, g.float(0), g.float(HIDDEN)]);
   const over = (t: string) => g.node('Unsqueeze', [t, g.ints([1, 3, 4])]); // [G,R] → [G,1,R,1,1]
 
-  const [keys, earlier] = [dim(first.k, 2), dim(sight.past(0).k, 3)];
+  const [keys, earlier] = [dim(of(0)[0].k, 2), dim(of(0)[1].k, 3)];
   const perRow = (heads: number) =>
     g.node('Concat', [g.node('Shape', [pos]), g.ints([kvHeads, heads, headDim])], { axis: 0 });
   const [asQueries, asKeys] = [perRow(shared), perRow(1)]; // [G,R,kv,shared or 1,hd]
@@ -208,7 +198,7 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
 
   return (i: number, q: string, k: string, v: string): { attended: string } & KeysAndValues => {
     const window = layerWindow(arch, i);
-    const [trunk, past, block] = [sight.trunk(i), sight.past(i), sight.block(i)];
+    const [trunk, past, block] = of(i);
     const queries = perHead(rotated(q), asQueries);
     const grouped = g.node('Reshape', [queries, g.ints([0, 0, -1, headDim])]); // [G,kv,R·shared,hd]
     const blockK = g.node('Concat', [block.k, perHead(rotated(k), asKeys)], { axis: 3 });

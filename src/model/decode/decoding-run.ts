@@ -1,7 +1,17 @@
-// Rows that write on together, block by block: what the decoding graph takes and gives, and which rows are still there.
+// Rows that write on together, block by block, in the thread of a policy's session: what the decoding graph takes and gives, and which rows are still there.
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from '../graph/architecture.js';
-import { cacheNames, type Feeds, int64, type RopeFor, ropeFeeds } from '../onnx/onnx-session.js';
+import type { Device } from '../onnx/device.js';
+import {
+  cacheNames,
+  type Feeds,
+  int64,
+  type Kept,
+  openGraph,
+  type RopeFor,
+  ropeFeeds,
+} from '../onnx/onnx-session.js';
+import type { RunJob } from '../onnx/placed.js';
 import { type Advance, type DecodeJob, type RowStart, uniformAt, type Written } from './sampling.js';
 
 /**
@@ -21,7 +31,7 @@ interface DecodingRow extends RowStart {
 }
 
 /** Rows at work. */
-export class DecodingRun {
+class DecodingRun {
   /** (G) of (up to R) rows */
   private groups: DecodingRow[][];
   /** per layer and kind [G,kvHeads,T,headDim] */
@@ -179,4 +189,53 @@ function takeFirst(tensors: Feeds, chosen: readonly number[]): Feeds {
       return [name, new Tensor('float32', taken, [chosen.length, ...dims.slice(1)])];
     }),
   );
+}
+
+// ------ in the thread of a session
+
+/** What of the thread it needs. */
+interface InThread {
+  readonly folder: string;
+  readonly device: Device;
+  readonly architecture: Architecture;
+  readonly caches: Map<number, Kept>;
+  readonly ropeFor: RopeFor;
+  readonly scores: (job: RunJob) => Promise<unknown>;
+  readonly failed: (error: unknown) => never;
+}
+
+const ONE = Int32Array.of(0);
+const TINY = { id: -1, mode: 'keep' } as const;
+
+/** The functions that `ModelSession.decode` calls by name. */
+export type DecodingRows = ReturnType<typeof decodingRows>;
+
+export function decodingRows({ folder, device, architecture, caches, ropeFor, scores, failed }: InThread) {
+  let decoder: InferenceSession;
+  let atWork: { readonly id: number; readonly rows: DecodingRun } | undefined;
+  const functions = {
+    async open(file: string): Promise<void> {
+      decoder = await openGraph(folder, file, device, async (made) => {
+        decoder = made;
+        await scores({ traces: [{ ids: ONE, promptLength: 1, branches: [] }], cache: TINY });
+        const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
+        const job = { kept: TINY.id, rows: [row], temperature: 1, topP: 1, stops: [] };
+        await functions.advance(TINY.id, job);
+        caches.delete(TINY.id);
+      });
+    },
+    /** Lets rows write their next tokens. @param job puts them on trunks that a run has kept, in the place of those before */
+    async advance(id: number, job?: DecodeJob): Promise<Advance> {
+      if (job !== undefined) {
+        const kept = caches.get(job.kept);
+        if (kept === undefined) throw new Error(`no run was kept as ${job.kept}`);
+        atWork = { id, rows: new DecodingRun(architecture, job, kept.trunks, device.name !== 'cpu') };
+      }
+      if (atWork?.id !== id) throw new Error(`no rows are at work as ${id}`);
+      const step = await atWork.rows.advance(decoder, ropeFor).catch(failed);
+      if (step.isDone) atWork = undefined;
+      return step;
+    },
+  };
+  return functions;
 }

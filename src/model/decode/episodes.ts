@@ -235,6 +235,9 @@ export async function* continued<T extends Continuable>(
   windowOf: (ordinal: number) => number,
 ): AsyncGenerator<Continued<T> | BadRow> {
   const { players } = opts;
+  const begun = (each: readonly T[]) => each.map((one) => one.begun);
+  const write = (each: readonly T[]): Promise<(Written[] | TraceRejected)[]> =>
+    players ? playEpisodes(session, each, opts, players) : continueTraces(session, begun(each), opts);
   let held: (T | BadRow)[] = [];
   let [rows, window] = [0, -1];
   async function* flush(): AsyncGenerator<Continued<T> | BadRow> {
@@ -243,14 +246,7 @@ export async function* continued<T extends Continuable>(
     const own = whole.filter((item) => !isBad(item)) as T[];
     const written = await inHalves(
       own,
-      (each): Promise<(Written[] | TraceRejected)[]> =>
-        players === undefined
-          ? continueTraces(
-              session,
-              each.map(({ begun }) => begun),
-              opts,
-            )
-          : playEpisodes(session, each, opts, players),
+      write,
       ({ begun: { ids } }) =>
         new TraceRejected(
           'out_of_memory',

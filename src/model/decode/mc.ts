@@ -2,11 +2,21 @@
 
 import type { Estimator, EstimatorSetup, FlagValues } from '../../estimate/estimator.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
+import {
+  FLOAT32,
+  FLOAT32_LIST,
+  INT32,
+  INT32_LIST,
+  type OutputColumn,
+  requestedColumn,
+  STRING,
+} from '../../io/arrow/output-columns.js';
 import { TokenMeter } from '../../report/progress.js';
 import { JUDGES } from './judge.js';
-import { type MonteCarloOptions, monteCarloColumns, monteCarloConfig, UNFINISHED } from './monte-carlo.js';
-import { DEFAULT_BATCH, type SamplingOptions } from './sampling.js';
-import { stopsOf } from './stops.js';
+import type { MonteCarloOptions, Sample } from './sampled.js';
+import { DEFAULT_BATCH, type SamplingOptions, stopsOf } from './sampling.js';
+
+const UNFINISHED = ['zero', 'drop'] as const satisfies readonly MonteCarloOptions['unfinished'][];
 
 const OF = 'of mc and mc-truncated: ';
 
@@ -32,7 +42,7 @@ const OF_SAMPLES = {
     ...['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'temperature', 'topP', 'seed', 'judge', 'keepSamples'],
     ...['stop', 'environment'],
   ],
-  columns: ({ keepSamples }) => monteCarloColumns(keepSamples === true),
+  columns: ({ keepSamples }) => (keepSamples === true ? [...OF_EXITS, SAMPLES] : OF_EXITS),
 } as const satisfies Partial<Estimator>;
 
 export const mc: Estimator = {
@@ -116,18 +126,10 @@ export function samplingFlags(of = ''): readonly Flag[] {
  */
 export function resolveSampling(values: FlagValues, maxTokensFlag: string, maxTokens: string) {
   const text = (name: string, fallback: string): string => String(values[name] ?? fallback);
-  const temperature = finite(
-    '--temperature',
-    text('temperature', '1'),
-    'a number of at least 0',
-    '1',
-    (x) => x >= 0,
-  );
-  const isShare = (x: number) => x > 0 && x <= 1;
-  const topP = finite('--top-p', text('topP', '1'), 'a number above 0, up to 1', '0.95', isShare);
+  const [isLeast, isShare] = [(x: number) => x >= 0, (x: number) => x > 0 && x <= 1];
   const sampling: SamplingOptions = {
-    temperature,
-    topP,
+    temperature: finite('--temperature', text('temperature', '1'), 'a number of at least 0', '1', isLeast),
+    topP: finite('--top-p', text('topP', '1'), 'a number above 0, up to 1', '0.95', isShare),
     maxTokens: positiveInteger(maxTokensFlag, maxTokens, 2048),
     seed: positiveInteger('--seed', text('seed', '0'), 1, 0),
     batch: positiveInteger('--batch', text('batch', String(DEFAULT_BATCH)), DEFAULT_BATCH),
@@ -151,3 +153,37 @@ export async function askedEnvironment({ environment: path }: FlagValues) {
 }
 
 export type AskedEnvironment = Awaited<ReturnType<typeof askedEnvironment>>;
+
+// ------ what the file keeps of them
+
+/** The options as a configuration has them: keys by which flags are found, nothing that leaves the bytes as they are. */
+function monteCarloConfig({ samples, sampling, judge, unfinished, keep }: MonteCarloOptions) {
+  const { maxTokens, batch: _, ...drawn } = sampling;
+  const own = { mcSamples: samples, mcMaxTokens: maxTokens, mcUnfinished: unfinished };
+  return { ...own, ...drawn, judge, keepSamples: keep };
+}
+
+const SAMPLE_FIELDS: readonly { name: string; key?: keyof Sample; type: OutputColumn['type'] }[] = [
+  { name: 'exit', type: INT32 },
+  { name: 'completion', type: STRING },
+  { name: 'completion_ids', key: 'ids', type: INT32_LIST },
+  { name: 'finish_reason', key: 'finish', type: STRING },
+  { name: 'utility', type: FLOAT32 },
+];
+const SAMPLES = requestedColumn(
+  'samples',
+  { kind: 'list', element: { kind: 'struct', fields: SAMPLE_FIELDS } },
+  'the samples: number of the exit point, text, token ids, how it ended, what it earned',
+);
+const OF_EXITS: readonly OutputColumn[] = [
+  requestedColumn(
+    'value_sd',
+    FLOAT32_LIST,
+    'standard deviation of the value at each exit point, by the bootstrap over its samples',
+  ),
+  requestedColumn(
+    'lost_fraction',
+    FLOAT32_LIST,
+    'share of the samples at each exit point that were cut, or could not be judged',
+  ),
+];

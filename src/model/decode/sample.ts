@@ -24,8 +24,7 @@ import { openWriting } from './continue.js';
 import { continued, type Episode, standingAt } from './episodes.js';
 import { type Judge, judged } from './judge.js';
 import type { AskedEnvironment } from './mc.js';
-import { rowKey, type SamplingOptions, type Written } from './sampling.js';
-import { stopsOf } from './stops.js';
+import { rowKey, type SamplingOptions, stopsOf, type Written } from './sampling.js';
 
 export interface SampleOptions extends JobOptions {
   readonly policy: string;
@@ -116,16 +115,15 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     });
     for await (const item of written) {
       if (isBad(item)) yield item;
-      else for (const [m, own] of item.written.entries()) yield sampledRow(item, own, m, how);
+      else
+        for (const [m, own] of item.written.entries())
+          yield sampledRow(item, own, m, { samples, tokenizer, verdict });
     }
   }
 
-  const how = {
-    ...{ samples, tokenizer },
-    judge({ references, prompt }: Trace, text: string): Reward {
-      if (references.length === 0) return { reward: null, status: [] };
-      return judged(text, references, exitTemplate, judge, typeof prompt === 'string' ? prompt : '');
-    },
+  const verdict = ({ references, prompt }: Trace, text: string): Reward => {
+    if (references.length === 0) return { reward: null, status: [] };
+    return judged(text, references, exitTemplate, judge, typeof prompt === 'string' ? prompt : '');
   };
   const job = {
     command: 'sample' as const,
@@ -152,16 +150,18 @@ function sampledRow(
   { trace, begun, status }: { trace: Trace; begun: { ids: Int32Array }; status: readonly string[] },
   { ids, logprobs, finish, messages, own, reward: earned = null }: Written & Partial<Episode>,
   m: number,
-  { samples, tokenizer, judge }: { samples: number; tokenizer: Spelling; judge: Judging },
+  how: { samples: number; tokenizer: Spelling; verdict: (trace: Trace, text: string) => Reward },
 ): OutputRow {
-  const completion = spelledText(ids, tokenizer);
+  const completion = spelledText(ids, how.tokenizer);
   // of several turns the answer stands in the last; what an environment says counts
-  const verdict = () => judge(trace, messages?.at(-1)?.content ?? completion);
-  const { reward, status: why } = earned === null ? verdict() : { reward: earned, status: [] };
+  const { reward, status: why } =
+    earned === null
+      ? how.verdict(trace, messages?.at(-1)?.content ?? completion)
+      : { reward: earned, status: [] };
   const place = {
     id: `${trace.id}/${m}`,
     group: trace.group ?? trace.id,
-    item: (trace.item ?? 0) * samples + m,
+    item: (trace.item ?? 0) * how.samples + m,
   };
   return {
     ...blankRow({ ...trace, ...place, completion }),
@@ -174,5 +174,3 @@ function sampledRow(
     ...(own && { requested: { completion: messages, completion_mask: Int32Array.from(own) } }),
   };
 }
-
-type Judging = (trace: Trace, text: string) => Reward;

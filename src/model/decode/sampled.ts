@@ -2,7 +2,7 @@
 
 import { TraceRejected } from '../../errors.js';
 import type { AnswerMarks } from '../../estimate/reward.js';
-import { noReferences } from '../../estimate/value.js';
+import { noReferences, type TraceValues } from '../../estimate/value.js';
 import type { AnsweredJob, Answers, TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
@@ -19,14 +19,20 @@ import {
   type Players,
   standingAt,
 } from './episodes.js';
-import { judged } from './judge.js';
-import {
-  type MonteCarloOptions,
-  type MonteCarloValues,
-  monteCarloValues,
-  type Sample,
-} from './monte-carlo.js';
+import { type Judge, judged } from './judge.js';
 import { rowKey, type SamplingOptions, type Start, type Written } from './sampling.js';
+
+/** How states are sampled from. */
+export interface MonteCarloOptions {
+  /** completions an exit */
+  readonly samples: number;
+  readonly sampling: SamplingOptions;
+  readonly judge: Judge;
+  /** what a sample without a verdict counts: 0, or nothing */
+  readonly unfinished: 'zero' | 'drop';
+  /** write the samples themselves */
+  readonly keep: boolean;
+}
 
 /** What of the policy it takes. */
 export interface SampledFrom {
@@ -125,4 +131,62 @@ export function sampledValues(
     ...noReferences(segmentation.exits.length),
     columns: keep ? { ...columns, samples } : columns,
   };
+}
+
+// ------ values of samples (METHOD §3)
+
+/** One completion from a state. */
+export interface Sample {
+  /** number of the exit it was sampled from, 0..K */
+  readonly exit: number;
+  readonly completion: string;
+  readonly ids: Int32Array;
+  readonly finish: 'stop' | 'length';
+  /** ζ; null where it was cut before it ended, or nobody can tell */
+  readonly utility: number | null;
+}
+
+/** Half of a state's samples without a verdict: its value is of those that end soon, or of whoever can be judged. */
+const MUCH_LOST = 0.5;
+/** Status of a trace with such a state. */
+const LOST = 'mc:lost';
+
+interface MonteCarloValues extends TraceValues {
+  readonly columns: Readonly<Record<string, unknown>>;
+  readonly status: readonly string[];
+}
+
+/**
+ * Values of the exits of one trace.
+ * @param utilities (K+1) of (M) ζ, null where there is no verdict
+ */
+export function monteCarloValues(
+  utilities: readonly (readonly (number | null)[])[],
+  unfinished: MonteCarloOptions['unfinished'],
+): Pick<MonteCarloValues, 'values' | 'columns' | 'status'> {
+  const judged = utilities.map((each) => each.filter((utility) => utility !== null));
+  const counted = unfinished === 'drop' ? judged : utilities.map((each) => each.map((u) => u ?? 0));
+  const lost = utilities.map((each, k) => 1 - (judged[k] as number[]).length / Math.max(1, each.length));
+  return {
+    values: Float32Array.from(counted, mean),
+    columns: {
+      value_sd: Float32Array.from(counted, deviationOfMean),
+      lost_fraction: Float32Array.from(lost),
+    },
+    status: lost.some((share) => share >= MUCH_LOST) ? [LOST] : [],
+  };
+}
+
+/** 0 of nothing. */
+function mean(x: readonly number[]): number {
+  return x.length === 0 ? 0 : x.reduce((sum, value) => sum + value, 0) / x.length;
+}
+
+/**
+ * Standard deviation of the mean under the bootstrap: of M values drawn again from these M, √(Σ(x − x̄)²/M)/√M. It has this
+ * closed form, to which resampling converges.
+ */
+function deviationOfMean(x: readonly number[]): number {
+  const middle = mean(x);
+  return x.length === 0 ? 0 : Math.sqrt(mean(x.map((value) => (value - middle) ** 2)) / x.length);
 }

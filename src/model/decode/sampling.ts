@@ -1,5 +1,9 @@
 // How a policy samples: what is asked of rows that write and what they wrote, in a file that loads no ONNX Runtime.
 import { createHash } from 'node:crypto';
+import { usageError } from '../../errors.js';
+import type { Log } from '../../report/log.js';
+import type { PolicyFolder } from '../onnx/folder.js';
+import type { PolicyTokenizer } from '../text/tokenizer.js';
 
 /** Rows that write at once, by default: beyond, a CPU gains nothing (bench/decode.mjs). */
 export const DEFAULT_BATCH = 64;
@@ -67,6 +71,35 @@ export interface Advance {
   /** rows that have ended, by their number in the job */
   readonly ended: readonly (Written & { readonly row: number })[];
   readonly isDone: boolean;
+}
+
+/**
+ * The tokens after which a policy's own completions end, the user's beside its own; where there is none, that is told.
+ * @param stop raw value of `--stop`: an id, or a text that is one token
+ * @throws RredcotError (exit 2) for what is no token
+ */
+export async function stopsOf(
+  { decoding, architecture: { vocab } }: Pick<PolicyFolder, 'architecture' | 'decoding'>,
+  stop: string | undefined,
+  tokenizer: PolicyTokenizer,
+  log: Pick<Log, 'warn'>,
+): Promise<readonly number[]> {
+  const own = decoding?.stops ?? [];
+  if (stop === undefined) {
+    if (own.length === 0)
+      log.warn(
+        'no_stop',
+        'the policy names no end token: a limit of tokens alone ends what it writes, and mc counts nothing that is cut: --stop <text|id> names one',
+      );
+    return own;
+  }
+  const ids = /^\d+$/.test(stop) ? Int32Array.of(Number(stop)) : await tokenizer.encode(stop);
+  const [id] = ids;
+  if (ids.length === 1 && id !== undefined && id >= 0 && id < vocab) return [...new Set([...own, id])];
+  throw usageError(
+    `--stop ${stop}: ${ids.length === 1 ? `the policy has ${vocab} tokens` : `is ${ids.length} tokens of the policy (${ids.join(', ')})`}, expected one`,
+    'rredcot policy info <folder> shows how it spells a text; give the id of one token',
+  );
 }
 
 // ------ random numbers that depend on nothing but what they are for: a seed, names, and a position

@@ -4,6 +4,7 @@ import { readCheckpoint } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf } from '../graph/precision.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
+import { readStops } from '../text/stops.js';
 import {
   askedIds,
   checkExitTemplate,
@@ -55,12 +56,13 @@ export async function buildPolicyFolder(
     await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
     const asked = await readAskTemplate(checkpoint);
     if (asked !== undefined) await askedIds(asked, tokenizer, architecture.vocab);
-    const { decodingParts } = await import('../decode/decoding-graphs.js');
-    const writes = await decodingParts(checkpoint, read, tokenizer, precision);
+    const stops = await readStops(checkpoint, tokenizer, architecture.vocab);
     const ids = await checkedIds(tokenizer, exitTemplate);
-    return { exitTemplate, writes, ids, promptStart: tokenizer.start.id };
+    return { exitTemplate, stops, ids, promptStart: tokenizer.start.id };
   };
-  const { exitTemplate, writes, ids, promptStart } = await text().finally(() => tokenizer.close());
+  const { exitTemplate, stops, ids, promptStart } = await text().finally(() => tokenizer.close());
+  const { decodingParts } = await import('../decode/decoding-graphs.js');
+  const writes = decodingParts(read, precision);
   const cuda = { graph: CUDA_GRAPH, precision };
   const unproved = { path: out, architecture, exitTemplate, cuda, files: {} };
   const parts: FolderParts = {
@@ -72,7 +74,7 @@ export async function buildPolicyFolder(
     ],
     canary: [CANARY, () => canaryOf(unproved, ids)],
     manifest: (files, canary) => ({
-      ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding: writes.decoding },
+      ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding: { ...writes.decoding, stops } },
       ...{ canary, promptStart, files },
     }),
   };

@@ -23,11 +23,9 @@ export const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as co
 /** how a prompt tells the answer, for policies that read such hints */
 export const HINT_TEMPLATE = 'hint_template.json';
 
-/** The graphs of a policy: what scores, what writes; `cuda` are in half precision. */
+/** The graphs that score, in float32 and for CUDA in half precision. */
 export const GRAPH = 'policy.onnx';
 export const CUDA_GRAPH = 'policy.cuda.onnx';
-export const DECODING_GRAPH = 'policy.decode.onnx';
-export const CUDA_DECODING_GRAPH = 'policy.decode.cuda.onnx';
 const BUILD = 'build one with: rredcot policy build <checkpoint> -o <folder>';
 
 // ------ what policy.json says

@@ -62,7 +62,7 @@ let decoding: Readonly<Record<string, (...args: never[]) => unknown>> | undefine
 
 /** What generates is a room of its own, which is loaded when it is first asked for. */
 async function decode(name: string, args: readonly unknown[]): Promise<unknown> {
-  const { decodingRows } = await import('../decode/rows.js');
+  const { decodingRows } = await import('../decode/decoding-run.js');
   decoding ??= decodingRows({ folder, device, architecture: arch, caches, ropeFor, scores, failed });
   return decoding[name]?.(...(args as never[]));
 }

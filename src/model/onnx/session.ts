@@ -131,7 +131,7 @@ export class ModelSession implements AsyncDisposable {
     await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
   }
 
-  /** Asks what generates, in this session's thread and with its keys and values (`model/decode/rows.ts`). @throws OutOfMemoryError */
+  /** Asks what generates, in this session's thread and with its keys and values (`model/decode/decoding-run.ts`). @throws OutOfMemoryError */
   decode(name: string, args: readonly unknown[]): Promise<unknown> {
     return this.call('decode', [name, args]);
   }

@@ -9,19 +9,14 @@ import { traceOf } from '../../support/io-helpers.js';
 /** Ends every row at once; keeps which traces it was given together, by their first tokens. */
 function writer() {
   const runs: number[][] = [];
-  let begun: readonly RowStart[] = [];
   const session = {
     keepTrunks: async (_: number, ids: readonly Int32Array[]) =>
       void runs.push(ids.map(([first = 0]) => first)),
     release: async () => {},
-    beginRows: async (_: number, { rows }: { rows: readonly RowStart[] }) => {
-      begun = rows;
-    },
-    advanceRows: async () => ({
-      ended: begun.map(({ token }, row) => ({ row, ids: Int32Array.of(token) })),
+    advanceRows: async (_: number, { rows }: { rows: readonly RowStart[] }) => ({
+      ended: rows.map(({ token }, row) => ({ row, ids: Int32Array.of(token) })),
       ...{ tokens: 0, isDone: true },
     }),
-    endRows: async () => {},
   } as unknown as PolicyWrites;
   return { session, runs };
 }

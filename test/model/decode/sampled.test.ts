@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { continueTraces, withDecoder } from '../../../dist/model/decode/continue.js';
-import { monteCarloValues } from '../../../dist/model/decode/monte-carlo.js';
+import { monteCarloValues } from '../../../dist/model/decode/sampled.js';
 import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
 import { familyScores } from '../../oracle/families.js';
 import { enumerate } from '../../oracle/sampling.js';

@@ -2,7 +2,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readStops, stopsOf } from '../../../dist/model/decode/stops.js';
+import { stopsOf } from '../../../dist/model/decode/sampling.js';
+import { readStops } from '../../../dist/model/text/stops.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const VOCAB = 10;
@@ -53,7 +54,8 @@ describe('--stop', () => {
   const policy = (stops: readonly number[]) => ({ architecture: { vocab: VOCAB }, decoding: { stops } });
   const warned: string[] = [];
   const log = { warn: (code: string) => void warned.push(code) };
-  const of = (stops: readonly number[], stop?: string) => stopsOf(policy(stops), stop, tokenizer, log);
+  const of = (stops: readonly number[], stop?: string) =>
+    stopsOf(policy(stops) as never, stop, tokenizer, log);
 
   it("stands beside the policy's own, each once; where there is none, that is told", async () => {
     expect(await of([3])).toEqual([3]);

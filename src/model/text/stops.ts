@@ -2,9 +2,8 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import type { Log } from '../../report/log.js';
-import type { PolicyTokenizer } from '../text/tokenizer.js';
-import { untrustedText } from '../text/untrusted-files.js';
+import type { PolicyTokenizer } from './tokenizer.js';
+import { untrustedText } from './untrusted-files.js';
 
 const id = z.number().int().nonnegative();
 const Ids = z.union([id.transform((one) => [one]), z.array(id)]);
@@ -42,41 +41,6 @@ export async function readStops(
     stops.add(only);
   return [...stops].sort((a, b) => a - b);
 }
-
-/**
- * The tokens after which a policy's own completions end, the user's beside its own; where there is none, that is told.
- * @param stop raw value of `--stop`: an id, or a text that is one token
- * @throws RredcotError (exit 2) for what is no token
- */
-export async function stopsOf(
-  { decoding, architecture: { vocab } }: Writes,
-  stop: string | undefined,
-  tokenizer: PolicyTokenizer,
-  log: Pick<Log, 'warn'>,
-): Promise<readonly number[]> {
-  const own = decoding?.stops ?? [];
-  if (stop === undefined) {
-    if (own.length === 0) log.warn('no_stop', `${NO_STOP}: --stop <text|id> names one`);
-    return own;
-  }
-  const ids = /^\d+$/.test(stop) ? Int32Array.of(Number(stop)) : await tokenizer.encode(stop);
-  const [id] = ids;
-  if (ids.length === 1 && id !== undefined && id >= 0 && id < vocab) return [...new Set([...own, id])];
-  throw usageError(
-    `--stop ${stop}: ${ids.length === 1 ? `the policy has ${vocab} tokens` : `is ${ids.length} tokens of the policy (${ids.join(', ')})`}, expected one`,
-    'rredcot policy info <folder> shows how it spells a text; give the id of one token',
-  );
-}
-
-/** What of a policy folder says so. */
-interface Writes {
-  readonly architecture: { readonly vocab: number };
-  readonly decoding?: { readonly stops: readonly number[] };
-}
-
-/** What a policy lacks of which nobody knows where its completions end. */
-export const NO_STOP =
-  'the policy names no end token: a limit of tokens alone ends what it writes, and mc counts nothing that is cut';
 
 function parsed(text: string | undefined): unknown {
   try {
