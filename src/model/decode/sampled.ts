@@ -108,7 +108,7 @@ export function sampledValues(
   answers: Answers,
   { tokenizer, marks }: { readonly tokenizer: Spelling; readonly marks: AnswerMarks },
   { judge, unfinished, keep, samples: M }: MonteCarloOptions,
-): MonteCarloValues {
+): TraceValues {
   const { segmentation, written, writtenAt: exits } = answers as SampledResult;
   const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
   const samples = written.map(({ ids, finish, messages, reward = null }, i): Sample => {
@@ -148,13 +148,6 @@ export interface Sample {
 
 /** Half of a state's samples without a verdict: its value is of those that end soon, or of whoever can be judged. */
 const MUCH_LOST = 0.5;
-/** Status of a trace with such a state. */
-const LOST = 'mc:lost';
-
-interface MonteCarloValues extends TraceValues {
-  readonly columns: Readonly<Record<string, unknown>>;
-  readonly status: readonly string[];
-}
 
 /**
  * Values of the exits of one trace.
@@ -163,7 +156,7 @@ interface MonteCarloValues extends TraceValues {
 export function monteCarloValues(
   utilities: readonly (readonly (number | null)[])[],
   unfinished: MonteCarloOptions['unfinished'],
-): Pick<MonteCarloValues, 'values' | 'columns' | 'status'> {
+) {
   const judged = utilities.map((each) => each.filter((utility) => utility !== null));
   const counted = unfinished === 'drop' ? judged : utilities.map((each) => each.map((u) => u ?? 0));
   const lost = utilities.map((each, k) => 1 - (judged[k] as number[]).length / Math.max(1, each.length));
@@ -173,7 +166,7 @@ export function monteCarloValues(
       value_sd: Float32Array.from(counted, deviationOfMean),
       lost_fraction: Float32Array.from(lost),
     },
-    status: lost.some((share) => share >= MUCH_LOST) ? [LOST] : [],
+    status: lost.some((share) => share >= MUCH_LOST) ? ['mc:lost'] : [],
   };
 }
 

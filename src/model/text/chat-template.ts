@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
 import { BoundedThread, StoppedError } from './bounded-thread.js';
-import type { ChatInit, ChatReply, ChatRequest, ChatThread } from './chat-thread.js';
+import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
 import { untrustedText } from './untrusted-files.js';
 
 /** The files of a policy folder with their hashes: what its manifest does not name does not count. */
@@ -131,15 +131,15 @@ const HINT = 'build the policy with another chat_template.jinja, or give prompts
 
 /** Renders messages, one conversation at a time, in a process that is started when the first one comes. */
 export class ChatRenderer {
-  private readonly thread: BoundedThread<ChatThread>;
+  private readonly thread: BoundedThread<TextThread>;
 
   constructor(
     readonly template: ChatTemplate,
     { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
   ) {
     const { source, variables, file } = template;
-    const workerData: ChatInit = { source, variables, maxLength: MAX_LENGTH };
-    const thread = new URL('./chat-thread.js', import.meta.url);
+    const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
+    const thread = new URL('./text-thread.js', import.meta.url);
     this.thread = new BoundedThread(
       { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, processMb: MEMORY_MB },
       { timeoutMs, mostStopped: MOST_STOPPED, signal },

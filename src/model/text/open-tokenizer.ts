@@ -1,8 +1,8 @@
 // A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
 import { TraceRejected, usageError } from '../../errors.js';
 import { BoundedThread, StoppedError } from './bounded-thread.js';
+import type { EncodeReply, Encoding, TextInit, TextThread } from './text-thread.js';
 import type { PolicyTokenizer } from './tokenizer.js';
-import type { EncodeReply, Encoding, TokenizerThread } from './tokenizer-thread.js';
 
 /** Texts take milliseconds, the longest seconds; what takes longer than this does not end. */
 const TIMEOUT_MS = 60_000;
@@ -32,11 +32,11 @@ export async function openTokenizer(
   const source = {
     title: `${folder}/tokenizer.json: the tokenizer`,
     hint: 'use a policy whose tokenizer.json is sound, or give token ids: --map prompt_ids=<path>,completion_ids=<path>',
-    file: new URL('./tokenizer-thread.js', import.meta.url),
-    workerData: folder,
+    file: new URL('./text-thread.js', import.meta.url),
+    workerData: { folder } satisfies TextInit,
     processMb: memoryMb,
   };
-  const thread = new BoundedThread<TokenizerThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
+  const thread = new BoundedThread<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
   const {
     kind,
     start,

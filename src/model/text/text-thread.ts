@@ -1,0 +1,95 @@
+// What downloaded files do to texts, in a process that is stopped from outside: the patterns of a tokenizer.json and the loops of a chat template may take for ever.
+import { workerData } from 'node:worker_threads';
+import type { Template } from '@huggingface/jinja';
+import { moved, serve } from '../../thread.js';
+import type { Message } from '../../trace.js';
+import { type LoadedTokenizer, loadTokenizer } from './tokenizer.js';
+
+/** How a text is encoded: the functions of a tokenizer. */
+export type Encoding = 'encode' | 'encodePrompt' | 'encodeTemplated';
+
+/** `error`: the tokenizer does not take the text. */
+export type EncodeReply = { readonly ids: Int32Array } | { readonly error: string };
+
+export interface ChatInit {
+  readonly source: string;
+  readonly variables: Readonly<Record<string, unknown>>;
+  /** longest text that is handed back, UTF-16 units */
+  readonly maxLength: number;
+}
+
+export interface ChatRequest {
+  readonly messages: readonly Message[];
+  readonly addGenerationPrompt: boolean;
+  readonly tools?: unknown;
+}
+
+/** `broken`: the template itself does not parse. */
+export type ChatReply = { readonly text: string } | { readonly error: string; readonly broken?: boolean };
+
+/** Of which file a process is: a tokenizer's folder, or a chat template. */
+export interface TextInit {
+  readonly folder?: string;
+  readonly chat?: ChatInit;
+}
+
+const { folder, chat } = workerData as TextInit;
+let loading: Promise<LoadedTokenizer> | undefined;
+let template: Template | undefined;
+
+function loaded(): Promise<LoadedTokenizer> {
+  loading ??= loadTokenizer(folder as string);
+  return loading;
+}
+
+/** What all V tokens spell: UTF-8 bytes, one token's behind the other's. */
+async function spelling() {
+  const tokenizer = await loaded();
+  const { kind, size, start } = tokenizer;
+  const ends = new Int32Array(size); // (V) where each token's bytes end
+  const special = new Uint8Array(size); // (V) 1: a special token
+  const parts: Uint8Array[] = [];
+  let end = 0;
+  for (let id = 0; id < size; id++) {
+    const part = tokenizer.bytes(id);
+    parts.push(part);
+    end += part.length;
+    ends[id] = end;
+    if (tokenizer.isSpecial(id)) special[id] = 1;
+  }
+  const bytes = new Uint8Array(end);
+  for (const [id, part] of parts.entries()) bytes.set(part, (ends[id] as number) - part.length);
+  return moved({ kind, start, bytes, ends, special }, bytes, ends, special);
+}
+
+async function encode(how: Encoding, text: string): Promise<EncodeReply> {
+  const tokenizer = await loaded();
+  try {
+    return { ids: tokenizer[how](text) };
+  } catch (error) {
+    return { error: String((error as Error)?.message ?? error) };
+  }
+}
+
+async function render({ messages, addGenerationPrompt, tools }: ChatRequest): Promise<ChatReply> {
+  const { source, variables, maxLength } = chat as ChatInit;
+  // a process that encodes alone does without it
+  const { Template } = await import('@huggingface/jinja');
+  try {
+    template ??= new Template(source);
+  } catch (error) {
+    return { error: String((error as Error)?.message ?? error), broken: true };
+  }
+  try {
+    const own = { messages, add_generation_prompt: addGenerationPrompt, ...(tools ? { tools } : {}) };
+    const text = template.render({ ...variables, ...own });
+    if (text.length <= maxLength) return { text };
+    return { error: `made ${text.length} characters, expected at most ${maxLength}` };
+  } catch (error) {
+    return { error: String((error as Error)?.message ?? error) };
+  }
+}
+
+const functions = { spelling, encode, render };
+export type TextThread = typeof functions;
+serve(functions);
