@@ -180,10 +180,7 @@ describe('layouts', () => {
     await expectRuns(await buildPolicyFolder(checkpoint, fresh(), TEMPLATE), checkpoint);
   });
 
-  test('a policy.json written before there were families opens as it did', async () => {
-    const policy = await openPolicyFolder(EMBEDDED);
-    expect(policy.architecture).not.toHaveProperty('ropeScaling');
-    expect(policy.architecture).not.toHaveProperty('slidingWindow');
+  test('a policy.json that names a file outside its folder is refused', async () => {
     const out = fresh();
     cpSync(EMBEDDED, out, { recursive: true });
     const manifest = JSON.parse(readFileSync(join(out, 'policy.json'), 'utf8')) as { files: Json };
@@ -209,7 +206,6 @@ describe('refused before anything is loaded', () => {
     ['a mixture of experts', { architectures: ['MixtralForCausalLM'] }, /MixtralForCausalLM/],
     ['experts in a dense family', { num_local_experts: 8 }, /num_local_experts/],
     ['another family', { architectures: ['Gemma2ForCausalLM'] }, /Gemma2ForCausalLM/],
-    ['no family', { architectures: undefined }, /architectures/],
     ['code of its own', { auto_map: { AutoModelForCausalLM: 'm.M' } }, /auto_map/],
     ['quantised', { quantization_config: { quant_method: 'gptq' } }, /quantization_config/],
     ['another act', { hidden_act: 'gelu_pytorch_tanh' }, /hidden_act/],
@@ -220,8 +216,6 @@ describe('refused before anything is loaded', () => {
       { rope_scaling: { type: 'dynamic', factor: 2 } },
       /rope_scaling: rope type "dynamic"/,
     ],
-    ['longrope', { rope_scaling: { rope_type: 'longrope' } }, /rope type "longrope"/],
-    ['linear without a factor', { rope_scaling: { type: 'linear' } }, /rope_scaling: .*factor/],
     [
       'a negative factor',
       { rope_parameters: { rope_type: 'yarn', factor: -1 } },
@@ -245,16 +239,6 @@ describe('refused before anything is loaded', () => {
         rope_scaling: {
           ...{ rope_type: 'llama3', factor: 8, low_freq_factor: 4 },
           ...{ high_freq_factor: 1, original_max_position_embeddings: 64 },
-        },
-      },
-      /low_freq_factor must be below/,
-    ],
-    [
-      'llama3 bounds that are one',
-      {
-        rope_scaling: {
-          ...{ rope_type: 'llama3', factor: 8, low_freq_factor: 4 },
-          ...{ high_freq_factor: 4, original_max_position_embeddings: 64 },
         },
       },
       /low_freq_factor must be below/,
@@ -285,14 +269,6 @@ describe('refused before anything is loaded', () => {
     await refused(writeCheckpoint(fresh(), LLAMA, { tensors }), /lm_head.weight is missing/);
   });
 
-  test('a bias that the family does not have', async () => {
-    const tensors = randomTensors(LLAMA, 'F32');
-    tensors.set('model.layers.0.self_attn.q_proj.bias', {
-      ...{ dtype: 'F32', shape: [60], bytes: Buffer.alloc(240) },
-    } as TestTensor);
-    await refused(writeCheckpoint(fresh(), LLAMA, { tensors }), /q_proj.bias has no place/);
-  });
-
   test('no weights, or weights of another format', async () => {
     const checkpoint = config({});
     renameSync(join(checkpoint, 'model.safetensors'), join(checkpoint, 'pytorch_model.bin'));
@@ -315,11 +291,7 @@ describe('refused before anything is loaded', () => {
   test.each([
     '../model.safetensors',
     '/etc/passwd',
-    '/tmp/model.safetensors',
-    'sub/model.safetensors',
     '..\\model.safetensors',
-    '..',
-    '',
     'model.bin',
     'nul\0.safetensors',
   ])('an index that names %j', async (name) => {
@@ -341,7 +313,6 @@ describe('refused before anything is loaded', () => {
       (map) => Object.assign(map, { [NORM]: map[NORM] === SHARD(0, 2) ? SHARD(1, 2) : SHARD(0, 2) }),
       new RegExp(`tensor ${NORM} is in .*, the index has it in model-`),
     ],
-    ['a tensor more', (map) => Object.assign(map, { more: SHARD(0, 2) }), /tensor more is not in/],
     ['a tensor less', (map) => delete map[NORM], /the index has it in no file/],
     ['nothing', (map) => Object.keys(map).map((key) => delete map[key]), /weight_map is empty/],
   ])('an index that names %s', (_, change, message) =>

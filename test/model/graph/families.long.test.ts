@@ -1,6 +1,6 @@
 /** Random checkpoints of every family, weight type and rope type, built and run, against the float64 pass. */
 import { describe, expect, test } from 'vitest';
-import { layerWindow, parseArchitecture } from '../../../dist/model/graph/architecture.js';
+import { parseArchitecture } from '../../../dist/model/graph/architecture.js';
 import type { TraceScores } from '../../../dist/model/onnx/session.js';
 import { familyScores } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
@@ -88,12 +88,6 @@ describe('what one family or scaling has for itself', () => {
     const [wide, narrow] = [randomTensors(LLAMA, 'F32'), randomTensors(LLAMA, 'BF16')];
     const tensors = new Map([...narrow].map(([n, t]) => [n, n.includes('norm') ? (wide.get(n) ?? t) : t]));
     expectSame(await differences(LLAMA, { tensors }));
-  });
-
-  test('layerWindow names a layer its window, or none', () => {
-    const arch = { slidingWindow: { tokens: 4, layers: [1, 2] } };
-    expect([0, 1, 2, 3].map((layer) => layerWindow(arch, layer))).toEqual([undefined, 4, 4, undefined]);
-    expect(layerWindow({}, 0)).toBeUndefined();
   });
 });
 

@@ -128,36 +128,14 @@ describe('safetensors header', () => {
 
   test.each<[string, unknown, number, bigint | undefined, string]>([
     ['a header longer than the file', {}, 0, 3n, 'claims 3 bytes'],
-    ['a huge length', {}, 0, 2n ** 63n, 'claims'],
     ['no JSON', '{"a":', 0, undefined, 'not JSON'],
-    ['an array', [], 0, undefined, 'not a JSON object'],
     ['a tensor that is null', { a: null }, 0, undefined, 'tensor a'],
     ['overlapping tensors', { a: F32([2], 0, 8), b: F32([2], 4, 12) }, 12, undefined, 'overlap'],
     ['an end beyond the data', { a: F32([2], 0, 8) }, 7, undefined, 'the data has 7 bytes'],
-    ['an end before the begin', { a: F32([0], 8, 4) }, 8, undefined, '8..4'],
     ['a negative offset', { a: F32([2], -8, 0) }, 8, undefined, 'no valid shape and data_offsets'],
-    ['a fractional offset', { a: F32([2], 0.5, 8.5) }, 16, undefined, 'no valid shape and data_offsets'],
-    [
-      'offsets beyond 2^53',
-      { a: F32([2], 2 ** 60, 2 ** 60 + 8) },
-      16,
-      undefined,
-      'no valid shape and data_offsets',
-    ],
-    ['three offsets', { a: { ...F32([2], 0, 8), data_offsets: [0, 4, 8] } }, 8, undefined, 'no valid shape'],
-    ['a negative size', { a: F32([-1, -2], 0, 8) }, 8, undefined, 'no valid shape'],
     ['no shape', { a: { dtype: 'F32', data_offsets: [0, 4] } }, 4, undefined, 'no valid shape'],
     ['fewer bytes than the shape needs', { a: F32([3], 0, 8) }, 8, undefined, 'needs 12'],
-    ['more bytes than the shape needs', { a: F32([1], 0, 8) }, 8, undefined, 'needs 4'],
-    ['a shape whose product overflows', { a: F32([2 ** 31, 2 ** 31, 4], 0, 8) }, 8, undefined, 'needs'],
     ['an unknown dtype', { a: { ...F32([2], 0, 8), dtype: 'F64' } }, 8, undefined, 'dtype "F64"'],
-    [
-      'a dtype named like a method',
-      { a: { ...F32([2], 0, 8), dtype: 'toString' } },
-      8,
-      undefined,
-      'tensor a',
-    ],
   ])('refused: %s', async (_, header, dataBytes, claim, message) => {
     const error = await failureOf(readSafetensorsHeader(write(header, dataBytes, claim)));
     expect(error).toBeInstanceOf(RredcotError);
@@ -199,16 +177,11 @@ describe('config.json', () => {
 
   test.each<[string, unknown]>([
     ['architectures', ['LlamaForCausalLM', 'Other']],
-    ['architectures', []],
     ['num_hidden_layers', 0],
     ['hidden_size', -128],
-    ['num_attention_heads', 1.5],
-    ['num_key_value_heads', '2'],
     ['intermediate_size', null],
-    ['vocab_size', undefined],
     ['max_position_embeddings', Number.NaN],
     ['rms_norm_eps', 0],
-    ['rope_theta', -1],
     ['tie_word_embeddings', 'yes'],
     // where transformers 5 keeps the rotary base and its scaling
     ['rope_parameters', { rope_type: 'llama3', rope_theta: 500_000, factor: 8 }],
@@ -316,13 +289,6 @@ describe('tokenizer', () => {
       exitCode: 2,
       message: expect.stringContaining('Replace, ByteFallback, Fuse'),
     });
-  });
-
-  test('a ByteLevel step inside a sequence is byte-level', async () => {
-    const folder = copyWith('sequence', (spec) => {
-      spec.decoder = { type: 'Sequence', decoders: [spec.decoder] };
-    });
-    expect((await loadTokenizer(folder)).kind).toBe('byte-level');
   });
 
   test('missing and broken files are refused', async () => {

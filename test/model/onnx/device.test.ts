@@ -27,7 +27,7 @@ import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { heavyNodes, placementCheck, placementFault } from '../../../dist/model/onnx/onnx-session.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { rredcotHere } from '../../support/in-process.js';
-import { EMBEDDED, FIXTURES, readScored, temporaryFolder } from '../../support/program.js';
+import { EMBEDDED, temporaryFolder } from '../../support/program.js';
 
 const scratch = await temporaryFolder();
 
@@ -90,28 +90,6 @@ describe('--device', () => {
       expect(code).toBe(2);
       expect(stderr).toContain('--device cuda:x: expected auto, cpu, cuda or cuda:<number of the GPU>');
     }
-  });
-
-  it('has no meaning without a policy', async () => {
-    const { code, stderr } = await rredcotHere(['segment', FIXTURES, '--no-policy', '--device', 'cpu']);
-    expect(code).toBe(2);
-    expect(stderr).toContain('--device has no meaning without a policy');
-  });
-
-  it('leaves the output as it is: auto and cpu give the same bytes', async () => {
-    const [auto, cpu] = ['auto', 'cpu'].map((device) => join(scratch, `${device}.parquet`)) as [
-      string,
-      string,
-    ];
-    for (const [device, out] of [
-      ['auto', auto],
-      ['cpu', cpu],
-    ] as const) {
-      const args = ['score', FIXTURES, '--limit', '8', '--device', device, '-o', out, '--quiet'];
-      expect((await rredcotHere(args)).code).toBe(0);
-    }
-    expect((await readScored(auto)).length).toBe(8);
-    expect(readFileSync(auto).equals(readFileSync(cpu))).toBe(true);
   });
 });
 
@@ -323,11 +301,6 @@ describe('placement', () => {
     },
   );
 
-  it('finds a node that ran on both', () => {
-    const nodes = heavyNodes(JSON.stringify([...good, event('head.Gemm', 'Gemm', CPU)]));
-    expect(placementFault(nodes, 'cuda:0')).toContain('Gemm (head.Gemm)');
-  });
-
   it('a profile without heavy nodes is no proof', () => {
     expect(placementFault(heavyNodes('[]'), 'cuda:0')).toContain('placement unknown');
   });
@@ -384,19 +357,6 @@ describe('placement', () => {
     expect(existsSync(join(options.profileFilePrefix as string, '..'))).toBe(false);
     await run(); // the session goes on without its profile
     await session.release();
-  });
-
-  it('verify names misplaced nodes even where the run fails because of them, and passes other failures on', async () => {
-    const check = placementCheck('cuda:0');
-    const { session, run } = await profiledTrunk(check.options('trunk'));
-    const failing = () => run().then(() => Promise.reject(new Error('out of memory')));
-    await expect(check.verify([session], failing)).rejects.toThrow('run on the CPU instead of cuda:0');
-    await session.release();
-    const other = placementCheck('cuda:0');
-    const second = await profiledTrunk(other.options('trunk'));
-    const atOnce = () => Promise.reject(new Error('out of memory'));
-    await expect(other.verify([second.session], atOnce)).rejects.toThrow('out of memory');
-    await second.session.release();
   });
 
   it('verify does not pass sessions whose profiles are missing', async () => {

@@ -89,12 +89,6 @@ describe('the template of a policy', () => {
     await expect(loadChatTemplate(await folderWith({}), { x: 1 })).rejects.toThrow(/has no chat template/);
   });
 
-  it('is copied by policy build', async () => {
-    const built = await openPolicyFolder(EMBEDDED);
-    expect(Object.keys(built.files)).toContain('chat_template.jinja');
-    expect((await loadChatTemplate(built))?.file).toBe(join(EMBEDDED, 'chat_template.jinja'));
-  });
-
   it.each([
     [['enable_thinking=false', 'n=3', 'date_string=26 Jul 2024', 'a=b=c', 'on=True', 'tools=[{"name":"f"}]']],
   ])('flags give JSON values or text: %j', (given) => {
@@ -148,10 +142,6 @@ describe('rendering', () => {
     });
   });
 
-  it('has strftime_now without being given it', async () => {
-    expect(await renderer('{{ strftime_now("%Y") }}').render([user('x')])).toMatch(/^\d{4}$/);
-  });
-
   it('stops what does not end: each time a reject, the third time the end of the run', async () => {
     const chat = renderer(
       "{% if messages[0].content == 'loop' %}{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}{% endif %}ok",
@@ -173,10 +163,6 @@ describe('rendering', () => {
       '{% set ns = namespace(x=[1,2]) %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}',
     ],
     [
-      'a text',
-      "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-    ],
-    [
       'a prompt',
       "{% set ns = namespace(x='ab') %}{% for i in range(25) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
     ],
@@ -189,23 +175,16 @@ describe('rendering', () => {
   });
 
   // in a thread of this process each of them ends this process: V8 has no other answer to an array that it cannot have
-  it.each([
-    ['a range', '{% for i in range(1000000000) %}{% endfor %}'],
-    [
-      'a text replaced by itself',
-      '{% set ns = namespace(x="aaaaaaaa") %}{% for i in range(100) %}{% set ns.x = ns.x.replace("a", "aaaaaaaa") %}{% endfor %}',
-    ],
-    [
-      'a text cut into letters',
-      '{% set ns = namespace(x="aa") %}{% for i in range(26) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x.split("a") | length }}',
-    ],
-  ])('bounds the memory of %s', async (_, source) => {
-    const chat = renderer(source);
-    await expect(chat.render([user('x')])).rejects.toMatchObject({
-      code: 'chat_template',
-      reason: expect.stringContaining('takes more than 512 MB of memory'),
-    });
-  });
+  it.each([['a range', '{% for i in range(1000000000) %}{% endfor %}']])(
+    'bounds the memory of %s',
+    async (_, source) => {
+      const chat = renderer(source);
+      await expect(chat.render([user('x')])).rejects.toMatchObject({
+        code: 'chat_template',
+        reason: expect.stringContaining('takes more than 512 MB of memory'),
+      });
+    },
+  );
 });
 
 describe('Qwen3', () => {
