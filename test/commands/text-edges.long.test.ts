@@ -139,7 +139,6 @@ describe('a policy with random weights', () => {
     const { stdout } = await done('policy info bos');
     expect(stdout).toMatch(/^prompt start {2}none$/m);
     expect(stdout).toContain(said);
-    expect((await json('bos/policy.json')).promptStart).toBeNull();
     expect((await score('bos', (row) => row, '--policy bos')).stderr.split(said)).toHaveLength(2);
     const ids = new Map(fixtures.map((row) => [row.id, row.prompt_ids]));
     const given = await score('bos-ids', (row) => ({ ...row, prompt_ids: ids.get(row.id) }), '--policy bos');

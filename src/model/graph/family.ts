@@ -17,6 +17,8 @@ export interface LayerSizes {
 export interface Operators {
   readonly g: Graph;
   readonly sizes: LayerSizes;
+  /** a weight as it is, for nodes of the family's own */
+  weight(name: string, shape: readonly number[]): string;
   /** rows [N,d] of a matrix by number [N] */
   rowsOf(name: string, shape: readonly number[], ids: string): string;
   add(a: string, b: string): string;

@@ -30,7 +30,7 @@ function operators(g: Graph, arch: Architecture, { weight, rowsOf }: WeightSourc
       epsilon: { float: arch.rmsNormEps },
     });
   return {
-    ...{ g, sizes: arch, rowsOf },
+    ...{ g, sizes: arch, weight, rowsOf },
     add: (a, b) => g.node('Add', [a, b]),
     multiply: (a, b) => g.node('Mul', [a, b]),
     silu: (x) => g.node('Mul', [x, g.node('Sigmoid', [x])]),

@@ -58,9 +58,9 @@ export async function buildPolicyFolder(
     if (asked !== undefined) await askedIds(asked, tokenizer, architecture.vocab);
     const stops = await readStops(checkpoint, tokenizer, architecture.vocab);
     const ids = await checkedIds(tokenizer, exitTemplate);
-    return { exitTemplate, stops, ids, promptStart: tokenizer.start.id };
+    return { exitTemplate, stops, ids };
   };
-  const { exitTemplate, stops, ids, promptStart } = await text().finally(() => tokenizer.close());
+  const { exitTemplate, stops, ids } = await text().finally(() => tokenizer.close());
   const { decodingParts } = await import('../decode/decoding-graphs.js');
   const writes = decodingParts(read, precision);
   const cuda = { graph: CUDA_GRAPH, precision };
@@ -75,7 +75,7 @@ export async function buildPolicyFolder(
     canary: [CANARY, () => canaryOf(unproved, ids)],
     manifest: (files, canary) => ({
       ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding: { ...writes.decoding, stops } },
-      ...{ canary, promptStart, files },
+      ...{ canary, files },
     }),
   };
   await writeFolder(checkpoint, out, parts, opts.log);

@@ -51,8 +51,6 @@ const Manifest = z.object({
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
    */
   canary: Canary,
-  /** what is put before a prompt of plain text, or null */
-  promptStart: Id.nullable().exactOptional(),
   /** sha256 of every file, by name */
   files: z.record(FileName, Sha256),
 });
