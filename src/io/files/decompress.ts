@@ -10,17 +10,22 @@ export type Compression = 'gzip' | 'zstd';
 export class TruncatedError extends Error {}
 
 /**
- * So much is unpacked at a time, which bounds what one piece can grow to, some 64 MiB: gzip by a factor of 1,032, zstd by one of
- * 32,768 (four bytes make a block of 128 KiB).
+ * So much is unpacked at a time, which bounds what one piece can grow to, some 16 to 64 MiB: gzip by a factor of 1,032,
+ * zstd by one of 32,768 (four bytes make a block of 128 KiB).
  */
-const PIECE_BYTES = { gzip: 64 * 2 ** 10, zstd: 2 * 2 ** 10 } as const;
+const PIECE_BYTES = { gzip: 16 * 2 ** 10, zstd: 2 * 2 ** 10 } as const;
 const GUNZIP_CHUNK_BYTES = 2 ** 18;
 
-/** Unpacks bytes. @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt */
+/**
+ * Unpacks bytes.
+ * @param onBytes told of packed ones before they are unpacked
+ * @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt
+ */
 export async function* decompress(
   packed: AsyncIterable<Buffer>,
   compression: Compression,
   file: string,
+  onBytes?: (count: number) => void,
 ): AsyncGenerator<Buffer> {
   const unpacker = compression === 'gzip' ? gunzip() : await unzstd();
   const piece = PIECE_BYTES[compression];
@@ -28,8 +33,10 @@ export async function* decompress(
   try {
     for await (const chunk of packed) {
       for (let at = 0; at < chunk.length; at += piece) {
-        yield* await unpacker.push(chunk.subarray(at, at + piece));
-        taken += Math.min(piece, chunk.length - at);
+        const packed = chunk.subarray(at, at + piece);
+        onBytes?.(packed.length);
+        yield* await unpacker.push(packed);
+        taken += packed.length;
       }
     }
     yield* await unpacker.end();

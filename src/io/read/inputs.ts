@@ -156,10 +156,6 @@ async function describedBy(input: Input, layout: FileLayout): Promise<ColumnarFa
   return source;
 }
 
-/** In so many pieces a packed file is unpacked, each of so many bytes at least: fewer say less of where its rows are, more take longer. */
-const PIECES = 256;
-const LEAST_PIECE = 2 ** 14;
-
 /** Reads all inputs in order. */
 export async function* readRows(
   inputs: readonly Input[],
@@ -167,7 +163,7 @@ export async function* readRows(
 ): AsyncGenerator<InputRow | BadRow> {
   let rows = 0; // of all inputs so far
   const wanted = (ordinal: number): boolean => {
-    rows = ordinal + 1;
+    rows = Math.max(rows, ordinal + 1);
     return opts.wanted?.(ordinal) ?? true;
   };
   for (const input of inputs) {
@@ -178,13 +174,13 @@ export async function* readRows(
   }
 }
 
-async function* readJsonInput(input: Input, layout: 'json' | Compression, { onBytes, ...opts }: RowOptions) {
-  const { path, stream, size } = input;
+async function* readJsonInput(input: Input, layout: 'json' | Compression, opts: RowOptions) {
+  const { path, stream } = input;
   const bytes = (stream ?? openByteSource(path)).bytes();
   const rows =
     layout === 'json'
-      ? readJsonRows(bytes, { ...opts, onBytes })
-      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), layout, path), opts);
+      ? readJsonRows(bytes, opts)
+      : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...opts, onBytes: undefined });
   for await (const row of rows) yield row.kind === 'bad' ? row : withKeys(rejectedRow(row, fileStem), input);
 }
 
@@ -199,7 +195,13 @@ function withKeys(row: InputRow | BadRow, { path, keys }: Input): InputRow | Bad
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
   const { columnarBatch, arrowRow } = await import('../arrow/rows.js');
   const { file, stem, onBytes, firstOrdinal = 0 } = opts;
-  const choice = rowChoice((row) => opts.wanted?.(firstOrdinal + row) ?? true);
+  const isWanted = (row: number): boolean => opts.wanted?.(firstOrdinal + row) ?? true;
+  // asks for all of them: they are counted by it
+  const anyWanted = (from: number, to: number): boolean => {
+    let found = false;
+    for (let row = from; row < to; row++) if (isWanted(row)) found = true;
+    return found;
+  };
   const source = await openBatches(input, layout);
   let told = 0;
   const tell = (share: number): void => {
@@ -209,13 +211,13 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
   try {
     // to a row of a keyed file columns are added
     const columns = input.keys === undefined ? opts.columns : undefined;
-    for await (const { batch: recordBatch, row, share } of source.batches(choice.any, columns)) {
+    for await (const { batch: recordBatch, row, share } of source.batches(anyWanted, columns)) {
       const [from, until] = share;
       const batch = columnarBatch(recordBatch);
-      if (!choice.any(row, row + recordBatch.numRows)) continue;
+      if (!anyWanted(row, row + recordBatch.numRows)) continue;
       for (let index = 0; index < recordBatch.numRows; index++) {
         tell(from + ((until - from) * (index + 1)) / recordBatch.numRows);
-        if (!choice.has(row + index)) continue;
+        if (!isWanted(row + index)) continue;
         const place = { file, stem, row: row + index, ordinal: firstOrdinal + row + index };
         yield arrowRow({ batch, index }, place);
       }
@@ -224,28 +226,6 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
   } finally {
     await source.close();
   }
-}
-
-/** Asks for every row once, in order, however far ahead a reader wants to know. */
-function rowChoice(wanted: (row: number) => boolean) {
-  let first = 0; // row of the first answer that is kept
-  let answers: boolean[] = [];
-  function ask(to: number): void {
-    while (first + answers.length < to) answers.push(wanted(first + answers.length));
-  }
-  return {
-    /** whether any of the rows from..to (exclusive) is wanted; rows before them are not asked for again */
-    any(from: number, to: number): boolean {
-      ask(to);
-      answers = answers.slice(from - first);
-      first = from;
-      return answers.slice(0, to - from).includes(true);
-    },
-    has(row: number): boolean {
-      ask(row + 1);
-      return answers[row - first] as boolean;
-    },
-  };
 }
 
 // the readers cost 50 to 150 ms to load: only where they are needed
@@ -275,21 +255,6 @@ async function openOwnBatches({ path, stream }: Input, layout: FileLayout): Prom
     `${path}: is an Arrow file, which cannot be read from a stream`,
     'name the file, or write the stream format (.arrows)',
   );
-}
-
-/** Packed bytes in pieces, each told before what is in it is unpacked. */
-async function* countedBytes(
-  bytes: AsyncIterable<Buffer>,
-  size: number | null,
-  onBytes: ReadOptions['onBytes'],
-): AsyncGenerator<Buffer> {
-  const length = size === null ? Number.POSITIVE_INFINITY : Math.max(LEAST_PIECE, Math.ceil(size / PIECES));
-  for await (const chunk of bytes)
-    for (let at = 0; at < chunk.length; at += length) {
-      const piece = chunk.subarray(at, at + length);
-      onBytes?.(piece.length);
-      yield piece;
-    }
 }
 
 /** The file's name without folder and extension, as ids begin: `stdin` for `-`. */
