@@ -3,7 +3,6 @@ import { createGunzip } from 'node:zlib';
 import { dataError, RredcotError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 
-/** How the bytes of an input are packed. */
 export type Compression = 'gzip' | 'zstd';
 
 /** Thrown after the last byte that could be had: the input ends inside its compressed data. */
@@ -108,7 +107,6 @@ function gunzip(): Unpacker {
 /** What zstd itself unpacks unless told otherwise (windowLog 27), and so what its own levels make. */
 const MOST_WINDOW_BYTES = 128 * 2 ** 20;
 
-/** A frame asks for a larger window than that. */
 class WindowError extends Error {}
 
 // Node's own zstd, where there is one, stops after the first frame without an error

@@ -7,7 +7,6 @@ const ADDRESS = /^(?!file:)([a-z][a-z0-9+.-]*):\/\/.+$/i;
 /** An address of the Hub: of a data set or a model, its owner and name. */
 export const HUB =
   /^(?:hf:\/\/|https?:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/)(datasets\/)?([\w.-]+\/[\w.-]+)/i;
-/** A file by its name, and no version as in `Qwen2.5`. */
 const FILE = /\.[a-z]+(\.(gz|zst))?$/i;
 
 /** What is wrong with a path that is an address; undefined where it is none. */

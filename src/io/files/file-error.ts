@@ -40,7 +40,6 @@ export function fileError(error: unknown, path: string, action: 'read' | 'writte
   });
 }
 
-/** Throws an error that was caught as {@link fileError} tells it. */
 export function failed(path: string, action: 'read' | 'written') {
   return (error: unknown): never => {
     throw fileError(error, path, action);

@@ -13,7 +13,6 @@ export interface RowGroup {
   readonly bytes: number;
 }
 
-/** What stands in a footer. */
 export interface ParquetFacts {
   /** an Arrow IPC stream without any batch */
   readonly schema: Uint8Array;
@@ -26,9 +25,7 @@ export interface ParquetFacts {
 /** A row group whose batches are asked for. */
 export interface Wanted {
   readonly group: number;
-  /** at most */
   readonly batchRows: number;
-  /** undefined: all */
   readonly columns?: readonly string[] | undefined;
 }
 

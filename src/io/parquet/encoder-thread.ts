@@ -16,7 +16,6 @@ const WRITE_BATCH_VALUES = 8192;
 
 type ParquetWasm = typeof import('parquet-wasm/node');
 
-/** What a file is begun with. */
 export interface ParquetJob {
   readonly path: string;
   /** open for writing, shared with the main thread */
@@ -30,7 +29,6 @@ export interface ParquetJob {
   readonly isPlain: boolean;
 }
 
-/** The file being written. */
 type File = ReturnType<typeof begun>;
 let current: File;
 

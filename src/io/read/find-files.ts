@@ -155,10 +155,8 @@ async function partsOfRun(folder: string, names: readonly string[]): Promise<str
 /** What stands for a null in such a path. */
 const NULL = '__HIVE_DEFAULT_PARTITION__';
 
-/** Names and values, which are text. */
 export type HiveKeys = Readonly<Record<string, string | null>>;
 
-/** The keys of a path as it was given. */
 export function hiveKeys(path: string): HiveKeys {
   const keys: Record<string, string | null> = {};
   for (const folder of dirname(path).split('/')) {

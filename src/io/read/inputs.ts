@@ -25,7 +25,6 @@ export interface Input {
   readonly size: number | null;
   /** null for what can be read only once: its first bytes tell when they come */
   readonly layout: FileLayout | null;
-  /** what can be read only once */
   readonly stream: ByteSource | null;
   /** columns that its path stands for, and those of the other inputs */
   readonly keys?: HiveKeys;
@@ -156,7 +155,6 @@ async function describedBy(input: Input, layout: FileLayout): Promise<ColumnarFa
   return source;
 }
 
-/** Reads all inputs in order. */
 export async function* readRows(
   inputs: readonly Input[],
   opts: ReadOptions = {},

@@ -188,7 +188,6 @@ function stemOfId(id: string, row: number): string | undefined {
 /** A row's bytes, or the first of them where it is too long to hold. */
 interface RowBytes {
   readonly bytes: Buffer;
-  /** of the whole row */
   readonly length: number;
   readonly offset: number;
 }
@@ -200,7 +199,6 @@ interface SplitOptions {
   readonly skipped?: number;
 }
 
-/** Cuts a stream of bytes into rows. */
 interface Splitter {
   /** the rows that end in this chunk, one at a time: all have to be taken */
   push(chunk: Buffer): Generator<RowBytes>;
@@ -213,7 +211,6 @@ interface Splitter {
 /** How much of a row that is too long goes to the rejects file. */
 const RAW_PREFIX_BYTES = 1024;
 export const NEWLINE = 10;
-/** UTF-8's byte order mark. */
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /** Gathers the bytes of one row over several chunks; of one that is too long it keeps a prefix. */

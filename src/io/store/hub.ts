@@ -56,7 +56,6 @@ function refusalOf(path: string, answer: HttpAnswer): RredcotError {
   return usageError(`${path}: cannot be read: the Hub answers ${told(answer)}`, hint);
 }
 
-/** What is known of a file. */
 export interface HubFile {
   readonly size: number;
   /** another one where the bytes are others */

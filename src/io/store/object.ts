@@ -7,7 +7,6 @@ import { askS3, listS3, refusalOf, s3Place } from './s3.js';
 /** One version of an object: of S3 what its ETag says, of the Hub what lies at its URL. */
 export type ObjectVersion = Omit<HubFile, 'url'> & Partial<HubFile>;
 
-/** What is known of an object without reading it. */
 export interface ObjectFacts {
   readonly size: number;
   /** 0 where the store does not say */

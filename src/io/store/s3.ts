@@ -8,7 +8,6 @@ import { AwsV4Signer } from 'aws4fetch';
 import { type RredcotError, usageError } from '../../errors.js';
 import { ask, type HttpAnswer, type HttpRequest, told } from './http.js';
 
-/** An object, or what keys begin with. */
 type S3Place = ReturnType<typeof s3Place>;
 
 /** @throws RredcotError (exit 2) for an address that names no bucket, or whose key a URL cannot hold */
@@ -36,7 +35,6 @@ function currentAccount(): Promise<StoreAccount> {
   return known;
 }
 
-/** SHA-256 of no bytes. */
 const NOTHING = createHash('sha256').digest('hex');
 
 /** Asks for an object. @param place with an empty key: something of its bucket. @throws RredcotError as `ask` and `readAccount` */

@@ -24,7 +24,6 @@ export async function putObject(from: string, path: string, replaces: boolean): 
   throw await refusalOf(path, answer, 'written');
 }
 
-/** Removes what is there. */
 export async function removeObject(path: string): Promise<void> {
   const answer = await askS3(path, { method: 'DELETE' });
   if (answer.status >= 300 && answer.status !== 404) throw await refusalOf(path, answer, 'written');
