@@ -1,7 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
-import { fileError } from '../io/files/file-error.js';
+import { fileError } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { foreignFlag, given, oneOf, positiveInteger } from '../flag-values.js';
-import { fileError } from '../io/files/file-error.js';
+import { fileError } from '../io/files/files.js';
 import {
   declarationOf,
   IN_ALL,

@@ -1,6 +1,6 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { STDIN } from '../io/files/file-bytes.js';
+import { STDIN } from '../io/files/files.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';

@@ -2,9 +2,7 @@
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
 import { FACTS_KEY, type Facts, type WrittenFacts } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile } from '../io/files/file-bytes.js';
-import { statIfThere } from '../io/files/file-error.js';
-import { isStored } from '../io/files/opened.js';
+import { fileBytes, isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { rejectsPath, runPaths } from '../io/files/run-folder.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { factsOfFile, factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';

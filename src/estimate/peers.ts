@@ -1,6 +1,6 @@
 // Shows each trace of a window the others of its group, wherever these lie.
 import { usageError } from '../errors.js';
-import { STDIN } from '../io/files/file-bytes.js';
+import { STDIN } from '../io/files/files.js';
 import type { Windows } from '../question.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import type { SegmentOptions } from '../segment/segment.js';

@@ -10,7 +10,7 @@ import { ruleOf, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
-import { failed } from '../io/files/file-error.js';
+import { failed } from '../io/files/files.js';
 import type { Config } from '../io/write/output.js';
 import { mc, mcTruncated } from '../model/decode/mc.js';
 import { ask } from './ask.js';

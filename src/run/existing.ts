@@ -1,7 +1,7 @@
 // Looks at what stands where a file is to go: what another run has made, or somebody else, is not replaced in silence.
 import { type RredcotError, usageError } from '../errors.js';
 import { FACTS_KEY, parseFacts } from '../io/files/facts.js';
-import { statIfThere } from '../io/files/file-error.js';
+import { statIfThere } from '../io/files/files.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
 import type { InputPrint } from '../io/read/unchanged.js';
 import { type Counts, fileFault } from '../io/write/facts.js';

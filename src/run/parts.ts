@@ -1,8 +1,6 @@
 // Writes a run's parts: each under a hidden name until it is whole, its rejects before it.
 import { makeFolder } from '../io/files/atomic-file.js';
-import { sha256OfFile } from '../io/files/file-bytes.js';
-import { statIfThere } from '../io/files/file-error.js';
-import { isStored } from '../io/files/opened.js';
+import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { partOfRow, runPaths, type Shard } from '../io/files/run-folder.js';
 import { type Counts, FactCounter, factsOfPart, writeFactsOfLines } from '../io/write/facts.js';
 import { type OutputTarget, openOutput } from '../io/write/output.js';

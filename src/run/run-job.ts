@@ -1,7 +1,7 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
-import { isStored } from '../io/files/opened.js';
+import { isStored } from '../io/files/files.js';
 import {
   defaultRowsPerPart,
   partCount,

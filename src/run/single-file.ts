@@ -4,7 +4,7 @@ import { EXIT, OvertakenError, RredcotError, throwIfInterrupted } from '../error
 import type { BatchWriter } from '../io/arrow/writer.js';
 import { AtomicFile, putInPlace } from '../io/files/atomic-file.js';
 import { bytesFault, FACTS_KEY, type Facts, factsOf } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile } from '../io/files/file-bytes.js';
+import { fileBytes, sha256OfFile } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { openGzipSink } from '../io/files/stdout.js';
 import { factsOfPart, sumCounts } from '../io/write/facts.js';

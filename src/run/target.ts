@@ -3,8 +3,7 @@ import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { usageError } from '../errors.js';
 import { assertHere, assertWritable } from '../io/files/elsewhere.js';
-import { statIfThere } from '../io/files/file-error.js';
-import { isStored } from '../io/files/opened.js';
+import { isStored, statIfThere } from '../io/files/files.js';
 import { rejectsPath, runPaths, summaryPath } from '../io/files/run-folder.js';
 import { fileStem, type Input } from '../io/read/inputs.js';
 import {

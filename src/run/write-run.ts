@@ -3,8 +3,7 @@
 import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { outputColumns } from '../io/arrow/output-columns.js';
-import { fileBytes } from '../io/files/file-bytes.js';
-import { isStored } from '../io/files/opened.js';
+import { fileBytes, isStored } from '../io/files/files.js';
 import { hiddenFolder, MAX_PARTS, rejectsPath, type Shard } from '../io/files/run-folder.js';
 import { ReaderClosedError } from '../io/files/stdout.js';
 import { type Counts, FactCounter, sumCounts } from '../io/write/facts.js';

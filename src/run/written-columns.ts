@@ -1,7 +1,7 @@
 // `--columns`: which columns a command writes beside the input's.
 import { usageError } from '../errors.js';
 import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
-import { STDIN } from '../io/files/file-bytes.js';
+import { STDIN } from '../io/files/files.js';
 import type { Columns } from '../io/map/fields.js';
 import type { Input } from '../io/read/inputs.js';
 import { shellWord } from '../printable.js';

@@ -1,8 +1,7 @@
 // What does not fit into memory, in a file that has no name: rows of numbers in their order, and values by number.
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { deserialize, serialize } from 'node:v8';
-import { readWhole, writeWhole } from '../io/files/file-bytes.js';
-import { failed } from '../io/files/file-error.js';
+import { failed, readWhole, writeWhole } from '../io/files/files.js';
 
 /** Bytes that are written, or read, at a time. */
 const BLOCK_BYTES = 2 ** 20;

@@ -12,9 +12,7 @@ import {
 } from 'apache-arrow';
 import { decompress as decompressZstd } from 'fzstd';
 import { dataError, RredcotError, usageError } from '../../errors.js';
-import { type ByteSource, openByteSource } from '../files/file-bytes.js';
-import { fileError } from '../files/file-error.js';
-import { type OpenFile, openFile } from '../files/opened.js';
+import { type ByteSource, fileError, type OpenFile, openByteSource, openFile } from '../files/files.js';
 import { checkBatch } from './check.js';
 import { decompressLz4 } from './lz4.js';
 import { nameOf } from './values.js';

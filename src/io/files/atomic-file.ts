@@ -6,9 +6,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { type Facts, writeFacts } from './facts.js';
-import { writeWhole } from './file-bytes.js';
-import { failed, fileError, statIfThere } from './file-error.js';
-import { isStored } from './opened.js';
+import { failed, fileError, isStored, statIfThere, writeWhole } from './files.js';
 
 // what speaks to a store is loaded for such a path alone
 const uploads = () => import('../store/upload.js');
@@ -133,16 +131,7 @@ function placeFor(path: string): string {
 }
 
 /** How file systems, and Windows, say that a folder cannot be synced there. */
-const NO_FOLDER_SYNC = new Set([
-  'EINVAL',
-  'ENOTSUP',
-  'EOPNOTSUPP',
-  'ENOSYS',
-  'EISDIR',
-  'EACCES',
-  'EPERM',
-  'EBADF',
-]);
+const NO_FOLDER_SYNC = new Set('EINVAL ENOTSUP EOPNOTSUPP ENOSYS EISDIR EACCES EPERM EBADF'.split(' '));
 
 /** A name in a folder is durable once the folder is; some file systems cannot sync one. */
 export async function syncFolder(path: string): Promise<void> {

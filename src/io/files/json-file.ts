@@ -1,12 +1,9 @@
 // Small files: our JSON and hashes, which are there whole or not at all, and JSON that a flag names.
-import { readFile } from 'node:fs';
-import { readFile as readAny } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import { AtomicFile } from './atomic-file.js';
 import { addressError } from './elsewhere.js';
-import { READ_AT_ONCE } from './file-bytes.js';
-import { fileError, isAbsent } from './file-error.js';
-import { isStored, objectBytes } from './opened.js';
+import { fileBytes, fileError, statIfThere } from './files.js';
 
 /** Writes a small file of the run folder whole or not at all. */
 export function writeJson(path: string, value: unknown): Promise<void> {
@@ -44,7 +41,7 @@ export async function readJson<T>(path: string): Promise<T | undefined> {
  * @throws RredcotError (exit 2) where it cannot be read, or is no JSON
  */
 export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
-  const text = await readAny(path, 'utf8').catch((error: unknown) => {
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
     throw addressError(path) ?? fileError(error, path, 'read');
   });
   try {
@@ -54,29 +51,10 @@ export async function readGivenJson(flag: string, path: string, hint: string): P
   }
 }
 
-/** A file's text. A pipe in its place is empty, and holds nobody up. @throws what the file system says */
-export function readSmallFile(path: string): Promise<string> {
-  if (isStored(path)) return objectText(path);
-  // node:fs/promises takes twice the processor time, which counts for the records of 200,000 chunks
-  return new Promise((done, failed) => {
-    // the types know flags by their names alone
-    const how = { encoding: 'utf8', flag: READ_AT_ONCE as unknown as string } as const;
-    readFile(path, how, (error, text) => (error === null ? done(text) : failed(error)));
-  });
-}
-
-/** The same; undefined where there is no such file. @throws RredcotError where it is there and the machine cannot read it */
+/** A file's text; undefined where there is no such file. @throws RredcotError where it is there and the machine cannot read it */
 export async function textOf(path: string): Promise<string | undefined> {
-  try {
-    return await readSmallFile(path);
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw fileError(error, path, 'read');
-  }
-}
-
-async function objectText(path: string): Promise<string> {
+  if ((await statIfThere(path)) === null) return undefined;
   const parts: Buffer[] = [];
-  for await (const part of objectBytes(path)) parts.push(part);
+  for await (const part of fileBytes(path)) parts.push(part);
   return Buffer.concat(parts).toString();
 }

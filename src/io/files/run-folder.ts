@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { isStored } from './opened.js';
+import { isStored } from './files.js';
 
 /** Part k belongs to shard k mod count. */
 export interface Shard {

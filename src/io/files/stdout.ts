@@ -1,7 +1,7 @@
 // Sinks of bytes: stdout at the pace of its reader, with a quiet end when that goes away, and gzip in front of another one.
 import { constants, createGzip } from 'node:zlib';
 import type { Facts } from './facts.js';
-import { fileError } from './file-error.js';
+import { fileError } from './files.js';
 
 /** The reader of our output closed its end (`| head`): no failure, but nothing more can be written. */
 export class ReaderClosedError extends Error {

@@ -8,9 +8,8 @@ import type { Message, Reference, Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';
 import { asNumber } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs } from './fields.js';
-import { completionText, parseMessages, severalTurns } from './messages.js';
+import { completionText, fromSolution, parseMessages, parseReferences, severalTurns } from './messages.js';
 import { mapText, meantPath, proposePaths } from './propose.js';
-import { fromSolution, parseReferences } from './references.js';
 
 /** A field's value in one trace and where it came from. */
 export interface Cell {

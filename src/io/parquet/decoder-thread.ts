@@ -4,7 +4,7 @@
 
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
 import { failThread, moved, serve } from '../../thread.js';
-import { type OpenFile, openFile } from '../files/opened.js';
+import { type OpenFile, openFile } from '../files/files.js';
 import { metadataOf, openParquetFile } from './file.js';
 
 export interface RowGroup {

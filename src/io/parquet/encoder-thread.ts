@@ -8,7 +8,7 @@ import { createRequire } from 'node:module';
 import { TransformStream } from 'node:stream/web';
 import type { RecordBatch } from 'parquet-wasm/node';
 import { failThread, serve } from '../../thread.js';
-import { openFile } from '../files/opened.js';
+import { openFile } from '../files/files.js';
 import { openParquetFile } from './file.js';
 
 /** Values of a column that are encoded at a time: eight times the default, for a tenth less time. */

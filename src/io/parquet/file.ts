@@ -1,8 +1,7 @@
 // Opens a Parquet file for parquet-wasm, which reads what looks like a Blob: the magic at both ends is checked first.
 import type { ParquetFile } from 'parquet-wasm/node';
 import { dataError, usageError } from '../../errors.js';
-import { readWhole } from '../files/file-bytes.js';
-import type { OpenFile } from '../files/opened.js';
+import { type OpenFile, readWhole } from '../files/files.js';
 
 const MAGIC = 'PAR1';
 /** The footer's length and the magic, at the end. */

@@ -6,7 +6,7 @@ import { startThread, type Thread } from '../../thread.js';
 import { gatherRows } from '../arrow/columns.js';
 import type { BatchWriter } from '../arrow/writer.js';
 import type { AtomicFile } from '../files/atomic-file.js';
-import { fileError } from '../files/file-error.js';
+import { fileError } from '../files/files.js';
 import type { EncoderThread, ParquetJob } from './encoder-thread.js';
 import { countLeaves } from './types.js';
 

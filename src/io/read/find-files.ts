@@ -5,9 +5,8 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { plural, ranges } from '../../plural.js';
 import { shellWord } from '../../printable.js';
 import { addressError } from '../files/elsewhere.js';
-import { statIfThere } from '../files/file-error.js';
+import { isStored, listObjects, statIfThere } from '../files/files.js';
 import { readJson } from '../files/json-file.js';
-import { isStored, listObjects } from '../files/opened.js';
 import { partNumber, runPaths } from '../files/run-folder.js';
 
 /** Names of files with rows; in a folder, others are passed over. */

@@ -7,9 +7,15 @@ import { type BadRow, type InputRow, isBad, type ReadOptions, type RowOptions } 
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
 import { type Compression, decompress } from '../files/decompress.js';
-import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/file-bytes.js';
-import { failed } from '../files/file-error.js';
-import { factsOf, openFile } from '../files/opened.js';
+import {
+  type ByteSource,
+  factsOf,
+  failed,
+  HEAD_BYTES,
+  openByteSource,
+  openFile,
+  STDIN,
+} from '../files/files.js';
 import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
 import { readJsonRows, rejectedRow } from './jsonl.js';

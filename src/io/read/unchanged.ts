@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { dataError } from '../../errors.js';
-import { failed } from '../files/file-error.js';
-import { factsOf, type OpenFile, openFile } from '../files/opened.js';
+import { factsOf, failed, type OpenFile, openFile } from '../files/files.js';
 
 /**
  * Notes size and time of the inputs that are files, of objects their ETag.

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { OvertakenError } from '../../errors.js';
-import { sha256OfFiles } from '../files/file-bytes.js';
+import { sha256OfFiles } from '../files/files.js';
 import { lookAtObject, StoredObject } from './object.js';
 import { askS3, refusalOf } from './s3.js';
 

@@ -4,9 +4,7 @@ import { usageError } from '../../errors.js';
 import type { BadRow } from '../../rows.js';
 import { stringifyJson } from '../arrow/json.js';
 import { AtomicFile, makeFolder, removeFile } from '../files/atomic-file.js';
-import { sha256OfFile } from '../files/file-bytes.js';
-import { statIfThere } from '../files/file-error.js';
-import { isStored } from '../files/opened.js';
+import { isStored, sha256OfFile, statIfThere } from '../files/files.js';
 
 export type Rejects = Awaited<ReturnType<typeof openRejects>>;
 

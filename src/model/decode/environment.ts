@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../../errors.js';
-import { failed } from '../../io/files/file-error.js';
+import { failed } from '../../io/files/files.js';
 import { describeValue } from '../../printable.js';
 import type { Message } from '../../trace.js';
 import { BoundedThread, StoppedError } from '../text/bounded-thread.js';

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { failed } from '../../io/files/file-error.js';
+import { failed } from '../../io/files/files.js';
 import { untrustedText } from '../text/untrusted-files.js';
 
 /** @throws RredcotError (exit 2) naming the file */

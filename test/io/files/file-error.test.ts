@@ -2,7 +2,7 @@
 import { constants } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { usageError } from '../../../dist/errors.js';
-import { fileError } from '../../../dist/io/files/file-error.js';
+import { fileError } from '../../../dist/io/files/files.js';
 
 /** As Node makes it of a call that failed. */
 const named = (code: string) => Object.assign(new Error(`${code}: failed`), { code });

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseFieldMap } from '../../../dist/io/map/fields.js';
 import { mapRow } from '../../../dist/io/map/map.js';
-import { parseReferences } from '../../../dist/io/map/references.js';
+import { parseReferences } from '../../../dist/io/map/messages.js';
 import type { Trace } from '../../../dist/trace.js';
 import { inputRow } from '../../support/io-helpers.js';
 

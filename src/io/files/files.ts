@@ -1,0 +1,260 @@
+// Files that are read, on this machine or in an object store: what is there, their bytes and hashes, and whose fault a failure is.
+
+import { createHash } from 'node:crypto';
+import { constants, createReadStream, fstatSync } from 'node:fs';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { constants as system } from 'node:os';
+import type { Readable } from 'node:stream';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import type { ObjectFacts, ObjectVersion } from '../store/object.js';
+
+/** What is known of what a path names. @property version of an object */
+export type FileFacts = Omit<ObjectFacts, 'version'> & Partial<Pick<ObjectFacts, 'version'>>;
+
+/** An open file: Node's own handle, or an object. */
+export interface OpenFile extends AsyncDisposable {
+  stat(): Promise<FileFacts>;
+  read<T extends Uint8Array>(
+    buffer: T,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ readonly bytesRead: number; readonly buffer: T }>;
+  close(): Promise<void>;
+}
+
+/** Whether a path is the address of objects that are opened. Nothing else makes the program open a connection. */
+export function isStored(path: string): boolean {
+  return /^(s3:\/\/|hf:\/\/datasets\/)/i.test(path);
+}
+
+// what speaks to a store is loaded for such a path alone
+const objects = () => import('../store/object.js');
+
+/** Opens what is read at places in it. @param version of an object, where it was looked at before */
+export async function openFile(path: string, version?: ObjectVersion): Promise<OpenFile> {
+  return isStored(path) ? (await objects()).StoredObject.open(path, version) : open(path, 'r');
+}
+
+/** What is there. @throws Error of the file system where nothing is, of an object one with its code */
+export async function factsOf(path: string): Promise<FileFacts> {
+  if (!isStored(path)) return stat(path);
+  const { lookAtObject, noObject } = await objects();
+  const found = await lookAtObject(path);
+  if (found === null) throw noObject(path);
+  return found;
+}
+
+/** An object from its beginning to its end. */
+export async function* objectBytes(path: string): AsyncGenerator<Buffer> {
+  await using object = await (await objects()).StoredObject.open(path);
+  yield* object.bytes();
+}
+
+/** The addresses that begin with one, sorted. */
+export async function listObjects(prefix: string): Promise<string[]> {
+  return (await objects()).listObjects(prefix);
+}
+
+/** What the user has to fix before the same command can work; everything else the machine did. */
+const CALL_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'no such file or folder',
+  ENOTDIR: 'a part of the path is no folder',
+  EISDIR: 'is a folder',
+  EACCES: 'no permission',
+  EPERM: 'not permitted',
+  EROFS: 'read-only file system',
+  ENAMETOOLONG: 'the name is too long',
+};
+
+const MACHINE_ERRORS: Readonly<Record<string, string>> = {
+  ENOSPC: 'no space left on the device',
+  EDQUOT: 'disk quota is used up',
+  EIO: 'the device reports an I/O error',
+  EMFILE: 'too many open files',
+  ESTALE: 'the file server no longer knows the file',
+};
+
+/**
+ * Names the file in an error of the file system: exit 2 where the path is wrong, 75 where the machine failed and the same
+ * command may well succeed later. Other errors are handed back as they are.
+ */
+export function fileError(error: unknown, path: string, action: 'read' | 'written'): unknown {
+  const code = systemCode(error);
+  if (error instanceof RredcotError || code === undefined) return error;
+  const ofCall = CALL_ERRORS[code];
+  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
+  const again = isFull ? 'free some space and start again' : 'the same command again';
+  const other = action === 'written' ? 'choose another place with -o' : 'check the path and its permissions';
+  return new RredcotError(`${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`, {
+    exitCode: ofCall === undefined ? EXIT.interrupted : EXIT.usage,
+    hint: ofCall === undefined ? again : other,
+    cause: error,
+  });
+}
+
+export function failed(path: string, action: 'read' | 'written') {
+  return (error: unknown): never => {
+    throw fileError(error, path, action);
+  };
+}
+
+/**
+ * What the system calls an error, by its number where Node has no name for it (`Unknown system error -122` for EDQUOT);
+ * undefined for what is no error of the system.
+ */
+function systemCode(error: unknown): string | undefined {
+  const { code } = (error ?? {}) as NodeJS.ErrnoException;
+  if (typeof code !== 'string' || /^E[A-Z0-9]+$/.test(code)) return code;
+  const [, number] = /^Unknown system error -(\d+)$/.exec(code) ?? [];
+  if (number === undefined) return undefined;
+  const named = Object.entries(system.errno).find(([, errno]) => errno === Number(number));
+  return named?.[0] ?? `error ${number} of the system`;
+}
+
+/** null only where nothing is there. @throws RredcotError where nobody can tell */
+export async function statIfThere(path: string): Promise<FileFacts | null> {
+  try {
+    return await factsOf(path);
+  } catch (error) {
+    if (isAbsent(error)) return null;
+    throw fileError(error, path, 'read');
+  }
+}
+
+/** Whether an error says that there is nothing under a name, rather than that one could not look. */
+export function isAbsent(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ENOENT' || code === 'ENOTDIR';
+}
+
+/** How a file is opened that has to be a regular one: a pipe would hold the program up until somebody writes to it. */
+const READ_AT_ONCE = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0);
+
+const CHUNK_BYTES = 2 ** 20;
+const LEAST_BYTES = 2 ** 12;
+
+/** @throws RredcotError naming the file that cannot be read, or is no regular one */
+export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
+  if (isStored(path)) return yield* objectBytes(path);
+  try {
+    await using file = await open(path, READ_AT_ONCE);
+    const found = await file.stat();
+    if (!found.isFile()) throw usageError(`${path}: is no regular file`, 'put the file itself in its place');
+    const { size } = found;
+    // a run has hundreds of thousands of small files: a stream would take a megabyte for each
+    const length = Math.min(CHUNK_BYTES, Math.max(LEAST_BYTES, size + 1));
+    for (;;) {
+      const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, null);
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } catch (error) {
+    throw fileError(error, path, 'read');
+  }
+}
+
+/** sha256 of a file in hex; null where there is none. */
+export async function sha256OfFile(path: string): Promise<string | null> {
+  return (await statIfThere(path)) === null ? null : sha256OfFiles([path]);
+}
+
+/** The same of several files, one after the other. */
+export async function sha256OfFiles(paths: readonly string[]): Promise<string> {
+  const hash = createHash('sha256');
+  for (const path of paths) for await (const bytes of fileBytes(path)) hash.update(bytes);
+  return hash.digest('hex');
+}
+
+/** Fills `bytes` from a place in the file. @throws Error where the file ends before */
+export async function readWhole<T extends Uint8Array>(
+  file: Pick<OpenFile, 'read'>,
+  bytes: T,
+  position: number,
+  name = 'the file',
+): Promise<T> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesRead } = await file.read(bytes, done, bytes.length - done, position + done);
+    if (bytesRead === 0) throw new Error(`${name} has become shorter`);
+    done += bytesRead;
+  }
+  return bytes;
+}
+
+/** Writes at a place in the file; null: where the last write ended. */
+export async function writeWhole(
+  file: FileHandle,
+  bytes: Uint8Array,
+  position: number | null = null,
+): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const at = position === null ? null : position + done;
+    done += (await file.write(bytes.subarray(done), 0, undefined, at)).bytesWritten;
+  }
+}
+
+export const STDIN = '-';
+/** So many bytes tell every format. */
+export const HEAD_BYTES = 8;
+const READ_CHUNK_BYTES = 2 ** 20;
+
+/** Bytes that can be read once. */
+export interface ByteSource {
+  /** the first bytes, up to `HEAD_BYTES` of them; they stay to be read, and can be asked for at any time */
+  head(): Promise<Buffer>;
+  bytes(): AsyncGenerator<Buffer>;
+}
+
+/** Node takes a folder for a stream that has ended. @throws RredcotError (exit 2) */
+export function openStdin(): Readable {
+  if (fstatSync(0).isDirectory())
+    throw usageError('stdin: is a folder, expected bytes', 'name the folder in the command');
+  return process.stdin;
+}
+
+/** Opens stdin (`-`), a pipe, a file or an object; nothing is read before it is asked for. */
+export function openByteSource(path: string): ByteSource {
+  let iterator: AsyncIterator<Buffer> | null = null;
+  let held: Buffer[] = [];
+  let head: Promise<Buffer> | null = null;
+
+  async function next(): Promise<Buffer | null> {
+    if (iterator === null) {
+      const stream =
+        path === STDIN
+          ? openStdin()
+          : isStored(path)
+            ? objectBytes(path)
+            : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+      iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+    }
+    const { done, value } = await iterator.next().catch(failed(path, 'read'));
+    return done ? null : value;
+  }
+  async function readHead(): Promise<Buffer> {
+    let length = 0;
+    while (length < HEAD_BYTES) {
+      const chunk = await next();
+      if (chunk === null) break;
+      held.push(chunk);
+      length += chunk.length;
+    }
+    // a copy: what is held may be gone when this is looked at again
+    return Buffer.concat(held).subarray(0, HEAD_BYTES);
+  }
+  return {
+    head() {
+      head ??= readHead();
+      return head;
+    },
+    async *bytes() {
+      try {
+        yield* held.splice(0);
+        for (let chunk = await next(); chunk !== null; chunk = await next()) yield chunk;
+      } finally {
+        held = [];
+        await iterator?.return?.();
+      }
+    },
+  };
+}
