@@ -12,7 +12,7 @@ import {
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { columnarColumns } from '../io/read/inputs.js';
-import { fingerprint, watchInputs } from '../io/read/unchanged.js';
+import { assertSameInputs, fingerprint } from '../io/read/unchanged.js';
 import { type Counts, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
@@ -58,7 +58,8 @@ export async function runJob(
   job: CommandJob,
   log: Log,
 ): Promise<ExitCode> {
-  const assertInputs = await watchInputs(inputs);
+  const prints = await fingerprint(inputs);
+  const assertInputs = () => assertSameInputs(prints);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
@@ -88,7 +89,7 @@ export async function runJob(
       : defaultRowsPerPart(prescan.rows, policy !== undefined, prescan.rowBytes));
   const run = describeRun({
     ...{ rredcot: VERSION, command, config, policy: policy?.files ?? null, passes },
-    ...{ output: target.format, inputs: await fingerprint(inputs), rows_per_part: rowsPerPart },
+    ...{ output: target.format, inputs: prints, rows_per_part: rowsPerPart },
     ...{ part: prescan?.part ?? null, parts: partCount(rowsOf(prescan), rowsPerPart) },
   });
   const begun = await beginRun(target, run, shard, { ...opts, isStream, log });

@@ -12,7 +12,7 @@ import {
 } from 'apache-arrow';
 import { decompress as decompressZstd } from 'fzstd';
 import { dataError, RredcotError, usageError } from '../../errors.js';
-import { type ByteSource, fileError, type OpenFile, openByteSource, openFile } from '../files/files.js';
+import { type ByteSource, fileError, type OpenFile, openFile } from '../files/files.js';
 import { checkBatch } from './check.js';
 import { decompressLz4 } from './lz4.js';
 import { nameOf } from './values.js';
@@ -51,40 +51,31 @@ const ARROW_MAGIC = 'ARROW1';
 /** Magic and padding at the start, the footer's length and the magic at the end. */
 const FRAME_BYTES = 8 + 4 + ARROW_MAGIC.length;
 
-const STREAM_MARK = Buffer.from([0xff, 0xff, 0xff, 0xff]);
 const AGAIN = 'write or fetch the file again';
 
-/** Opens a file of either format. @throws RredcotError (exit 65) where it is damaged */
+/** Opens a file of the file format. @throws RredcotError (exit 65) where it is damaged */
 export async function openArrow(path: string): Promise<BatchSource> {
   const file = await openFile(path);
   const close = () => file.close();
-  const { size } = await file.stat();
   try {
-    const head = Buffer.alloc(STREAM_MARK.length);
-    await file.read(head, 0, head.length, 0);
-    if (!head.equals(STREAM_MARK)) {
-      await checkFooter(file, path, size);
-      const reader = await RecordBatchReader.from(boundedFile(file));
-      return await openReader(reader, path, (n, of) => (n + 1) / of, close);
-    }
+    await checkFooter(file, path, (await file.stat()).size);
+    const reader = await RecordBatchReader.from(boundedFile(file));
+    return await openReader(reader, path, (n, of) => (n + 1) / of, close);
   } catch (error) {
     await close().catch(() => {});
     throw damaged(error, path, 'its footer');
   }
-  await close();
-  return openStream(path, openByteSource(path), size);
 }
 
-/** Opens what can be read only once: once, however often it is asked for. */
-export function openArrowStream(path: string, stream: ByteSource): Promise<BatchSource> {
-  const opened = openStreams.get(stream) ?? openStream(path, stream, null);
+/** Opens the stream format: what can be read only once, once, however often it is asked for. @param size as of `Input` */
+export function openArrowStream(path: string, stream: ByteSource, size: number | null): Promise<BatchSource> {
+  const opened = openStreams.get(stream) ?? openStream(path, stream, size);
   openStreams.set(stream, opened);
   return opened;
 }
 
 const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
 
-/** @param size bytes; null where nobody knows */
 async function openStream(path: string, source: ByteSource, size: number | null): Promise<BatchSource> {
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer> {

@@ -242,7 +242,7 @@ async function openBatches(input: Input, layout: FileLayout): Promise<BatchSourc
   return whole;
 }
 
-async function openOwnBatches({ path, stream }: Input, layout: FileLayout): Promise<BatchSource> {
+async function openOwnBatches({ path, stream, size }: Input, layout: FileLayout): Promise<BatchSource> {
   if (layout === 'parquet') {
     if (stream !== null)
       throw usageError(
@@ -253,8 +253,8 @@ async function openOwnBatches({ path, stream }: Input, layout: FileLayout): Prom
     return openParquet(path);
   }
   const { openArrow, openArrowStream } = await import('../arrow/reader.js');
+  if (layout === 'arrow-stream') return openArrowStream(path, stream ?? openByteSource(path), size);
   if (stream === null) return openArrow(path);
-  if (layout === 'arrow-stream') return openArrowStream(path, stream);
   throw usageError(
     `${path}: is an Arrow file, which cannot be read from a stream`,
     'name the file, or write the stream format (.arrows)',

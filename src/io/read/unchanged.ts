@@ -4,35 +4,6 @@ import { z } from 'zod';
 import { dataError } from '../../errors.js';
 import { factsOf, failed, type OpenFile, openFile } from '../files/files.js';
 
-/**
- * Notes size and time of the inputs that are files, of objects their ETag.
- * @returns what throws (exit 65) where one of them is no longer what it was, and rows may come from two versions of it
- */
-export async function watchInputs(
-  inputs: readonly { readonly path: string; readonly size: number | null }[],
-): Promise<() => Promise<void>> {
-  const files = inputs.filter(({ size }) => size !== null).map(({ path }) => path);
-  const look = async (path: string) => {
-    const { size, mtimeMs, version } = await factsOf(path).catch(failed(path, 'read'));
-    return {
-      path,
-      size,
-      time: version === undefined ? new Date(mtimeMs).toISOString() : `ETag ${version.etag}`,
-    };
-  };
-  const before = await Promise.all(files.map(look));
-  return async () => {
-    for (const { path, size, time } of before) {
-      const now = await look(path);
-      if (now.size === size && now.time === time) continue;
-      throw dataError(
-        `${path}: changed while it was read: ${size} bytes of ${time}, now ${now.size} bytes of ${now.time}; nothing is published`,
-        'when it is whole, the same command with --overwrite',
-      );
-    }
-  };
-}
-
 /** How `run.json` holds it. */
 export const InputPrintSchema = z.object({
   path: z.string(),
@@ -85,4 +56,20 @@ export async function fingerprintOf(
   const tail = await edge(Math.max(0, bytes - EDGE_BYTES));
   const print = { path, bytes, mtime_ms: Math.floor(mtimeMs), head: sha256(head), tail: sha256(tail) };
   return { print, head };
+}
+
+/** @throws RredcotError (exit 65) where a file is no longer what it was: rows may come from two versions of it */
+export async function assertSameInputs(prints: readonly InputPrint[]): Promise<void> {
+  const said = (bytes: number, time: number | null, etag: string | undefined): string =>
+    `${bytes} bytes of ${etag === undefined ? new Date(time ?? 0).toISOString() : `ETag ${etag}`}`;
+  for (const { path, bytes, mtime_ms, etag } of prints) {
+    if (bytes === null) continue;
+    const { size, mtimeMs, version } = await factsOf(path).catch(failed(path, 'read'));
+    const [before, now] = [said(bytes, mtime_ms, etag), said(size, Math.floor(mtimeMs), version?.etag)];
+    if (before === now) continue;
+    throw dataError(
+      `${path}: changed while it was read: ${before}, now ${now}; nothing is published`,
+      'when it is whole, the same command with --overwrite',
+    );
+  }
 }
