@@ -1,4 +1,5 @@
 // Traces of several turns through the whole program: masks of token ids, what is written of them, and what is turned down.
+import { copyFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { packTrace } from '../../dist/report/page/scored-page.js';
@@ -15,7 +16,7 @@ interface TurnRow extends ScoredRow {
 }
 
 const TOOL = '[tool: </think> answer: 9]\n';
-const { done, fails, rows, run, write } = await openScene();
+const { at, done, fails, rows, run, write } = await openScene();
 
 /** The trace with what a tool says after its second line, of every second one behind its end too. */
 function ofTurns({ completion: _, completion_ids: ids, ...row }: FixtureRow, n: number) {
@@ -83,6 +84,7 @@ describe('a mask of token ids', () => {
   it('is verified, and found where it was edited', async () => {
     await done('verify turns.out.jsonl');
     const [first, ...others] = await rows<TurnRow>('turns.out.jsonl');
+    await copyFile(at('turns.out.jsonl.summary.json'), at('edited.jsonl.summary.json'));
     const edited = (change: Partial<TurnRow>) =>
       write('edited.jsonl', [{ ...(first as TurnRow), ...change }, ...others]);
     const { completion_mask: mask, sigma } = first as TurnRow;
