@@ -2,7 +2,7 @@
 import { isList } from '../io/arrow/output-columns.js';
 import { plural } from '../plural.js';
 import { UNREAD } from '../scored.js';
-import { type DeclaredColumn, OUR_COLUMNS, ourColumn } from './columns.js';
+import { type DeclaredColumn, OUR_COLUMNS, ourColumn, TEXT_COLUMNS } from './columns.js';
 import { statusFaults } from './status-codes.js';
 import type { Cells } from './stored-rows.js';
 
@@ -55,7 +55,9 @@ export function checkRow(row: Cells, { isScored = 'sigma' in row }: { isScored?:
 /** Numbers at any depth are finite, and lie where the column says. */
 function checkNumbers({ name, type, range }: DeclaredColumn, cell: unknown, row: Cells, fault: Fault): void {
   if (type.kind === 'string') {
-    if (typeof cell !== 'string') fault(`${name} is no text`);
+    // messages of the input stand where a text of ours would
+    const isMessages = isList(cell) && TEXT_COLUMNS.some((each) => each === name);
+    if (typeof cell !== 'string' && !isMessages) fault(`${name} is no text`);
     return;
   }
   const [low, high] = range ?? [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
