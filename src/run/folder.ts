@@ -172,9 +172,7 @@ export async function standingParts(
   for (const name of (await namesIn(folder)).sort()) {
     const part = partNumber(name);
     if (part === undefined || !isOwn(part)) continue;
-    const facts = await factsOfPart(folder, part, output).catch((error: unknown) => {
-      throw fileError(error, `${folder}/${name}`, 'read');
-    });
+    const facts = await factsOfPart(folder, part, output);
     const isOfRun = name.endsWith(`.${output}`) && part < parts;
     if (!isOfRun || (facts !== undefined && facts.run !== run))
       throw usageError(

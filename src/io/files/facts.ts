@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
+import { fileError } from './file-error.js';
 import { type OpenFile, openFile, readWhole, writeWhole } from './files.js';
 
 /** The key in the metadata. */
@@ -64,28 +65,38 @@ export async function writeFacts(file: FileHandle, facts: Facts): Promise<void> 
   for (const place of places) await writeWhole(file, Buffer.from(text, 'latin1'), place);
 }
 
-/** What a Parquet or Arrow file says; undefined where it says nothing. @throws what the file system says */
-export async function factsOf(path: string): Promise<WrittenFacts | undefined> {
-  await using file = await openFile(path);
-  const { size } = await file.stat();
-  return parseFacts(factsIn(await metadataRegions(file, size)));
+/** What a Parquet or Arrow file says; undefined where it says nothing. */
+export function factsOf(path: string): Promise<WrittenFacts | undefined> {
+  return inFile(path, async (_, __, regions) => parseFacts(factsIn(regions)));
 }
 
 /**
  * Whether a Parquet or Arrow file has the bytes that were written.
  * @returns what is wrong, null where nothing is, undefined for a file that does not say what they were
  */
-export async function bytesFault(path: string): Promise<string | null | undefined> {
-  await using file = await openFile(path);
-  const { size } = await file.stat();
-  const regions = await metadataRegions(file, size);
-  const text = factsIn(regions);
-  const facts = parseFacts(text);
-  if (text === undefined || facts === undefined) return undefined;
-  const places = regions.flatMap((region) => placesOf(region, text));
-  return (await hashWithout(file, size, places)) === facts.sha256
-    ? null
-    : 'is not the file that was written: its bytes have another hash than its metadata say';
+export function bytesFault(path: string): Promise<string | null | undefined> {
+  return inFile(path, async (file, size, regions) => {
+    const text = factsIn(regions);
+    const facts = parseFacts(text);
+    if (text === undefined || facts === undefined) return undefined;
+    const places = regions.flatMap((region) => placesOf(region, text));
+    return (await hashWithout(file, size, places)) === facts.sha256
+      ? null
+      : 'is not the file that was written: its bytes have another hash than its metadata say';
+  });
+}
+
+async function inFile<T>(
+  path: string,
+  look: (file: OpenFile, size: number, regions: readonly Region[]) => Promise<T>,
+): Promise<T> {
+  try {
+    await using file = await openFile(path);
+    const { size } = await file.stat();
+    return await look(file, size, await metadataRegions(file, size));
+  } catch (error) {
+    throw fileError(error, path, 'read');
+  }
 }
 
 /** A range of a file: where its metadata stand. */
