@@ -160,14 +160,14 @@ describe('other commands', () => {
         .map((line) => JSON.parse(line)),
     );
     await scene.done('score few.jsonl -o folder/ --rows-per-part 4');
-    const lines = (input: string, out: (name: string) => string) => [
+    const lines = (out: (name: string) => string) => [
       `filter folder/ -o ${out('one.parquet')}`,
-      `redistribute ${input}one.parquet --sigma uniform -o ${out('again.arrow')}`,
-      `filter ${input}one.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
-      `redistribute ${input}one.parquet -o ${out('all.jsonl.gz')}`,
+      `redistribute one.parquet --sigma uniform -o ${out('again.arrow')}`,
+      `filter one.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
+      `redistribute one.parquet -o ${out('all.jsonl.gz')}`,
     ];
-    for (const line of lines('', (name) => name)) await scene.done(line);
-    for (const line of lines('s3://out/x/', (name) => `s3://out/x/${name}`)) {
+    for (const line of lines((name) => name)) await scene.done(line);
+    for (const line of lines((name) => `s3://out/x/${name}`)) {
       await scene.done(line);
       expect((await scene.done(line)).said, line).toMatch(/already done|is already there/);
     }
@@ -175,6 +175,7 @@ describe('other commands', () => {
       await expectSame(`x/${name}`, name);
     expect(await left()).toEqual([]);
     await scene.done('verify s3://out/x/one.parquet');
+    await scene.done("filter s3://out/x/one.parquet --where 'reward >= 1' -o s3://out/x/more.parquet");
     await scene.done('summary s3://out/x/again.arrow');
     await scene.done('compare s3://out/x/one.parquet s3://out/x/again.arrow');
     await scene.fails(`${SEGMENT} -o hf://datasets/o/d/x.parquet`, 2, 'which is not written here');
@@ -201,7 +202,7 @@ describe('a run folder', () => {
       expect([...store.objects.keys()].sort()).toEqual(names.map((name) => `out/f/${name}`).sort());
       for (const name of names) await expectSame(`f/${name}`, `own-${format}/${name}`);
       await scene.done('verify s3://out/f/');
-        const before = store.seen.length;
+      const before = store.seen.length;
       await scene.done(`${line} -o s3://out/f/`);
       expect(store.seen.slice(before).filter(({ method }) => method === 'PUT')).toEqual([]);
     },
