@@ -1,6 +1,7 @@
 """Scores shards as Ray tasks. If a node dies, another one makes its missing parts.
 
     python ray_shards.py --shards 64 --gpus 1 -- /shared/traces.jsonl -o /shared/out/ --device cuda
+    rredcot filter /shared/out/ -o /shared/scored.parquet
 
 Arguments after `--` go to `rredcot score`, which every node has on its PATH. Use absolute paths: a Ray worker runs in a folder of its own.
 Exits with 0 if all shards are done, 2 if one is refused, otherwise 65 or 1; the same command resumes.

@@ -32,7 +32,7 @@ def scored_rows(path, columns=()):
 def rows_of(path):
     """The rows unchecked, with both texts under their names. The first bytes tell the format."""
     if os.path.isdir(path):
-        raise SystemExit(f"{path}: is a folder, expected a file: rredcot filter {path} -o <file> makes one of a run folder")
+        raise SystemExit(f"{path}: is a folder, expected a file: rredcot filter {path} -o <file> makes one")
     try:
         with open(path, "rb") as file:
             start = file.read(4)

@@ -344,7 +344,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       'cut Parquet': hasPyarrow
         ? /^FILE: .*Expected a complete Parquet file/
         : /^FILE: is Parquet, and \S+ has no pyarrow: install it, or write JSONL/,
-      folder: /^\S+: is a folder, expected a file: rredcot merge/,
+      folder: /^\S+: is a folder, expected a file: rredcot filter/,
       missing: /^\S+\.missing: No such file or directory, expected a file of `rredcot score`$/,
     };
     const { refused } = results.read;
