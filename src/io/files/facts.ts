@@ -3,8 +3,7 @@
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
-import { fileError } from './file-error.js';
-import { type OpenFile, openFile, readWhole, writeWhole } from './files.js';
+import { fileError, type OpenFile, openFile, readWhole, writeWhole } from './files.js';
 
 /** The key in the metadata. */
 export const FACTS_KEY = 'rredcot.facts';
