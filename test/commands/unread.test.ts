@@ -1,6 +1,7 @@
 // Values and segments of the rows' own: no policy runs, σ is what a pass gives, and what would rest on a pass asks for one.
 
 import { createHash } from 'node:crypto';
+import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
@@ -21,7 +22,7 @@ type Row = Omit<ScoredRow, 'logprobs' | 'entropies'> & {
 /** columns that a pass alone fills are named, so that there is one */
 const ALL = '--columns id,prompt_ids,completion_ids,logprobs,entropies,sigma,segments,value_start,status';
 
-const { done, fails, json, rows: rowsOf, run, write } = await openScene();
+const { at, done, fails, json, rows: rowsOf, run, write } = await openScene();
 let fixtures: FixtureRow[];
 async function scored(input: string, flags = ''): Promise<{ rows: Row[]; said: string }> {
   const output = `${input}.${flags.length}.out.jsonl`;
@@ -164,6 +165,7 @@ describe('a file that no policy has read', () => {
 
   it('is told from one whose log-probabilities were lost, and from one that has some', async () => {
     const { rows } = await scored('text.jsonl');
+    await copyFile(at('text.jsonl.0.out.jsonl.summary.json'), at('changed.jsonl.summary.json'));
     const verified = async (change: object) => {
       await write(
         'changed.jsonl',
