@@ -86,7 +86,9 @@ describe.each(JOBS)('%s', (name, format, job) => {
           expect((await snapshot(place()))[`out.${format}`], what).toBe(whole[`out.${format}`]);
         else {
           expect(code, what).toBe(75);
-          expect(left, what).toEqual([]);
+          // what belongs to it is there before it
+          const half = left.filter((name) => !/\.(rejects\.jsonl|summary\.json)$/.test(name));
+          expect(half, what).toEqual([]);
         }
       }
     expect(faults).toBeGreaterThan(5);
