@@ -7,6 +7,24 @@ import { rowLayers, type Weight } from '../graph/operators.js';
 import { cast, type Precision } from '../graph/precision.js';
 import { sampler } from './sampler.js';
 
+const CPU = 'policy.decode.onnx';
+const CUDA = 'policy.decode.cuda.onnx';
+
+/** What `policy build` adds to a folder for the policy to write. */
+export function decodingParts(
+  {
+    architecture,
+    weights,
+  }: { readonly architecture: Architecture; readonly weights: ReadonlyMap<string, Weight> },
+  precision: Precision,
+) {
+  const graphs: readonly (readonly [name: string, build: () => Graph])[] = [
+    [CPU, () => buildDecodingGraph(architecture, weights, 'f32')],
+    [CUDA, () => buildDecodingGraph(architecture, weights, precision)],
+  ];
+  return { graphs, decoding: { graph: CPU, cudaGraph: CUDA } };
+}
+
 /**
  * The decoding graph: a Loop over at most `steps` tokens of G groups of R rows, N = G·R. A group's rows share the trunk that
  * an earlier run of the scoring graph has read, whose keys stand in memory once; a row sees the first `exit` of them. The
@@ -19,7 +37,7 @@ import { sampler } from './sampler.js';
  * out tokens [t,N] i64, logprobs [t,N] f32: t ≤ steps, under the policy itself · k_i, v_i [G,kvHeads,R,t,headDim] f32 per layer,
  *     of the tokens that were read: the last one written is the next run's first
  */
-export function buildDecodingGraph(
+function buildDecodingGraph(
   arch: Architecture,
   weights: ReadonlyMap<string, Weight>,
   precision: Precision = 'f32',

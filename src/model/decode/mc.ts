@@ -12,9 +12,8 @@ import {
   STRING,
 } from '../../io/arrow/output-columns.js';
 import { TokenMeter } from '../../report/progress.js';
-import { JUDGES } from './judge.js';
 import type { MonteCarloOptions, Sample } from './sampled.js';
-import { DEFAULT_BATCH, type SamplingOptions, stopsOf } from './sampling.js';
+import { DEFAULT_BATCH, JUDGES, type SamplingOptions, stopsOf } from './sampling.js';
 
 const UNFINISHED = ['zero', 'drop'] as const satisfies readonly MonteCarloOptions['unfinished'][];
 

@@ -22,9 +22,8 @@ import { encodePrompt, promptStatus, spelledText } from '../text/encode.js';
 import type { Spelling } from '../text/tokenizer.js';
 import { openWriting } from './continue.js';
 import { continued, type Episode, standingAt } from './episodes.js';
-import { type Judge, judged } from './judge.js';
 import type { AskedEnvironment } from './mc.js';
-import { rowKey, type SamplingOptions, stopsOf, type Written } from './sampling.js';
+import { type Judge, judged, rowKey, type SamplingOptions, stopsOf, type Written } from './sampling.js';
 
 export interface SampleOptions extends JobOptions {
   readonly policy: string;

@@ -19,8 +19,7 @@ import {
   type Players,
   standingAt,
 } from './episodes.js';
-import { type Judge, judged } from './judge.js';
-import { rowKey, type SamplingOptions, type Start, type Written } from './sampling.js';
+import { type Judge, judged, rowKey, type SamplingOptions, type Start, type Written } from './sampling.js';
 
 /** How states are sampled from. */
 export interface MonteCarloOptions {

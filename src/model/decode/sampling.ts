@@ -1,7 +1,9 @@
 // How a policy samples: what is asked of rows that write and what they wrote, in a file that loads no ONNX Runtime.
 import { createHash } from 'node:crypto';
 import { usageError } from '../../errors.js';
+import { type AnswerMarks, compareAnswer, ownAnswer, type Reward } from '../../estimate/reward.js';
 import type { Log } from '../../report/log.js';
+import type { Reference } from '../../trace.js';
 import type { PolicyFolder } from '../onnx/folder.js';
 import type { PolicyTokenizer } from '../text/tokenizer.js';
 
@@ -100,6 +102,29 @@ export async function stopsOf(
     `--stop ${stop}: ${ids.length === 1 ? `the policy has ${vocab} tokens` : `is ${ids.length} tokens of the policy (${ids.join(', ')})`}, expected one`,
     'rredcot policy info <folder> shows how it spells a text; give the id of one token',
   );
+}
+
+/** By the documented comparison (docs/answers.md), or letter by letter. */
+export const JUDGES = ['compare', 'exact'] as const;
+export type Judge = (typeof JUDGES)[number];
+
+/**
+ * ζ of a sampled text. `exact` takes an answer for right where it is a reference, spaces around it left out, and everything
+ * else for wrong; `compare` leaves open what it cannot tell.
+ * @param text of the completion, whole
+ * @param prompt as {@link compareAnswer} takes it
+ */
+export function judged(
+  text: string,
+  references: readonly Reference[],
+  marks: AnswerMarks,
+  judge: Judge,
+  prompt = '',
+): Reward {
+  if (judge === 'compare') return compareAnswer(text, references, marks, prompt);
+  const own = ownAnswer(text, marks);
+  const equal = references.filter(({ answer }) => answer.trim() === own);
+  return { reward: Math.max(0, ...equal.map(({ utility }) => utility)), status: ['reward:compared'] };
 }
 
 // ------ random numbers that depend on nothing but what they are for: a seed, names, and a position

@@ -61,7 +61,7 @@ export async function buildPolicyFolder(
     return { exitTemplate, stops, ids };
   };
   const { exitTemplate, stops, ids } = await text().finally(() => tokenizer.close());
-  const { decodingParts } = await import('../decode/decoding-graphs.js');
+  const { decodingParts } = await import('../decode/decode-graph.js');
   const writes = decodingParts(read, precision);
   const cuda = { graph: CUDA_GRAPH, precision };
   const unproved = { path: out, architecture, exitTemplate, cuda, files: {} };

@@ -36,15 +36,21 @@ export interface OpenPolicy extends OpenModel {
   readonly prompts: Prompts;
 }
 
-/** @throws RredcotError as {@link openModel}, exit 2 also for a template that is none */
-export async function openReader(
-  policy: PolicyFolder,
-  choice: ModelChoice & { readonly chatTemplateArgs: Readonly<Record<string, unknown>> },
+/** The policy of a run. @throws RredcotError as {@link openModel}, exit 2 also for a folder or a template that is none */
+export async function openPolicy(
+  {
+    policy: path,
+    chatTemplateArgs,
+    ...choice
+  }: ModelChoice & {
+    readonly policy: string;
+    readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
+  },
   log: Log,
 ): Promise<OpenPolicy> {
+  const policy = await openPolicyFolder(path);
   const opened = await openModel(policy, choice);
-  const { chatTemplateArgs, signal } = choice;
-  const prompts = await Prompts.open(policy, opened.tokenizer, chatTemplateArgs, log, signal);
+  const prompts = await Prompts.open(policy, opened.tokenizer, chatTemplateArgs, log, choice.signal);
   return {
     ...opened,
     prompts,
@@ -53,12 +59,4 @@ export async function openReader(
       await opened[Symbol.asyncDispose]();
     },
   };
-}
-
-/** The policy of a run. @throws RredcotError as {@link openReader}, exit 2 also for a folder that is none */
-export async function openPolicy(
-  { policy, ...choice }: Parameters<typeof openReader>[1] & { readonly policy: string },
-  log: Log,
-): Promise<OpenPolicy> {
-  return openReader(await openPolicyFolder(policy), choice, log);
 }

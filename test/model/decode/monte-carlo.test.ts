@@ -1,7 +1,7 @@
 // Means of samples: what is lost, what it counts, and the deviation of a mean as the bootstrap has it; samples judged letter by letter.
 import { expect, test } from 'vitest';
-import { judged } from '../../../dist/model/decode/judge.js';
 import { monteCarloValues } from '../../../dist/model/decode/sampled.js';
+import { judged } from '../../../dist/model/decode/sampling.js';
 import { seeded } from '../../oracle/toy.js';
 
 const columnsOf = (utilities: (number | null)[][], unfinished: 'zero' | 'drop') => {
