@@ -14,7 +14,7 @@ export interface ResolvedDevice {
 }
 
 /**
- * Reads `--device`, or a name in `--devices`.
+ * Reads `--device`.
  * @param flag the one that the user gave
  * @throws RredcotError (exit 2)
  */
