@@ -86,7 +86,6 @@ describe('the terminal', () => {
       ['report', one, '-o', name('.html')],
       ['compare', one, other],
       ['compare', one, other, '--csv'],
-      ['compare', one, other, '--report', name('c.html')],
       ['verify', one],
       ['score', name('none/'), '--log-json'],
     ];

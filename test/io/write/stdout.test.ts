@@ -116,6 +116,7 @@ const ROW_BYTES = 40_000;
 /** Writes rows of ROW_BYTES one by one and tells on stderr, after each, how many are done and how much Node holds back. */
 const PRODUCER = `
   import { openOutput } from ${JSON.stringify(join(import.meta.dirname, '../../../dist/io/write/output.js'))};
+  import { declared } from ${JSON.stringify(join(import.meta.dirname, '../../../dist/scored/columns.js'))};
   const [format, rows, hold] = process.argv.slice(1);
   const output = await openOutput({ path: '-', format, ourColumns: declared(['id', 'sigma', 'segments', 'status']), passThrough: [], metadata: {} });
   const row = { trace: { id: 'a', source: { columns: {}, raw: '' } }, completionIds: { length: 2500 }, sigma: new Float32Array(10000).fill(0.1), segments: [], status: [] };
@@ -149,6 +150,7 @@ describe('a pipe', () => {
     // nobody reads: what is done settles, long before the end
     for (let same = 0, before = -1; same < 10; ) {
       await new Promise((resolve) => setTimeout(resolve, 50));
+      if (child.exitCode !== null) throw new Error(told());
       same = done() > 0 && done() === before ? same + 1 : 0;
       before = done();
     }
