@@ -110,6 +110,9 @@ async function createdAnew(path: string, content: string, folder: string): Promi
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST' || error instanceof OvertakenError) return false;
+    // a folder that was made for it, and in which nothing is, helps nobody
+    await rm(own, { force: true });
+    if (!isStored(folder)) await rmdir(folder).catch(() => {});
     throw fileError(error, path, 'written');
   } finally {
     await rm(own, { force: true });

@@ -151,6 +151,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     ...{ ...job, maxRejects: opts.maxRejects, target, config, standing, log },
     ...{ expected: source.expected, isAll: shard.count === 1, isComputed: true },
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
+    // JSON lines have no metadata: their summary says what has cut them
+    beside: () => (part ? { part } : {}),
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log };

@@ -87,13 +87,20 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     ] as const) {
       const said = async (line: string) => (await done(`${line} --log-json`)).said;
       for (const [line, told] of [
-        [`redistribute ${file} ${dapo}`, /"part".*normaliser_dapo [\s\S]*"part".*normaliser_batch_tokens/],
-        ...(format === 'jsonl' ? ([[`calibrate ${file} -o calibration.json`, /"part"/]] as const) : []),
-        [`compare ${file} --json`, /"part"/],
-        [`score ${file} ${again} ${format === 'jsonl' ? '' : `${GIVEN} --baseline group`}`, /"part_input"/],
+        [
+          `redistribute ${file} ${dapo}`,
+          /"code":"part".*normaliser_dapo [\s\S]*"code":"part".*normaliser_batch_tokens/,
+        ],
+        ...(format === 'jsonl'
+          ? ([[`calibrate ${file} -o calibration.json`, /"code":"part"/]] as const)
+          : []),
+        [
+          `score ${file} ${again} ${format === 'jsonl' ? '' : `${GIVEN} --baseline group`}`,
+          /"code":"part_input"/,
+        ],
       ] as const)
         if (isPart) expect(await said(line)).toMatch(told);
-        else expect(await said(line)).not.toMatch(/"part"|"part_input"/);
+        else expect(await said(line)).not.toMatch(/"code":"part(_input)?"/);
       // what is made of a part is one
       expect(await noted('again.jsonl')).toHaveLength(Number(isPart));
     }

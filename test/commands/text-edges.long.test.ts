@@ -150,8 +150,8 @@ describe('a policy with random weights', () => {
   it('that names no end token says so at build, in info and before it writes; --stop names one', async () => {
     const built = await build('endless', { eos_token_id: null }, { eos_token: null });
     const said = 'the policy names no end token';
-    expect(built).toContain(said);
-    expect((await done('policy info endless')).stdout).toContain(said);
+    for (const text of [built, (await done('policy info endless')).stdout])
+      expect(text).toMatch(/^ ?end tokens +none named$/m);
     await write('prompts.jsonl', [{ prompt: 'a: ', answer: '7' }]);
     const sample = (name: string, flags = '') =>
       `sample prompts.jsonl -o ${name}.jsonl --policy endless -n 16 --max-tokens 400 ${flags}`;
@@ -172,13 +172,11 @@ describe('a policy with random weights', () => {
     for (const wrong of ['999', 'two tokens'])
       await fails(sample('wrong', `--stop '${wrong}'`), 2, `--stop ${wrong}: `);
 
-    // nothing is judged, so nothing can be compared, and no other policy would help
+    // nothing is judged, and no other policy would help
     const mc = '--estimator mc --mc-samples 2 --mc-max-tokens 4 --policy endless --limit 4';
     const lost = await score('lost', (row) => row, mc);
     expect(lost.code, lost.stderr).toBe(0);
     expect(lost.stderr).toContain('most samples were cut or could not be judged');
     expect(lost.stderr).not.toContain('may tell the states apart');
-    const why = 'nothing can be compared: no credit differs within a trace';
-    await fails('compare lost.scored.jsonl', 65, why);
   });
 });

@@ -158,19 +158,6 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
     await page.close();
   });
 
-  it.each(['light', 'dark'] as const)('beside it that of a comparison, in %s', async (colorScheme) => {
-    const compare = ['compare', 'scored.parquet', '--report', 'compare.html'];
-    const run = await rredcot(compare, { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    const { page, heard } = await openPage(browser, join(folder, 'compare.html'), { colorScheme });
-    expect(await page.locator('svg.chart').count()).toBeGreaterThan(3);
-    await shot(page, `compare-${colorScheme}`);
-    expect(await violations(page)).toEqual([]);
-    await page.click('#theme');
-    expect(heard).toEqual([]);
-    await page.close();
-  });
-
   it('prints a trace without its list and controls', async () => {
     const { page } = await openPage(browser, path, { hash: '#trace-1' });
     await page.waitForSelector('#tokens .u-wrap');
