@@ -148,8 +148,18 @@ describe('an address', () => {
     );
     await scene.fails(`segment 's3://data/none/*' -o x.jsonl`, 2, 's3://data/none/*: no object matches');
     await scene.fails('segment s3://data/a/../b.jsonl -o x.jsonl', 2, 'is no address of an object');
-    store.put('data/run/run.json', '{}');
-    await scene.fails('segment s3://data/run/ -o x.jsonl', 2, 'has a run.json');
+    // a run of ours is its parts, once all are there
+    store.put('data/run/_run.json', '{"parts":2,"output":"jsonl"}');
+    store.put('data/run/other.jsonl', lines[0] as string);
+    store.put('data/run/rejects/part-00000.jsonl', '{}');
+    store.put('data/run/part-00001.jsonl', lines[0] as string);
+    await scene.fails(
+      'segment s3://data/run/ -o x.jsonl',
+      75,
+      's3://data/run: is a run that is not finished: of its 2 parts these are missing: 0',
+    );
+    store.put('data/run/part-00000.jsonl', lines[0] as string);
+    expect(await read('s3://data/run/')).toEqual(['run/part-00000.jsonl', 'run/part-00001.jsonl']);
   });
 
   it('is asked for by whom the profile names, and what the store answers is told with what mends it', async () => {
