@@ -57,7 +57,8 @@ async function verifyRun(folder: string, { signal, print }: VerifyOptions, log: 
     const path = paths.part(part, run.output);
     const facts = present.has(part) ? await factsOfPart(folder, part, run.output) : undefined;
     if (!present.has(part)) missing.push(part);
-    else if (facts === undefined) add(path, 'does not say what it holds: it is damaged, or no part of a run');
+    else if (facts === undefined)
+      add(path, `does not say that it is part ${part} of a run: it is damaged, or another file`);
     else if (facts.run !== run.run) add(path, 'is of another run than _run.json');
     else {
       whole.push(facts);

@@ -91,7 +91,7 @@ async function openPart(number: number, { folder, run, ...target }: PartsOptions
   const path = paths.part(number, run.output);
   const rejects = await openRejects(paths.rejectsOf(number), halfWrittenIn);
   const output = await openOutput({ ...target, path, format: run.output, halfWrittenIn });
-  const counter = new FactCounter(run.run);
+  const counter = new FactCounter(run.run, number);
   const counts: Counts = counter.counts;
   async function abort(error: unknown): Promise<void> {
     await output.abort();

@@ -135,8 +135,10 @@ async function joinBatches(
   let opened: { readonly schema: Schema; readonly batches: BatchWriter } | undefined;
   let rows = 0;
   try {
-    for (const part of parts) {
-      if ((await factsOf(part))?.run !== run || (await bytesFault(part)) !== null) throw damaged(part);
+    for (const [number, part] of parts.entries()) {
+      const said = await factsOf(part);
+      const isThePart = said?.run === run && said.number === number;
+      if (!isThePart || (await bytesFault(part)) !== null) throw damaged(part);
       const source = await (format === 'parquet' ? openParquet(part) : openArrow(part));
       const { fields, metadata } = source.schema;
       opened ??= await openColumnar(file, format, new Schema(fields), ofWhole(metadata));

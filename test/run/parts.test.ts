@@ -58,6 +58,16 @@ describe.each(FORMATS)('a folder of %s', (format) => {
     expect(await state(`out/part-00000.${format}`)).toEqual(kept);
   });
 
+  it('takes no part for another one that lies under its name', async () => {
+    await done(`${command} -o out/`);
+    const whole = await snapshot(at('out'));
+    await cp(at(`out/part-00000.${format}`), at(`out/part-00003.${format}`));
+    if (format === 'jsonl') await cp(at('out/_facts/part-00000.json'), at('out/_facts/part-00003.json'));
+    await fails('verify out/', 65, 'does not say that it is part 3 of a run');
+    await done(`${command} -o out/`);
+    expect(await snapshot(at('out'))).toEqual(whole);
+  });
+
   it('is refused by the first thing that differs, and dropped with --overwrite alone', async () => {
     await done(`${command} -o out/`);
     const before = await snapshot(at('out'));

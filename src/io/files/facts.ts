@@ -14,6 +14,8 @@ export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const FactsSchema = z.object({
   /** identity of the run */
   run: Sha256,
+  /** which part of the run it is; absent where it is the whole */
+  number: Count.optional(),
   traces: Count,
   rejects: Count,
   /** of the completions */

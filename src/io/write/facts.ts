@@ -21,8 +21,11 @@ export function sumCounts(all: Iterable<Counts>): Counts {
 export class FactCounter {
   readonly counts = { traces: 0, rejects: 0, tokens: 0, sigma: 0 };
 
-  /** @param run its identity */
-  constructor(private readonly run: string) {}
+  /** @param run its identity @param number of the part; undefined for the whole */
+  constructor(
+    private readonly run: string,
+    private readonly number?: number,
+  ) {}
 
   add(item: OutputRow | BadRow): void {
     const { counts } = this;
@@ -36,20 +39,23 @@ export class FactCounter {
   }
 
   facts(rejectsSha256: string | null): Facts {
-    return { run: this.run, ...this.counts, rejects_sha256: rejectsSha256 };
+    const { run, number } = this;
+    return { run, ...(number !== undefined && { number }), ...this.counts, rejects_sha256: rejectsSha256 };
   }
 }
 
-/** What a part of a run says of itself: JSON lines in a file beside them. */
+/** What a part of a run says of itself, JSON lines in a file beside them; undefined for another part under its name. */
 export async function factsOfPart(
   folder: string,
   part: number,
   format: OutputFormat,
 ): Promise<WrittenFacts | undefined> {
   const paths = runPaths(folder);
-  return format === 'jsonl'
-    ? parseFacts(await textOf(paths.factsOf(part)))
-    : factsOf(paths.part(part, format));
+  const facts =
+    format === 'jsonl'
+      ? parseFacts(await textOf(paths.factsOf(part)))
+      : await factsOf(paths.part(part, format));
+  return facts?.number === part ? facts : undefined;
 }
 
 /** What a file says of itself: in its metadata, or of JSON lines beside them, as a part of a run or in their summary. */
