@@ -9,7 +9,12 @@ from scored_rows import scored_rows
 
 
 def tinker(row):
-    """Lists for a Datum, P + T − 1 long: position i reads token i of prompt and completion and predicts token i + 1; 0 if that is a prompt token."""
+    """Lists for a Datum, P + T − 1 long: position i reads token i of prompt and completion and predicts token i + 1; 0 if that is a prompt token.
+
+    SkyRL: `model_input` becomes `chunks` of one EncodedTextChunk (`tokens`), each other list of `loss_fn_inputs` the `data` of a TensorData.
+    Leave out `weights` in RL losses, where they multiply. Its JAX backend divides by their sum (`loss_mask`): there give 1 at completion tokens,
+    0 before, and advantages times T.
+    """
     ids = row["prompt_ids"] + row["completion_ids"]
     before = [0.0] * (len(row["prompt_ids"]) - 1)
     own = tokens_of_policy(row)

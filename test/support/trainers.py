@@ -102,7 +102,7 @@ TEXTS = {
     "slime": ["examples/slime_sigma.py"],
     "prime-rl": ["examples/prime_rl_sigma.py", "docs/presets.md"],
     "verifiers": ["examples/prime_rl_sigma.py", "test/io/map/dumps/prime-rl.jsonl"],
-    "skyrl": ["docs/trainers.md"],
+    "skyrl": ["examples/trainer_forms.py"],
     "nemo-rl": ["docs/trainers.md", "test/io/map/dumps/nemo-rl.jsonl"],
 }
 # in place of `rredcot score`: uniform σ
