@@ -6,7 +6,8 @@ import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-const TRAINERS = ['trl==1.13.0', 'torch', 'datasets', 'pyarrow', 'pandas', 'polars'];
+// trl 1.13.0 imports requests and does not ask for it
+const TRAINERS = ['trl==1.13.0', 'requests', 'torch', 'datasets', 'pyarrow', 'pandas', 'polars'];
 const RAY = ['ray[data]==2.58.*', 'pyarrow'];
 /** what ends an installation that has nothing to install from */
 const LONGEST_MS = 300_000;
