@@ -197,6 +197,9 @@ def levels(logs):
         at_least = lambda curve, level, by: min(reaches(curve, level, by), curve[-1][by])
 
         def share_of(level, by):
+            if any(of[seed]["curve"][0]["accuracy"] >= level for of in (runs, plain) for seed in seeds):
+                # nothing is a share of the 0 steps of who starts there
+                return {"value": math.nan, "low": math.nan, "high": math.nan}
             ratio = lambda drawn: reaches(curve_of(runs, drawn), level, by) / at_least(curve_of(plain, drawn), level, by)
             share = over_seeds(seeds, ratio)
             if arm == "uniform" or len(seeds) < 2:

@@ -57,6 +57,18 @@ class Statistics(unittest.TestCase):
         self.assertEqual(runs.reaches(curve, 0.95), math.inf)
         self.assertAlmostEqual(runs.interval([1, 2, 3])[1], 4.303 / math.sqrt(3), 3)
 
+    def test_no_share_of_the_steps_of_who_starts_at_the_level(self):
+        looks = lambda *accuracies: [
+            {"step": n, "tokens": n, "held_out": each, "of": 8 if n > 1 else 4} for n, each in enumerate(accuracies)
+        ]
+        log = lambda arm, *accuracies: {
+            "arguments": {"arm": arm, "seed": 1, "density": "sparse"}, "looks": looks(*accuracies), "steps": [],
+        }
+        found = {(each["arm"], each["figure"]): each["value"] for each in runs.levels([log("uniform", 0.66, 0.66, 0.8), log("other", 0.66, 0.66, 0.76)])}
+        self.assertEqual(found["other", "steps_to_0.65"], 0)
+        self.assertTrue(math.isnan(found["other", "steps_to_0.65_share"]))
+        self.assertAlmostEqual(found["other", "steps_to_0.70_share"], 1.4 / (1 + 0.04 / 0.14))
+
     def test_numbers(self):
         self.assertEqual([fixed(0.125, 2), significant(0.0078125), two(-0.031), two(1)], ["0.13", "0.007813", "−.03", "1.00"])
 
