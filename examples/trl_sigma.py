@@ -23,7 +23,7 @@ try:
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 except ImportError as error:
-    raise SystemExit(f"trl_sigma.py: {error}: pip install trl datasets torch (run with TRL 1.13.0)") from None
+    raise SystemExit(f"trl_sigma.py: {error}: pip install trl datasets torch requests (run with TRL 1.13.0)") from None
 
 from scored_rows import scored_rows
 from sigma_weights import sigma_weights
