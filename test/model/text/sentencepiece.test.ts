@@ -135,24 +135,13 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
     const build = await rredcotHere(['policy', 'build', stories, '-o', policy]);
     expect(build.code, build.stderr).toBe(0);
     expect(build.stderr).toContain('close  "\\n\\n"');
-    const reference = join(stories, 'reference.json');
-    const check = await rredcotHere([
-      'policy',
-      'check',
-      policy,
-      '--reference',
-      reference,
-      '--tolerance',
-      '1e-4',
-    ]);
-    expect(check.code, check.stdout + check.stderr).toBe(0);
-    expect(check.stdout).toContain('(32 compared)'); // entropies, the one after the last token too
+    const reference = JSON.parse(readFileSync(join(stories, 'reference.json'), 'utf8'));
     const [traces, scored] = [join(scratch, 'traces.jsonl'), join(scratch, 'scored.parquet')];
     const completion = 'She saw a dog.\nThe dog was big.\n\nShe ran home 😀.';
-    writeFileSync(
-      traces,
-      `${JSON.stringify({ prompt: 'Once upon a time', completion, answer: 'home', reward: 1 })}\n`,
-    );
+    const { ids } = reference;
+    const asIds = { prompt_ids: ids.slice(0, 1), completion_ids: ids.slice(1), answer: 'park', reward: 1 };
+    const asText = { prompt: 'Once upon a time', completion, answer: 'home', reward: 1 };
+    writeFileSync(traces, [asText, asIds].map((row) => `${JSON.stringify(row)}\n`).join(''));
     const run = await rredcotHere([
       'score',
       traces,
@@ -164,7 +153,11 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
       'reference=answer',
     ]);
     expect(run.code, run.stderr).toBe(0);
-    const [row] = await readScored(scored);
+    const [row, published] = await readScored(scored);
+    const near = (found: ArrayLike<number>, expected: readonly number[]) =>
+      expected.forEach((x, t) => void expect(found[t], `${t}`).toBeCloseTo(x, 4));
+    near(published?.logprobs ?? [], reference.token_logprobs);
+    near(published?.entropies ?? [], reference.token_entropies_nats.slice(0, -1));
     // a policy of stories does not answer: its values are next to nothing
     expect(row?.status).toBe('uniform:flat-values');
     expect(row?.segments.at(-1)?.char_end).toBe([...completion].length);
