@@ -85,8 +85,10 @@ export async function claimRun(
 
 /** @throws RredcotError (exit 2) for a folder that holds something else */
 async function refuseOtherFiles(folder: string): Promise<void> {
-  const other = (await namesIn(folder)).find((name) => !name.startsWith('.'));
-  if (other !== undefined)
+  const names = (await namesIn(folder)).filter((name) => !name.startsWith('.'));
+  const [other] = names;
+  // another command has just begun a run there
+  if (other !== undefined && !names.includes(basename(runPaths(folder).run)))
     throw usageError(
       `${folder}: holds ${other} and no _run.json, expected a run or an empty folder`,
       'name another folder with -o, or --overwrite, which replaces parts alone',

@@ -7,6 +7,7 @@ import { runPaths } from '../io/files/run-folder.js';
 import { InputPrintSchema } from '../io/read/unchanged.js';
 import { FORMATS } from '../io/write/output.js';
 import { PartSchema } from '../io/write/part.js';
+import { shellWord } from '../printable.js';
 
 /** Of `_run.json`, and of what parts say of themselves. */
 export const RUN_FORMAT = 4;
@@ -39,9 +40,8 @@ export type Run = Readonly<z.infer<typeof RunSchema>>;
 export function describeRun(facts: Omit<Run, 'format' | 'run'>): Run {
   // as it will be read: what is undefined is not there
   const plain = JSON.parse(JSON.stringify(facts)) as typeof facts;
-  const inputs = plain.inputs.map(({ mtime_ms: _, ...print }) => print);
   const run = createHash('sha256')
-    .update(JSON.stringify({ ...plain, inputs }))
+    .update(JSON.stringify({ ...plain, inputs: plain.inputs.map(undated) }))
     .digest('hex');
   return { format: RUN_FORMAT, run, ...plain };
 }
@@ -73,7 +73,21 @@ function jsonOf(text: string): unknown {
 
 /** The first thing in which a run that is there is not the one that is asked for, as half a sentence. */
 export function differenceOf(found: Run, { format: _, run: __, ...wanted }: Run): string | undefined {
-  return firstDifference(found, wanted);
+  const inputs = (run: Pick<Run, 'inputs'>) => ({ inputs: run.inputs.map(undated) });
+  const difference = firstDifference({ ...found, ...inputs(found) }, { ...wanted, ...inputs(wanted) });
+  if (difference !== undefined) return difference;
+  for (const [n, { path, mtime_ms: now }] of wanted.inputs.entries()) {
+    const then = found.inputs[n]?.mtime_ms;
+    if (then === now) continue;
+    const [before, since] = [then, now].map((ms) => new Date(ms ?? 0).toISOString());
+    return `${path} is as it was on ${before}; since then it was written, on ${since} (if its rows are the same: touch -d ${before} ${shellWord(path)})`;
+  }
+  return undefined;
+}
+
+/** The ends and the size of an input say that it may be another one; its time, that nobody can know. */
+function undated({ mtime_ms: _, ...print }: Run['inputs'][number]) {
+  return print;
 }
 
 /** The first place where a JSON value differs from one that is wanted. */

@@ -112,9 +112,10 @@ async function openPart(number: number, { folder, run, ...target }: PartsOptions
         await assertOurs(folder, run);
         await rejects.publish();
         if (run.output === 'jsonl') {
-          const sha256 = (await sha256OfFile(output.temporaryPath as string)) ?? '';
+          const sha256 = await sha256OfFile(output.temporaryPath as string);
           if (!isStored(folder)) await makeFolder(paths.facts);
-          await writeFactsOfLines(folder, number, { ...facts, sha256 });
+          // where the same command, started twice, has taken the lines away, what it says of its own stays
+          if (sha256 !== null) await writeFactsOfLines(folder, number, { ...facts, sha256 });
         }
         await output.publish();
       } catch (error) {

@@ -145,7 +145,7 @@ async function partsOfRun(folder: string, names: readonly string[]): Promise<str
       `${folder}: is a run that is not finished: of its ${plural(parts, 'part')} these are missing: ${ranges(missing)}`,
       {
         exitCode: EXIT.interrupted,
-        hint: `finish it with the command that began it; ${shellWord(`${folder}/part-*.${output}`)} is what is done`,
+        hint: `finish it with the command that began it; ${shellWord(join(folder, `part-*.${output}`))} is what is done`,
       },
     );
   return there.sort().map((name) => join(folder, name));
