@@ -14,7 +14,7 @@ import { openRejects, type Rejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
 import type { Log } from '../report/log.js';
 import { existingOutput } from './existing.js';
-import { assertOurs, dropHidden, type Standing } from './folder.js';
+import { assertOurs, dropHidden, type Standing, TakenError } from './folder.js';
 import type { Run } from './identity.js';
 import type { Target } from './target.js';
 
@@ -104,7 +104,10 @@ async function joined(
       const sink = isOther ? openGzipSink(file) : file;
       for (const [part, each] of all.entries()) {
         const said = await factsOfPart(folder, part, 'jsonl');
-        if ((await sha256OfFile(each)) !== said?.sha256) throw damaged(each);
+        const sha256 = await sha256OfFile(each);
+        // the same command, started twice, has ended the run, and taken its folder away
+        if (sha256 === null || said === undefined) throw new TakenError(folder);
+        if (sha256 !== said.sha256) throw damaged(each);
         for await (const bytes of fileBytes(each)) {
           onProgress();
           await sink.write(bytes);
