@@ -161,7 +161,7 @@ async function windowed(jobs, session, windowOf = () => 0, wrap = (windows) => w
 /** What the program adds to the policy's runs: time of `score`, less that of one trace, beside the runs of the same traces alone. */
 async function whole() {
   const { pr } = await import('../dist/estimate/one-pass.js');
-  const { bankMaker } = await import('../dist/estimate/references.js');
+  const { referenceSetMaker } = await import('../dist/estimate/references.js');
   const { openPolicyFolder } = await import('../dist/model/onnx/folder.js');
   const { ModelSession } = await import('../dist/model/onnx/session.js');
   const { encodeTrace } = await import('../dist/model/text/encode.js');
@@ -170,7 +170,7 @@ async function whole() {
   const policy = await openPolicyFolder(EMBEDDED);
   const { vocab, maxTokens } = policy.architecture;
   const tokenizer = await loadTokenizer(EMBEDDED);
-  const bank = await bankMaker(policy.exitTemplate, pr, tokenizer.encode);
+  const referenceSet = await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode);
   const lines = (await readFile(FIXTURES, 'utf8')).trim().split('\n');
   const jobs = await Promise.all(
     lines.map(async (line, row) => {
@@ -180,7 +180,7 @@ async function whole() {
       const trace = { ...fixture, ...ids, references: [{ answer, utility: 1 }], reward, source };
       const encoded = await encodeTrace(trace, tokenizer, vocab, maxTokens);
       const pieces = cutTrace(encoded, { segmenter: 'hybrid', fixedLength: 64, maxSegments: 40 });
-      return { ...encoded, ...(await bank(trace.references)), pieces };
+      return { ...encoded, ...(await referenceSet(trace.references)), pieces };
     }),
   );
   const session = await ModelSession.open(policy);
@@ -197,7 +197,7 @@ async function whole() {
   });
 }
 
-/** `siblings` beside `pr`: a group of 8 traces with 40 exits each, mates aligned and their tails scored. */
+/** `siblings` beside `pr`: a group of 8 traces with 40 exits each, peers aligned and their tails scored. */
 async function siblings() {
   const { withPeers } = await import('../dist/estimate/peers.js');
   const { askSiblings } = await import('../dist/estimate/siblings.js');
@@ -213,18 +213,18 @@ async function siblings() {
     for await (const window of withPeers(windows, undefined, 15))
       yield window.map((job) => ({ ...job, asked: askSiblings(job, opts, Infinity) }));
   }
-  const run = (mateTokens) => () =>
+  const run = (peerTokens) => () =>
     windowed(
       jobs,
       session,
       () => 0,
-      (windows) => (mateTokens === 0 ? windows : asking(windows, { mates: 3, mateTokens })),
+      (windows) => (peerTokens === 0 ? windows : asking(windows, { peers: 3, peerTokens })),
     );
   const ms = await interleaved({ pr: run(0), short: run(20), whole: run(40) }, rounds(5));
   await session.close();
   return [
-    result(`siblings / pr, 3 mates, G=${G}, L=20, T=${T}`, ms.short / ms.pr, '×', '<=2'),
-    result(`siblings / pr, 3 mates, G=${G}, L=40, T=${T}`, ms.whole / ms.pr, '×'),
+    result(`siblings / pr, 3 peers, G=${G}, L=20, T=${T}`, ms.short / ms.pr, '×', '<=2'),
+    result(`siblings / pr, 3 peers, G=${G}, L=40, T=${T}`, ms.whole / ms.pr, '×'),
   ];
 }
 

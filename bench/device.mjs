@@ -122,7 +122,7 @@ async function lengthLine(session, shape, T, peak) {
   }
 }
 
-/** Short traces stand abreast in the groups of their branches: what that makes of 16 in one run, beside each alone. */
+/** Short traces stand lanes in the groups of their branches: what that makes of 16 in one run, beside each alone. */
 async function shortLine(session, shape) {
   const tokens = tokensOf(shape.vocab_size, 7);
   const job = { ...JOB, K: 8, A: 12 };

@@ -117,11 +117,11 @@ def fused(q, k, v, **masking):
 
 def tree(job, is_fused=False):
     """The trace's rows see the trace; a branch's rows see the trace up to its exit, and themselves."""
-    trunk = torch.tensor(job["ids"])
-    T, branches = len(trunk), job["branches"]
+    prefix = torch.tensor(job["ids"])
+    T, branches = len(prefix), job["branches"]
     lengths = torch.tensor([len(branch["ids"]) for branch in branches])
     exits = torch.tensor([branch["exit"] for branch in branches])
-    ids = torch.cat((trunk, *(torch.tensor(branch["ids"]) for branch in branches)))
+    ids = torch.cat((prefix, *(torch.tensor(branch["ids"]) for branch in branches)))
     offsets = torch.cat([torch.arange(n) for n in lengths.tolist()])
     owner = torch.arange(len(branches)).repeat_interleave(lengths)
     positions = torch.cat((torch.arange(T), exits[owner] + offsets))

@@ -24,7 +24,7 @@ def score(rows, flags, group, group_size, cpus):
         cut = [f"{name!r} has {size}" for name, size in sizes.items() if size != group_size]
         if cut:
             raise ValueError(f"expected {group_size} traces of every group in a batch, but {', '.join(cut[:3])}: see --rows, --group-size")
-    credit = ["--baseline", "value", "--bank", "row"] if group is None else ["--map", f"group={group}"]
+    credit = ["--baseline", "value", "--references", "row"] if group is None else ["--map", f"group={group}"]
     command = ["rredcot", "score", "-", "-o", "-", "--quiet", "--map", "id=id", *flags, *credit, "--max-rejects", "0"]
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, rows.schema) as writer:

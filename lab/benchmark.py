@@ -25,7 +25,7 @@ METHODS = [
     ("pr scaled", "--steps scaled", "puzzles embedded"),
     ("pr smoothed", "--steps smoothed", "puzzles embedded"),
     ("pr-geo", "--estimator pr-geo", "puzzles embedded"),
-    ("snis", "--estimator snis --bank group", "puzzles embedded"),
+    ("snis", "--estimator snis --references group", "puzzles embedded"),
     ("calibrated", "--estimator calibrated --calibration {calibration.json}", "puzzles embedded"),
     ("calibrated scaled", "--estimator calibrated --calibration {calibration.json} --steps scaled", "puzzles embedded"),
     ("calibrated elsewhere", "--estimator calibrated --calibration {elsewhere.json}", "puzzles embedded"),
@@ -34,7 +34,7 @@ METHODS = [
     ("progress", "--estimator progress --prover {prover}", "embedded"),
     ("ratio", "--estimator ratio --ref-policy {prover}", "embedded"),
     ("posterior", "--estimator posterior --hint-policy {hint}", "embedded"),
-    ("posterior mate", "--estimator posterior --hint mate --hint-template {mate.json}", "puzzles embedded reach"),
+    ("posterior peer", "--estimator posterior --hint peer --hint-template {peer.json}", "puzzles embedded reach"),
     ("calibrated thought", "--estimator calibrated --calibration {thought.json}", "puzzles embedded reach"),
     ("calibrated thought scaled", "--estimator calibrated --calibration {thought.json} --steps scaled", "puzzles embedded reach"),
     ("siblings outcomes", "--estimator siblings --calibration none", "puzzles embedded reach"),
@@ -94,7 +94,7 @@ def score(name, work):
     if other.exists():
         (work / "elsewhere.json").write_text(other.read_text())
     # the policies have never read a hint; models/hint has, and of answers alone
-    (work / "mate.json").write_text(json.dumps({"text": "{mate}\n"}))
+    (work / "peer.json").write_text(json.dumps({"text": "{peer}\n"}))
     traces, rows = read_set(name, "judge"), []
     for title, flags, sets in METHODS:
         if name not in sets.split():

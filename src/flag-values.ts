@@ -1,17 +1,17 @@
 // Values of flags: one of several names, whole numbers, numbers; and which name was meant by a misspelled one.
 import { usageError } from './errors.js';
 
-/** A flag, as the command line declares it: `--mates <n>`, and what it says of itself. */
+/** A flag, as the command line declares it: `--peers <n>`, and what it says of itself. */
 export type Flag = readonly [flag: string, text: string];
 
-/** Name of a flag's value: that of `--mate-tokens <n>` is `mateTokens`. */
+/** Name of a flag's value: that of `--peer-tokens <n>` is `peerTokens`. */
 export function attributeOf([flag]: Flag): string {
   const name = flag.replace(/^.*--/, '').replace(/[ ,].*$/, '');
   return name.replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** The first of some flags that is given and is none of `own`. @param values by their names */
-export function foreignFlag(
+export function otherFlag(
   own: readonly Flag[],
   all: readonly Flag[],
   values: Readonly<Record<string, unknown>>,

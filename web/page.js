@@ -173,12 +173,12 @@
         folded('Reference', trace.references.join('\n'), true),
         folded('Its own answer', trace.answer, true),
       ),
-      mates(),
+      peers(),
     ].filter((each) => each !== null);
   }
 
-  function mates() {
-    const others = data.mates[shown.n];
+  function peers() {
+    const others = data.peers[shown.n];
     if (others.length === 0) return null;
     const rewards = others.map(({ reward }) => reward).filter((reward) => reward !== null);
     const right = rewards.filter((reward) => reward > 0.5).length;
@@ -197,9 +197,9 @@
       element(
         'summary',
         {},
-        `Mates: ${others.length} of its group nearby, ${right} right, ${rewards.length - right} wrong`,
+        `Peers: ${others.length} of its group nearby, ${right} right, ${rewards.length - right} wrong`,
       ),
-      element('ul', { class: 'mates' }, ...items),
+      element('ul', { class: 'peers' }, ...items),
     );
   }
 

@@ -1,7 +1,7 @@
 """What shapes of σ gain that were tried as options, on the benchmark's sets against Monte Carlo.
 
 Each option's best setting is chosen on the half `choose` and judged on the other, against its rule without it, against the best rule that
-needs no option, and against `share` with the best `--even`, which stays. The program lacks some of them, so all are made here, of stored values.
+needs no option, and against `share` with the best `--mix`, which stays. The program lacks some of them, so all are made here, of stored values.
 """
 import argparse
 import csv

@@ -17,7 +17,7 @@ from model import Llama
 SHARE = ["--sigma", "share"]
 # σ by a rule and an option, of the values `pr` and `calibrated`
 OPTIONS = {
-    "share": SHARE, "share, smooth 1": [*SHARE, "--smooth", "1"], "share, smooth 2": [*SHARE, "--smooth", "2"], "share, even 0.5": [*SHARE, "--even", "0.5"],
+    "share": SHARE, "share, smooth 1": [*SHARE, "--smooth", "1"], "share, smooth 2": [*SHARE, "--smooth", "2"], "share, even 0.5": [*SHARE, "--mix", "0.5"],
     "softmax": ["--sigma", "softmax"], "softmax, tau 0.2": ["--sigma", "softmax", "--tau", "0.2"], "softmax, tau 5": ["--sigma", "softmax", "--tau", "5"],
     "discounted": ["--sigma", "discounted"], "discounted, gamma 0.9": ["--sigma", "discounted", "--gamma", "0.9"],
 }
@@ -49,7 +49,7 @@ def credits(tool, rows, seed):
 
     pr, _ = tool.score_to(rows, [], "pr")
     keep("calibrated", lambda: tool.score_to(rows, ["--estimator", "calibrated", "--calibration", tool.calibrate([pr])], "calibrated")[0])
-    for name, flags in {"joint": ["--bank", "group", "--baseline", "group"], "loo": [], "attention": [], "gradient": []}.items():
+    for name, flags in {"joint": ["--references", "group", "--baseline", "group"], "loo": [], "attention": [], "gradient": []}.items():
         keep(name, lambda: tool.score_to(rows, ["--estimator", name, *flags], name)[0])
     keep("mc 8 unsure", lambda: tool.score_to(arms.monte_carlo_unsure(tool, rows, seed), ["--estimator", "given", "--segmenter", "given", "--within", "entropy"], "unsure")[0])
     return found, seconds

@@ -54,7 +54,7 @@ def credits(tool, puzzle, problems, rows, seed):
     rules("pr", pr, [])
     for name, flags in {"calibrated": fitted, "pr": []}.items():
         for mark in (", entropy", ", unsure"):
-            keep(f"share {name}{mark}, even .8", tool.redistribute(rows, pr, [*flags, "--within", WITHIN[mark], "--even", "0.8"], columns))
+            keep(f"share {name}{mark}, even .8", tool.redistribute(rows, pr, [*flags, "--within", WITHIN[mark], "--mix", "0.8"], columns))
     keep("entropy", tool.redistribute(rows, pr, ["--sigma", "entropy"], columns))
     scored = tool.redistribute(rows, pr, [*fitted, "--within", "entropy"], columns)
     keep("weights shuffled inside", arms.shuffled_inside(scored, seed))

@@ -21,7 +21,7 @@ from model import Llama
 
 EARLY = 0.7        # at this share of the steps all held-out problems are looked at, as at the end
 CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to
-WITHIN = ["--within", "entropy", "--even", "0.8"]  # credit inside a segment, as stage0_within.py found it best
+WITHIN = ["--within", "entropy", "--mix", "0.8"]  # credit inside a segment, as stage0_within.py found it best
 
 # flags of `score` for arms that one call makes
 ONE_CALL = {

@@ -27,7 +27,7 @@ def weaken(density, steps, rate, seed=1, say=print):
         now = rate * min(1, (step + 1) / 10) * 0.5 * (1 + math.cos(math.pi * step / steps))
         optimizer.step(now, 0.15 * now)
         if (step + 1) % 20 == 0:
-            say(f"step {step + 1} seconds {time.time() - started:.0f} trunk {totals[0] / totals[1]:.4f} exit {totals[2] / max(1, totals[3]):.4f}")
+            say(f"step {step + 1} seconds {time.time() - started:.0f} prefix {totals[0] / totals[1]:.4f} exit {totals[2] / max(1, totals[3]):.4f}")
             totals = [0.0, 0, 0.0, 0]
     return model
 

@@ -3,7 +3,7 @@ import arms
 from setting import reach
 
 COLUMNS = ("sigma", "sigma_gain", "segments")
-WITHIN = {"": ["--within", "uniform"], ", entropy": ["--within", "entropy"], ", entropy, even .8": ["--within", "entropy", "--even", "0.8"]}
+WITHIN = {"": ["--within", "uniform"], ", entropy": ["--within", "entropy"], ", entropy, even .8": ["--within", "entropy", "--mix", "0.8"]}
 
 
 def credits(tool, rows, problems, seed, keep):
@@ -17,7 +17,7 @@ def credits(tool, rows, problems, seed, keep):
     for name, flags in {
         "surprise": ["--estimator", "surprise"],
         "ask": ["--estimator", "ask"],
-        "mate": ["--estimator", "posterior", "--hint", "mate"],
+        "peer": ["--estimator", "posterior", "--hint", "peer"],
         "outcomes": ["--estimator", "siblings", "--calibration", "none"],
     }.items():
         paths[name], _ = tool.score_to(rows, flags, name)

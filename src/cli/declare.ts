@@ -64,7 +64,7 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
     ...['--output', '--map', '--preset', '--device', '--shard', '--limit'],
   ],
   redistribute: [
-    ...['--estimator', '--sigma', '--baseline', '--within', '--even', '--cap', '--steps', '--calibration'],
+    ...['--estimator', '--sigma', '--baseline', '--within', '--mix', '--cap', '--steps', '--calibration'],
     ...['--reward-range', '--method', '--output', '--columns'],
   ],
 };

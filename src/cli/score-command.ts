@@ -4,7 +4,7 @@ import { scoresReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
-import { BANKS } from '../estimate/references.js';
+import { REFERENCE_SOURCES } from '../estimate/references.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { credited, namedEstimator, ofEstimators, withModule } from './credit-flags.js';
@@ -22,7 +22,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
     .optionsGroup('Values and credit:')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .option(
-      '--bank <source>',
+      '--references <source>',
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
@@ -41,16 +41,16 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
       const credit = resolveCreditOptions(flags);
       refuseOfOthers(credit);
-      const bank = oneOf('--bank', flags.bank, BANKS);
-      if (bank === 'group' && !scoresReferences(credit.estimator))
+      const references = oneOf('--references', flags.references, REFERENCE_SOURCES);
+      if (references === 'group' && !scoresReferences(credit.estimator))
         throw usageError(
-          `--bank group has no meaning with --estimator ${credit.estimator.name}: no reference is scored`,
+          `--references group has no meaning with --estimator ${credit.estimator.name}: no reference is scored`,
           'leave it out',
         );
       const options = jobOptions(flags);
       const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const method = { credit, setUp, isRangeGiven, bank };
+      const method = { credit, setUp, isRangeGiven, references };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       interruption.limitTime(flags.timeLimit);
       done(await commandScore.score(inputs, job, log));
@@ -59,7 +59,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
   ofEstimators(command, argv);
 }
 
-type ScoreFlags = JobFlags & CreditFlags & { policy: string; bank: string };
+type ScoreFlags = JobFlags & CreditFlags & { policy: string; references: string };
 
 export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
   job(command, 'JSONL on stdout', argv)

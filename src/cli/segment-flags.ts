@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
-import { foreignFlag, given, oneOf, positiveInteger } from '../flag-values.js';
+import { given, oneOf, otherFlag, positiveInteger } from '../flag-values.js';
 import { fileError } from '../io/files/files.js';
 import {
   declarationOf,
@@ -83,7 +83,7 @@ export function refuseWithoutPolicy({ segmenter }: SegmentOptions): void {
 /** @throws RredcotError (exit 2) for a flag of other segmenters alone */
 function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmenter): void {
   const of = (name: Segmenter) => declarationOf(name).flags ?? [];
-  const idle = foreignFlag(of(segmenter), SEGMENTERS.flatMap(of), values);
+  const idle = otherFlag(of(segmenter), SEGMENTERS.flatMap(of), values);
   if (idle === undefined) return;
   const [name] = idle[0].split(' ');
   const readers = SEGMENTERS.filter((each) => of(each).some(([flag]) => flag === idle[0]));

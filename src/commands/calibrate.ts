@@ -15,8 +15,8 @@ import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { assertPlace } from '../run/target.js';
-import { accountOf, assertWritten } from '../scored/open-scored.js';
-import { partOf } from '../scored/origins.js';
+import { assertWritten, storedRunOf } from '../scored/open-scored.js';
+import { partOf } from '../scored/provenance.js';
 import { openScratch, type Scratch } from '../scored/scratch.js';
 import { columnsOf, storedRow } from '../scored/stored-rows.js';
 import { tellCalibration } from './calibration-view.js';
@@ -133,7 +133,7 @@ const HINT = 'rredcot verify names what is damaged; score makes it again';
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
 async function opened(path: string) {
   const inputs = await resolveInputs([path]);
-  const account = await accountOf(path, inputs);
+  const account = await storedRunOf(path, inputs);
   await assertWritten(inputs);
   const { columns } = await columnsOf(inputs);
   return { account, columns, part: (await partOf(inputs))?.part, rows: readRows(inputs) };

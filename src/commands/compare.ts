@@ -9,7 +9,7 @@ import { escapeControls, printableJson } from '../printable.js';
 import { correlate, correlationsCsv, correlationsTable, type TracePair } from '../report/correlations.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { accountOf } from '../scored/open-scored.js';
+import { storedRunOf } from '../scored/open-scored.js';
 import {
   type CreditColumn,
   DELTA,
@@ -88,7 +88,7 @@ async function gather(
   leave: (code: string, reason: string) => void,
 ): Promise<string | undefined> {
   const inputs = await resolveInputs([path]);
-  const { metadata, config = {} } = await accountOf(path, inputs);
+  const { metadata, config = {} } = await storedRunOf(path, inputs);
   const isMagnitude = storedNature(config)?.isMagnitude === true;
   const taken = new Set([...traces.values()].flatMap(({ credits }) => [...credits.keys()]));
   const seen = new Set<string>();

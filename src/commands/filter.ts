@@ -80,7 +80,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     names: new Set(source.columns),
     metadata: source.metadata,
     config: source.config,
-    made: { ...source.origins, ...(conditions.length > 0 && { [PART_KEY]: JSON.stringify(part) }) },
+    made: { ...source.provenance, ...(conditions.length > 0 && { [PART_KEY]: JSON.stringify(part) }) },
     valueName: valueNameOf(source.credit.estimator),
   });
   if (!isWritten) return EXIT.done;

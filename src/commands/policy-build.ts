@@ -1,6 +1,6 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
 import { oneOf } from '../flag-values.js';
-import { assertHere } from '../io/files/elsewhere.js';
+import { assertHere } from '../io/files/remote-paths.js';
 import { assertCheckpoint } from '../model/graph/checkpoint.js';
 import { CUDA_PRECISIONS } from '../model/graph/precision.js';
 import { buildPolicyFolder } from '../model/onnx/build.js';

@@ -119,10 +119,10 @@ export function writingLines(
 ): string[] {
   const shown = (id: number): string =>
     `${JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8'))} (${id})`;
-  const { id, doubt } = tokenizer.start;
+  const { id, warning } = tokenizer.start;
   const stops = decoding?.stops ?? [];
   return [
-    ...under('prompt start', [id === null ? 'none' : shown(id), ...(doubt === undefined ? [] : [doubt])]),
+    ...under('prompt start', [id === null ? 'none' : shown(id), ...(warning === undefined ? [] : [warning])]),
     ...under('end tokens', [stops.length === 0 ? 'none named' : stops.map(shown).join(', ')]),
   ];
 }

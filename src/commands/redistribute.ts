@@ -19,7 +19,7 @@ import { declared, type OurColumn } from '../scored/columns.js';
 import { ofWholeGroups, rescaled, sumGroups } from '../scored/group-sums.js';
 import { refuseUnknown, renamedText, resolveColumnNames } from '../scored/layout.js';
 import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from '../scored/open-scored.js';
-import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/origins.js';
+import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/provenance.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
@@ -110,7 +110,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
     names: new Set([...ourColumns.map(({ name }) => name), ...passThrough.map(({ as }) => as)]),
     metadata: source.metadata,
     config: mergedConfig(source.config, credit, { columns, choice, isOther, calibration }),
-    made: { ...source.origins, ...(target.path === '-' ? {} : origin) },
+    made: { ...source.provenance, ...(target.path === '-' ? {} : origin) },
     valueName: valueNameOf(credit.estimator),
   });
   return EXIT.done;

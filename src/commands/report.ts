@@ -106,14 +106,14 @@ async function packChosen(
       const packed = found.get(ordinal);
       return packed === undefined
         ? []
-        : [{ ...packed, mates: neighbours.matesOf(ordinal).slice(0, MATES_SHOWN) }];
+        : [{ ...packed, peers: neighbours.peersOf(ordinal).slice(0, PEERS_SHOWN) }];
     });
 }
 
 /** Turns of each kind that a page shows. */
 const TURNS = 5;
 /** Others of a group that a page lists: more than a group has. */
-const MATES_SHOWN = 128;
+const PEERS_SHOWN = 128;
 
 function packRow(
   row: InputRow,

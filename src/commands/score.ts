@@ -7,7 +7,7 @@ import { methodNotice, requestedColumns } from '../credit/requested.js';
 import type { ExitCode } from '../errors.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
 import { needNotice, policyNeed, preparing, rewarding } from '../estimate/ready.js';
-import type { BankSource } from '../estimate/references.js';
+import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { openStages } from '../estimate/stages.js';
 import { valuedRow } from '../estimate/valued-row.js';
@@ -23,7 +23,7 @@ import { chosenColumns, SCORE_COLUMNS } from '../run/written-columns.js';
 
 export interface ScoreOptions extends CutOptions {
   readonly policy: string;
-  readonly bank: BankSource;
+  readonly references: ReferenceSource;
   readonly credit: CreditOptions;
   /** the estimator as its flags ask for it */
   readonly setUp: EstimatorSetup;
@@ -44,7 +44,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
   const given = await openInputs(paths, opts, log);
   const need = policyNeed(opts, given.mapping);
-  const needs = { prompt: need === 'pass', references: opts.bank !== 'group' && readsReferences };
+  const needs = { prompt: need === 'pass', references: opts.references !== 'group' && readsReferences };
   const rewardRange = isRangeGiven ? opts.credit.rewardRange : await findRewardRange(given, needs, signal);
   if (!isRangeGiven && rewardRange[0] < 0) log.info(SIGNED_NOTICE);
   const rewards = new RewardCheck(rewardRange, isRangeGiven);
@@ -58,9 +58,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   for (const notice of [methodNotice(credit), needNotice(need, opts.policy)])
     if (notice !== undefined) log.info(notice);
 
-  const method = { need, opened, segments, rewardRange, marks, bank: opts.bank, nature, setUp, estimator };
-  const { rewardOf, reward, counted, banks } = rewarding(method);
-  const usesGroups = banks !== undefined || asksForMean(credit) || setUp.readsMates === true;
+  const method = {
+    ...{ need, opened, segments, rewardRange, marks, nature, setUp, estimator },
+    references: opts.references,
+  };
+  const { rewardOf, reward, counted, groupReferences } = rewarding(method);
+  const usesGroups = groupReferences !== undefined || asksForMean(credit) || setUp.readsPeers === true;
 
   const stages: CommandJob['stages'] = async function* (source, run) {
     const isStream = run.prescan === undefined;
@@ -79,7 +82,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
           }));
 
     // cut: tokens and pieces; what the policy cannot take shows here
-    const prepare = await preparing(method, banks, isStream);
+    const prepare = await preparing(method, groupReferences, isStream);
     const cut = eachTrace(withMeans, prepare);
 
     // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
@@ -95,24 +98,24 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   };
 
   const config = {
-    ...{ bank: opts.bank, chatTemplateArgs },
+    ...{ references: opts.references, chatTemplateArgs },
     ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
   };
-  const doubt = setUp.doubt?.({ policy: policy.files, config });
-  if (doubt !== undefined) log.warn('calibration', doubt);
+  const warning = setUp.warning?.({ policy: policy.files, config });
+  if (warning !== undefined) log.warn('calibration', warning);
   const job = {
     command: 'score' as const,
     ending: '.scored.parquet',
     columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
     texts: written.texts,
-    ...{ config, needs, rewards, banks, stages },
+    ...{ config, needs, rewards, groupReferences, stages },
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
     passes: need === 'pass' ? { precision: graphFor(policy, device).precision } : null,
     meter: estimator.sampling?.meter,
     reward: usesGroups ? counted : undefined,
-    readsMates: setUp.readsMates === true,
+    readsPeers: setUp.readsPeers === true,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     valueName: valueNameOf(nature),
   };

@@ -9,11 +9,11 @@ import { type Config, TEXT_KEY } from '../io/write/output.js';
 import { mean } from '../report/run-counts.js';
 import { traceRecord } from '../report/trace-record.js';
 import type { ShownTrace } from '../report/trace-view.js';
-import { isForeign } from '../report/warnings.js';
+import { isUnlikely } from '../report/warnings.js';
 import { type InputRow, isBad } from '../rows.js';
 import { type Mapping, resolveMapping } from '../run/mapping.js';
-import { accountBeside, type ScoredFiles, vocabOf } from '../scored/open-scored.js';
-import { matesOf, type Picked } from '../scored/pick.js';
+import { runBeside, type ScoredFiles, vocabOf } from '../scored/open-scored.js';
+import { type Picked, peersOf } from '../scored/pick.js';
 import { isCut, isScored, storedConfig, storedRow } from '../scored/stored-rows.js';
 import type { Trace } from '../trace.js';
 
@@ -90,12 +90,11 @@ export async function shownFile(
 ) {
   const input = inputs.find((each) => each.path === file);
   const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
-  /** whether its rows can be read again, so that mates can be looked for */
+  /** whether its rows can be read again, so that peers can be looked for */
   const isFile = inputs.every(({ size }) => size !== null);
   // a row can be looked at whatever became of what lies beside its file
   const config =
-    storedConfig(metadata) ??
-    (isFile ? (await accountBeside(path).catch(() => undefined))?.config : undefined);
+    storedConfig(metadata) ?? (isFile ? (await runBeside(path).catch(() => undefined))?.config : undefined);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
   /** of the policy; undefined where the file does not say */
@@ -124,25 +123,25 @@ export async function shownTrace(
     place: `${row.row} of ${row.file}`,
     why: picked?.why,
     credits,
-    warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : foreignTrace(row, vocab),
-    mates: isFile ? await matesOf(row, mapping.read) : [],
+    warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : unlikelyTrace(row, vocab),
+    peers: isFile ? await peersOf(row, mapping.read) : [],
     valueName: valueNameOf(nature),
     steps: stepsText(steps),
   };
 }
 
 /** That this trace alone reads as if another policy had written it. */
-function foreignTrace({ columns }: InputRow, vocab: number | undefined): string[] {
+function unlikelyTrace({ columns }: InputRow, vocab: number | undefined): string[] {
   const { logprobs } = columns;
   const logprob = Array.isArray(logprobs) ? mean(Float32Array.from(logprobs as number[])) : null;
-  if (!isForeign(logprob, vocab)) return [];
+  if (!isUnlikely(logprob, vocab)) return [];
   const text = logprob.toFixed(2).replace('-', '−');
   return [`its mean log p is ${text} a token: did this policy write it? Its values mean little then`];
 }
 
 /** The same for programs; per-token lists as the row has them. */
 export function shownRecord(
-  { why, warnings, reward, baseline, status, start, segments, decisive, harmful, mates }: ShownTrace,
+  { why, warnings, reward, baseline, status, start, segments, decisive, harmful, peers }: ShownTrace,
   row: InputRow,
 ): unknown {
   const thoughts = segments.filter(({ answer }) => !answer);
@@ -153,6 +152,6 @@ export function shownRecord(
     segments: storedRow(row.columns, row).segments,
     ...{ decisive, harmful },
     ...{ sigma: list('sigma'), logprobs: list('logprobs'), entropies: list('entropies') },
-    mates: mates.map(({ id, row: number, reward: own }) => ({ id, row: number, reward: own })),
+    peers: peers.map(({ id, row: number, reward: own }) => ({ id, row: number, reward: own })),
   };
 }

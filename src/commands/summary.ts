@@ -16,7 +16,7 @@ import { TraceChoice } from '../report/gathered.js';
 import type { Log } from '../report/log.js';
 import { drawNumbers } from '../report/numbers-view.js';
 import { RunCounts } from '../report/run-counts.js';
-import { type RunAccount, warningsOf } from '../report/warnings.js';
+import { type RunStats, warningsOf } from '../report/warnings.js';
 import { type BadRow, isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
 import { readRun } from '../run/identity.js';
@@ -158,7 +158,7 @@ export function policyOf(metadata: ReadonlyMap<string, string>): Record<string, 
 }
 
 /** From the summary beside the file, where it is that of a run of the policy. */
-export async function throughputOf(path: string): Promise<RunAccount['throughput']> {
+export async function throughputOf(path: string): Promise<RunStats['throughput']> {
   const found = (await readJson<Record<string, unknown>>(summaryPath(path))) ?? {};
   const { seconds, traces, tokens, tokens_per_s: rate } = found;
   if (typeof seconds !== 'number' || typeof traces !== 'number' || typeof tokens !== 'number')

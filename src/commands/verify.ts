@@ -14,8 +14,8 @@ import { isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
 import { readRun } from '../run/identity.js';
 import { checkRow } from '../scored/check-row.js';
-import { accountOf } from '../scored/open-scored.js';
-import { partOf } from '../scored/origins.js';
+import { storedRunOf } from '../scored/open-scored.js';
+import { partOf } from '../scored/provenance.js';
 import { oursOf } from '../scored/stored-rows.js';
 
 export interface VerifyOptions {
@@ -82,7 +82,7 @@ async function verifyFile(path: string, { print }: VerifyOptions, log: Log): Pro
       'name a file that score or segment has written with -o',
     );
   const inputs = await resolveInputs([path]);
-  const { config } = await accountOf(path, inputs);
+  const { config } = await storedRunOf(path, inputs);
   let findings = 0;
   for await (const [file, text] of faultsOf(path, facts, rejectsPath(path), config)) {
     findings++;

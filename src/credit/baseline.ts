@@ -1,4 +1,4 @@
-// Gives every trace the mean reward of its group, and of its mates, from a first pass over the input or from groups that arrive in one piece.
+// Gives every trace the mean reward of its group, and of its peers, from a first pass over the input or from groups that arrive in one piece.
 import { type BadRow, isBad, rejectTrace } from '../rows.js';
 import type { Trace } from '../trace.js';
 
@@ -12,7 +12,7 @@ export interface Rewarded {
 export interface GroupMean {
   readonly groupMean: number | undefined;
   /** the same without the trace's own reward (leave one out); undefined also where no other is known */
-  readonly matesMean?: number | undefined;
+  readonly peersMean?: number | undefined;
   /** their standard deviation, as trainers take it: of a sample, n − 1 below; 0 for one reward */
   readonly groupStd?: number | undefined;
 }
@@ -34,15 +34,15 @@ export function groupMeanOf(
   if (found === undefined || found.count === 0) return { groupMean: undefined };
   const { sum, squares, count } = found;
   const variance = count < 2 ? 0 : Math.max(0, squares - sum ** 2 / count) / (count - 1);
-  const mates = own === null ? count : count - 1;
-  const matesMean = mates === 0 ? undefined : (sum - (own ?? 0)) / mates;
-  return { groupMean: sum / count, matesMean, groupStd: Math.sqrt(variance) };
+  const peers = own === null ? count : count - 1;
+  const peersMean = peers === 0 ? undefined : (sum - (own ?? 0)) / peers;
+  return { groupMean: sum / count, peersMean, groupStd: Math.sqrt(variance) };
 }
 
 const SPLIT_GROUP = {
   code: 'group_split',
   reason:
-    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value with --bank row',
+    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value with --references row',
 };
 
 /**

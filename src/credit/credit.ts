@@ -2,13 +2,13 @@
 import { type OutputRow, ownTokens, withOwn, withoutShown } from '../scored.js';
 import { type OwnTokens, scattered } from '../turns.js';
 import type { GroupMean } from './baseline.js';
-import { bankFault, hasLevel, type Nature, NO_BANK } from './nature.js';
+import { hasLevel, type Nature, NO_REFERENCES, referenceFault } from './nature.js';
 import { PROGRESS, type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
 import { SIGMA_RULES, sum } from './rules.js';
 import { redistribute, type SigmaInput, sigmaEss, sigmaGain, sigmaMaxWeight } from './sigma.js';
 
 /**
- * b: the group's mean reward, that of the trace's mates alone (RLOO, arXiv 2402.14740), v̂(s_0), a number, or by itself: V(s_0)
+ * b: the group's mean reward, that of the trace's peers alone (RLOO, arXiv 2402.14740), v̂(s_0), a number, or by itself: V(s_0)
  * where values are on the reward's scale, else the group's mean where there is a group and v̂(s_0) elsewhere.
  */
 export const BASELINES = ['auto', 'group', 'rloo', 'value'] as const;
@@ -26,14 +26,14 @@ export interface CreditOptions extends RequestOptions {
 /** The options as a configuration has them: the same keys in the same order, what was not asked for left out. */
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
-  const { steps, even, cap, tau, gamma, smooth, method, alpha, beta } = shaping;
+  const { steps, mix, cap, tau, gamma, smooth, method, alpha, beta } = shaping;
   const { normalisers, batchSize, maxCompletionLength } = shaping;
   return {
     estimator: estimator.name,
     ...estimator.config,
     rule: others.length === 0 ? rule : [rule, ...others],
     ...{ baseline, residual, within, rewardRange },
-    ...{ steps, even, cap, tau, gamma, smooth, method, alpha, beta },
+    ...{ steps, mix, cap, tau, gamma, smooth, method, alpha, beta },
     ...(method === 'hierarchical' && { returnEquivalent: false }),
     ...{ normalisers, batchSize, maxCompletionLength },
   };
@@ -43,7 +43,7 @@ export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOp
 export interface Creditable
   extends GroupMean,
     Pick<SigmaInput, 'ends' | 'answered' | 'values' | 'entropies' | 'logprobs' | 'reward'> {
-  /** (N) ζ_n of the bank */
+  /** (N) ζ_n of the reference set */
   readonly utilities: Float32Array;
   /** V(s_0) for a baseline, where the first value has the trace's own outcome in it */
   readonly start?: number | undefined;
@@ -85,14 +85,14 @@ export interface Credit
 
 /** Values to σ: METHOD §4, from what is stored, in float32. @param counts as of {@link requestedOf} */
 export function creditOf(
-  { groupMean, matesMean, groupStd, utilities, start, own, ...trace }: Creditable,
+  { groupMean, peersMean, groupStd, utilities, start, own, ...trace }: Creditable,
   opts: CreditOptions,
   counts?: TokenCounts,
 ): Credit {
-  const fault = bankFault(utilities, opts.estimator);
+  const fault = referenceFault(utilities, opts.estimator);
   const { baseline, noBaseline, isMean } =
     fault === undefined
-      ? baselineOf({ groupMean, matesMean }, start ?? (trace.values[0] as number), trace.reward, opts)
+      ? baselineOf({ groupMean, peersMean }, start ?? (trace.values[0] as number), trace.reward, opts)
       : { baseline: undefined };
   const std = isMean && groupStd !== undefined ? Math.fround(groupStd) : undefined;
   const made = { estimator: opts.estimator, baseline, noBaseline, fault };
@@ -122,11 +122,11 @@ export function creditOf(
  */
 export function credited(
   row: OutputRow,
-  { groupMean, matesMean, groupStd }: GroupMean,
+  { groupMean, peersMean, groupStd }: GroupMean,
   opts: CreditOptions,
   counts?: TokenCounts,
 ): OutputRow {
-  const creditable = { ...creditableOf(row, opts.estimator), groupMean, matesMean, groupStd };
+  const creditable = { ...creditableOf(row, opts.estimator), groupMean, peersMean, groupStd };
   const { values, reward } = creditable;
   const { sigma, deltas, status, ...summary } = creditOf(creditable, opts, counts);
   return {
@@ -146,7 +146,7 @@ export function credited(
 
 /** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */
 function isOfCredit(code: string): boolean {
-  return code !== NO_BANK && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
+  return code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
 }
 
 /** Whether baselines are means of rewards of a trace's group. */
@@ -154,14 +154,14 @@ export function asksForMean({ baseline, estimator }: Pick<CreditOptions, 'baseli
   return baseline === 'group' || baseline === 'rloo' || (baseline === 'auto' && !estimator.onRewardScale);
 }
 
-/** Whether these are means of its mates alone, so that traces of a group share one where they have the same reward. */
-export function isOfMates({ baseline }: Pick<CreditOptions, 'baseline'>): boolean {
+/** Whether these are means of its peers alone, so that traces of a group share one where they have the same reward. */
+export function isOfPeers({ baseline }: Pick<CreditOptions, 'baseline'>): boolean {
   return baseline === 'rloo';
 }
 
 /** b of METHOD §4, as stored (float32); undefined, with the reason where it is a special one, where the trace has none. */
 export function baselineOf(
-  { groupMean, matesMean }: GroupMean,
+  { groupMean, peersMean }: GroupMean,
   valueStart: number,
   reward: number | null,
   opts: CreditOptions,
@@ -169,8 +169,8 @@ export function baselineOf(
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
   const isExpected = opts.estimator.onRewardScale === true;
-  const isLeftOut = isOfMates(opts);
-  const mean = isLeftOut ? matesMean : groupMean;
+  const isLeftOut = isOfPeers(opts);
+  const mean = isLeftOut ? peersMean : groupMean;
   if (asksForMean(opts) && mean !== undefined) return { baseline: Math.fround(mean), isMean: !isLeftOut };
   if (baseline === 'group' || isLeftOut || !hasLevel(opts.estimator)) return { baseline: undefined };
   // an expected reward is a baseline for any reward

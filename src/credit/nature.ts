@@ -1,7 +1,7 @@
 // What an estimator's values are made of, and what they mean: the facts by which the rest of the method goes (METHOD §3).
 
-/** (N) of one bank at one exit, as a row stores them. */
-export interface StoredBank {
+/** (N) of one reference set at one exit, as a row stores them. */
+export interface StoredReferences {
   /** summed log-probabilities, nats */
   readonly logprobs: Float32Array;
   /** scored tokens */
@@ -16,7 +16,7 @@ export interface Nature {
   /** what is scored after every exit: a reference's answer behind the exit template, or as a whole continuation; a question's answers; nothing */
   readonly scores: 'answers' | 'continuations' | 'questions' | 'nothing';
   /** v̂(s) from what a row stores of its references; absent where it does not follow from that */
-  readonly fromStored?: ((bank: StoredBank) => number) | undefined;
+  readonly fromStored?: ((referenceSet: StoredReferences) => number) | undefined;
   /** the same from the log-probabilities of the references' single tokens, where it follows from these alone */
   readonly fromTokens?: (logprobs: readonly Float32Array[], utilities: Float32Array) => number;
   /** (K+1) values from the tokens' own log-probabilities (T) and the thought segments' ends (K), for those that follow from these */
@@ -78,16 +78,16 @@ export function stepsText(steps: unknown): string | undefined {
 }
 
 /** Status of a trace without any reference: its values are 0, and mean nothing. */
-export const NO_BANK = 'uniform:no-bank';
+export const NO_REFERENCES = 'uniform:no-references';
 /** Status of a contrast that has one side alone. */
-const ONE_SIDED = 'uniform:one-sided-bank';
+const ONE_SIDED = 'uniform:one-sided-references';
 /** A completion counts as correct above this reward [ours]; its reward is its utility, and 0 that of a wrong one. */
 export const CORRECT = 0.5;
 
-/** Why the values of a bank mean nothing; undefined where they do. */
-export function bankFault(utilities: Float32Array, { scores, isContrast }: Nature): string | undefined {
+/** Why the values of a reference set mean nothing; undefined where they do. */
+export function referenceFault(utilities: Float32Array, { scores, isContrast }: Nature): string | undefined {
   if (scores === 'nothing') return undefined;
-  if (utilities.length === 0) return NO_BANK;
+  if (utilities.length === 0) return NO_REFERENCES;
   const right = utilities.filter((utility) => utility > CORRECT).length;
   return isContrast && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;
 }

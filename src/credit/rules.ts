@@ -20,7 +20,7 @@ interface SegmentSteps {
 type PerSegment = Float64Array | string;
 
 /** What shapes a rule's credit, by its flag. */
-export type RuleFlag = 'residual' | 'even' | 'cap' | 'tau' | 'smooth' | 'gamma';
+export type RuleFlag = 'residual' | 'mix' | 'cap' | 'tau' | 'smooth' | 'gamma';
 
 /** A rule: of segments, whose credit the values' differences decide, or of tokens, whatever the values. */
 export interface Rule {
@@ -51,7 +51,7 @@ const SMALL_RETURN = 0.05;
 /** Below this sum of weights no segment helped: there is nothing to share out. */
 const SMALL_GAIN = 1e-6;
 /** λ of the `share` rule: the part of σ that is spread over all tokens alike, once the rest has been shared out. */
-export const SHARE_EVEN = 0.1;
+export const SHARE_MIX = 0.1;
 
 /** γ of the `discounted` rule. */
 export const DISCOUNT = 0.99;
@@ -85,7 +85,7 @@ const signed: Rule = {
 /** g_k/Σg, g_k = max(0, sign(R*)·Δ_k): what is shared out beside the part that is even. */
 const share: Rule = {
   words: 'the shares of the value differences that go the way of the reward; not negative',
-  flags: ['even', 'cap', 'smooth'],
+  flags: ['mix', 'cap', 'smooth'],
   ofSegments({ deltas, advantage, ends }) {
     if (advantage === 0) return NO_RETURN;
     const gains = deltas.map((delta) => Math.max(0, Math.sign(advantage) * delta));

@@ -2,7 +2,7 @@
 import type { StoredTrace } from './hierarchical.js';
 import { boundedSteps } from './martingale.js';
 import type { Nature } from './nature.js';
-import { ruleOf, SHARE_EVEN, type SigmaRule } from './rules.js';
+import { ruleOf, SHARE_MIX, type SigmaRule } from './rules.js';
 import { smoothed, spread, tokenWeights, unsureness } from './shaping.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
@@ -22,7 +22,7 @@ export interface SigmaOptions {
   /** γ of `discounted` */
   readonly gamma?: number;
   /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
-  readonly even?: number;
+  readonly mix?: number;
   /** most of a weight σ_t·T of `share`, what is above it falls on all tokens alike; none where absent */
   readonly cap?: number;
   /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
@@ -86,9 +86,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
   const smooth = smoothed(perSegment, ends, opts.smooth ?? 0);
-  const even = flags?.includes('even') ? (opts.even ?? SHARE_EVEN) : 0;
+  const mix = flags?.includes('mix') ? (opts.mix ?? SHARE_MIX) : 0;
   const cap = flags?.includes('cap') ? opts.cap : undefined;
-  const sigma = spread(smooth, ends, tokenWeights(input, opts.within), even, cap);
+  const sigma = spread(smooth, ends, tokenWeights(input, opts.within), mix, cap);
   return { sigma, deltas: Float32Array.from(deltas) };
 }
 

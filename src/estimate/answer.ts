@@ -1,7 +1,7 @@
 // Compares two answers, equal, different or not known to be either, as exact numbers, letters, words, lists or TeX (docs/answers.md).
 import { closingBrace } from '../boxed.js';
 
-/** `unknown` where a fair reader could doubt: nothing is guessed. */
+/** `unknown` where a fair reader could doubt it: nothing is guessed. */
 export type Verdict = 'equal' | 'different' | 'unknown';
 
 /** Longer texts are no answers that could be read: they are compared as they stand. */

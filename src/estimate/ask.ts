@@ -29,8 +29,8 @@ export const ask: Estimator = {
       const last = scoredFrom + 1;
       // answers of one token are read off one branch
       const also = yes.length === last && no.length === last ? no[scoredFrom] : undefined;
-      const bank = {
-        bank: [
+      const referenceSet = {
+        referenceSet: [
           { answer: template.yes, utility: 1 },
           { answer: template.no, utility: 0 },
         ],
@@ -42,7 +42,7 @@ export const ask: Estimator = {
       };
       return {
         config: { askTemplate: template },
-        bankOf: async () => bank,
+        referenceSetOf: async () => referenceSet,
         values: (trace, { branches }) => askedValues(branches, utilitiesOf(trace)),
       };
     },

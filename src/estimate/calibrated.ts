@@ -104,8 +104,8 @@ export function calibrationFacts(
   calibration: Calibration,
   own: Estimator,
   call: EstimatorCall,
-): Required<Pick<EstimatorSetup, 'doubt' | 'status' | 'nature'>> & {
-  open(context: LoadContext): Promise<Pick<OpenEstimator, 'config' | 'bankOf'>>;
+): Required<Pick<EstimatorSetup, 'warning' | 'status' | 'nature'>> & {
+  open(context: LoadContext): Promise<Pick<OpenEstimator, 'config' | 'referenceSetOf'>>;
 } {
   const { model, standsBack, file } = calibration;
   const base = model.estimator;
@@ -118,12 +118,12 @@ export function calibrationFacts(
   return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
-    doubt: ({ policy, config }) =>
-      calibrationDoubt(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
+    warning: ({ policy, config }) =>
+      calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
     async open(context) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
-      const { bankOf, config } = (await setUp?.open(context)) ?? {};
-      return { config: { ...config, calibration: model }, ...(bankOf && { bankOf }) };
+      const { referenceSetOf, config } = (await setUp?.open(context)) ?? {};
+      return { config: { ...config, calibration: model }, ...(referenceSetOf && { referenceSetOf }) };
     },
   };
 }
@@ -132,7 +132,7 @@ export function calibrationFacts(
 export const UNCALIBRATED = 'value:uncalibrated';
 
 /** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
-const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'bank', 'rewardRange', 'askTemplate'];
+const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'references', 'rewardRange', 'askTemplate'];
 
 /** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
 export async function readCalibration(path: string): Promise<Calibration> {
@@ -155,15 +155,15 @@ export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWit
 }
 
 /** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
-export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string | undefined {
+export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
   if (file.stands_back !== null)
     return `the calibration stands back (${file.stands_back}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
-  const doubts = [
+  const warnings = [
     ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
     ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
   ];
-  if (doubts.length === 0) return undefined;
-  return `the calibration was fitted to traces that were scored ${doubts.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
+  if (warnings.length === 0) return undefined;
+  return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
 /**
@@ -171,7 +171,7 @@ export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string
  * @throws TraceRejected (`feature`) as {@link furtherNumbers}
  */
 export function calibratedValues(
-  job: Pick<ValueJob, 'bank' | 'trace' | 'tokens'>,
+  job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
   { branches, segmentation, logprobs, entropies }: Answers,
   calibration: Calibration,
 ): TraceValues {

@@ -63,7 +63,7 @@ export async function fitCalibration(
   F: number = FEATURES.length,
   hasValue = true,
 ): Promise<Fit> {
-  const { moments, rewards, groupRewards, ...seen } = await survey(pass(), F);
+  const { moments, rewards, groupRewards, ...seen } = await prescan(pass(), F);
   const meanReward = rewards.mean();
   const folds = Array.from({ length: FOLDS }, (_, fold) => fold);
   const found = { ...seen, meanReward, scale: moments.standardisation };
@@ -94,7 +94,7 @@ export async function fitCalibration(
 }
 
 /** The first pass: what features are standardised with, and the rewards of each fold. */
-async function survey(traces: AsyncIterable<FitTrace>, F: number) {
+async function prescan(traces: AsyncIterable<FitTrace>, F: number) {
   const moments = new Moments(F);
   const rewards = new FoldRewards();
   const groups = new KnownGroups();

@@ -4,10 +4,10 @@ import { BASELINES, type Baseline, type CreditOptions } from '../credit/credit.j
 import { HIERARCHICAL } from '../credit/hierarchical.js';
 import { hasLevel, isMartingale, type Nature } from '../credit/nature.js';
 import { METHODS, NORMALISERS, type Normaliser } from '../credit/requested.js';
-import { DISCOUNT, type RuleFlag, ruleOf, SHARE_EVEN, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { DISCOUNT, type RuleFlag, ruleOf, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { RESIDUALS, STEPS, WITHINS } from '../credit/sigma.js';
 import { usageError } from '../errors.js';
-import { finite, foreignFlag, oneOf, positiveInteger } from '../flag-values.js';
+import { finite, oneOf, otherFlag, positiveInteger } from '../flag-values.js';
 import type { Config } from '../io/write/output.js';
 import type { Estimator, FlagValues } from './estimator.js';
 import { ESTIMATORS, estimatorNamed, flagsOfAll } from './registry.js';
@@ -45,8 +45,8 @@ export function creditFlags(): readonly CreditFlag[] {
     ],
     ['--within <how>', `weights inside a segment: ${WITHINS.join('|')}`, WITHINS[0]],
     [
-      '--even <x>',
-      `${of('even')}, the part of σ that falls on all tokens alike, 0 to 1 (default: ${SHARE_EVEN})`,
+      '--mix <x>',
+      `${of('mix')}, the part of σ that falls on all tokens alike, 0 to 1 (default: ${SHARE_MIX})`,
     ],
     [
       '--cap <w>',
@@ -85,7 +85,7 @@ export function creditFlags(): readonly CreditFlag[] {
 
 /** What shapes a rule's credit: a number, left out where it is the one that changes nothing. */
 const SHAPING = {
-  even: shape(SHARE_EVEN, 'a number from 0 to 1', '0.5', (x) => x >= 0 && x <= 1),
+  mix: shape(SHARE_MIX, 'a number from 0 to 1', '0.5', (x) => x >= 0 && x <= 1),
   cap: shape(Number.POSITIVE_INFINITY, 'a number from 1 on', '4', (x) => x >= 1),
   tau: shape(1, 'a number above 0', '0.5', (x) => x > 0),
   gamma: shape(DISCOUNT, 'a number above 0 up to 1', '0.99', (x) => x > 0 && x <= 1),
@@ -172,11 +172,11 @@ export function resolveEstimator(flags: FlagValues): Nature {
   const name = oneOf('--estimator', String(flags.estimator), names);
   const estimator = estimatorNamed(name) as Estimator;
   const flagsOf = (each: Estimator) => [...(each.creditFlags ?? []), ...(each.flags ?? [])];
-  const foreign = foreignFlag(flagsOf(estimator), ESTIMATORS.flatMap(flagsOf), flags);
-  const other = foreign && ESTIMATORS.find((each) => flagsOf(each).includes(foreign));
+  const foreignFlag = otherFlag(flagsOf(estimator), ESTIMATORS.flatMap(flagsOf), flags);
+  const other = foreignFlag && ESTIMATORS.find((each) => flagsOf(each).includes(foreignFlag));
   if (other)
     throw usageError(
-      `${foreign[0].split(' ')[0]} has no meaning with --estimator ${name}`,
+      `${foreignFlag[0].split(' ')[0]} has no meaning with --estimator ${name}`,
       `add --estimator ${other.name}`,
     );
   return estimator.withFlags?.(flags) ?? estimator;

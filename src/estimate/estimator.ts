@@ -14,7 +14,7 @@ import type { BadRow } from '../rows.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
 import type { Peers } from './peers.js';
-import type { ScoredBank } from './references.js';
+import type { ScoredReferences } from './references.js';
 import type { AnswerMarks } from './reward.js';
 import type { TraceValues } from './value.js';
 import type { ReadyTrace } from './valued-row.js';
@@ -46,10 +46,10 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
   /** what the configuration says of its models */
   readonly config?: Config;
   /** what is scored of a trace's references; absent: as the policy's exit template and the estimator's facts have it */
-  readonly bankOf?: (references: readonly Reference[]) => Promise<ScoredBank>;
+  readonly referenceSetOf?: (references: readonly Reference[]) => Promise<ScoredReferences>;
   /** how many other traces of its group a trace is shown at most; absent: none */
   readonly peers?: number;
-  /** absent: the bank's continuations after every exit point. @throws TraceRejected */
+  /** absent: the reference set's continuations after every exit point. @throws TraceRejected */
   ask?(trace: ValueJob): A | Promise<A>;
   values(trace: ValueJob, answers: Answers, asked: A): TraceValues;
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy */
@@ -87,9 +87,9 @@ export interface EstimatorSetup {
   /** the row's references are read, though none is scored */
   readonly readsReferences?: boolean;
   /** traces are looked at together with others of their group, wherever these lie */
-  readonly readsMates?: true;
+  readonly readsPeers?: true;
   /** what is to be said once all is known of how traces are scored */
-  readonly doubt?: (own: {
+  readonly warning?: (own: {
     readonly policy: Readonly<Record<string, string>>;
     readonly config: Config;
   }) => string | undefined;

@@ -193,7 +193,7 @@ export async function farPeers(
   if (apart.groups.size === 0) return undefined;
   if (apart.groups.size > MANY_APART * groupRewards.size)
     log.warn(
-      'mates_apart',
+      'peers_apart',
       `${count(apart.groups.size)} of ${plural(groupRewards.size, 'group')} lie apart, further than the rows that share runs of the policy: it reads peers again wherever they are needed; an input sorted by group takes less time`,
     );
   const spill = await openSpill(join(folder ?? tmpdir(), `.peers.${randomBytes(4).toString('hex')}.scratch`));

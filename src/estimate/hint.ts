@@ -9,11 +9,11 @@ import type { Reference } from '../trace.js';
 import { openSecond, type ReadTokens, tokenCheck } from './second-policy.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions. */
-type HintKind = 'answer' | 'mate';
+type HintKind = 'answer' | 'peer';
 
 /** How a prompt tells it. */
 interface HintTemplate {
-  /** with `{answer}` where the reference stands, or `{mate}` where a peer's text does */
+  /** with `{answer}` where the reference stands, or `{peer}` where a peer's text does */
   readonly text: string;
   /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
   readonly before: string;
@@ -40,7 +40,7 @@ export async function openHint(
   const { vocab, maxTokens } = policy.architecture;
   const check = reader?.check ?? tokenCheck(own.tokenizer, tokenizer, vocab, maxTokens, READER);
   const before = await tokenizer.encode(template.before);
-  const [lead = '', tail = ''] = template.text.split(placeOf('mate'));
+  const [lead = '', tail = ''] = template.text.split(placeOf('peer'));
   const [leadIds, tailIds] = [await tokenizer.encode(lead), await tokenizer.encode(tail)];
   return {
     template,
@@ -52,7 +52,7 @@ export async function openHint(
       return tokenizer.encode(template.text.replace(placeOf('answer'), () => answer));
     },
     /** Ids of a hint that is a peer's text, in the tokens in which it was written. */
-    ofMate: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
+    ofPeer: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
     /** Ids of the prompt with a hint in it. @throws TraceRejected (`hint`, `hint_tokens`, `hint_too_long`) */
     hinted({ promptIds, completionIds }: ReadTokens, told: Int32Array): Int32Array {
       const prompt = withHint(promptIds, told, before, template.before);

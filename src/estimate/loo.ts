@@ -35,7 +35,7 @@ export const loo: Estimator = {
         ask(trace) {
           const atExits = trace.continuations;
           // where no reference earns anything, no segment counts for anything
-          if (!trace.bank.some(({ utility }) => utility > 0)) return { atExits };
+          if (!trace.referenceSet.some(({ utility }) => utility > 0)) return { atExits };
           return { atExits, whenCut: (exits) => withoutSegments(trace, exits, own) };
         },
         values(trace, { branches, segmentation, whenCut }) {
@@ -76,23 +76,23 @@ export function withoutSegments(
  * @returns (K) nats
  */
 function attributions(
-  { bank }: Pick<ValueJob, 'bank'>,
+  { referenceSet }: Pick<ValueJob, 'referenceSet'>,
   whole: readonly Answer[],
   exits: Int32Array,
   without: readonly Answer[] | undefined,
 ): Float64Array {
   const found = new Float64Array(exits.length - 1);
   if (without === undefined) return found;
-  const all = answerLogprob(whole, bank);
-  const N = bank.length;
+  const all = answerLogprob(whole, referenceSet);
+  const N = referenceSet.length;
   for (const [n, k] of segmentsOf(exits).entries())
-    found[k - 1] = all - answerLogprob(without.slice(n * N, (n + 1) * N), bank);
+    found[k - 1] = all - answerLogprob(without.slice(n * N, (n + 1) * N), referenceSet);
   return found;
 }
 
 /** φ = log Σ_n ζ_n p(y_n) */
-function answerLogprob(logprobs: readonly Answer[], bank: ValueJob['bank']): number {
+function answerLogprob(logprobs: readonly Answer[], referenceSet: ValueJob['referenceSet']): number {
   return logSumExp(
-    logprobs.map((own, n) => own.reduce((all, lp) => all + lp, Math.log(bank[n]?.utility ?? 0))),
+    logprobs.map((own, n) => own.reduce((all, lp) => all + lp, Math.log(referenceSet[n]?.utility ?? 0))),
   );
 }

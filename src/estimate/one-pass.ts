@@ -51,7 +51,7 @@ export const joint: Estimator = {
   name: 'joint',
   scores: 'continuations',
   // log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full
-  fromStored: (bank) => logSumExp(weighted(bank)),
+  fromStored: (referenceSet) => logSumExp(weighted(referenceSet)),
   isLog: true,
   hasOwnScale: true,
   noLevel: 'logarithms',
@@ -68,13 +68,13 @@ export const jointLog: Estimator = {
   card: 'the log-probability of the reference solution and answer as the continuation; differences are of the logarithm',
 };
 
-/** `snis`: the share of right answers in the probability of all that a bank has, right and wrong. */
+/** `snis`: the share of right answers in the probability of all that a reference set has, right and wrong. */
 export const snis: Estimator = {
   name: 'snis',
   scores: 'answers',
   isContrast: true,
   fromStored: contrast,
-  card: 'the share of right answers in the probability of all in the bank, if the policy had to answer there',
+  card: 'the share of right answers in the probability of all in the reference set, if the policy had to answer there',
 };
 
 /**

@@ -11,10 +11,10 @@ import { type Peer, refuseLate, refuseStream } from './peers.js';
 import { noReferences } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
-const HINTS = ['answer', 'mate'] as const;
+const HINTS = ['answer', 'peer'] as const;
 
 /** Which right peer is looked at: the one with the fewest tokens, or the one whose thought is most like the trace's own. */
-const WHICH_MATE = ['shortest', 'similar'] as const;
+const WHICH_PEER = ['shortest', 'similar'] as const;
 
 export const posterior: Estimator = {
   name: 'posterior',
@@ -23,20 +23,20 @@ export const posterior: Estimator = {
   isMagnitude: true,
   noLevel: 'no values of a state',
   valueName: 'p(hint)',
-  card: 'no value: how far a hint, the reference answer or the text of a right mate (`hint`), makes the tokens so far likelier, as a probability',
+  card: 'no value: how far a hint, the reference answer or the text of a right peer (`hint`), makes the tokens so far likelier, as a probability',
   flags: [
     ['--hint <what>', `of posterior: what a prompt tells: ${HINTS.join('|')} (default: ${HINTS[0]})`],
     [
-      '--hint-mate <which>',
-      `of --hint mate: which right completion of the group: ${WHICH_MATE.join('|')} (default: ${WHICH_MATE[0]})`,
+      '--hint-peer <which>',
+      `of --hint peer: which right completion of the group: ${WHICH_PEER.join('|')} (default: ${WHICH_PEER[0]})`,
     ],
     [
       '--hint-template <file>',
-      "of posterior: how a prompt tells the answer, or the mate's text (default: the policy's own)",
+      "of posterior: how a prompt tells the answer, or the peer's text (default: the policy's own)",
     ],
     ['--hint-policy <folder>', 'of posterior: a policy folder that reads the hint (default: --policy)'],
   ],
-  configKeys: ['hint', 'hintMate', 'hintTemplate', 'hintPolicy'],
+  configKeys: ['hint', 'hintPeer', 'hintTemplate', 'hintPolicy'],
   columns: () => [
     requestedColumn(
       'hint_logprobs',
@@ -45,18 +45,18 @@ export const posterior: Estimator = {
     ),
   ],
   setUp(
-    { hint: asked = HINTS[0], hintMate, hintTemplate, hintPolicy },
+    { hint: asked = HINTS[0], hintPeer, hintTemplate, hintPolicy },
     { segments, inputs },
   ): EstimatorSetup {
     const hint = oneOf('--hint', String(asked), HINTS);
-    const which = oneOf('--hint-mate', String(hintMate ?? WHICH_MATE[0]), WHICH_MATE);
-    const isOfPeer = hint === 'mate';
-    if (hintMate !== undefined && !isOfPeer)
-      throw usageError(`--hint-mate ${hintMate} has no meaning with --hint ${hint}`, 'add --hint mate');
-    if (isOfPeer) refuseStream('posterior --hint mate', inputs);
-    if (isOfPeer && which === 'similar') refuseLate('--hint-mate similar', segments);
+    const which = oneOf('--hint-peer', String(hintPeer ?? WHICH_PEER[0]), WHICH_PEER);
+    const isOfPeer = hint === 'peer';
+    if (hintPeer !== undefined && !isOfPeer)
+      throw usageError(`--hint-peer ${hintPeer} has no meaning with --hint ${hint}`, 'add --hint peer');
+    if (isOfPeer) refuseStream('posterior --hint peer', inputs);
+    if (isOfPeer && which === 'similar') refuseLate('--hint-peer similar', segments);
     return {
-      ...(isOfPeer ? { readsMates: true, config: { hint, hintMate: which } } : { readsReferences: true }),
+      ...(isOfPeer ? { readsPeers: true, config: { hint, hintPeer: which } } : { readsReferences: true }),
       async open(context): Promise<OpenEstimator> {
         const { openHint } = await import('./hint.js');
         const { secondConfig } = await import('./second-policy.js');
@@ -65,11 +65,11 @@ export const posterior: Estimator = {
           ...(typeof hintPolicy === 'string' && { policy: hintPolicy }),
         };
         const choice = { device: context.choice, signal: context.signal };
-        const { template, reader, hinted, ofAnswer, ofMate } = await openHint(hint, files, context, choice);
+        const { template, reader, hinted, ofAnswer, ofPeer } = await openHint(hint, files, context, choice);
         const told = async (trace: ValueJob): Promise<Int32Array | undefined> => {
           if (!isOfPeer) return ofAnswer(trace.references);
           const peer = rightPeer(trace, which);
-          return peer && ofMate(peer.completionIds.subarray(0, lengthOf(peer)));
+          return peer && ofPeer(peer.completionIds.subarray(0, lengthOf(peer)));
         };
         return {
           config: { hintTemplate: template, ...(reader && { hintPolicy: secondConfig(reader) }) },
@@ -103,14 +103,14 @@ function lengthOf({ completionIds, pieces }: Peer): number {
 }
 
 /** Of equal ones it is the first that follows the trace. */
-export function rightPeer(trace: ValueJob, which: (typeof WHICH_MATE)[number]): Peer | undefined {
+export function rightPeer(trace: ValueJob, which: (typeof WHICH_PEER)[number]): Peer | undefined {
   const right = (trace.peers ?? []).filter(({ reward }) => (reward.reward as number) > CORRECT);
   if (which === 'similar') return mostSimilar(trace, right, 1)[0];
   return right.toSorted((a, b) => lengthOf(a) - lengthOf(b))[0];
 }
 
 /** Status of a trace without a hint: its group has no right peer, or it has no group. */
-const NO_HINT = 'hint:no-mate';
+const NO_HINT = 'hint:no-peer';
 
 /**
  * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag

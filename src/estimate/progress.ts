@@ -1,12 +1,12 @@
 // `progress`: values under another policy, the prover, whose answers at the same exits say how far each step gets it (the second framework).
 import { isDeepStrictEqual } from 'node:util';
-import type { Nature, StoredBank } from '../credit/nature.js';
+import type { Nature, StoredReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import type { ReaderAnswers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import { pr, prGeo, prMean, snis } from './one-pass.js';
-import { bankMaker } from './references.js';
+import { referenceSetMaker } from './references.js';
 import { traceValues, utilitiesOf } from './value.js';
 
 /** How a prover values a state: as those do that score answers. */
@@ -65,7 +65,7 @@ export const progress: Estimator = {
           log.warn('prover', `${folder}: is the policy itself, so its values are those without a prover`);
         return {
           config: { prover: secondConfig(prover) },
-          bankOf: await bankMaker(policy.exitTemplate, nature, prover.tokenizer.encode),
+          referenceSetOf: await referenceSetMaker(policy.exitTemplate, nature, prover.tokenizer.encode),
           second: { model: prover, name: PROVER.name },
           ask(trace) {
             prover.check(trace, trace.continuations);
@@ -84,7 +84,9 @@ const PROVER = { name: 'prover', code: 'prover', flag: '--prover' } as const;
 
 /** @param bestOf K: values are the probability that one of K answers is right, 1 − (1 − v)^K */
 function facts({ name, isContrast, fromStored, fromTokens }: Nature, bestOf: number): Nature {
-  const best = fromStored && ((bank: StoredBank) => 1 - Math.max(0, 1 - fromStored(bank)) ** bestOf); // rounding may have taken a probability beyond 1
+  const best =
+    fromStored &&
+    ((referenceSet: StoredReferences) => 1 - Math.max(0, 1 - fromStored(referenceSet)) ** bestOf); // rounding may have taken a probability beyond 1
   return {
     name: 'progress',
     scores: 'answers',

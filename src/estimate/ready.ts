@@ -26,7 +26,7 @@ import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
-import { type BankSource, bankMaker, GroupBanks, referencesOf } from './references.js';
+import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
 import { type AnswerMarks, type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
 /**
@@ -83,7 +83,7 @@ export interface Method {
   readonly segments: SegmentOptions;
   readonly rewardRange: readonly [number, number];
   readonly marks: AnswerMarks;
-  readonly bank: BankSource;
+  readonly references: ReferenceSource;
   /** facts of the values, the estimator as it was asked for, and opened */
   readonly nature: Nature;
   readonly setUp: EstimatorSetup;
@@ -91,7 +91,7 @@ export interface Method {
 }
 
 /** How a run's traces are rewarded. */
-export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Method) {
+export function rewarding({ need, opened, rewardRange, marks, references, nature }: Method) {
   const textOf = (trace: Trace) => () => {
     const { completion, completionIds = NONE, completionMask, turns } = trace;
     const last = turns?.findLast(({ role }) => role === 'assistant');
@@ -103,15 +103,15 @@ export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Me
   };
   /** @throws TraceRejected for a reward that is none */
   const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, textOf(trace), marks);
-  const banks = bank === 'group' ? new GroupBanks(marks, nature, textOf) : undefined;
+  const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,
     /** references of each group's right completions; undefined where rows bring their own */
-    banks,
-    /** @param isStream its groups are held back behind this, so that a bank is whole when its first trace is scored */
+    groupReferences,
+    /** @param isStream its groups are held back behind this, so that a reference set is whole when its first trace is scored */
     reward({ trace }: Pick<RewardedTrace, 'trace'>, isStream: boolean): RewardedTrace {
       const found = rewardOf(trace);
-      if (isStream) banks?.add(trace, found.reward);
+      if (isStream) groupReferences?.add(trace, found.reward);
       return { trace, reward: found };
     },
     /** the reward for a group's mean; null also where the trace is rejected later, where the rejects file is open */
@@ -127,26 +127,27 @@ export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Me
 }
 
 /**
- * @param isStream traces come once: a group's bank is dropped when the next group begins
+ * @param isStream traces come once: a group's reference set is dropped when the next group begins
  * @returns what makes a trace ready; it throws TraceRejected for what the policy cannot take
  */
 export async function preparing(
   { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments }: Method,
-  banks: GroupBanks | undefined,
+  groupReferences: GroupReferences | undefined,
   isStream: boolean,
 ): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
   const { exitTemplate } = opened.policy;
-  const makeBank = estimator.bankOf ?? (await bankMaker(exitTemplate, nature, opened.tokenizer.encode));
+  const makeReferenceSet =
+    estimator.referenceSetOf ?? (await referenceSetMaker(exitTemplate, nature, opened.tokenizer.encode));
   const read = reader(need, opened, segments);
   return async (item) => {
-    const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
-    if (isStream) banks?.reach(item.trace.group);
-    const { continuations, ...made } = await makeBank(references);
+    const { references, referenceStatus } = referencesOf(item.trace, item.reward.reward, groupReferences);
+    if (isStream) groupReferences?.reach(item.trace.group);
+    const { continuations, ...made } = await makeReferenceSet(references);
     // what another policy scores, this one does not
     const own = nature.isOfProver ? [] : continuations;
     const longest = own.reduce((most, { ids }) => Math.max(most, ids.length), 0);
     const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest);
-    const status = [...ofTokens, ...bankStatus, ...made.status, ...ofValues];
+    const status = [...ofTokens, ...referenceStatus, ...made.status, ...ofValues];
     return { ...item, ...made, ...tokens, trace, continuations, references, status, pieces };
   };
 }

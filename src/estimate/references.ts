@@ -1,6 +1,6 @@
 // A trace's references: its row's or its group's answers, as a set, and what is scored of them at every exit point.
 
-import { CORRECT, type Nature, NO_BANK } from '../credit/nature.js';
+import { CORRECT, type Nature, NO_REFERENCES } from '../credit/nature.js';
 import { dataError, TraceRejected } from '../errors.js';
 import { sharedTokens } from '../model/text/ids.js';
 import type { ExitTemplate } from '../model/text/templates.js';
@@ -11,9 +11,9 @@ import { type AnswerMarks, ownAnswer } from './reward.js';
 
 // ------ where they come from
 
-export const BANKS = ['row', 'group'] as const;
+export const REFERENCE_SOURCES = ['row', 'group'] as const;
 /** Where references come from: the trace's row, or its group's completions: the correct ones, for `snis` the wrong ones too. */
-export type BankSource = (typeof BANKS)[number];
+export type ReferenceSource = (typeof REFERENCE_SOURCES)[number];
 
 /** Distinct entries a group, right ones and wrong ones apart: every one is scored at every exit. */
 const MAX_ENTRIES = 64;
@@ -21,7 +21,7 @@ const MAX_ENTRIES = 64;
 const MAX_CHARACTERS = 2 ** 26;
 
 /** What several completions of a group answered alike. */
-interface BankEntry {
+interface ReferenceEntry {
   readonly answer: string;
   readonly solution?: string;
   /** the two largest utilities: one of them may be the trace's own */
@@ -29,9 +29,9 @@ interface BankEntry {
   readonly next?: number | undefined;
 }
 
-/** Banks of all groups in sight; entries are kept once however many completions agree on them. */
-export class GroupBanks {
-  private readonly groups = new Map<string, Map<string, BankEntry>>();
+/** Reference sets of all groups in sight; entries are kept once however many completions agree on them. */
+export class GroupReferences {
+  private readonly groups = new Map<string, Map<string, ReferenceEntry>>();
   private length = 0;
   private reached: string | undefined;
 
@@ -50,31 +50,31 @@ export class GroupBanks {
     const { group } = trace;
     const own = group === undefined ? undefined : this.entryOf(trace, reward);
     if (group === undefined || own === undefined) return;
-    const bank = this.groups.get(group) ?? new Map<string, BankEntry>();
-    this.groups.set(group, bank);
+    const referenceSet = this.groups.get(group) ?? new Map<string, ReferenceEntry>();
+    this.groups.set(group, referenceSet);
     const key = keyOf(own);
-    const found = bank.get(key);
-    if (found === undefined && sizeOf(bank, own.best) >= MAX_ENTRIES) return;
+    const found = referenceSet.get(key);
+    if (found === undefined && sizeOf(referenceSet, own.best) >= MAX_ENTRIES) return;
     if (found === undefined) this.length += key.length;
     const [best, next] = [own.best, found?.best, found?.next]
       .filter((utility) => utility !== undefined)
       .sort((a, b) => b - a);
-    bank.set(key, { ...own, best: best as number, next });
+    referenceSet.set(key, { ...own, best: best as number, next });
     if (this.length > this.maxLength)
       throw dataError(
-        `--bank group: the answers and solutions of the groups have over ${this.maxLength} characters`,
+        `--references group: the answers and solutions of the groups have over ${this.maxLength} characters`,
         'score the input in parts, whole groups in each, or use --estimator pr',
       );
   }
 
   /** What the other completions of the trace's group answered, in the order first seen. */
-  mates(trace: Trace, reward: number | null): Reference[] {
-    const bank = trace.group === undefined ? undefined : this.groups.get(trace.group);
-    if (bank === undefined) return [];
+  peers(trace: Trace, reward: number | null): Reference[] {
+    const referenceSet = trace.group === undefined ? undefined : this.groups.get(trace.group);
+    if (referenceSet === undefined) return [];
     const own = this.entryOf(trace, reward);
     const ownKey = own && keyOf(own);
     const peers: Reference[] = [];
-    for (const [key, { best, next, ...entry }] of bank) {
+    for (const [key, { best, next, ...entry }] of referenceSet) {
       // the trace's own part in an entry is taken out: an entry that is its alone goes
       const utility = key !== ownKey ? best : own?.best === best ? next : best;
       if (utility !== undefined) peers.push({ ...entry, utility });
@@ -92,7 +92,7 @@ export class GroupBanks {
     this.groups.delete(before);
   }
 
-  private entryOf(trace: Trace, reward: number | null): BankEntry | undefined {
+  private entryOf(trace: Trace, reward: number | null): ReferenceEntry | undefined {
     if (reward === null || (reward <= CORRECT && !this.nature.isContrast)) return undefined;
     const whole = this.textOf(trace)();
     const answer = ownAnswer(whole, this.marks);
@@ -104,28 +104,28 @@ export class GroupBanks {
   }
 }
 
-/** Entries of a bank that are right, or wrong, as one of such a utility is. */
-function sizeOf(bank: ReadonlyMap<string, BankEntry>, utility: number): number {
-  return [...bank.values()].filter(({ best }) => best > CORRECT === utility > CORRECT).length;
+/** Entries of a reference set that are right, or wrong, as one of such a utility is. */
+function sizeOf(referenceSet: ReadonlyMap<string, ReferenceEntry>, utility: number): number {
+  return [...referenceSet.values()].filter(({ best }) => best > CORRECT === utility > CORRECT).length;
 }
 
 /**
- * A trace's references: its row's, or with `banks` its peers' answers; the row's again, beside the wrong ones of its peers,
+ * A trace's references: its row's, or with `groupReferences` its peers' answers; the row's again, beside the wrong ones of its peers,
  * where none is right.
  */
 export function referencesOf(
   trace: Trace,
   reward: number | null,
-  banks: GroupBanks | undefined,
-): { readonly references: readonly Reference[]; readonly bankStatus: readonly string[] } {
-  const peers = banks?.mates(trace, reward) ?? [];
-  if (peers.some(({ utility }) => utility > CORRECT)) return { references: peers, bankStatus: [] };
-  const code = trace.references.length > 0 ? 'bank:row' : NO_BANK;
+  groupReferences: GroupReferences | undefined,
+): { readonly references: readonly Reference[]; readonly referenceStatus: readonly string[] } {
+  const peers = groupReferences?.peers(trace, reward) ?? [];
+  if (peers.some(({ utility }) => utility > CORRECT)) return { references: peers, referenceStatus: [] };
+  const code = trace.references.length > 0 ? 'references:row' : NO_REFERENCES;
   const references = trace.references.length > 0 ? [...trace.references, ...peers] : [];
-  return { references, bankStatus: banks === undefined ? [] : [code] };
+  return { references, referenceStatus: groupReferences === undefined ? [] : [code] };
 }
 
-function keyOf({ answer, solution }: BankEntry): string {
+function keyOf({ answer, solution }: ReferenceEntry): string {
   return JSON.stringify(solution === undefined ? [answer] : [answer, solution]);
 }
 
@@ -148,23 +148,26 @@ function thoughtOf(text: string, named: ThoughtTags | undefined): string {
 type Encode = (text: string) => Int32Array | Promise<Int32Array>;
 
 /**
- * The bank is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given. Estimators that
+ * The referenceSet is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given. Estimators that
  * score answers do not read u, so for them one entry an answer is left.
  */
-export function bankOf(references: readonly Reference[], nature: Pick<Nature, 'scores'>): Reference[] {
-  const bank = new Map<string, Reference>();
+export function referenceSetOf(
+  references: readonly Reference[],
+  nature: Pick<Nature, 'scores'>,
+): Reference[] {
+  const referenceSet = new Map<string, Reference>();
   for (const reference of references) {
     const { answer, solution, utility } = reference;
     const key = nature.scores === 'continuations' ? JSON.stringify([answer, solution ?? '']) : answer;
-    if (utility > (bank.get(key)?.utility ?? -1)) bank.set(key, reference);
+    if (utility > (referenceSet.get(key)?.utility ?? -1)) referenceSet.set(key, reference);
   }
-  return [...bank.values()];
+  return [...referenceSet.values()];
 }
 
 /**
- * Makes a bank's continuations, `close {u} open {y} closer` (METHOD §3), each tokenised as one text: a tokenizer may have
+ * Makes a reference set's continuations, `close {u} open {y} closer` (METHOD §3), each tokenised as one text: a tokenizer may have
  * `{\` or `}}` as a single token, and apart an answer would get tokens that no policy writes. `joint` and `joint-log`
- * score everything. What scores answers leaves u out, and scores from the first token in which an answer of the bank, or
+ * score everything. What scores answers leaves u out, and scores from the first token in which an answer of the reference set, or
  * an empty one, differs from the bare template, to the end of the closer: what a merge may swallow of the template counts
  * for every answer alike, at every exit.
  * @returns the maker; it throws RangeError where nothing would be scored: an empty answer before an empty closer
@@ -173,16 +176,16 @@ export async function continuationMaker(
   { close, open, closer }: ExitTemplate,
   nature: Pick<Nature, 'scores'>,
   encode: Encode,
-): Promise<(bank: readonly Reference[]) => Promise<Continuation[]>> {
+): Promise<(referenceSet: readonly Reference[]) => Promise<Continuation[]>> {
   const isWhole = nature.scores === 'continuations';
   const bare = await encode(close + open);
   const least = sharedTokens(bare, await encode(close + open + closer));
-  return async (bank) => {
+  return async (referenceSet) => {
     const branches: Int32Array[] = [];
-    for (const { answer, solution = '' } of bank)
+    for (const { answer, solution = '' } of referenceSet)
       branches.push(await encode(`${close}${isWhole ? solution : ''}${open}${answer}${closer}`));
     const scoredFrom = isWhole ? 0 : Math.min(least, ...branches.map((ids) => sharedTokens(bare, ids)));
-    return bank.map(({ answer }, n) => {
+    return referenceSet.map(({ answer }, n) => {
       const ids = branches[n] as Int32Array;
       if (ids.length <= scoredFrom || (!isWhole && answer + closer === ''))
         throw new RangeError('the reference and the closer have no token to score');
@@ -191,13 +194,13 @@ export async function continuationMaker(
   };
 }
 
-/** What is scored of a trace's references: the bank as a set, and each entry's continuation. */
-export interface ScoredBank {
+/** What is scored of a trace's references: the reference set as a set, and each entry's continuation. */
+export interface ScoredReferences {
   /** (N) */
-  readonly bank: readonly Reference[];
+  readonly referenceSet: readonly Reference[];
   /** (N) */
   readonly continuations: readonly Continuation[];
-  /** what the user should know of the bank: status codes */
+  /** what the user should know of the reference set: status codes */
   readonly status: readonly string[];
 }
 
@@ -205,15 +208,15 @@ export interface ScoredBank {
  * Makes the continuations of traces under one policy.
  * @throws TraceRejected (`no_reference`) from the returned function, where a trace has nothing to score
  */
-export async function bankMaker(
+export async function referenceSetMaker(
   template: ExitTemplate,
   nature: Nature,
   encode: Encode,
-): Promise<(references: readonly Reference[]) => Promise<ScoredBank>> {
+): Promise<(references: readonly Reference[]) => Promise<ScoredReferences>> {
   const continuationsOf = await continuationMaker(template, nature, encode);
   const isWhole = nature.scores === 'continuations';
   return async (references) => {
-    if (nature.scores === 'nothing') return { bank: [], continuations: [], status: [] };
+    if (nature.scores === 'nothing') return { referenceSet: [], continuations: [], status: [] };
     // u = "" is no solution: it would be far likelier than any, and outweigh them
     const usable = isWhole ? references.filter(({ solution = '' }) => solution.trim() !== '') : references;
     if (isWhole && !usable.some(({ utility }) => utility > 0))
@@ -221,10 +224,10 @@ export async function bankMaker(
         'no_reference',
         `no reference has a solution and a utility above 0, expected one for --estimator ${nature.name}: --map solution=<path>`,
       );
-    const status = usable.length < references.length ? ['bank:no-solution'] : [];
-    const bank = bankOf(usable, nature);
+    const status = usable.length < references.length ? ['references:no-solution'] : [];
+    const referenceSet = referenceSetOf(usable, nature);
     try {
-      return { bank, continuations: await continuationsOf(bank), status };
+      return { referenceSet, continuations: await continuationsOf(referenceSet), status };
     } catch (error) {
       throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
     }

@@ -20,7 +20,7 @@ import { type Peer, refuseLate, refuseStream } from './peers.js';
 import { sum, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
-const DEFAULTS = { mates: 3, mateTokens: 40 };
+const DEFAULTS = { peers: 3, peerTokens: 40 };
 
 /** Others of a group that a trace is compared with, or as many as it may have peers; of more, those that follow it. */
 const MOST_COMPARED = 15;
@@ -28,9 +28,9 @@ const MOST_COMPARED = 15;
 /** How peers are used. */
 export interface SiblingOptions {
   /** peers a trace at most, the most similar ones */
-  readonly mates: number;
+  readonly peers: number;
   /** L: tokens of a peer's tail that are scored */
-  readonly mateTokens: number;
+  readonly peerTokens: number;
 }
 
 /** What is asked of a trace: its references, and the tails of the peers that it is aligned with. */
@@ -46,15 +46,15 @@ export const siblings: Estimator = {
   card: "the probability of winning by going on, from the outcomes of the trace and of its group's most similar completions, weighted by how likely their next tokens are there",
   creditFlags: [CALIBRATION],
   flags: [
-    ['--mates <n>', `of siblings: mates a trace, the most similar of its group (default: ${DEFAULTS.mates})`],
+    ['--peers <n>', `of siblings: peers a trace, the most similar of its group (default: ${DEFAULTS.peers})`],
     [
-      '--mate-tokens <n>',
-      `of siblings: tokens of a mate's tail that are scored (default: ${DEFAULTS.mateTokens})`,
+      '--peer-tokens <n>',
+      `of siblings: tokens of a peer's tail that are scored (default: ${DEFAULTS.peerTokens})`,
     ],
   ],
   configKeys: [
-    ...['mates', 'mateTokens', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
-    ...['mateDrawnTwice', 'calibration'],
+    ...['peers', 'peerTokens', 'peerWeights', 'peerPrior', 'peerPriorShare', 'peerBegunAlike'],
+    ...['peerDrawnTwice', 'calibration'],
   ],
   columns: () => COLUMNS,
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
@@ -71,24 +71,24 @@ export const siblings: Estimator = {
     refuseStream(siblings.name, call.inputs);
     const count = (name: keyof typeof DEFAULTS, flag: string): number =>
       positiveInteger(flag, String(values[name] ?? DEFAULTS[name]), DEFAULTS[name]);
-    const opts = { mates: count('mates', '--mates'), mateTokens: count('mateTokens', '--mate-tokens') };
+    const opts = { peers: count('peers', '--peers'), peerTokens: count('peerTokens', '--peer-tokens') };
     return {
       ...facts,
       ...(calibration?.standsBack && { nature: ofBase(UNFITTED, calibration.model) }),
       config: {
         ...opts,
-        mateWeights: [...CLIP],
-        matePrior: PRIOR,
-        matePriorShare: PRIOR_SHARE,
-        mateBegunAlike: BEGUN_ALIKE,
-        mateDrawnTwice: DRAWN_TWICE,
+        peerWeights: [...CLIP],
+        peerPrior: PRIOR,
+        peerPriorShare: PRIOR_SHARE,
+        peerBegunAlike: BEGUN_ALIKE,
+        peerDrawnTwice: DRAWN_TWICE,
       },
-      readsMates: true,
+      readsPeers: true,
       async open(context): Promise<OpenEstimator<SiblingQuestions>> {
         const { maxTokens } = context.policy.architecture;
         return {
           ...(await open(context)),
-          peers: Math.max(MOST_COMPARED, opts.mates),
+          peers: Math.max(MOST_COMPARED, opts.peers),
           ask: (trace) => askSiblings(trace, opts, maxTokens),
           values(trace, answers, { peers }) {
             const prior = calibration
@@ -120,7 +120,7 @@ const FROM_OUTCOMES = {
 
 /** @param maxTokens that the policy takes @throws TraceRejected (`too_long`) where a tail has no room behind the trace */
 export function askSiblings(trace: ValueJob, opts: SiblingOptions, maxTokens: number): SiblingQuestions {
-  const peers = mostSimilar(trace, trace.peers ?? [], opts.mates);
+  const peers = mostSimilar(trace, trace.peers ?? [], opts.peers);
   const tails = tailsOf(trace, peers, opts);
   const ends = Array.from(candidateExits(trace.pieces), (exit) =>
     tails(exit).map(({ length }) => trace.promptIds.length + exit + length),
@@ -130,12 +130,12 @@ export function askSiblings(trace: ValueJob, opts: SiblingOptions, maxTokens: nu
   return { atExits: trace.continuations, tails, peers };
 }
 
-function noRoom({ mateTokens }: SiblingOptions, lacking: number, maxTokens: number): TraceRejected {
-  const fits = mateTokens - lacking;
-  const flag = fits > 0 ? `--mate-tokens ${fits}, or ` : '';
+function noRoom({ peerTokens }: SiblingOptions, lacking: number, maxTokens: number): TraceRejected {
+  const fits = peerTokens - lacking;
+  const flag = fits > 0 ? `--peer-tokens ${fits}, or ` : '';
   return new TraceRejected(
     'too_long',
-    `behind its last exits the ${mateTokens} tokens of a mate's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
+    `behind its last exits the ${peerTokens} tokens of a peer's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
   );
 }
 
@@ -143,12 +143,12 @@ function noRoom({ mateTokens }: SiblingOptions, lacking: number, maxTokens: numb
 function tailsOf(
   { pieces }: Pick<Alignable, 'pieces'>,
   peers: readonly Aligned<Alignable>[],
-  { mateTokens }: SiblingOptions,
+  { peerTokens }: SiblingOptions,
 ): TailsAt {
   const places = placesOf(pieces);
   return (exit) =>
     peers.flatMap((peer) => {
-      const ids = tailFrom(peer, peer.at[places.get(exit) as number] as number, mateTokens);
+      const ids = tailFrom(peer, peer.at[places.get(exit) as number] as number, peerTokens);
       return ids.length === 0 ? [] : [ids];
     });
 }
@@ -196,7 +196,7 @@ export function siblingValues(
   { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
-  { mateTokens }: SiblingOptions,
+  { peerTokens }: SiblingOptions,
   hasPrior: boolean,
 ): Required<TraceValues> {
   const places = placesOf(pieces);
@@ -220,7 +220,7 @@ export function siblingValues(
     for (const [n, peer] of asked.entries()) {
       const logprobs = logprobsOf[n];
       const from = peer.at[place] as number;
-      const { length } = tailFrom(peer, from, mateTokens);
+      const { length } = tailFrom(peer, from, peerTokens);
       if (length === 0) continue;
       const here = sum(tails[k]?.[next++] as Float32Array);
       if (logprobs === undefined) continue;
@@ -255,7 +255,7 @@ export function siblingValues(
     ...prior,
     values: Float32Array.from(values),
     columns: { value_prior: prior.values, value_ess: Float32Array.from(effective) },
-    status: [...(prior.status ?? []), ...(fits ? [] : [asked.length === 0 ? NO_MATE : NO_FIT])],
+    status: [...(prior.status ?? []), ...(fits ? [] : [asked.length === 0 ? NO_PEER : NO_FIT])],
   };
 }
 
@@ -264,7 +264,7 @@ const COLUMNS: readonly OutputColumn[] = [
   requestedColumn(
     'value_prior',
     FLOAT32_LIST,
-    'the calibrated value at each exit point, before mates were heard',
+    'the calibrated value at each exit point, before peers were heard',
   ),
   requestedColumn(
     'value_ess',
@@ -288,6 +288,6 @@ function drawnTimes(
 }
 
 /** No group, or no peer of known reward that goes on from the same prompt by another completion: the values are the calibrated ones. */
-export const NO_MATE = 'siblings:no-mate';
+export const NO_PEER = 'siblings:no-peer';
 /** The same where no peer's tail is likely at any state of the trace. */
 export const NO_FIT = 'siblings:no-fit';

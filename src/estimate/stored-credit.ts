@@ -110,7 +110,7 @@ export function mergedConfig(
   const { estimator } = credit;
   const isNew = isOther || calibration !== undefined;
   const gone = [
-    // how values are read, and what is said of mates and the like, goes with what had them
+    // how values are read, and what is said of peers and the like, goes with what had them
     ...['proverEstimator', 'bestOf', 'returnEquivalent', ...(estimator.isOfProver ? [] : ['prover'])],
     ...(isNew ? ESTIMATORS.flatMap((each) => each.configKeys ?? []) : []),
   ];
@@ -120,8 +120,8 @@ export function mergedConfig(
     // the weights of `calibrated` go with it; where they stand back it is still its name
     estimator: calibration ? calibrated.name : isOther ? estimator.name : stored.estimator,
     ...(isNew && { calibration: calibration?.model }),
-    // no bank is read where nothing is scored
-    ...(isOther && estimator.scores === 'nothing' && { bank: 'row' }),
+    // no reference set is read where nothing is scored
+    ...(isOther && estimator.scores === 'nothing' && { references: 'row' }),
     ...choiceOf(stored, choice),
     ...(columns && { columns }),
   };

@@ -1,7 +1,7 @@
 // Another estimator's values for stored rows, as far as they follow from what the rows store of references and tokens.
 import { isDeepStrictEqual } from 'node:util';
 import { asksForMean, type CreditOptions } from '../credit/credit.js';
-import { type Nature, NO_BANK } from '../credit/nature.js';
+import { type Nature, NO_REFERENCES } from '../credit/nature.js';
 import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { usageError } from '../errors.js';
 import { POLICY_KEY } from '../io/write/output.js';
@@ -9,7 +9,7 @@ import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
 import {
-  calibrationDoubt,
+  calibrationWarning,
   furtherNumbers,
   geoValuesOf,
   readCalibration,
@@ -38,7 +38,7 @@ export function revalued(row: OutputRow, to: Nature, isOther: boolean, calibrati
   const values = valuesOf(row, to, calibration);
   const isOfTokens = isOther && to.fromLogprobs !== undefined;
   const isGone = (code: string): boolean =>
-    (isOfTokens && (code === NO_BANK || code.startsWith('bank:'))) ||
+    (isOfTokens && (code === NO_REFERENCES || code.startsWith('references:'))) ||
     (code === UNCALIBRATED && calibration !== undefined) ||
     (isOther && OF_VALUES.test(code));
   return {
@@ -88,7 +88,7 @@ export function refuseImpossible(
   const { estimator: from, rewardRange } = source.credit;
   const { estimator: to } = credit;
   const isOther = !hasSameValues(source.credit, credit);
-  if (isOther) refuseEstimator(from, to, config.bank === 'group', calibration);
+  if (isOther) refuseEstimator(from, to, config.references === 'group', calibration);
   if (to.hasOutcome && !isDeepStrictEqual(rewardRange, credit.rewardRange))
     throw usageError(
       `--reward-range: the values of ${to.name} have rewards in them, on the range that ${path} was scored with`,
@@ -129,7 +129,7 @@ export function refuseImpossible(
     );
 }
 
-function refuseEstimator(from: Nature, to: Nature, isGroupBank: boolean, calibration?: Calibration): void {
+function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibration?: Calibration): void {
   if (to.fromLogprobs !== undefined) return;
   const [flag, own, asked] =
     from.name === to.name
@@ -151,8 +151,10 @@ function refuseEstimator(from: Nature, to: Nature, isGroupBank: boolean, calibra
     );
   if (from.scores !== to.scores)
     throw refuse(`${own} has scored ${from.scores}, and ${asked} needs ${to.scores} scored`);
-  if (isGroupBank && from.isContrast !== to.isContrast)
-    throw refuse("the bank of a group is another one: snis alone has the mates' wrong answers in it");
+  if (isOfGroup && from.isContrast !== to.isContrast)
+    throw refuse(
+      "the reference set of a group is another one: snis alone has the peers' wrong answers in it",
+    );
 }
 
 /** The calibration whose values are asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
@@ -183,7 +185,7 @@ export async function calibrationOf(
     );
   const policy = metadata.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
-  const doubt = calibrationDoubt(found, own);
-  if (doubt !== undefined) log.warn('calibration', doubt);
+  const warning = calibrationWarning(found, own);
+  if (warning !== undefined) log.warn('calibration', warning);
   return found;
 }

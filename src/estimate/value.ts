@@ -1,12 +1,12 @@
 // What the policy said of a trace, and the values of its states that follow from the log-probabilities of its references (METHOD §3).
 
-import type { Nature, StoredBank } from '../credit/nature.js';
+import type { Nature, StoredReferences } from '../credit/nature.js';
 import type { Reference } from '../trace.js';
 
 /**
  * v̂(s) of one state; its logarithm where values are logarithms. Where it follows from what a row stores it is computed from that
  * alone, so that a file gives it again bit for bit.
- * @param logprobs (N) token log-probabilities of each reference of the bank
+ * @param logprobs (N) token log-probabilities of each reference of the reference set
  * @param utilities (N) ζ_n in [0, 1]
  */
 export function stateValue(
@@ -99,12 +99,12 @@ export function summedAttributions(attributions: Float64Array): Float32Array {
 // ------ v̂ of one exit, by what a row stores of its references
 
 /** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
-export function rightNow(bank: StoredBank): number {
-  return weighted(bank).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
+export function rightNow(referenceSet: StoredReferences): number {
+  return weighted(referenceSet).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
 }
 
 /** max_n ζ_n · exp(mean_i log p(y_n,i)) */
-export function geometricMean({ logprobs, tokens, utilities }: StoredBank): number {
+export function geometricMean({ logprobs, tokens, utilities }: StoredReferences): number {
   return logprobs.reduce(
     (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
     0,
@@ -112,17 +112,17 @@ export function geometricMean({ logprobs, tokens, utilities }: StoredBank): numb
 }
 
 /** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
-export function contrast(bank: StoredBank): number {
-  const { logprobs } = bank;
-  return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(bank)) - logSumExp([...logprobs]));
+export function contrast(referenceSet: StoredReferences): number {
+  const { logprobs } = referenceSet;
+  return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(referenceSet)) - logSumExp([...logprobs]));
 }
 
 /** (N) log ζ_n p_n; −∞ where ζ_n = 0 */
-export function weighted({ logprobs, utilities }: StoredBank): number[] {
+export function weighted({ logprobs, utilities }: StoredReferences): number[] {
   return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
 }
 
-/** (N) ζ_n of a trace's bank */
-export function utilitiesOf({ bank }: { readonly bank: readonly Reference[] }): Float32Array {
-  return Float32Array.from(bank, ({ utility }) => utility);
+/** (N) ζ_n of a trace's referenceSet */
+export function utilitiesOf({ referenceSet }: { readonly referenceSet: readonly Reference[] }): Float32Array {
+  return Float32Array.from(referenceSet, ({ utility }) => utility);
 }

@@ -5,12 +5,12 @@ import type { Answers } from '../question.js';
 import { blankRow, type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, type Pieces, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
-import type { ScoredBank } from './references.js';
+import type { ScoredReferences } from './references.js';
 import type { RewardedTrace } from './reward.js';
 import type { TraceValues } from './value.js';
 
 /** A trace with everything that its scoring needs. */
-export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, ScoredBank {
+export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, ScoredReferences {
   readonly pieces: Pieces;
 }
 
@@ -32,7 +32,7 @@ export function valuedRow(
     }),
     valueStart: values[0] as number,
     ...{ referenceLogprobs, referenceTokens, reward: reward.reward },
-    referenceUtilities: Float32Array.from(item.bank, ({ utility }) => utility),
+    referenceUtilities: Float32Array.from(item.referenceSet, ({ utility }) => utility),
     requested: { ...columns },
     closesThought: tokens.text.includes(THINK_CLOSE),
     status: [...item.status, ...reward.status, ...status, ...(isUnread ? [UNREAD] : [])],

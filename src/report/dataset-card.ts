@@ -109,7 +109,7 @@ function sigmaSection(
       `- segments: \`${config.segmenter}\`${config.maxSegments === undefined ? '' : `, ${config.maxSegments} thoughts at most`}`,
       `- value of a state, ${named('estimator')}`,
       `- from values to σ, ${named('rule')}`,
-      `- baseline \`${config.baseline}\`, residual \`${config.residual}\`, within a segment \`${config.within}\`${config.even === undefined ? '' : `, \`${config.even}\` of σ spread evenly`}${config.cap === undefined ? '' : `, weights cut at \`${config.cap}\``}${config.steps === undefined ? '' : `, steps \`${config.steps}\``}`,
+      `- baseline \`${config.baseline}\`, residual \`${config.residual}\`, within a segment \`${config.within}\`${config.mix === undefined ? '' : `, \`${config.mix}\` of σ spread evenly`}${config.cap === undefined ? '' : `, weights cut at \`${config.cap}\``}${config.steps === undefined ? '' : `, steps \`${config.steps}\``}`,
     ].join('\n'),
     ...(hasSigma ? [use] : []),
     'The method is RREDCoT ([arXiv 2606.06475](https://arxiv.org/abs/2606.06475)); exit template, σ rule and baselines are choices of rredcot.',

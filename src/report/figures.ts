@@ -40,8 +40,8 @@ export type Figures = Readonly<
 
 /** σ is uniform in effect where no token's weight |σ·T − 1| reaches this. */
 const UNEVEN = 0.01;
-/** A trace whose return is about 0; and one without a baseline, since all answers of its bank are worth the same. */
-const NOTHING_TO_SHARE = ['uniform:small-return', 'uniform:one-sided-bank'];
+/** A trace whose return is about 0; and one without a baseline, since all answers of its reference set are worth the same. */
+const NOTHING_TO_SHARE = ['uniform:small-return', 'uniform:one-sided-references'];
 /** |R*| from which on a rule that divides by it does so. */
 const SMALL_RETURN = 0.05;
 /** Numbers below this are 0 in a histogram: it has a smallest bin. */

@@ -114,9 +114,9 @@ function missingOf({ prompt, promptIds, references, reward, group }: Trace): Mis
   const add = (field: string, what: string, flag: string) => missing.push({ field, what, flag });
   if (prompt.length === 0 && promptIds === undefined)
     add('prompt', 'score needs one', '--map prompt=<path>, or --join <file>');
-  const mates = group === undefined ? '' : ', or --bank group where rewards are known';
+  const peers = group === undefined ? '' : ', or --references group where rewards are known';
   if (references.length === 0)
-    add('references', 'score needs the right answer', `--map reference=<path>, or --join <file>${mates}`);
+    add('references', 'score needs the right answer', `--map reference=<path>, or --join <file>${peers}`);
   if (reward === null)
     add('reward', "the trace's own answer will be compared with the references", '--map reward=<path>');
   if (group === undefined) add('group', 'the baseline will be v̂ at the start', '--map group=<path>');

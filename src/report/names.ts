@@ -56,7 +56,7 @@ export class SeenNames {
     if (alike.traces > 0)
       warnings.push({
         code: 'same_completion',
-        message: `${plural(alike.traces, 'trace')} ${alike.traces === 1 ? 'has' : 'have'} the completion of an earlier one of the same group and prompt, first ${JSON.stringify(alike.first)}: they are one mate, and none of each other, which counts once where nobody would draw it twice (docs/method.md); where they are one trace under several ids, leave the others out`,
+        message: `${plural(alike.traces, 'trace')} ${alike.traces === 1 ? 'has' : 'have'} the completion of an earlier one of the same group and prompt, first ${JSON.stringify(alike.first)}: they are one peer, and none of each other, which counts once where nobody would draw it twice (docs/method.md); where they are one trace under several ids, leave the others out`,
       });
     return warnings;
   }

@@ -3,14 +3,11 @@ import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Distribution, ReliabilityCurve } from './gathered.js';
 import { spark } from './lines.js';
-import type { RunAccount } from './warnings.js';
+import type { RunStats } from './warnings.js';
 
 const NAME_WIDTH = 28;
 
-export function drawNumbers(
-  path: string,
-  { numbers, valueName, throughput, warnings }: RunAccount,
-): string[] {
+export function drawNumbers(path: string, { numbers, valueName, throughput, warnings }: RunStats): string[] {
   const { distributions: of, credited, values, calibration, label_noise: noise, positions } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);
   const codes = (counts: Readonly<Record<string, number>>) =>

@@ -6,7 +6,7 @@ import { type Histogram, rangeOf, Tally } from './figures.js';
 import { type Distribution, Positions, Reliability, Sketch, Top } from './gathered.js';
 
 /** A trace whose reward fits none of its values. */
-export interface Doubt {
+export interface Disagreement {
   readonly id: string;
   readonly row: number;
   readonly reward: number;
@@ -24,8 +24,8 @@ type DistributionName = (typeof DISTRIBUTIONS)[number];
 export type RunNumbers = RunCounts['numbers'];
 
 /** From here on a reward fits none of a trace's values. */
-const DOUBTFUL = 0.9;
-const DOUBTS_SHOWN = 20;
+const DISAGREEING = 0.9;
+const DISAGREEMENTS_SHOWN = 20;
 
 /** Gathers the numbers; what it holds does not grow with the number of traces. */
 export class RunCounts {
@@ -37,9 +37,9 @@ export class RunCounts {
     wrong: { start: new Sketch(), end: new Sketch() },
   };
   private readonly valueEnd = new Reliability();
-  private readonly doubts = new Top<Doubt>(DOUBTS_SHOWN);
+  private readonly disagreements = new Top<Disagreement>(DISAGREEMENTS_SHOWN);
   private readonly rewards = { right: 0, wrong: 0, unknown: 0 };
-  private doubtful = 0;
+  private disagreeing = 0;
   private traces = 0;
   private tokens = 0;
   private ok = 0;
@@ -86,9 +86,9 @@ export class RunCounts {
     this.levels[side].end.add(last);
     this.valueEnd.add(last, reward);
     const disagreement = values.reduce((least, v) => Math.min(least, Math.abs(v - reward)), 1);
-    if (disagreement < DOUBTFUL) return;
-    this.doubtful++;
-    this.doubts.add(disagreement, { id: trace.id, row: place, reward, disagreement });
+    if (disagreement < DISAGREEING) return;
+    this.disagreeing++;
+    this.disagreements.add(disagreement, { id: trace.id, row: place, reward, disagreement });
   }
 
   /** A row that could not be read as a scored trace. */
@@ -136,8 +136,8 @@ export class RunCounts {
       /** null as `values` */
       label_noise: hasLevel
         ? {
-            ...{ threshold: DOUBTFUL, count: this.doubtful },
-            ...{ of: this.rewards.right + this.rewards.wrong, traces: this.doubts.things },
+            ...{ threshold: DISAGREEING, count: this.disagreeing },
+            ...{ of: this.rewards.right + this.rewards.wrong, traces: this.disagreements.things },
           }
         : null,
     };

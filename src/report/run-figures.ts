@@ -127,7 +127,7 @@ function policyWarnings(
     warnings.push(
       policy.isEmbedded
         ? {
-            code: 'foreign_traces',
+            code: 'unlikely_traces',
             message: `${what} foreign to the bundled policy, which knows two toy tasks (${logprobs}): its numbers mean nothing there; rredcot policy build <checkpoint> -o <folder> makes a policy of the model that wrote them, --policy <folder> uses it`,
           }
         : {

@@ -11,7 +11,7 @@ export interface RunWarning {
 }
 
 /** What is told of a scored file, in a terminal and on its page. */
-export interface RunAccount {
+export interface RunStats {
   readonly numbers: RunNumbers;
   readonly warnings: readonly RunWarning[];
   readonly valueName: string;
@@ -32,12 +32,12 @@ const UNLIKELY = -3;
  * Whether a mean log p a token is nearer to guessing than to certainty: of what a policy wrote itself it is far above.
  * @param vocab tokens of the policy's vocabulary; undefined where nothing tells
  */
-export function isForeign(logprob: number | null, vocab: number | undefined): logprob is number {
+export function isUnlikely(logprob: number | null, vocab: number | undefined): logprob is number {
   return logprob !== null && logprob <= (vocab === undefined ? UNLIKELY : -Math.log(vocab) / 2);
 }
 
 /** What is said of traces half of which have that mean log p or less. */
-export function foreignTraces(median: number): string {
+export function unlikelyTraces(median: number): string {
   return `half of the traces have a mean log p of ${median.toFixed(2).replace('-', '−')} a token or less: did this policy write them? Its values mean little there`;
 }
 
@@ -68,7 +68,7 @@ export function asksForUniform(rule: unknown): boolean {
   return [rule].flat()[0] === 'uniform';
 }
 
-/** @param vocab as {@link isForeign} @param rule as {@link asksForUniform} */
+/** @param vocab as {@link isUnlikely} @param rule as {@link asksForUniform} */
 export function warningsOf(numbers: RunNumbers, vocab: number | undefined, rule?: unknown): RunWarning[] {
   const { distributions, credited, uniform_in_effect: uniform, values, label_noise: noise } = numbers;
   const warnings: RunWarning[] = [];
@@ -76,7 +76,7 @@ export function warningsOf(numbers: RunNumbers, vocab: number | undefined, rule?
     if (isSo) warnings.push({ code, text });
   };
   const logprob = distributions.mean_logprob.median;
-  add(isForeign(logprob, vocab), 'foreign_traces', foreignTraces(logprob ?? 0));
+  add(isUnlikely(logprob, vocab), 'unlikely_traces', unlikelyTraces(logprob ?? 0));
   add(
     credited > 0 && uniform >= MOST * credited && !asksForUniform(rule),
     'mostly_uniform',

@@ -9,7 +9,7 @@ import { runPaths } from '../io/files/run-folder.js';
 import { sumCounts } from '../io/write/facts.js';
 import { datasetCard } from '../report/dataset-card.js';
 import type { Log } from '../report/log.js';
-import { presentParts, removeLeftovers, standingParts } from './folder.js';
+import { existingParts, presentParts, removeLeftovers } from './folder.js';
 import type { Run } from './identity.js';
 
 /** What every part of a run has. */
@@ -28,7 +28,7 @@ export async function finishFolder(
 ): Promise<void> {
   const { size } = await presentParts(folder, run);
   if (size < run.parts) return log.info(`${size} of ${run.parts} parts are there`);
-  const parts = await standingParts(folder, run, () => true, log);
+  const parts = await existingParts(folder, run, () => true, log);
   if (parts.size < run.parts)
     throw new RredcotError(`${folder}: ${run.parts - parts.size} of ${run.parts} parts are damaged`, {
       exitCode: EXIT.interrupted,

@@ -159,20 +159,20 @@ export function isLost(error: unknown, folder: string): boolean {
 }
 
 /** What the parts of a run that stand hold, by their numbers. */
-export type Standing = Map<number, Counts>;
+export type ExistingParts = Map<number, Counts>;
 
 /**
  * Looks at them.
  * @param isOwn which of the run's parts
  * @throws RredcotError (exit 2) for a part of another run, which is never replaced
  */
-export async function standingParts(
+export async function existingParts(
   folder: string,
   { run, output, parts }: Run,
   isOwn: (part: number) => boolean,
   log: Log,
-): Promise<Standing> {
-  const found: Standing = new Map();
+): Promise<ExistingParts> {
+  const found: ExistingParts = new Map();
   const paths = runPaths(folder);
   for (const name of (await namesIn(folder)).sort()) {
     const part = partNumber(name);

@@ -2,7 +2,7 @@
 import type { CreditOptions } from '../credit/credit.js';
 import { OF_OTHERS } from '../credit/requested.js';
 import { usageError } from '../errors.js';
-import type { GroupBanks } from '../estimate/references.js';
+import type { GroupReferences } from '../estimate/references.js';
 import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
@@ -73,7 +73,7 @@ export interface Work {
   /** sees every reward before the first pass, and ends the run where they are of another scale */
   readonly rewards?: RewardCheck | undefined;
   /** whether traces are looked at together with others of their group, wherever these lie */
-  readonly readsMates?: boolean;
+  readonly readsPeers?: boolean;
   /** whether the output's reward is the input's, on the same scale */
   readonly rewardAsIs: boolean;
   /** completions are the command's own, not the input's */
@@ -81,7 +81,7 @@ export interface Work {
   /** its rows have several turns, whatever the input's have */
   readonly hasTurns?: boolean;
   /** filled by the first pass, for references from a trace's group */
-  readonly banks?: GroupBanks | undefined;
+  readonly groupReferences?: GroupReferences | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
   readonly valueName?: string | undefined;
 }

@@ -8,7 +8,7 @@ import { openRejects } from '../io/write/rejects.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { assertOurs, isLost, type Standing } from './folder.js';
+import { assertOurs, type ExistingParts, isLost } from './folder.js';
 import type { Run } from './identity.js';
 import { RejectsError } from './reject-limits.js';
 
@@ -28,7 +28,7 @@ export class Todo {
   constructor(
     private readonly run: Run,
     { index, count }: Shard,
-    there: Standing,
+    there: ExistingParts,
   ) {
     const all = Array.from({ length: run.parts }, (_, part) => part);
     this.parts = new Set(all.filter((part) => part % count === index && !there.has(part)));
@@ -50,19 +50,19 @@ export interface PartsOptions extends Omit<OutputTarget, 'path' | 'format'> {
   readonly folder: string;
   readonly run: Run;
   readonly todo: Todo;
-  readonly standing: Standing;
+  readonly existing: ExistingParts;
   readonly log: Log;
 }
 
 /** Opens the writer of a run's parts: those that are to be made, also where no trace of their rows is left. */
 export function openParts(opts: PartsOptions): Sink {
-  const { run, todo, standing } = opts;
+  const { run, todo, existing } = opts;
   let open: Awaited<ReturnType<typeof openPart>> | undefined;
 
   async function closePart(part: NonNullable<typeof open>): Promise<void> {
     await part.publish();
     open = undefined;
-    standing.set(part.number, part.counts);
+    existing.set(part.number, part.counts);
     todo.done(part.number);
     opts.log.record('part', { part: part.number, parts: run.parts });
   }

@@ -14,7 +14,7 @@ import { type Named, SeenNames } from '../report/names.js';
 import type { Warning } from '../report/run-figures.js';
 import { RejectTally } from '../report/summary.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
-import { partOf } from '../scored/origins.js';
+import { partOf } from '../scored/provenance.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
 import { refuseHopeless } from './reject-limits.js';
@@ -48,7 +48,7 @@ export interface Prescan {
 
 /** Where groups count, the rows between which one lies are wanted too if its traces are looked at together. */
 export interface PrescanOptions
-  extends Pick<Work, 'needs' | 'reward' | 'rewards' | 'readsMates' | 'banks'>,
+  extends Pick<Work, 'needs' | 'reward' | 'rewards' | 'readsPeers' | 'groupReferences'>,
     Pick<JobOptions, 'limit' | 'maxLineBytes' | 'signal'>,
     Partial<Pick<JobOptions, 'maxRejects'>> {
   readonly map: FieldMap;
@@ -62,7 +62,7 @@ export interface PrescanOptions
  * number is wanted are not decoded.
  */
 export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptions): Promise<Prescan> {
-  const { reward: rewardOf, readsMates: spans, banks, typed, maxLineBytes, log, signal } = opts;
+  const { reward: rewardOf, readsPeers: spans, groupReferences, typed, maxLineBytes, log, signal } = opts;
   const { limit = Number.POSITIVE_INFINITY } = opts;
   const inference = inferColumns();
   const groupRewards: Prescan['groupRewards'] = new Map();
@@ -125,7 +125,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
       names.add(rewardOf ? namedTrace(trace, spans) : { id: trace.id, prompt: null }, isTaken);
       opts.rewards?.add(trace);
       const reward = rewardOf?.(trace) ?? null;
-      banks?.add(trace, reward);
+      groupReferences?.add(trace, reward);
       if (trace.group === undefined || (reward === null && !spans)) continue;
       const known = groupRewards.get(trace.group);
       groupRewards.set(trace.group, withReward(known, reward, spans ? row.ordinal : undefined));
@@ -167,11 +167,11 @@ function withReward(
 
 const NO_REWARDS: GroupRewards = { sum: 0, squares: 0, count: 0 };
 
-/** @param isMate whether others of its group are told by their completions */
-function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isMate: boolean | undefined): Named {
+/** @param isPeer whether others of its group are told by their completions */
+function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isPeer: boolean | undefined): Named {
   return {
     ...{ id, group, prompt: ids.promptIds?.join() ?? JSON.stringify(prompt) },
-    ...(isMate && { completion: ids.completionIds?.join() ?? completion }),
+    ...(isPeer && { completion: ids.completionIds?.join() ?? completion }),
   };
 }
 

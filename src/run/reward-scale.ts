@@ -73,7 +73,7 @@ export class RewardCheck {
   }
 
   /**
-   * The traces of a stream, which nobody can survey.
+   * The traces of a stream, which nobody can prescan.
    * @throws RredcotError as `assert`: at the first reward of another scale, and at the end for what all of them tell
    */
   async *watched<T extends { readonly trace: Trace } | BadRow>(items: AsyncIterable<T>): AsyncGenerator<T> {

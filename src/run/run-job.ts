@@ -23,7 +23,7 @@ import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
 import { withoutMask } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
-import { type FoundPart, partOf } from '../scored/origins.js';
+import { type FoundPart, partOf } from '../scored/provenance.js';
 import { type OutputRow, ownTokens } from '../scored.js';
 import { isOfTurns } from '../trace.js';
 import { finishFolder } from './finish-folder.js';
@@ -119,13 +119,13 @@ interface BegunJob extends JobInputs, RunPlace {
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
   const { limit, columns: ourChoice, choice = {}, text, signal } = opts;
-  const { standing, todo, folder } = begun;
+  const { existing, todo, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
     folder: folder === undefined || isStored(folder) ? undefined : folder,
     wanted: todo?.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
   };
-  const before = sumCounts(standing?.values() ?? []);
+  const before = sumCounts(existing?.values() ?? []);
   const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
@@ -148,7 +148,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const own = fileMetadata(config, job.policy, identity, inputs.length);
   const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
   const stats = new RunStats({
-    ...{ ...job, maxRejects: opts.maxRejects, target, config, standing, log },
+    ...{ ...job, maxRejects: opts.maxRejects, target, config, existing, log },
     ...{ expected: source.expected, isAll: shard.count === 1, isComputed: true },
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them

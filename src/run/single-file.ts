@@ -14,7 +14,7 @@ import { openRejects, type Rejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
 import type { Log } from '../report/log.js';
 import { existingOutput } from './existing.js';
-import { assertOurs, dropHidden, type Standing, TakenError } from './folder.js';
+import { assertOurs, dropHidden, type ExistingParts, TakenError } from './folder.js';
 import type { Run } from './identity.js';
 import type { Target } from './target.js';
 
@@ -38,18 +38,22 @@ export interface PublishOptions {
 
 /** Makes a file of all parts of a run visible. @throws RredcotError (exit 75) for a part that is not what was written */
 export async function joinParts(
-  opts: PublishOptions & { readonly run: Run; readonly standing: Standing; readonly signal: AbortSignal },
+  opts: PublishOptions & {
+    readonly run: Run;
+    readonly existing: ExistingParts;
+    readonly signal: AbortSignal;
+  },
 ): Promise<void> {
-  const { folder, run, target, standing, signal } = opts;
+  const { folder, run, target, existing, signal } = opts;
   const paths = runPaths(folder);
   const parts = Array.from({ length: run.parts }, (_, part) => part);
   const rejects = await openRejects(target.rejects, folder);
   let file: WholeFile | undefined;
   try {
     for (const part of parts)
-      if (standing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
+      if (existing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
     const rejects_sha256 = await rejects.finish();
-    const facts = { run: run.run, ...sumCounts(standing.values()), rejects_sha256 };
+    const facts = { run: run.run, ...sumCounts(existing.values()), rejects_sha256 };
     file = await joined(folder, run, target.path, facts, () => throwIfInterrupted(signal));
     await publishWhole(file, rejects, facts, opts);
   } catch (error) {

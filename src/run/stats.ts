@@ -11,7 +11,7 @@ import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../
 import { Summary } from '../report/summary.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import type { Standing } from './folder.js';
+import type { ExistingParts } from './folder.js';
 import type { JobOptions, Work } from './options.js';
 import { checkRejects, nothingBut, refuseAllRejected, refuseHopeless } from './reject-limits.js';
 import type { Target } from './target.js';
@@ -24,7 +24,7 @@ export interface StatsOptions
   readonly config: Readonly<Record<string, unknown>>;
   readonly expected: Expected;
   /** what earlier attempts have made */
-  readonly standing?: Standing | undefined;
+  readonly existing?: ExistingParts | undefined;
   /** whether this process makes all that is left, and no other shard has a part of it */
   readonly isAll: boolean;
   /** its rows are computed here, not made of stored ones */
@@ -64,12 +64,12 @@ export class RunStats {
   private readonly policy: PolicyFacts | undefined;
 
   constructor(private readonly opts: StatsOptions) {
-    const { log, expected, meter, policy, standing, isNamed, reward } = opts;
+    const { log, expected, meter, policy, existing, isNamed, reward } = opts;
     this.policy = policy && policyFacts(policy);
     this.progress = new Progress(log, expected, meter);
     this.summary = new Summary();
     this.names = isNamed ? undefined : new SeenNames(reward !== undefined);
-    this.before = sumCounts(standing?.values() ?? []);
+    this.before = sumCounts(existing?.values() ?? []);
   }
 
   /** Everything of this share, the parts of earlier attempts included. */

@@ -2,8 +2,8 @@
 import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { usageError } from '../errors.js';
-import { assertHere, assertWritable } from '../io/files/elsewhere.js';
 import { isStored, statIfThere } from '../io/files/files.js';
+import { assertHere, assertWritable } from '../io/files/remote-paths.js';
 import { rejectsPath, runPaths, summaryPath } from '../io/files/run-folder.js';
 import { fileStem, type Input } from '../io/read/inputs.js';
 import {

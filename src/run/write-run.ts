@@ -20,11 +20,11 @@ import {
   claimRun,
   dropHidden,
   dropParts,
+  type ExistingParts,
+  existingParts,
   isBusy,
   isLost,
   rejectFiles,
-  type Standing,
-  standingParts,
   sweepHidden,
   TakenError,
 } from './folder.js';
@@ -51,7 +51,7 @@ export interface BegunRun {
   readonly folder?: string;
   /** undefined of a stream, too, which has no parts */
   readonly todo?: Todo;
-  readonly standing?: Standing;
+  readonly existing?: ExistingParts;
 }
 
 interface BeginOptions {
@@ -96,11 +96,11 @@ export async function beginRun(
   await claimRun(folder, run, { isHidden: kind === 'file', overwrite, isStream });
   if (isStream) return { folder };
   const isOwn = (part: number) => part % shard.count === shard.index;
-  const standing = await standingParts(folder, run, isOwn, log);
-  const todo = new Todo(run, shard, standing);
-  const n = standing.size;
+  const existing = await existingParts(folder, run, isOwn, log);
+  const todo = new Todo(run, shard, existing);
+  const n = existing.size;
   if (n > 0 && todo.all.length > 0) log.info(`resuming: ${plural(n, 'part')} ${are(n)} there, in ${folder}`);
-  return { folder, standing, todo };
+  return { folder, existing, todo };
 }
 
 export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunPlace {
@@ -114,9 +114,9 @@ export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunP
 /** Opens it. */
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, begun, signal } = opts;
-  const { folder, todo, standing } = begun;
+  const { folder, todo, existing } = begun;
   if (folder === undefined) return openStdout(opts);
-  if (todo === undefined || standing === undefined) return openWhole({ ...opts, folder });
+  if (todo === undefined || existing === undefined) return openWhole({ ...opts, folder });
   const isFile = target.kind === 'file';
   // before the first pass, not when the first part is written
   if (run.output === 'parquet') await refuseColumns(target.path, opts);
@@ -124,13 +124,13 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const ofPart =
     run.parts > 1 && opts.metadata[PART_KEY] === undefined ? { [PART_KEY]: JSON.stringify(pieces) } : {};
   const metadata = { ...opts.metadata, ...ofPart };
-  const parts = openParts({ ...opts, metadata, folder, todo, standing });
+  const parts = openParts({ ...opts, metadata, folder, todo, existing });
   const figures = () => opts.stats.wholeRecord;
   return {
     add: parts.add,
     async close() {
       await parts.close();
-      if (isFile) await joinParts({ ...opts, folder, standing, figures, signal });
+      if (isFile) await joinParts({ ...opts, folder, existing, figures, signal });
       else await opts.finish(folder);
     },
     async abort(error) {
@@ -142,14 +142,14 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
 
 /** Leaves no folder behind in which nothing is worth keeping. @param isAll no other shard has a part of it */
 export async function leaveRun(
-  { folder, standing }: BegunRun,
+  { folder, existing }: BegunRun,
   { kind }: Target,
   run: Pick<Run, 'run'>,
   isAll: boolean,
   error: unknown,
 ): Promise<void> {
   // rejects alone are soon found again, and a run of nothing else would stand in the way of the mended command
-  const holdsTraces = sumCounts(standing?.values() ?? []).traces > 0;
+  const holdsTraces = sumCounts(existing?.values() ?? []).traces > 0;
   const holdsReasons = kind === 'folder' && error instanceof RejectsError && !error.isAll;
   if (folder === undefined || holdsTraces || holdsReasons || !isAll || (await isBusy(folder))) return;
   await assertOurs(folder, run);
@@ -284,9 +284,9 @@ async function isMadeByOther(
 }
 
 /** What an interrupted run tells its user. */
-function interruption({ folder, standing }: BegunRun): RredcotError {
-  const { traces } = sumCounts(standing?.values() ?? []);
-  const n = standing?.size ?? 0;
+function interruption({ folder, existing }: BegunRun): RredcotError {
+  const { traces } = sumCounts(existing?.values() ?? []);
+  const n = existing?.size ?? 0;
   const message =
     folder === undefined
       ? 'interrupted'

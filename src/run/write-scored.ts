@@ -72,12 +72,12 @@ export async function writeScored(
     }
     await claimRun(folder, run, { isHidden: true, overwrite, isStream: false });
   }
-  const origins = Object.entries(made).map(([key, origin]) => [key.replace(OURS, ''), JSON.parse(origin)]);
+  const provenance = Object.entries(made).map(([key, origin]) => [key.replace(OURS, ''), JSON.parse(origin)]);
   const stats = new RunStats({
     ...{ target, config, log, valueName: out.valueName, policy: undefined, meter: undefined },
     ...{ isAll: false, isComputed: false, isNamed: true, reward: undefined },
     expected: { traces: undefined, share: () => undefined },
-    beside: () => ({ ...figures?.(), ...Object.fromEntries(origins) }),
+    beside: () => ({ ...figures?.(), ...Object.fromEntries(provenance) }),
   });
   const written = { ...out, metadata: metadataOf(out, run.run), run: { run: run.run, config }, stats };
   const begun = folder === undefined ? {} : { folder };

@@ -34,8 +34,7 @@ export function checkRow(row: Cells, { isScored = 'sigma' in row }: { isScored?:
     if (!(name in row) || (isByLength && column.type.kind === 'list')) continue;
     const cell = row[name] ?? null;
     if (cell !== null) checkNumbers(column, cell, row, fault);
-    else if (column.isThere && asked[column.isThere] && !isZeroBank(row, name, null))
-      fault(`${name} is null`);
+    else if (column.isThere && asked[column.isThere] && !isZeroSet(row, name, null)) fault(`${name} is null`);
     if (cell !== null && column.isThere === 'read' && column.isPerToken && !isRead)
       fault(`${name} is there, and status is ${status}`);
   }
@@ -68,7 +67,7 @@ function checkNumbers({ name, type, range }: DeclaredColumn, cell: unknown, row:
   const check = (place: string, found: unknown): void => {
     if (!isList(found)) {
       const expected = range === undefined ? 'a finite number' : rangeText(low, high);
-      if (isBroken(found) && !isZeroBank(row, name, found))
+      if (isBroken(found) && !isZeroSet(row, name, found))
         fault(`${place} is ${found}, expected ${expected}`);
     } else if (isList(found[0])) {
       for (const [n, each] of Array.from(found).entries()) check(`${place}[${n}]`, each);
@@ -114,7 +113,7 @@ function checkNulls(row: Cells, codes: readonly string[], fault: Fault): void {
       if (typeof cell !== 'number') fault(`segments[${k}].${name} is ${cell}`);
     if (kind !== 'thought' && value !== null)
       fault(`segments[${k}].value is ${value}, expected none behind the thought`);
-    if (kind === 'thought' && value === null && !isZeroBank(row, 'value', null))
+    if (kind === 'thought' && value === null && !isZeroSet(row, 'value', null))
       fault(`segments[${k}].value is null`);
   }
 }
@@ -200,7 +199,7 @@ function checkSegments(row: Cells, tokens: number | null, fault: Fault) {
     }
     for (const name of ['entropy', 'value', 'delta', 'sigma']) {
       const value = segment[name] ?? null;
-      if (value === null || Number.isFinite(value) || isZeroBank(row, name, value)) continue;
+      if (value === null || Number.isFinite(value) || isZeroSet(row, name, value)) continue;
       fault(`segments[${k}].${name} is ${value}, expected a finite number`);
     }
   }
@@ -229,7 +228,7 @@ function segmentsOf({ segments }: Cells): readonly Cells[] {
 }
 
 /** The one infinity there may be, which JSON has as null: the logarithm of a value to which no reference contributes. */
-function isZeroBank({ reference_utilities: utilities }: Cells, name: string, value: unknown): boolean {
+function isZeroSet({ reference_utilities: utilities }: Cells, name: string, value: unknown): boolean {
   if (name !== 'value' && name !== 'value_start') return false;
   if (value !== null && value !== Number.NEGATIVE_INFINITY) return false;
   return isList(utilities) && Array.from(utilities).every((utility) => utility === 0);

@@ -1,6 +1,6 @@
 // What the traces of a scored file have together: means of rewards and numbers of tokens, by a first pass over it.
 import { type GroupMean, groupMeanOf } from '../credit/baseline.js';
-import { asksForMean, type CreditOptions, isOfMates } from '../credit/credit.js';
+import { asksForMean, type CreditOptions, isOfPeers } from '../credit/credit.js';
 import { GROUP_STD, OF_OTHERS, type TokenCounts } from '../credit/requested.js';
 import { dataError, TraceRejected, throwIfInterrupted } from '../errors.js';
 import { float32Text } from '../io/arrow/json.js';
@@ -68,7 +68,7 @@ export async function sumGroups(
       found.sum += reward;
       found.squares += reward ** 2;
       found.count++;
-      if (hasMean && !isOfMates(credit) && typeof baseline === 'number') found.mean ??= baseline;
+      if (hasMean && !isOfPeers(credit) && typeof baseline === 'number') found.mean ??= baseline;
       if (hasStd && typeof std === 'number') found.std ??= std;
     }
   if (credit.method === 'hierarchical' && !hasStd)
@@ -91,10 +91,10 @@ export async function sumGroups(
     meansOf(row: OutputRow): GroupMean {
       const group = groups.get(row.trace.group ?? '');
       const found = groupMeanOf(group, row.reward);
-      const isStored = isOfMates(credit) && hasSameMean(from, credit);
+      const isStored = isOfPeers(credit) && hasSameMean(from, credit);
       return {
         groupMean: group?.mean ?? found.groupMean,
-        matesMean: isStored ? (row.baseline ?? undefined) : found.matesMean,
+        peersMean: isStored ? (row.baseline ?? undefined) : found.peersMean,
         groupStd: group?.std ?? found.groupStd,
       };
     },
@@ -120,7 +120,7 @@ function tokensOf(segments: unknown): number {
 
 /** Whether a stored baseline that is a mean of rewards is the one that is asked for. */
 function hasSameMean(from: CreditOptions, to: CreditOptions): boolean {
-  return asksForMean(from) && isOfMates(from) === isOfMates(to) && hasSameRange(from, to);
+  return asksForMean(from) && isOfPeers(from) === isOfPeers(to) && hasSameRange(from, to);
 }
 
 function hasSameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }: CreditOptions): boolean {

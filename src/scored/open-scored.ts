@@ -24,11 +24,11 @@ import { type BadRow, type InputRow, isBad, type ReadOptions, rejectRow } from '
 import type { OutputRow } from '../scored.js';
 import { checkRow } from './check-row.js';
 import { OUR_COLUMNS, type OurColumn } from './columns.js';
-import { partOf, REDISTRIBUTED_KEY } from './origins.js';
+import { partOf, REDISTRIBUTED_KEY } from './provenance.js';
 import { type Cells, columnsOf, oursOf, storedConfig, storedRow } from './stored-rows.js';
 
 /** What files of rows say of how they were made. */
-export interface ScoredAccount {
+export interface StoredRun {
   /** of the first of them; none of JSON lines */
   readonly metadata: ReadonlyMap<string, string>;
   /** undefined where nothing of ours tells */
@@ -36,7 +36,7 @@ export interface ScoredAccount {
   /** sha256 of the policy's files; undefined where nothing tells */
   readonly policy: Readonly<Record<string, string>> | undefined;
   /** what they were made of, by the keys under which columnar files say it */
-  readonly origins: Readonly<Record<string, string>>;
+  readonly provenance: Readonly<Record<string, string>>;
 }
 
 /** Whether all of them are JSON. */
@@ -48,29 +48,30 @@ export function isText(inputs: readonly Input[]): boolean {
  * Columnar files tell it themselves, of JSON lines the summary beside them, or what describes their folder.
  * @param path that stands for the inputs
  */
-export async function accountOf(path: string, inputs: readonly Input[]): Promise<ScoredAccount> {
+export async function storedRunOf(path: string, inputs: readonly Input[]): Promise<StoredRun> {
   const [first] = inputs;
   const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
-  if (isText(inputs)) return { metadata, ...(await accountBeside(first?.path ?? path)) };
+  if (isText(inputs)) return { metadata, ...(await runBeside(first?.path ?? path)) };
   const origin = metadata.get(REDISTRIBUTED_KEY);
   const policy = metadata.get(POLICY_KEY);
   return {
     metadata,
     config: storedConfig(metadata),
-    policy: policy === undefined ? undefined : (JSON.parse(policy) as ScoredAccount['policy']),
-    origins: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
+    policy: policy === undefined ? undefined : (JSON.parse(policy) as StoredRun['policy']),
+    provenance: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
   };
 }
 
 /** What lies beside a file, or in a folder. */
-export async function accountBeside(path: string): Promise<Omit<ScoredAccount, 'metadata'>> {
+export async function runBeside(path: string): Promise<Omit<StoredRun, 'metadata'>> {
   const { config, redistributed } = (await readSummary(path)) ?? {};
-  const origins = redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
-  if (config !== undefined) return { config, policy: undefined, origins };
+  const provenance =
+    redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
+  if (config !== undefined) return { config, policy: undefined, provenance };
   const folder = partNumber(basename(path)) === undefined ? path : dirname(path);
-  const found = await readJson<Partial<ScoredAccount> & { rredcot?: unknown }>(runPaths(folder).run);
+  const found = await readJson<Partial<StoredRun> & { rredcot?: unknown }>(runPaths(folder).run);
   const isRun = typeof found?.rredcot === 'string' && typeof found.config === 'object';
-  return { config: isRun ? found.config : undefined, policy: found?.policy ?? undefined, origins: {} };
+  return { config: isRun ? found.config : undefined, policy: found?.policy ?? undefined, provenance: {} };
 }
 
 /** Scored traces, of one run. */
@@ -82,7 +83,7 @@ export interface ScoredFiles {
   /** the files' account of themselves; none of JSON lines */
   readonly metadata: ReadonlyMap<string, string>;
   /** what it was made of, which stays true of what is made of it, by key of the metadata; `part` among it */
-  readonly origins: Readonly<Record<string, string>>;
+  readonly provenance: Readonly<Record<string, string>>;
   /** what has cut it out of a data set; undefined where nothing has */
   readonly part: Part | undefined;
   /** columns in their order; of JSON lines the first row's */
@@ -111,7 +112,7 @@ export const NEEDED = [
 export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
   if (path === '-') throw usageError('a scored file is read twice, which stdin cannot be', 'name the file');
   const inputs = await resolveInputs([path]);
-  const stored = await accountOf(path, inputs);
+  const stored = await storedRunOf(path, inputs);
   const { metadata, config } = stored;
   if (!isText(inputs)) await assertOneRun(path, inputs);
   if (config === undefined) return refuseUnsaid(path, inputs);
@@ -120,7 +121,7 @@ export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
   );
   refuseOthers(path, config);
   const part = (await partOf(inputs))?.part;
-  const origins = { ...stored.origins, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
+  const provenance = { ...stored.provenance, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
   const credit = knownCredit(path, config);
   const { typed, columns = [] } = await columnsOf(inputs);
   const ours = ourColumns(columns, config);
@@ -128,7 +129,7 @@ export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
   const beside = [...requestedColumns(credit), ...valued].map(({ name }) => name);
   const made = new Set<string>([...ours, ...beside]);
   return {
-    ...{ inputs, config, credit, metadata, origins, part, columns, ours, valued, made, typed },
+    ...{ inputs, config, credit, metadata, provenance, part, columns, ours, valued, made, typed },
     read: (opts) => readRows(inputs, opts),
   };
 }
@@ -260,7 +261,7 @@ function ourColumns(columns: readonly string[], { columns: chosen }: Config): re
 }
 
 /** Tokens of the vocabulary of the policy that scored a file; undefined where it does not say. */
-export function vocabOf({ metadata }: Pick<ScoredAccount, 'metadata'>): number | undefined {
+export function vocabOf({ metadata }: Pick<StoredRun, 'metadata'>): number | undefined {
   const vocab = Number(metadata.get(VOCAB_KEY));
   return vocab > 1 ? vocab : undefined;
 }

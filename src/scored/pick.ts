@@ -7,8 +7,8 @@ import { plural } from '../plural.js';
 import { Sketch } from '../report/gathered.js';
 import { mean } from '../report/run-counts.js';
 import { extremes, NOTHING, shortNumber } from '../report/trace-record.js';
-import type { MateLine } from '../report/trace-view.js';
-import { foreignTraces, isForeign } from '../report/warnings.js';
+import type { PeerLine } from '../report/trace-view.js';
+import { isUnlikely, unlikelyTraces } from '../report/warnings.js';
 import { type InputRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { type ScoredFiles, storedTrace, vocabOf } from './open-scored.js';
@@ -66,7 +66,7 @@ export async function pickTrace(
   return {
     ordinal: best.ordinal,
     why: pick === 'random' ? `one of ${plural(fits, 'trace')} by chance` : reasonOf(best, pick, magnitude),
-    warnings: isForeign(median, vocabOf(source)) ? [foreignTraces(median)] : [],
+    warnings: isUnlikely(median, vocabOf(source)) ? [unlikelyTraces(median)] : [],
   };
 }
 
@@ -115,20 +115,20 @@ function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): R
 /** Rows before and behind that are looked at: groups stand together, and a file may be long. */
 export const NEAR = 512;
 
-type NearMate = MateLine & { readonly ordinal: number };
+type NearPeer = PeerLine & { readonly ordinal: number };
 
 /** Other rows of the same group within {@link NEAR} rows, in their order. */
-export async function matesOf(row: InputRow, read: ReadRows): Promise<NearMate[]> {
+export async function peersOf(row: InputRow, read: ReadRows): Promise<NearPeer[]> {
   const near = new Neighbours([row.ordinal]);
   if (typeof row.columns.group !== 'string') return [];
   for await (const other of read({ wanted: near.isNear })) {
     if (!isBad(other)) near.add(other);
     if (other.ordinal >= row.ordinal + NEAR) break;
   }
-  return near.matesOf(row.ordinal);
+  return near.peersOf(row.ordinal);
 }
 
-function mateOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): NearMate {
+function peerOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): NearPeer {
   return {
     id: typeof id === 'string' ? id : `${stem}:${row}`,
     row,
@@ -137,15 +137,15 @@ function mateOf({ columns: { id, reward }, stem, row, ordinal }: InputRow): Near
   };
 }
 
-/** The mates of several rows, gathered in one reading: of each what a line about it shows. */
+/** The peers of several rows, gathered in one reading: of each what a line about it shows. */
 export class Neighbours {
-  private readonly groups = new Map<string, NearMate[]>();
+  private readonly groups = new Map<string, NearPeer[]>();
   private readonly groupOf = new Map<number, string>();
   private readonly asked: ReadonlySet<number>;
   /** those that lie no further behind a row than {@link NEAR} */
   private readonly ahead: number[];
 
-  /** @param ordinals of the rows whose mates are asked for */
+  /** @param ordinals of the rows whose peers are asked for */
   constructor(ordinals: readonly number[]) {
     this.asked = new Set(ordinals);
     this.ahead = [...ordinals].sort((a, b) => b - a);
@@ -162,13 +162,13 @@ export class Neighbours {
     if (typeof group !== 'string') return;
     if (this.asked.has(row.ordinal)) this.groupOf.set(row.ordinal, group);
     const known = this.groups.get(group);
-    if (known === undefined) this.groups.set(group, [mateOf(row)]);
-    else known.push(mateOf(row));
+    if (known === undefined) this.groups.set(group, [peerOf(row)]);
+    else known.push(peerOf(row));
   }
 
-  matesOf(ordinal: number): NearMate[] {
+  peersOf(ordinal: number): NearPeer[] {
     const all = this.groups.get(this.groupOf.get(ordinal) ?? '') ?? [];
-    return all.filter((mate) => mate.ordinal !== ordinal && Math.abs(mate.ordinal - ordinal) <= NEAR);
+    return all.filter((peer) => peer.ordinal !== ordinal && Math.abs(peer.ordinal - ordinal) <= NEAR);
   }
 }
 

@@ -404,7 +404,7 @@ describe('-h', () => {
   it('--help has the flags of the estimator that is named', async () => {
     expect((await done('score --help')).stdout).not.toContain('Of --estimator');
     const { stdout } = await done('score --estimator siblings --help');
-    expect(stdout).toMatch(/^Of --estimator siblings:\n +--mates <n>/m);
+    expect(stdout).toMatch(/^Of --estimator siblings:\n +--peers <n>/m);
     expect(stdout).not.toContain('--mc-samples');
   });
 });

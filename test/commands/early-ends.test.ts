@@ -34,12 +34,12 @@ it('more columns than Parquet files are written with end the run before its firs
 describe('1,000 rejects and no trace', () => {
   it('stop the first pass, before anything is written', async () => {
     const { stderr } = await fails(
-      score('bare', 'survey.parquet'),
+      score('bare', 'prescan.parquet'),
       65,
       /all of the first 1,000 traces were rejected \(no_reference 1,000, first \S*bare\.jsonl:0: /,
     );
     expect(stderr).toContain('try: --map reference=truth;');
-    expect(await beside('survey.parquet')).toEqual([]);
+    expect(await beside('prescan.parquet')).toEqual([]);
   });
 
   it('stop the run of a stream, which has no first pass, and leave the reasons and nothing in the way', async () => {

@@ -27,7 +27,7 @@ const TRACE: OutputRow = {
     { ...segment, start: 1, end: 3, kind: 'thought', value: 0.25 },
     { ...segment, start: 3, end: 4, kind: 'answer', value: null },
   ],
-  status: ['bank:row', 'uniform:no-gain'],
+  status: ['references:row', 'uniform:no-gain'],
 };
 
 describe('a condition', () => {
@@ -35,7 +35,7 @@ describe('a condition', () => {
     ['status == uniform:no-gain', true],
     ['status == ok', false],
     ['status != uniform:*', false],
-    ['status == bank:*', true],
+    ['status == referenceSet:*', true],
     ['status != rudder:no-gain and status != rudder:*', true],
     ['advantage == .75', true],
     ['tokens == 4 and segments == 2', true],
@@ -85,7 +85,7 @@ describe('a condition', () => {
     ['reward == one', /reward is a number, and "one" is none/],
     ['status > ok', /status is text/],
     ['status != uniform:no-gian', /no status is "uniform:no-gian", did you mean uniform:no-gain\?/],
-    ['status == ok;bank:row', /no status is "ok;bank:row"/],
+    ['status == ok;references:row', /no status is "ok;references:row"/],
     ['status != unifrom:*', /no status is "unifrom:\*"/],
     ['reward == 1 and ok', /"ok" is no comparison/],
   ])('%s is refused', (text, expected) => {

@@ -97,7 +97,7 @@ describe('report', () => {
     const text = await readFile(join(folder, name), 'utf8');
     return JSON.parse(/id="data">(.*?)<\/script>/s.exec(text)?.[1] as string) as {
       traces: string[];
-      mates: object[][];
+      peers: object[][];
       segmenter: string;
       hasCandidates: boolean;
     };
@@ -134,8 +134,8 @@ describe('report', () => {
       expect(row.completion.trimEnd().endsWith(record.answer)).toBe(true);
       expect(record.answer).toMatch(/^answer: /);
     }
-    const { mates } = await dataOf('all.html');
-    expect(mates[9]).toEqual(
+    const { peers } = await dataOf('all.html');
+    expect(peers[9]).toEqual(
       [8, 10, 11, 12, 13, 14, 15].map((n) => ({ id: rows[n]?.id, row: n, reward: rows[n]?.reward, page: n })),
     );
   });
@@ -177,7 +177,7 @@ describe('inspect', () => {
     expect(scored.decisive[0].change).toBeCloseTo(rises(row), 6);
     expect(scored.values).toEqual(storedValues(row));
     expect(scored.sigma).toEqual(row.sigma);
-    expect(scored.mates.length).toBe(rows.filter(({ group }) => group === row.group).length - 1);
+    expect(scored.peers.length).toBe(rows.filter(({ group }) => group === row.group).length - 1);
   });
 
   /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */

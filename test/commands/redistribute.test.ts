@@ -33,9 +33,9 @@ describe('a redistributed file', () => {
     ['a number, shaped', '--sigma signed,softmax --baseline .25 --tau .2 --smooth 1 --steps smoothed'],
     [
       'another estimator',
-      '--estimator pr-geo --within unsure --even .8 --cap 4 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
+      '--estimator pr-geo --within unsure --mix .8 --cap 4 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
     ],
-    ['the mates', '--sigma rudder,share --baseline rloo'],
+    ['the peers', '--sigma rudder,share --baseline rloo'],
     ['right against wrong', '--estimator snis --sigma share,rudder --baseline group'],
   ])('%s: is what score would have written', async (name, flags) => {
     const [fresh, made, back] = ['fresh', 'made', 'back'].map(
@@ -51,7 +51,7 @@ describe('a redistributed file', () => {
     expect((await rows(back as string))[0]).toMatchObject((await rows('scored.jsonl'))[0] as object);
   });
 
-  it('with the mates for a baseline has R* n/(n − 1) times that of the group, and keeps what it has stored', async () => {
+  it('with the peers for a baseline has R* n/(n − 1) times that of the group, and keeps what it has stored', async () => {
     const flags = '--sigma rudder --baseline rloo';
     await done(`redistribute scored.jsonl ${flags} -o rloo.jsonl`);
     const [scored, made] = [await rows('scored.jsonl'), await rows('rloo.jsonl')];
@@ -59,9 +59,9 @@ describe('a redistributed file', () => {
       const of = (b: number | null) => (reward as number) - (b as number);
       const size = n < 8 ? 8 : 2;
       expect(of(baseline)).toBeCloseTo((of(scored[n]?.baseline as number) * size) / (size - 1), 6);
-      const mates = made.filter((_, i) => i !== n && i < 8 === n < 8);
-      const sum = mates.reduce((total, mate) => total + (mate.reward as number), 0);
-      expect(Math.fround(baseline as number)).toBe(Math.fround(sum / mates.length));
+      const peers = made.filter((_, i) => i !== n && i < 8 === n < 8);
+      const sum = peers.reduce((total, peer) => total + (peer.reward as number), 0);
+      expect(Math.fround(baseline as number)).toBe(Math.fround(sum / peers.length));
     }
     // a part knows what it has stored, and no other mean
     const part = async (of: string) => done(`filter ${of}.jsonl --where 'reward == 1' -o ${of}-part.jsonl`);

@@ -13,7 +13,7 @@ function credit(
   reward: number | null,
   groupMean: number | undefined,
   opts: Partial<CreditOptions> = {},
-  matesMean?: number,
+  peersMean?: number,
 ) {
   const segmentation: Segmentation = {
     exits: Int32Array.of(0, 2, 4),
@@ -30,9 +30,9 @@ function credit(
     status: [],
     reward: { reward, status: [] },
     groupMean,
-    matesMean,
+    peersMean,
     groupStd: 0.25,
-    bank: [{ answer: '7', utility: 1 }],
+    referenceSet: [{ answer: '7', utility: 1 }],
     continuations: [],
   } as unknown as ReadyTrace;
   const result = {
@@ -63,11 +63,11 @@ describe('the baseline', () => {
     expect(credit(reward, groupMean, { baseline })).toMatchObject({ baseline: expected, status: [] });
   });
 
-  it('is the mean of the mates where they are asked for, and then has no deviation of a group', () => {
+  it('is the mean of the peers where they are asked for, and then has no deviation of a group', () => {
     const opts = { baseline: 'rloo', method: 'hierarchical', alpha: 0, beta: 0 } as const;
     const found = credit(1, 0.625, opts, 0.5);
     expect(found).toMatchObject({ baseline: 0.5, status: [], std: null, outcome: 0.5 });
-    // and without mates there is none, whatever v̂(s_0) is
+    // and without peers there is none, whatever v̂(s_0) is
     expect(credit(1, 1, { baseline: 'rloo' })).toMatchObject({
       baseline: null,
       status: ['uniform:no-baseline'],

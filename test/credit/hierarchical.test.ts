@@ -136,7 +136,7 @@ describe("a group's mean and deviation", () => {
         }
         const sum = known.reduce((a, b) => a + b, 0);
         const squares = known.reduce((a, b) => a + b * b, 0);
-        const { matesMean: _, ...found } = groupMeanOf({ sum, squares, count: known.length }, null);
+        const { peersMean: _, ...found } = groupMeanOf({ sum, squares, count: known.length }, null);
         if (known.length === 0) expect(found).toEqual({ groupMean: undefined });
         else {
           expect(found.groupMean).toBe(sum / known.length);
@@ -148,10 +148,10 @@ describe("a group's mean and deviation", () => {
           if (isBad(item)) throw new Error('no trace is bad');
           expect(item).toMatchObject(found);
           // of the others alone
-          const mates = all.filter((reward, i) => i !== n && reward !== null) as number[];
+          const peers = all.filter((reward, i) => i !== n && reward !== null) as number[];
           n++;
-          if (mates.length === 0) expect(item.matesMean).toBeUndefined();
-          else expect(item.matesMean).toBeCloseTo(mates.reduce((a, b) => a + b, 0) / mates.length, 12);
+          if (peers.length === 0) expect(item.peersMean).toBeUndefined();
+          else expect(item.peersMean).toBeCloseTo(peers.reduce((a, b) => a + b, 0) / peers.length, 12);
         }
         expect(n).toBe(all.length);
       }),

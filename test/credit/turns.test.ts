@@ -34,7 +34,7 @@ function scored({ turns, isAnswered, reward, numbers, values }: Said, opts: Part
   const item = {
     ...{ trace: traceOf({}), promptIds: Int32Array.of(1), completionIds: new Int32Array(own.length) },
     ...{ chars: tokens.units, tokens, status: [], reward: { reward, status: [] }, groupMean: 0.25 },
-    ...{ bank: [{ answer: '4', utility: 1 }], continuations: [] },
+    ...{ referenceSet: [{ answer: '4', utility: 1 }], continuations: [] },
   } as unknown as ReadyTrace;
   const credit: CreditOptions = {
     ...({ rule: 'share', residual: 'uniform', within: 'uniform', baseline: 'group' } as const),

@@ -1,4 +1,4 @@
-// Which state of a mate corresponds to which of a trace: the best alignment of their pieces' tokens.
+// Which state of a peer corresponds to which of a trace: the best alignment of their pieces' tokens.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { align, pieceBags } from '../../dist/estimate/alignment.js';
@@ -46,7 +46,7 @@ describe('alignment', () => {
     expect(aligned(distinct, distinct).similarity).toBeCloseTo(1, 12);
   });
 
-  it('finds the same steps in a mate that has others between them, or lacks some', () => {
+  it('finds the same steps in a peer that has others between them, or lacks some', () => {
     const [a, b, c, d] = [
       [1, 11, 21],
       [2, 12, 22],
@@ -54,7 +54,7 @@ describe('alignment', () => {
       [4, 14, 24],
     ] as const;
     const aside = [90, 91, 92];
-    // the state after b, though the mate went aside before c: its last one before c
+    // the state after b, though the peer went aside before c: its last one before c
     expect([...aligned([a, b, c, d], [a, b, aside, c, d]).states]).toEqual([0, 1, 3, 4, 5]);
     expect([...aligned([a, b, aside, c, d], [a, b, c, d]).states]).toEqual([0, 1, 2, 2, 3, 4]);
     expect([...aligned([a, b, c, d], [a, c, d]).states]).toEqual([0, 1, 1, 2, 3]);

@@ -30,7 +30,7 @@ it('needs no reference: build takes the question along, and score asks it', asyn
   expect(said).toMatch(/scored "y" \(1 token\) against "n" \(1 token\)/);
   await done('score bare.jsonl --policy asked --estimator ask -o own.jsonl');
   const [first] = (await rows('own.jsonl')) as [ScoredRow];
-  expect(first.status).not.toContain('no-bank');
+  expect(first.status).not.toContain('no-referenceSet');
   const [yes = 0, no = 0] = first.reference_logprobs[0] as number[];
   expect(storedValues(first)[0]).toBeCloseTo(Math.exp(yes) / (Math.exp(yes) + Math.exp(no)), 6);
 });

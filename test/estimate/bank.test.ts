@@ -1,7 +1,7 @@
-// `--bank group`: a group's correct completions are the references of their mates, never of themselves.
+// `--references group`: a group's correct completions are the references of their peers, never of themselves.
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { bankMaker, GroupBanks, referencesOf } from '../../dist/estimate/references.js';
+import { GroupReferences, referenceSetMaker, referencesOf } from '../../dist/estimate/references.js';
 import type { Reference, Trace } from '../../dist/trace.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
@@ -22,14 +22,22 @@ const textOf =
   ({ completion }: Trace) =>
   () =>
     completion;
-const add = (banks: GroupBanks, group: string, completion: () => string, reward: number | null) =>
-  banks.add(trace(group, completion), reward);
-const mates = (banks: GroupBanks, group: string, completion: () => string, reward: number | null) =>
-  banks.mates(trace(group, completion), reward);
+const add = (
+  groupReferences: GroupReferences,
+  group: string,
+  completion: () => string,
+  reward: number | null,
+) => groupReferences.add(trace(group, completion), reward);
+const peers = (
+  groupReferences: GroupReferences,
+  group: string,
+  completion: () => string,
+  reward: number | null,
+) => groupReferences.peers(trace(group, completion), reward);
 
-describe('GroupBanks', () => {
+describe('GroupReferences', () => {
   it('snis: has the wrong answers too, at utility 0, and not the own one', () => {
-    const banks = new GroupBanks(TEMPLATE, named('snis'), textOf);
+    const groupReferences = new GroupReferences(TEMPLATE, named('snis'), textOf);
     for (const [answer, reward] of [
       ['7', 1],
       ['8', 0],
@@ -37,9 +45,9 @@ describe('GroupBanks', () => {
       ['9', 0],
       ['5', null],
     ] as const)
-      add(banks, 'g', text(answer), reward);
+      add(groupReferences, 'g', text(answer), reward);
     const of = (answer: string, reward: number) =>
-      mates(banks, 'g', text(answer), reward).map((mate) => [mate.answer, mate.utility]);
+      peers(groupReferences, 'g', text(answer), reward).map((peer) => [peer.answer, peer.utility]);
     expect(of('7', 1)).toEqual([
       ['8', 0],
       ['9', 0],
@@ -49,30 +57,34 @@ describe('GroupBanks', () => {
       ['8', 0],
     ]);
     expect(of('8', 0).length).toBe(3);
-    // no mate is right: the row's own references stand against the wrong ones
+    // no peer is right: the row's own references stand against the wrong ones
     const own = { ...trace('g', text('7')), references: [{ answer: '7.0', utility: 1 }] };
-    expect(referencesOf(own, 1, banks)).toEqual({
+    expect(referencesOf(own, 1, groupReferences)).toEqual({
       references: [
         { answer: '7.0', utility: 1 },
         { answer: '8', utility: 0 },
         { answer: '9', utility: 0 },
       ],
-      bankStatus: ['bank:row'],
+      referenceStatus: ['references:row'],
     });
-    expect(referencesOf({ ...own, references: [] }, 1, banks).bankStatus).toEqual(['uniform:no-bank']);
+    expect(referencesOf({ ...own, references: [] }, 1, groupReferences).referenceStatus).toEqual([
+      'uniform:no-references',
+    ]);
     // many wrong answers do not crowd out a right one
-    for (let n = 0; n < 100; n++) add(banks, 'many', text(`wrong ${n}`), 0);
-    add(banks, 'many', text('7'), 1);
-    expect(mates(banks, 'many', text('8'), 0).filter(({ utility }) => utility === 1)).toHaveLength(1);
-    expect(mates(banks, 'many', text('8'), 0)).toHaveLength(65);
+    for (let n = 0; n < 100; n++) add(groupReferences, 'many', text(`wrong ${n}`), 0);
+    add(groupReferences, 'many', text('7'), 1);
+    expect(peers(groupReferences, 'many', text('8'), 0).filter(({ utility }) => utility === 1)).toHaveLength(
+      1,
+    );
+    expect(peers(groupReferences, 'many', text('8'), 0)).toHaveLength(65);
   });
 
   it('keeps the thoughts where the estimator reads them', () => {
-    const banks = new GroupBanks(TEMPLATE, named('joint'), textOf);
-    add(banks, 'g', text('7', 'one way'), 1);
-    add(banks, 'g', text('7', 'another'), 1);
-    add(banks, 'g', () => 'Then 3+4.\nA: 7', 1);
-    expect(mates(banks, 'g', text('7', 'one way'), 1)).toEqual([
+    const groupReferences = new GroupReferences(TEMPLATE, named('joint'), textOf);
+    add(groupReferences, 'g', text('7', 'one way'), 1);
+    add(groupReferences, 'g', text('7', 'another'), 1);
+    add(groupReferences, 'g', () => 'Then 3+4.\nA: 7', 1);
+    expect(peers(groupReferences, 'g', text('7', 'one way'), 1)).toEqual([
       { answer: '7', solution: 'another\n', utility: 1 },
       { answer: '7', solution: 'Then 3+4.\n', utility: 1 },
     ]);
@@ -84,9 +96,9 @@ describe('GroupBanks', () => {
     ['A: 6?\nNo.\nWell, A: 7', 'A: 6?\nNo.\n'],
     ['It is 3+4, so A: 7', ''],
   ])('leaves the whole line out in whose middle the answer stands: %j', (completion, solution) => {
-    const banks = new GroupBanks(TEMPLATE, named('joint'), textOf);
-    add(banks, 'g', () => completion, 1);
-    expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution, utility: 1 }]);
+    const groupReferences = new GroupReferences(TEMPLATE, named('joint'), textOf);
+    add(groupReferences, 'g', () => completion, 1);
+    expect(peers(groupReferences, 'g', text('8'), 0)).toEqual([{ answer: '7', solution, utility: 1 }]);
   });
 
   it('keeps a thought as it was sampled, line breaks at its end included', () => {
@@ -98,28 +110,34 @@ describe('GroupBanks', () => {
         ['<reasoning>\n\n', '</reasoning>'],
         ['[[', ']]'],
       ]) {
-        const banks = new GroupBanks({ ...TEMPLATE, thoughtTags: ['[[', ']]'] }, named('joint'), textOf);
-        add(banks, 'g', () => `${before}${thought}${close}\nanswer: 7\n`, 1);
-        expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution: thought, utility: 1 }]);
+        const groupReferences = new GroupReferences(
+          { ...TEMPLATE, thoughtTags: ['[[', ']]'] },
+          named('joint'),
+          textOf,
+        );
+        add(groupReferences, 'g', () => `${before}${thought}${close}\nanswer: 7\n`, 1);
+        expect(peers(groupReferences, 'g', text('8'), 0)).toEqual([
+          { answer: '7', solution: thought, utility: 1 },
+        ]);
       }
   });
 
-  it('agrees with looking at all mates one by one', () => {
+  it('agrees with looking at all peers one by one', () => {
     const completion = fc.record({
       answer: fc.constantFrom('1', '2', '2.0', '3'),
       reward: fc.constantFrom(0, 0.25, 0.75, 1, null),
     });
     fc.assert(
       fc.property(fc.array(completion, { minLength: 1, maxLength: 12 }), (group) => {
-        const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
-        for (const { answer, reward } of group) add(banks, 'g', text(answer), reward);
+        const groupReferences = new GroupReferences(TEMPLATE, named('pr'), textOf);
+        for (const { answer, reward } of group) add(groupReferences, 'g', text(answer), reward);
         for (const [i, own] of group.entries()) {
           const expected = new Map<string, number>();
           for (const [j, { answer, reward }] of group.entries())
             if (i !== j && reward !== null && reward > 0.5)
               expected.set(answer, Math.max(reward, expected.get(answer) ?? 0));
-          const found = mates(banks, 'g', text(own.answer), own.reward);
-          expect(new Map(found.map((mate) => [mate.answer, mate.utility]))).toEqual(expected);
+          const found = peers(groupReferences, 'g', text(own.answer), own.reward);
+          expect(new Map(found.map((peer) => [peer.answer, peer.utility]))).toEqual(expected);
           expect(found.length).toBe(expected.size);
         }
       }),
@@ -128,25 +146,25 @@ describe('GroupBanks', () => {
   });
 
   it('is bounded: 64 entries a group, and memory in all', () => {
-    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf, 1000);
-    for (let n = 0; n < 70; n++) add(banks, 'g', text(String(n)), 1);
-    expect(mates(banks, 'g', text('x'), 0).length).toBe(64);
-    banks.reach('g');
-    banks.reach('h');
-    expect(() => add(banks, 'h', text('1'.repeat(2000)), 1)).toThrow(/over 1000 characters/);
+    const groupReferences = new GroupReferences(TEMPLATE, named('pr'), textOf, 1000);
+    for (let n = 0; n < 70; n++) add(groupReferences, 'g', text(String(n)), 1);
+    expect(peers(groupReferences, 'g', text('x'), 0).length).toBe(64);
+    groupReferences.reach('g');
+    groupReferences.reach('h');
+    expect(() => add(groupReferences, 'h', text('1'.repeat(2000)), 1)).toThrow(/over 1000 characters/);
   });
 });
 
-describe('the bank', () => {
+describe('the reference set', () => {
   const encode = (written: string) => Int32Array.from(Buffer.from(written));
 
   it('turns a trace down whose reference has no token to score; another failure is told as it is', async () => {
-    const bare = await bankMaker({ ...TEMPLATE, closer: '' }, named('pr'), encode);
+    const bare = await referenceSetMaker({ ...TEMPLATE, closer: '' }, named('pr'), encode);
     await expect(bare([{ answer: '', utility: 1 }])).rejects.toMatchObject({
       code: 'no_reference',
       message: expect.stringContaining('no token to score') as string,
     });
-    const broken = await bankMaker(TEMPLATE, named('pr'), (written) => {
+    const broken = await referenceSetMaker(TEMPLATE, named('pr'), (written) => {
       if (written.includes('broken')) throw new Error('the tokenizer is gone');
       return encode(written);
     });
@@ -154,10 +172,10 @@ describe('the bank', () => {
   });
 });
 
-describe('the bank of joint', () => {
+describe('the reference set of joint', () => {
   const encode = (written: string) => Int32Array.from(Buffer.from(written));
   const ours = async (estimator: 'joint' | 'pr', ...references: Reference[]) =>
-    (await bankMaker(TEMPLATE, named(estimator), encode))(references);
+    (await referenceSetMaker(TEMPLATE, named(estimator), encode))(references);
   const whole: Reference = { answer: '7', solution: 'a: 3+4=7\n', utility: 1 };
 
   it('leaves out, with a status, who has no solution: u = "" would outweigh the others', async () => {
@@ -165,18 +183,21 @@ describe('the bank of joint', () => {
       { answer: '7', utility: 1 },
       { answer: '7', solution: ' \n', utility: 1 },
     ]) {
-      expect(await ours('joint', bare, whole)).toMatchObject({ bank: [whole], status: ['bank:no-solution'] });
+      expect(await ours('joint', bare, whole)).toMatchObject({
+        referenceSet: [whole],
+        status: ['references:no-solution'],
+      });
       expect((await ours('joint', bare, whole)).continuations).toHaveLength(1);
       await expect(ours('joint', bare)).rejects.toThrow(/no reference has a solution/);
       // what does not read u takes them as they are
-      expect(await ours('pr', bare)).toMatchObject({ bank: [bare], status: [] });
+      expect(await ours('pr', bare)).toMatchObject({ referenceSet: [bare], status: [] });
     }
     expect((await ours('joint', whole)).status).toEqual([]);
     await expect(ours('joint', { ...whole, utility: 0 })).rejects.toThrow(/utility above 0/);
   });
 });
 
-describe('rredcot score --bank group', async () => {
+describe('rredcot score --references group', async () => {
   const { done, rows: rowsOf, write } = await openScene();
   type Out = {
     id: string;
@@ -209,21 +230,24 @@ describe('rredcot score --bank group', async () => {
   });
 
   it('needs no references in the rows, and scores what their answer would have scored', async () => {
-    const [byRow, byGroup] = [await score('all', '--bank row'), await score('bare', '--bank group')];
+    const [byRow, byGroup] = [
+      await score('all', '--references row'),
+      await score('bare', '--references group'),
+    ];
     expect(
       byGroup.map(({ sigma, reference_logprobs, status }) => ({ sigma, reference_logprobs, status })),
     ).toEqual(byRow.map(({ sigma, reference_logprobs, status }) => ({ sigma, reference_logprobs, status })));
   });
 
   it('gives the same from a stream whose groups come in one piece', async () => {
-    await done('score - -o stream.jsonl --bank group', jsonLines(bare(rows)));
-    const fromFile = await score('bare', '--bank group');
+    await done('score - -o stream.jsonl --references group', jsonLines(bare(rows)));
+    const fromFile = await score('bare', '--references group');
     expect((await rowsOf<Out>('stream.jsonl')).map((row) => row.sigma)).toEqual(
       fromFile.map((row) => row.sigma),
     );
   });
 
-  it('adds up the spellings of mates, and says where there are none', async () => {
+  it('adds up the spellings of peers, and says where there are none', async () => {
     const [first] = rows.filter((row) => row.reward === 1);
     const { answer, solution, completion_ids, ...row } = first as FixtureRow;
     const as = (id: string, group: string, own: string, reward: number, more = {}) => ({
@@ -241,9 +265,9 @@ describe('rredcot score --bank group', async () => {
       as('lone', 'h', answer, 1),
       as('own', 'k', answer, 1, { answer }),
       as('wrong', 'm', 'x', 0),
-      as('mate', 'm', 'y', 0),
+      as('peer', 'm', 'y', 0),
     ]);
-    const found = new Map((await score('spelled', '--bank group')).map((out) => [out.id, out]));
+    const found = new Map((await score('spelled', '--references group')).map((out) => [out.id, out]));
     expect(
       [...found.values()].map(({ id, reference_utilities }) => [id, reference_utilities.length]),
     ).toEqual([
@@ -253,14 +277,14 @@ describe('rredcot score --bank group', async () => {
       ['lone', 0],
       ['own', 1],
       ['wrong', 0],
-      ['mate', 0],
+      ['peer', 0],
     ]);
-    for (const id of ['lone', 'wrong', 'mate']) {
+    for (const id of ['lone', 'wrong', 'peer']) {
       const out = found.get(id) as Out;
-      expect(out.status).toBe('uniform:no-bank');
+      expect(out.status).toBe('uniform:no-references');
       expect(new Set(out.sigma).size).toBe(1);
     }
-    expect(found.get('own')?.status).toContain('bank:row');
+    expect(found.get('own')?.status).toContain('references:row');
     const c = found.get('c') as Out;
     expect(c.value_start).toBeCloseTo(
       c.reference_logprobs[0]?.reduce((sum, lp) => sum + Math.exp(lp), 0) as number,
@@ -268,23 +292,23 @@ describe('rredcot score --bank group', async () => {
     );
   });
 
-  it('joint takes the thoughts of mates as solutions, and turns down who has none', async () => {
+  it('joint takes the thoughts of peers as solutions, and turns down who has none', async () => {
     // long continuations: four traces are enough
     const [wrong] = rows.filter((row) => row.reward === 0);
     const correct = rows.filter((row) => row.group === wrong?.group && row.reward === 1).slice(0, 3);
     const few = [wrong, ...correct] as FixtureRow[];
     await write('few.jsonl', bare(few));
-    const found = await score('few', '--bank group --estimator joint --baseline group');
+    const found = await score('few', '--references group --estimator joint --baseline group');
     expect(found.length).toBe(few.length);
     expect(found[0]?.reference_utilities.length).toBe(new Set(correct.map((row) => row.completion)).size);
   });
 
   it('gives every shard the whole groups', async () => {
     for (const shard of ['0/2', '1/2'])
-      await done(`score bare.jsonl -o shards/ --shard ${shard} --rows-per-part 64 --bank group`);
+      await done(`score bare.jsonl -o shards/ --shard ${shard} --rows-per-part 64 --references group`);
     const byId = (a: Out, b: Out) => (a.id < b.id ? -1 : 1);
     const found = (await rowsOf<Out>('shards/*.parquet')).sort(byId);
-    const whole = (await score('bare', '--bank group')).sort(byId);
+    const whole = (await score('bare', '--references group')).sort(byId);
     expect(found.length).toBe(rows.length);
     for (const [i, { id, sigma }] of whole.entries()) {
       expect(found[i]?.id).toBe(id);

@@ -115,7 +115,7 @@ describe('a calibration', () => {
     }
     const [first, ...others] = fitted;
     expect(first).toMatchObject({ traces: 12, groups: 2, stands_back: 'too-few-groups' });
-    expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, bank: 'row' });
+    expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, referenceSet: 'row' });
     expect(Object.keys(first?.policy ?? {})).toContain('policy.onnx');
     for (const other of others) expect(other).toEqual(first);
     await rm(at('out/part-00001.parquet'));

@@ -149,10 +149,10 @@ describe('the fit', () => {
       mean((t) => entropy(constant(t), t.reward)),
       9,
     );
-    const mates = (trace: MadeTrace) =>
+    const peers = (trace: MadeTrace) =>
       traces.filter((other) => other.group === trace.group && other !== trace);
     const groupMean = (trace: MadeTrace) =>
-      (mates(trace).reduce((sum, { reward }) => sum + reward, 0) + constant(trace)) / 8;
+      (peers(trace).reduce((sum, { reward }) => sum + reward, 0) + constant(trace)) / 8;
     expect(quality?.logLoss.group_mean).toBeCloseTo(
       mean((t) => entropy(groupMean(t), t.reward)),
       9,

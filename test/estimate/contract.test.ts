@@ -74,14 +74,14 @@ beforeAll(async () => {
   await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');
   await done(`policy build told -o hinted --exit-template ${join(PROVER, 'exit_template.json')}`);
   await cp(PROVER, at('shown'), { recursive: true });
-  await write('shown/hint_template.json', '{"text": "hint {mate}\\n"}');
-  await done('policy build shown -o told-mates');
+  await write('shown/hint_template.json', '{"text": "hint {peer}\\n"}');
+  await done('policy build shown -o told-peers');
   // a policy with another tokenizer
   await cp(PROVER, at('spelt'), { recursive: true });
   await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
   await done('policy build spelt -o odd');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
-  await write('mate.json', '{"text": "hint {mate}\\n"}');
+  await write('peer.json', '{"text": "hint {peer}\\n"}');
   await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
   await write('words.json', JSON.stringify({ question: QUESTION, yes: 'yes', no: 'nono' }));
   await write('alike.json', JSON.stringify({ question: QUESTION, yes: 'not wrong', no: 'not' }));
@@ -129,7 +129,7 @@ function posterior(
 /** By a hint that is the text of a right completion of the group, not the trace's own; of equal ones the first that follows it. */
 function mated(row: Row, fixture: FixtureRow, which: 'shortest' | 'similar', policy = EMBEDDED) {
   const place = fixtures.indexOf(fixture);
-  const mates = [...fixtures.slice(place + 1), ...fixtures.slice(0, place)].filter(
+  const peers = [...fixtures.slice(place + 1), ...fixtures.slice(0, place)].filter(
     ({ group, reward, completion }) =>
       group === fixture.group && reward === 1 && completion !== fixture.completion,
   );
@@ -139,10 +139,10 @@ function mated(row: Row, fixture: FixtureRow, which: 'shortest' | 'similar', pol
     const tokens = ends.map(({ index }) => index + 1 - '<think>'.length + 1);
     return pieceBags(Int32Array.from(ids), 2, Int32Array.from(tokens));
   };
-  const scores = mates.map((mate) =>
-    which === 'similar' ? align(pieces(fixture), pieces(mate)).similarity : -mate.completion.length,
+  const scores = peers.map((peer) =>
+    which === 'similar' ? align(pieces(fixture), pieces(peer)).similarity : -peer.completion.length,
   );
-  const { completion_ids: ids } = mates[scores.indexOf(Math.max(...scores))] as FixtureRow;
+  const { completion_ids: ids } = peers[scores.indexOf(Math.max(...scores))] as FixtureRow;
   // without its end token
   return posterior(policy, row, fixture, ids.slice(0, ids.at(-1) === 258 ? -1 : undefined));
 }
@@ -197,7 +197,7 @@ function calibrated(row: Row): number[] {
   });
 }
 
-/** By the three mates most like the trace; of one completion the first one is the mate. */
+/** By the three peers most like the trace; of one completion the first one is the peer. */
 function bySiblings(row: Row, fixture: FixtureRow, all: readonly Row[]): number[] {
   const model = loadOracleModel(EMBEDDED);
   const ids = (each: Row) => (fixtures.find(({ id }) => id === each.id) as FixtureRow).completion_ids;
@@ -208,36 +208,36 @@ function bySiblings(row: Row, fixture: FixtureRow, all: readonly Row[]): number[
   const group = all.filter((each) => each.group === row.group);
   const drawn = (each: Row) => group.filter(({ completion }) => completion === each.completion);
   const chosen = group
-    .filter((mate) => drawn(mate)[0] === mate && mate.completion !== row.completion)
-    .map((mate) => ({ mate, ...align(bags(row), bags(mate)) }))
+    .filter((peer) => drawn(peer)[0] === peer && peer.completion !== row.completion)
+    .map((peer) => ({ peer, ...align(bags(row), bags(peer)) }))
     .sort((a, b) => b.similarity - a.similarity);
-  const scored = chosen.slice(0, 3).map(({ mate, states }) => {
-    const { logprobs } = tokenStats(model, [...prompt, ...ids(mate)]);
-    return { mate, states, logprobs: logprobs.subarray(prompt.length) };
+  const scored = chosen.slice(0, 3).map(({ peer, states }) => {
+    const { logprobs } = tokenStats(model, [...prompt, ...ids(peer)]);
+    return { peer, states, logprobs: logprobs.subarray(prompt.length) };
   });
   expect(row.baseline).toBe(row.value_prior[0]);
   expect(row.value_ess).toHaveLength(exitsOf(row).length);
   expect(Math.max(...row.value_ess)).toBeGreaterThan(1.5);
   return exitsOf(row).map((exit, k) => {
-    const mates = scored.map(({ mate, states, logprobs }) => {
-      const from = exitsOf(mate)[states[k] as number] as number;
-      const tail = ids(mate).slice(from, from + 40);
+    const peers = scored.map(({ peer, states, logprobs }) => {
+      const from = exitsOf(peer)[states[k] as number] as number;
+      const tail = ids(peer).slice(from, from + 40);
       const here = sum(continuationLogprobs(model, fork(state, prompt.length + exit), tail));
       return {
         here,
         own: sum(logprobs.subarray(from, from + 40)),
-        reward: mate.reward as number,
-        draws: drawn(mate).length,
+        reward: peer.reward as number,
+        draws: drawn(peer).length,
       };
     });
     const begunAlike = chosen
       .slice(3)
-      .filter(({ mate }) => ids(row).slice(0, exit).join() === ids(mate).slice(0, exit).join())
-      .map(({ mate }) => mate.reward as number);
+      .filter(({ peer }) => ids(row).slice(0, exit).join() === ids(peer).slice(0, exit).join())
+      .map(({ peer }) => peer.reward as number);
     return oracleSibling(
       row.reward as number,
       row.value_prior[k] as number,
-      mates,
+      peers,
       begunAlike,
       drawn(row).length,
     );
@@ -260,7 +260,7 @@ const CASES: readonly Case[] = [
     // branches share the run of pr: the last bits of what the policy says differ
     fromPr: 'near',
     refused: [
-      ['--bank group', 'no reference is scored'],
+      ['--references group', 'no reference is scored'],
       ['--baseline value', 'sums of attributions'],
       ['--sigma signed', 'sums of attributions'],
       ['--steps scaled', 'sums of attributions'],
@@ -312,26 +312,26 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'posterior',
-    flags: '--hint mate --hint-template mate.json',
+    flags: '--hint peer --hint-template peer.json',
     isVariant: true,
-    config: { hint: 'mate', hintMate: 'shortest', hintTemplate: { text: 'hint {mate}\n', before: '' } },
+    config: { hint: 'peer', hintPeer: 'shortest', hintTemplate: { text: 'hint {peer}\n', before: '' } },
     values: (row, fixture) => mated(row, fixture, 'shortest'),
     // one of two of the next group
     checked: [0, 8],
     within: 1e-3,
     refused: [
-      ['--hint mate --hint-template hint.json', 'hint.json: '],
-      ['--hint mate --hint-template mate.json --hint-mate longest', '--hint-mate longest: unknown choice'],
+      ['--hint peer --hint-template hint.json', 'hint.json: '],
+      ['--hint peer --hint-template peer.json --hint-peer longest', '--hint-peer longest: unknown choice'],
       [
-        '--hint-mate similar --hint-template hint.json',
-        '--hint-mate similar has no meaning with --hint answer',
+        '--hint-peer similar --hint-template hint.json',
+        '--hint-peer similar has no meaning with --hint answer',
       ],
-      ['--hint mate --hint-mate similar --segmenter entropy', '--hint-mate similar aligns pieces of text'],
+      ['--hint peer --hint-peer similar --segmenter entropy', '--hint-peer similar aligns pieces of text'],
     ],
   },
   {
     name: 'posterior',
-    flags: '--hint mate --hint-mate similar --hint-policy told-mates',
+    flags: '--hint peer --hint-peer similar --hint-policy told-peers',
     isVariant: true,
     values: (row, fixture) => mated(row, fixture, 'similar', PROVER),
     checked: [5],
@@ -368,7 +368,7 @@ const CASES: readonly Case[] = [
       ['', 'ask_template.json: --estimator ask needs a question'],
       ['--ask-template hint.json', 'hint.json: '],
       ['--ask-template alike.json', 'begin alike to the end of one of them'],
-      ['--ask-template ask.json --bank group', 'no reference is scored'],
+      ['--ask-template ask.json --references group', 'no reference is scored'],
       ['--ask-template ask.json --method segment', 'are no expected rewards'],
     ],
   },
@@ -422,8 +422,8 @@ const CASES: readonly Case[] = [
     name: 'siblings',
     flags: CALIBRATED,
     config: {
-      ...{ mates: 3, mateTokens: 40, mateWeights: [-30, 3], matePrior: 0.5 },
-      ...{ matePriorShare: 0.25, mateDrawnTwice: 1e-4 },
+      ...{ peers: 3, peerTokens: 40, peerWeights: [-30, 3], peerPrior: 0.5 },
+      ...{ peerPriorShare: 0.25, peerDrawnTwice: 1e-4 },
     },
     values: bySiblings,
     checked: [0, 2],
@@ -432,7 +432,7 @@ const CASES: readonly Case[] = [
     fromPr: NOT_STORED,
     refused: [
       ['', 'needs a calibration'],
-      [`${CALIBRATED} --mates 0`, '--mates 0'],
+      [`${CALIBRATED} --peers 0`, '--peers 0'],
       [`${CALIBRATED} --segmenter entropy`, 'aligns pieces of text'],
       [`${CALIBRATED} --method segment`, "have the trace's own outcome in them"],
     ],

@@ -7,12 +7,12 @@ const FLAGS = {
   ...{ within: 'uniform', steps: 'free', rewardRange: '0,1' },
 };
 
-describe('--even, --cap, --steps, --tau and --smooth', () => {
+describe('--mix, --cap, --steps, --tau and --smooth', () => {
   it('are what they say', () => {
     const shaping = { tau: '.5', smooth: '2', steps: 'scaled' };
     const found = resolveCreditOptions({ ...FLAGS, ...shaping });
     expect(found).toMatchObject({ tau: 0.5, smooth: 2, steps: 'scaled' });
-    expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', even: '.8' })).toMatchObject({ even: 0.8 });
+    expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', mix: '.8' })).toMatchObject({ mix: 0.8 });
     expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', cap: '4' })).toMatchObject({ cap: 4 });
   });
 
@@ -21,12 +21,12 @@ describe('--even, --cap, --steps, --tau and --smooth', () => {
     const neutral = { tau: '1', smooth: '0', steps: 'free' };
     expect(resolveCreditOptions({ ...FLAGS, ...neutral })).toEqual(resolveCreditOptions(FLAGS));
     const share = { ...FLAGS, sigma: 'share' };
-    expect(resolveCreditOptions({ ...share, even: '.1' })).toEqual(resolveCreditOptions(share));
+    expect(resolveCreditOptions({ ...share, mix: '.1' })).toEqual(resolveCreditOptions(share));
   });
 
   it.each([
-    [{ even: '.5' }, '--even has no meaning with --sigma softmax'],
-    [{ sigma: 'share', even: '1.5' }, '--even 1.5: expected a number from 0 to 1'],
+    [{ mix: '.5' }, '--mix has no meaning with --sigma softmax'],
+    [{ sigma: 'share', mix: '1.5' }, '--mix 1.5: expected a number from 0 to 1'],
     [{ cap: '4' }, '--cap has no meaning with --sigma softmax'],
     [{ sigma: 'share', cap: '.9' }, '--cap .9: expected a number from 1 on'],
     [{ steps: 'bold' }, '--steps bold'],

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
-import { bankFault, hasLevel, isMartingale } from '../../dist/credit/nature.js';
+import { hasLevel, isMartingale, referenceFault } from '../../dist/credit/nature.js';
 import { requestedOf } from '../../dist/credit/requested.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
 import { smoothed } from '../../dist/credit/shaping.js';
@@ -19,7 +19,7 @@ import {
   WITHINS,
 } from '../../dist/credit/sigma.js';
 import { givenValues } from '../../dist/estimate/one-pass.js';
-import { bankOf, continuationMaker } from '../../dist/estimate/references.js';
+import { continuationMaker, referenceSetOf } from '../../dist/estimate/references.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { stateValue, summedLogprobs, traceValues } from '../../dist/estimate/value.js';
 import type { Reference } from '../../dist/trace.js';
@@ -72,7 +72,7 @@ describe('state values', () => {
     expect(summedLogprobs([tiny, logs(0.5)])[0]).toBeCloseTo(-16.1, 5);
   });
 
-  test('the oracle says the same on 1,500 random banks', () => {
+  test('the oracle says the same on 1,500 random groupReferences', () => {
     const random = seeded(3);
     for (let n = 0; n < 1500; n++) {
       const N = Math.floor(random() * 6);
@@ -126,18 +126,18 @@ describe('what a row stores', () => {
       );
   });
 
-  test('snis: a bank of one side has no contrast', () => {
-    expect(bankFault(Float32Array.of(1, 0), named('snis'))).toBeUndefined();
-    expect(bankFault(Float32Array.of(1, 0.75), named('snis'))).toBe('uniform:one-sided-bank');
-    expect(bankFault(Float32Array.of(0), named('snis'))).toBe('uniform:one-sided-bank');
-    expect(bankFault(Float32Array.of(1), named('pr'))).toBeUndefined();
-    expect(bankFault(new Float32Array(0), named('pr'))).toBe('uniform:no-bank');
-    expect(bankFault(new Float32Array(0), named('given'))).toBeUndefined();
+  test('snis: a reference set of one side has no contrast', () => {
+    expect(referenceFault(Float32Array.of(1, 0), named('snis'))).toBeUndefined();
+    expect(referenceFault(Float32Array.of(1, 0.75), named('snis'))).toBe('uniform:one-sided-references');
+    expect(referenceFault(Float32Array.of(0), named('snis'))).toBe('uniform:one-sided-references');
+    expect(referenceFault(Float32Array.of(1), named('pr'))).toBeUndefined();
+    expect(referenceFault(new Float32Array(0), named('pr'))).toBe('uniform:no-references');
+    expect(referenceFault(new Float32Array(0), named('given'))).toBeUndefined();
   });
 });
 
-describe('the bank', () => {
-  const bank: Reference[] = [
+describe('the reference set', () => {
+  const referenceSet: Reference[] = [
     { answer: '12', solution: 'add', utility: 0.5 },
     { answer: '12', solution: 'add', utility: 1 },
     { answer: '12', solution: 'count', utility: 0.25 },
@@ -148,7 +148,7 @@ describe('the bank', () => {
   ];
 
   test('joint: identical (y, u) count once, with the largest utility; no u is the empty u', () => {
-    const found = bankOf(bank, named('joint')).map(({ answer, solution = '', utility }) => [
+    const found = referenceSetOf(referenceSet, named('joint')).map(({ answer, solution = '', utility }) => [
       answer,
       solution,
       utility,
@@ -164,7 +164,9 @@ describe('the bank', () => {
 
   test('pr and pr-mean: one entry an answer, other spellings are other entries', () => {
     for (const estimator of ['pr', 'pr-mean'] as const) {
-      expect(bankOf(bank, named(estimator)).map(({ answer, utility }) => [answer, utility])).toEqual([
+      expect(
+        referenceSetOf(referenceSet, named(estimator)).map(({ answer, utility }) => [answer, utility]),
+      ).toEqual([
         ['12', 1],
         ['1', 0],
         ['12.0', 1],
@@ -179,13 +181,13 @@ describe('the bank', () => {
       { answer: 'a","', solution: 'b', utility: 1 },
       { answer: 'a', solution: '","b', utility: 1 },
     ];
-    expect(bankOf(close, named('joint'))).toHaveLength(4);
+    expect(referenceSetOf(close, named('joint'))).toHaveLength(4);
   });
 
-  test('taking the bank twice is taking it once', () => {
+  test('taking the reference set twice is taking it once', () => {
     for (const estimator of ESTIMATORS) {
-      const once = bankOf(bank, estimator);
-      expect(bankOf(once, estimator)).toEqual(once);
+      const once = referenceSetOf(referenceSet, estimator);
+      expect(referenceSetOf(once, estimator)).toEqual(once);
     }
   });
 });
@@ -221,7 +223,7 @@ describe('what is scored at an exit', () => {
     }
   });
 
-  test('a token of template and answer is scored, for every answer of the bank alike', async () => {
+  test('a token of template and answer is scored, for every answer of the reference set alike', async () => {
     expect(await asked('pr', ['-3', '7'], encoderOf('{-'))).toEqual([3, 3]);
     expect(await asked('pr', ['7', '8'], encoderOf('{-'))).toEqual([2, 2]);
     // two tokens of the template that an answer merges
@@ -490,12 +492,12 @@ describe('fallbacks', () => {
 
 /** None, as is the default, or some of each. */
 const shaping = fc.oneof(
-  fc.constant({ tau: 1, gamma: 0.99, smooth: 0, even: 0.1, steps: 'free' as const }),
+  fc.constant({ tau: 1, gamma: 0.99, smooth: 0, mix: 0.1, steps: 'free' as const }),
   fc.record({
     tau: fc.constantFrom(0.1, 0.5, 3),
     gamma: fc.constantFrom(0.2, 0.99, 1),
     smooth: fc.constantFrom(0, 1, 2, 20),
-    even: fc.constantFrom(0, 0.1, 0.8, 1),
+    mix: fc.constantFrom(0, 0.1, 0.8, 1),
     cap: fc.constantFrom(1, 1.5, 4, Number.POSITIVE_INFINITY),
     steps: fc.constantFrom('free', 'scaled', 'smoothed'),
   }),

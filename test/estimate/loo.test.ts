@@ -20,16 +20,16 @@ const ENDS = Int32Array.of(8, 9, 15, 20);
 function madeTrace(scoredFrom = 2): { job: ValueJob; oracle: OracleTrace } {
   const [promptIds, completionIds] = [randomIds(5), randomIds(20)];
   const continuations = [4, 5].map((length) => ({ ids: randomIds(length), scoredFrom }));
-  const bank = [1, 0.5].map((utility) => ({ answer: '', utility }));
+  const referenceSet = [1, 0.5].map((utility) => ({ answer: '', utility }));
   const pieces = cutPieces(plainTokens(20), { segmenter: 'given', fixedLength: 1 }, ENDS);
-  const job = { trace: traceAt(0), promptIds, completionIds, continuations, bank, pieces };
+  const job = { trace: traceAt(0), promptIds, completionIds, continuations, referenceSet, pieces };
   return {
     job: job as unknown as ValueJob,
     oracle: {
       ids: [...promptIds, ...completionIds],
       exits: [0, ...ENDS].map((exit) => 5 + exit),
       references: continuations.map(({ ids }, n) => ({
-        ...{ ids: [...ids], utility: bank[n]?.utility as number },
+        ...{ ids: [...ids], utility: referenceSet[n]?.utility as number },
         scored: ids.length - scoredFrom,
       })),
     },
@@ -76,9 +76,13 @@ describe('leave one out', () => {
         // a first token that is scored follows on the hidden segment's last one in a whole pass, on what is before it in ours
         const told = expected[how].slice(0, from === 0 && how === 'masked' ? -1 : undefined);
         for (const [k, a] of told.entries()) expect(own[k]).toBeCloseTo(a, 4);
-        // the bank is a set: its order changes nothing
-        const { bank, continuations } = job;
-        const turned = { ...job, bank: [...bank].reverse(), continuations: [...continuations].reverse() };
+        // the reference set is a set: its order changes nothing
+        const { referenceSet, continuations } = job;
+        const turned = {
+          ...job,
+          referenceSet: [...referenceSet].reverse(),
+          continuations: [...continuations].reverse(),
+        };
         for (const [k, a] of (await found(turned)).entries()) expect(own[k]).toBeCloseTo(a, 5);
       }
       expect(Math.abs((expected.deleted[0] as number) - (expected.masked[0] as number))).toBeGreaterThan(
@@ -90,7 +94,7 @@ describe('leave one out', () => {
   it('asks nothing where no reference earns anything, and nothing counts', async () => {
     const { job } = madeTrace();
     const { ask, values } = await opened('deleted');
-    const worthless = { ...job, bank: job.bank.map((each) => ({ ...each, utility: 0 })) };
+    const worthless = { ...job, referenceSet: job.referenceSet.map((each) => ({ ...each, utility: 0 })) };
     const asked = await ask(worthless);
     expect(asked.whenCut).toBeUndefined();
     const exits = Int32Array.of(0, ...ENDS);

@@ -112,8 +112,8 @@ describe('every estimator', () => {
 it('the example of the docs is one', async () => {
   const own = join(ROOT, 'examples/own_estimator.mjs');
   expect((await text(own)).split('\n').length).toBeLessThanOrEqual(30);
-  await done(`score traces.jsonl --estimator ${own} -o doubt.jsonl`);
-  for (const row of await rows('doubt.jsonl')) {
+  await done(`score traces.jsonl --estimator ${own} -o warning.jsonl`);
+  for (const row of await rows('warning.jsonl')) {
     const lowest = Math.min(
       0,
       ...(row.logprobs as number[]).slice(

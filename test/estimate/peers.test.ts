@@ -80,12 +80,12 @@ const flat = async (windows: ReturnType<typeof shown>) =>
 const idsOf = ({ peers }: Peers) => peers.map(({ trace }) => trace.id);
 
 /** What `siblings` asks of them. */
-async function* asking(windows: ReturnType<typeof shown>, mates: number, mateTokens: number, room = ROOM) {
+async function* asking(windows: ReturnType<typeof shown>, peers: number, peerTokens: number, room = ROOM) {
   for await (const window of windows)
     yield await collect(
       eachTrace(window, (item) => ({
         ...item,
-        asked: askSiblings(item as unknown as ValueJob, { mates, mateTokens }, room),
+        asked: askSiblings(item as unknown as ValueJob, { peers, peerTokens }, room),
       })),
     );
 }
@@ -109,9 +109,9 @@ const shapes = fc.array(
 describe('siblings asks', () => {
   it('for the tails of the most similar peers at every exit, and for their own tokens', () =>
     fc.assert(
-      fc.asyncProperty(shapes, fc.integer({ min: 1, max: 5 }), async (all, mateTokens) => {
+      fc.asyncProperty(shapes, fc.integer({ min: 1, max: 5 }), async (all, peerTokens) => {
         const items = all.map((shape, n) => related(n, 'g', shape));
-        const found = await answered(asking(shown(items), 2, mateTokens));
+        const found = await answered(asking(shown(items), 2, peerTokens));
         expect(found).toHaveLength(items.length);
         for (const item of found) {
           if (isBad(item)) throw new Error('set aside');
@@ -126,7 +126,7 @@ describe('siblings asks', () => {
             const before = whole.ids.subarray(0, whole.promptLength + exit);
             const place = [...job.pieces.ends].indexOf(exit) + 1;
             const tails = peers.flatMap(({ completionIds, at }) => {
-              const tail = completionIds.subarray(at[place], (at[place] as number) + mateTokens);
+              const tail = completionIds.subarray(at[place], (at[place] as number) + peerTokens);
               return tail.length === 0 ? [] : [fakeStats([...before, ...tail], before.length).logprobs];
             });
             expect(result.tails?.[k]).toEqual(tails);
@@ -164,7 +164,7 @@ describe('siblings asks', () => {
           rejected.push(lacking);
           expect(item.rejection.code).toBe('too_long');
           expect(item.rejection.reason).toMatch(
-            lacking < 6 ? `: --mate-tokens ${6 - lacking}, or --policy` : ': --policy',
+            lacking < 6 ? `: --peer-tokens ${6 - lacking}, or --policy` : ': --policy',
           );
         }
       }),

@@ -119,8 +119,12 @@ describe('the best of K', () => {
   });
 
   it('takes a probability that rounding has put above 1 for 1', () => {
-    const bank = { logprobs: Float32Array.of(1e-4), tokens: Int32Array.of(1), utilities: Float32Array.of(1) };
-    for (const K of [2, 3]) expect(bestOf(K).fromStored?.(bank)).toBe(1);
+    const referenceSet = {
+      logprobs: Float32Array.of(1e-4),
+      tokens: Int32Array.of(1),
+      utilities: Float32Array.of(1),
+    };
+    for (const K of [2, 3]) expect(bestOf(K).fromStored?.(referenceSet)).toBe(1);
   });
 
   it('has a meaning for probabilities alone', () => {

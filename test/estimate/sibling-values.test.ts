@@ -1,7 +1,7 @@
 // The siblings value against its formula, and its weights against the exact value of a language model small enough to sum.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { NO_FIT, NO_MATE, siblingValues as valuesOf } from '../../dist/estimate/siblings.js';
+import { NO_FIT, NO_PEER, siblingValues as valuesOf } from '../../dist/estimate/siblings.js';
 import { oracleSibling } from '../oracle/siblings.js';
 import { continuations, exactValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 import { plainTokens } from '../support/fake-policy.js';
@@ -29,7 +29,7 @@ function siblingValues(
   result: Omit<Args[1], 'logprobs' | 'entropies' | 'branches'> & { readonly logprobs?: Float32Array },
   { pieces, reward, draws = 1, begunAlike = [] }: Own,
   scored: readonly ScoredPeer[],
-  mateTokens: number,
+  peerTokens: number,
 ) {
   const peer = (ids: Int32Array, outcome: number, more: object) => ({
     ...{ trace: {}, completionIds: ids, reward: { reward: outcome }, pieces: { tokens: {} } },
@@ -53,7 +53,7 @@ function siblingValues(
     { ...NONE, ...result, peers: scored.map(({ logprobs }) => logprobs) },
     job as unknown as Args[2],
     asked as unknown as Args[3],
-    { mates: 3, mateTokens },
+    { peers: 3, peerTokens },
     prior.referenceTokens.length > 0,
   );
 }
@@ -105,7 +105,7 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
       { maxLength: 4 },
     ),
     L: fc.integer({ min: 1, max: 4 }),
-    mates: fc.array(
+    peers: fc.array(
       fc.integer({ min: 0, max: 6 }).chain((T) =>
         fc.record({
           logprobs: fc.array(nats, { minLength: T, maxLength: T }),
@@ -125,23 +125,23 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
 );
 
 describe('siblings', () => {
-  it('is ¾ (n R + Σ n w r + ½ Σ r_b + ½ V) / (n + Σ n w + ½ B + ½) + ¼ V, and the prior where no mate fits', () => {
+  it('is ¾ (n R + Σ n w r + ½ Σ r_b + ½ V) / (n + Σ n w + ½ B + ½) + ¼ V, and the prior where no peer fits', () => {
     fc.assert(
       fc.property(scene, (drawn) => {
-        const { K, prior, reward, hasPrior, draws, logprobs: ownLogprobs, L, mates, begunAlike } = drawn;
-        const known = mates.map(({ isUnread, ...mate }) => (isUnread ? { ...mate, logprobs: [] } : mate));
-        const [times = 1, ...mateTimes] = oracleTimes([{ draws, logprobs: ownLogprobs }, ...known]);
+        const { K, prior, reward, hasPrior, draws, logprobs: ownLogprobs, L, peers, begunAlike } = drawn;
+        const known = peers.map(({ isUnread, ...peer }) => (isUnread ? { ...peer, logprobs: [] } : peer));
+        const [times = 1, ...peerTimes] = oracleTimes([{ draws, logprobs: ownLogprobs }, ...known]);
         const { pieces, segmentation, values: made } = traceOf(K, prior);
         const values = { ...made, referenceTokens: Int32Array.from(hasPrior ? [1] : []) };
-        const lengthAt = ({ logprobs, at }: (typeof mates)[number], k: number) =>
+        const lengthAt = ({ logprobs, at }: (typeof peers)[number], k: number) =>
           Math.min(L, logprobs.length - (at[k] as number));
         const tails = Array.from({ length: K + 1 }, (_, k) =>
-          mates.flatMap((mate) => {
-            const n = lengthAt(mate, k);
-            return n === 0 ? [] : [Float32Array.from((mate.here[k] as number[]).slice(0, n))];
+          peers.flatMap((peer) => {
+            const n = lengthAt(peer, k);
+            return n === 0 ? [] : [Float32Array.from((peer.here[k] as number[]).slice(0, n))];
           }),
         );
-        const scored: ScoredPeer[] = mates.map(({ logprobs, at, draws, reward: outcome, isUnread }) => ({
+        const scored: ScoredPeer[] = peers.map(({ logprobs, at, draws, reward: outcome, isUnread }) => ({
           draws,
           length: logprobs.length,
           at: Int32Array.from(at),
@@ -153,17 +153,17 @@ describe('siblings', () => {
         const found = siblingValues(values, result, own, scored, L);
         const sum = (x: readonly number[]) => x.reduce((a, b) => a + Math.fround(b), 0);
         const pairs = Array.from({ length: K + 1 }, (_, k) =>
-          mates.flatMap((mate, j) => {
-            const n = lengthAt(mate, k);
-            const from = mate.at[k] as number;
-            if (n === 0 || mate.isUnread) return [];
-            const own = sum(mate.logprobs.slice(from, from + n));
+          peers.flatMap((peer, j) => {
+            const n = lengthAt(peer, k);
+            const from = peer.at[k] as number;
+            if (n === 0 || peer.isUnread) return [];
+            const own = sum(peer.logprobs.slice(from, from + n));
             return [
               {
-                here: sum((mate.here[k] as number[]).slice(0, n)),
+                here: sum((peer.here[k] as number[]).slice(0, n)),
                 own,
-                reward: mate.reward,
-                draws: mateTimes[j] as number,
+                reward: peer.reward,
+                draws: peerTimes[j] as number,
               },
             ];
           }),
@@ -182,7 +182,7 @@ describe('siblings', () => {
         );
         // on the brink either is right
         if (Math.abs(heaviest - 0.1) < 1e-6) return;
-        const fits = mates.length > 0 && heaviest > 0.1;
+        const fits = peers.length > 0 && heaviest > 0.1;
         for (const [k, all] of pairs.entries())
           expect(found.values[k]).toBeCloseTo(
             fits
@@ -190,10 +190,10 @@ describe('siblings', () => {
               : Math.fround(prior[k] as number),
             6,
           );
-        expect(found.status).toEqual(fits ? [] : [mates.length === 0 ? NO_MATE : NO_FIT]);
+        expect(found.status).toEqual(fits ? [] : [peers.length === 0 ? NO_PEER : NO_FIT]);
         expect(found.columns.value_prior).toEqual(values.values);
         for (const [k, all] of pairs.entries()) {
-          // outcomes and their weights: its own, those that began alike, those of mates
+          // outcomes and their weights: its own, those that began alike, those of peers
           const weighted = [
             { n: reward === null ? 0 : times, w: 1 },
             { n: passed(k).length, w: 0.5 },
@@ -209,7 +209,7 @@ describe('siblings', () => {
   });
 
   it.each([1, 2, 3, 4])(
-    'toy %i: a mate’s weighted outcome is the value of the trace’s state, on average over its tails',
+    'toy %i: a peer’s weighted outcome is the value of the trace’s state, on average over its tails',
     (seed) => {
       const model = randomToy(seeded(seed));
       const right = (y: string) => (y === '1' ? 1 : 0);
@@ -241,7 +241,7 @@ describe('siblings', () => {
           const sum = (x: ArrayLike<number>) => Array.from(x).reduce((a, b) => a + b, 0);
           const ratio = sum(tail) - sum(own);
           clipped ||= ratio > 3;
-          // one mate, no outcome of its own, a prior of 0: V = ¾ w·r / (w + ½); a mate below the threshold of fitting is left out
+          // one peer, no outcome of its own, a prior of 0: V = ¾ w·r / (w + ½); a peer below the threshold of fitting is left out
           const [, value = 0] = found.values;
           const weighted = found.status.includes(NO_FIT)
             ? Math.exp(ratio) * right(y)

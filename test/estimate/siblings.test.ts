@@ -1,4 +1,4 @@
-// `siblings`: mates found wherever they lie, what stands in their place, and how much room their tails take.
+// `siblings`: peers found wherever they lie, what stands in their place, and how much room their tails take.
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -38,7 +38,7 @@ function expectValues(found: readonly Row[], within = 5e-6): void {
 }
 
 describe('siblings', () => {
-  it('finds mates wherever they lie: other windows, chunks, shards; a trace has the same values', async () => {
+  it('finds peers wherever they lie: other windows, chunks, shards; a trace has the same values', async () => {
     // no group in one window: every other row is of the same one
     const order = fixtures.map((_, n) => fixtures[(n % 2) * 8 + Math.floor(n / 2)] as FixtureRow);
     await write('mixed.jsonl', order);
@@ -66,14 +66,14 @@ describe('siblings', () => {
     expect(pr.said).not.toContain('same_completion');
   });
 
-  it('gives the traces before a limit the mates behind it', async () => {
+  it('gives the traces before a limit the peers behind it', async () => {
     await done(`score traces.jsonl ${SIBLINGS} --limit 11 -o limited.jsonl`);
     const limited = await rows<Row>('limited.jsonl');
     expect(limited.map(({ id }) => id)).toEqual(fixtures.slice(0, 11).map(({ id }) => id));
     expectValues(limited);
   });
 
-  it('says where there is no mate: the values are the calibrated ones', async () => {
+  it('says where there is no peer: the values are the calibrated ones', async () => {
     await write(
       'alone.jsonl',
       fixtures.slice(0, 3).map(({ group: _, ...row }) => row),
@@ -82,7 +82,7 @@ describe('siblings', () => {
     await done('score alone.jsonl --estimator calibrated --calibration calibration.json -o calibrated.jsonl');
     const calibrated = await rows('calibrated.jsonl');
     for (const [n, row] of (await rows<Row>('alone.out.jsonl')).entries()) {
-      expect(row.status).toBe('siblings:no-mate');
+      expect(row.status).toBe('siblings:no-peer');
       expect(storedValues(row)).toEqual(row.value_prior);
       expect(row.value_ess.every((ess) => ess === 0)).toBe(true);
       expect(storedValues(row)).toEqual(storedValues(calibrated[n] as ScoredRow));
@@ -105,7 +105,7 @@ describe('siblings', () => {
     const byAnswers = await rejected('traces.jsonl');
     expect(byAnswers.length).toBeGreaterThan(0);
     expect(byAnswers.length).toBeLessThan(TRACES);
-    expect(await rejected(`traces.jsonl ${SIBLINGS} --mate-tokens 100`)).toEqual(byAnswers);
+    expect(await rejected(`traces.jsonl ${SIBLINGS} --peer-tokens 100`)).toEqual(byAnswers);
 
     // behind the many lines of the one the long ending of the other has no room: the policy takes so much less of it
     const line = (name: string) => `${name}: 4*2=8 top 8\n`;
@@ -117,11 +117,11 @@ describe('siblings', () => {
       row('long thought', [...'abcde'].map(line).join(''), ''),
       row('long ending', line('a'), 'so far so good.\n'.repeat(4)),
     ]);
-    const pair = (tokens: number) => rejected(`pair.jsonl ${SIBLINGS} --mate-tokens ${tokens}`);
+    const pair = (tokens: number) => rejected(`pair.jsonl ${SIBLINGS} --peer-tokens ${tokens}`);
     const [reason, ...others] = await pair(60);
     expect(others).toEqual([]);
     const [, lacking, fits] =
-      /^long thought too_long .*takes 170 tokens, (\d+) too few: --mate-tokens (\d+), or --policy/.exec(
+      /^long thought too_long .*takes 170 tokens, (\d+) too few: --peer-tokens (\d+), or --policy/.exec(
         reason as string,
       ) ?? [];
     expect(Number(lacking) + Number(fits)).toBe(60);
@@ -175,7 +175,7 @@ describe('siblings', () => {
     expect(warnings.map((text) => text.split(',')[0])).toEqual(told);
   });
 
-  it('refuses a pipe, in which mates that are still to come cannot be looked for', async () => {
+  it('refuses a pipe, in which peers that are still to come cannot be looked for', async () => {
     const asked = farPeers(
       { run: { prescan: undefined } } as never,
       () => 0,

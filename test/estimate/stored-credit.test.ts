@@ -13,7 +13,7 @@ const CREDIT = {
     normalisers: ['dapo', 'batch_tokens', 'dr_grpo'],
     tau: 0.5,
     smooth: 2,
-    even: 0.8,
+    mix: 0.8,
     cap: 4,
     steps: 'scaled',
   } as const),

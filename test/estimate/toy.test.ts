@@ -1,6 +1,6 @@
-/** Equations (1), (3) and (4) on a language model small enough to sum, through the bank and the estimator as shipped. */
+/** Equations (1), (3) and (4) on a language model small enough to sum, through the reference set and the estimator as shipped. */
 import { describe, expect, test } from 'vitest';
-import { bankOf } from '../../dist/estimate/references.js';
+import { referenceSetOf } from '../../dist/estimate/references.js';
 import { stateValue } from '../../dist/estimate/value.js';
 import type { Reference } from '../../dist/trace.js';
 import {
@@ -19,12 +19,12 @@ const STATES = ['', 'a', 'ab', 'abc', 'abca'];
 const right = (y: string) => (y === '1' ? 1 : y === '2' ? 0.25 : 0);
 const zeta = (_s: string, { y }: Continuation) => right(y);
 
-const references = (bank: readonly Continuation[]): Reference[] =>
-  bank.map(({ u, y }) => ({ answer: y, solution: u, utility: right(y) }));
+const references = (referenceSet: readonly Continuation[]): Reference[] =>
+  referenceSet.map(({ u, y }) => ({ answer: y, solution: u, utility: right(y) }));
 
-/** `joint` v̂(s) of a bank of continuations: everything after s is scored. */
-function joint(model: ToyModel, s: string, bank: readonly Continuation[]): number {
-  const entries = bankOf(references(bank), named('joint'));
+/** `joint` v̂(s) of a reference set of continuations: everything after s is scored. */
+function joint(model: ToyModel, s: string, referenceSet: readonly Continuation[]): number {
+  const entries = referenceSetOf(references(referenceSet), named('joint'));
   const logprobs = entries.map(({ solution = '', answer }) =>
     Float32Array.from(toyLogprobs(model, s, solution + answer)),
   );
@@ -44,7 +44,7 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8])('toy %i', (seed) => {
     expect(Math.abs(joint(model, s, continuations(s)) - v)).toBeLessThan(ROUNDING * v);
   });
 
-  test.each(STATES)('from "%s": v̂ ≤ v, and v̂ − v is −Σ p·ζ outside the bank (eq. 4)', (s) => {
+  test.each(STATES)('from "%s": v̂ ≤ v, and v̂ − v is −Σ p·ζ outside the reference set (eq. 4)', (s) => {
     const all = continuations(s);
     const v = exactValue(model, s, zeta);
     for (const share of [0, 0.05, 0.3, 0.6, 0.95]) {
@@ -56,15 +56,15 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8])('toy %i', (seed) => {
     }
   });
 
-  test('a larger bank is never worth less; repeats and order change nothing', () => {
+  test('a larger referenceSet is never worth less; repeats and order change nothing', () => {
     for (const s of STATES) {
       const all = continuations(s);
       let last = 0;
       for (let size = 0; size <= all.length; size += 7) {
-        const bank = all.slice(0, size);
-        const value = joint(model, s, bank);
+        const referenceSet = all.slice(0, size);
+        const value = joint(model, s, referenceSet);
         expect(value).toBeGreaterThanOrEqual(last * (1 - 1e-12));
-        expect(joint(model, s, [...bank, ...bank].reverse())).toBeCloseTo(value, 12);
+        expect(joint(model, s, [...referenceSet, ...referenceSet].reverse())).toBeCloseTo(value, 12);
         last = value;
       }
     }

@@ -152,7 +152,7 @@ describe('siblings without a reference', () => {
     }
   });
 
-  it('is the mean of outcomes alone with --calibration none: of one outcome that itself, of no mate nothing', async () => {
+  it('is the mean of outcomes alone with --calibration none: of one outcome that itself, of no peer nothing', async () => {
     const flags = '--estimator siblings --calibration none';
     for (const reward of [0, 1]) {
       await write(
@@ -175,7 +175,7 @@ describe('siblings without a reference', () => {
     await fails('redistribute outcomes.jsonl --baseline value -o no.jsonl', 2, why);
     await done(`score unlike.jsonl ${flags} -o alone.jsonl`);
     for (const row of await rows<Row>('alone.jsonl')) {
-      expect(row.status).toContain('siblings:no-mate;');
+      expect(row.status).toContain('siblings:no-peer;');
       expect(storedValues(row).every((value) => value === 0)).toBe(true);
     }
   });

@@ -17,34 +17,52 @@ if (base === undefined) throw new Error('--base <checkout of the earlier build>'
 const only = argument('--only');
 const ROOT = resolve(import.meta.dirname, '../..');
 const KEPT = join(tmpdir(), 'rredcot-golden');
+/** What cases read that a build makes for itself; of the earlier one `KEPT/was`. */
+const NOW = join(KEPT, 'now');
+const WAS = join(KEPT, 'was');
 
-/** Flags that had another name in the earlier build, and columns. */
-const FLAGS_WERE = { '--rows-per-part': '--rows-per-part' };
+/** Arguments that had another name in the earlier build, columns, and status codes. */
+const FLAGS_WERE = {
+  '--references': '--bank',
+  '--mix': '--even',
+  '--peers': '--mates',
+  '--peer-tokens': '--mate-tokens',
+  '--hint-peer': '--hint-mate',
+  peer: 'mate',
+};
 const COLUMNS_WERE = {};
+const CODES_WERE = {
+  'references:no-solution': 'bank:no-solution',
+  'references:row': 'bank:row',
+  'uniform:no-references': 'uniform:no-bank',
+  'uniform:one-sided-references': 'uniform:one-sided-bank',
+  'hint:no-peer': 'hint:no-mate',
+  'siblings:no-peer': 'siblings:no-mate',
+};
 /** Columns that only one of the builds has, and that is meant. */
 const COLUMNS_GONE = [];
 
 const CHAINS = 'fixtures/chains.jsonl';
-const CALIBRATION = join(KEPT, 'calibration.json');
+const CALIBRATION = join(NOW, 'calibration.json');
 const POLICIES = {
   prover: 'models/prover',
   hint: 'models/hint',
   reach: 'models/reach',
   puzzles: 'models/puzzles',
 };
-const policy = (name) => join(KEPT, 'policies', name);
+const policy = (name) => join(NOW, name);
 
 const score = (name, ...flags) => ({ name, args: ['score', CHAINS, '--limit', '48', ...flags] });
 const segment = (name, ...flags) => ({ name, args: ['segment', CHAINS, '--limit', '48', ...flags] });
-const again = (name, ...flags) => ({ name, args: ['redistribute', join(KEPT, 'scored.parquet'), ...flags] });
+const again = (name, ...flags) => ({ name, args: ['redistribute', join(NOW, 'scored.parquet'), ...flags] });
 const calibrated = ['--estimator', 'calibrated', '--calibration', CALIBRATION];
 
 const CASES = [
   // estimators
   { ...score('pr'), isQuick: true },
   ...['pr-mean', 'pr-geo', 'joint', 'joint-log', 'surprise'].map((name) => score(name, '--estimator', name)),
-  score('snis', '--estimator', 'snis', '--bank', 'group'),
-  score('bank-group', '--bank', 'group'),
+  score('snis', '--estimator', 'snis', '--references', 'group'),
+  score('references-group', '--references', 'group'),
   { ...score('calibrated', ...calibrated), isQuick: true },
   { ...score('siblings', '--estimator', 'siblings', '--calibration', CALIBRATION), isQuick: true },
   score('siblings-none', '--estimator', 'siblings', '--calibration', 'none'),
@@ -53,7 +71,7 @@ const CASES = [
   score('ratio', '--estimator', 'ratio', '--ref-policy', policy('prover')),
   score('ask', '--estimator', 'ask', '--ask-template', 'models/reach/ask_template.json'),
   { ...score('posterior', '--estimator', 'posterior', '--hint-policy', policy('hint')), isQuick: true },
-  score('posterior-mate', '--estimator', 'posterior', '--hint', 'mate', '--hint-policy', policy('reach')),
+  score('posterior-peer', '--estimator', 'posterior', '--hint', 'peer', '--hint-policy', policy('reach')),
   score('loo', '--estimator', 'loo'),
   score('loo-masked', '--estimator', 'loo', '--loo', 'masked'),
   {
@@ -71,7 +89,7 @@ const CASES = [
     score(`baseline-${baseline}`, '--baseline', baseline),
   ),
   ...['entropy', 'unsure'].map((within) => score(`within-${within}`, '--within', within)),
-  score('even', '--even', '0.6', '--cap', '3'),
+  score('mix', '--mix', '0.6', '--cap', '3'),
   score('smooth', '--smooth', '2'),
   score('steps-scaled', ...calibrated, '--steps', 'scaled'),
   score('steps-smoothed', ...calibrated, '--steps', 'smoothed'),
@@ -109,7 +127,7 @@ const CASES = [
   again('again-steps', ...calibrated, '--steps', 'smoothed', '--smooth', '1'),
   again('again-surprise', '--estimator', 'surprise'),
   again('again-normalisers', '--normalisers', 'grpo,dapo,batch_tokens', '--batch-size', '8'),
-  { name: 'filter', args: ['filter', join(KEPT, 'scored.parquet'), '--where', 'reward>0.5'] },
+  { name: 'filter', args: ['filter', join(NOW, 'scored.parquet'), '--where', 'reward>0.5'] },
 ];
 
 function dumps() {
@@ -178,7 +196,10 @@ async function load(db, table, into, { name, ending = 'parquet', shards }) {
   }
   await db.run(`CREATE OR REPLACE TABLE ${table} AS SELECT * FROM ${from}`);
   const found = await db.runAndReadAll(`SELECT column_name FROM (DESCRIBE ${table})`);
-  return found.getRows().map(([column]) => column);
+  const columns = found.getRows().map(([column]) => column);
+  for (const [is, was] of columns.includes('status') ? Object.entries(CODES_WERE) : [])
+    await db.run(`UPDATE ${table} SET status = replace(status, '${was}', '${is}')`);
+  return columns;
 }
 
 async function differences(db, each, before, after) {
@@ -213,49 +234,49 @@ async function differences(db, each, before, after) {
   return found;
 }
 
-// what cases read, made once by the earlier build
 const before = join(KEPT, 'before');
-const made = join(KEPT, 'made');
-if (!existsSync(made)) {
-  rmSync(KEPT, { recursive: true, force: true });
-  mkdirSync(join(KEPT, 'policies'), { recursive: true });
-  const by = (...args) =>
-    execFileSync('node', [join(base, 'bin/rredcot.js'), ...args, '--quiet'], { cwd: ROOT, stdio: 'inherit' });
-  for (const [name, folder] of Object.entries(POLICIES)) {
-    const template = join(folder, 'exit_template.json');
-    execFileSync(
-      'node',
-      [
-        join(base, 'bin/rredcot.js'),
-        'policy',
-        'build',
-        folder,
-        '-o',
-        policy(name),
-        ...(existsSync(template) ? ['--exit-template', template] : []),
-      ],
-      { cwd: base, stdio: 'inherit' },
-    );
+/** Makes what cases read. @param root of the build that makes it */
+function make(root, folder) {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const by = (cwd, ...args) =>
+    execFileSync('node', [join(root, 'bin/rredcot.js'), ...args], { cwd, stdio: 'inherit' });
+  for (const [name, from] of Object.entries(POLICIES)) {
+    const template = join(from, 'exit_template.json');
+    const exit = existsSync(join(root, template)) ? ['--exit-template', template] : [];
+    by(root, 'policy', 'build', from, '-o', join(folder, name), ...exit);
   }
-  by('score', CHAINS, '-o', join(KEPT, 'scored.parquet'));
-  by('score', CHAINS, '--limit', '32', '--segmenter', 'newline', '-o', join(KEPT, 'newline.jsonl'));
-  by('calibrate', join(KEPT, 'scored.parquet'), '-o', CALIBRATION);
-  const rows = readFileSync(join(KEPT, 'newline.jsonl'), 'utf8')
+  by(ROOT, 'score', CHAINS, '-o', join(folder, 'scored.parquet'), '--quiet');
+  by(ROOT, 'calibrate', join(folder, 'scored.parquet'), '-o', join(folder, 'calibration.json'), '--quiet');
+}
+if (!existsSync(join(WAS, 'given.jsonl'))) {
+  rmSync(KEPT, { recursive: true, force: true });
+  make(base, WAS);
+  const newline = join(WAS, 'newline.jsonl');
+  run(base, ['score', CHAINS, '--limit', '32', '--segmenter', 'newline', '-o', newline, '--quiet']);
+  const rows = readFileSync(newline, 'utf8')
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
   const given = rows.map(
     ({ id, group, prompt, prompt_ids, completion, completion_ids, reward, value_start, segments }) => {
-      const values = [
-        value_start,
-        ...segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value),
-      ];
-      return { id, group, prompt, prompt_ids, completion, completion_ids, reward, values };
+      const thoughts = segments.filter(({ kind }) => kind === 'thought');
+      return {
+        id,
+        group,
+        prompt,
+        prompt_ids,
+        completion,
+        completion_ids,
+        reward,
+        values: [value_start, ...thoughts.map(({ value }) => value)],
+      };
     },
   );
-  writeFileSync(join(KEPT, 'given.jsonl'), given.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  writeFileSync(made, '');
+  for (const path of [join(KEPT, 'given.jsonl'), join(WAS, 'given.jsonl')])
+    writeFileSync(path, given.map((row) => `${JSON.stringify(row)}\n`).join(''));
 }
+make(ROOT, NOW);
 
 writeFileSync(
   join(KEPT, 'some.jsonl'),
@@ -270,7 +291,7 @@ const after = join(ROOT, 'node_modules/.cache/golden');
 for (const each of chosen) {
   const done = join(before, `${each.name}.json`);
   if (!existsSync(done)) {
-    const was = write(base, each, before, (flag) => FLAGS_WERE[flag] ?? flag);
+    const was = write(base, each, before, (argument) => FLAGS_WERE[argument] ?? argument.replace(NOW, WAS));
     writeFileSync(done, JSON.stringify({ args: each.args, ...was }));
   }
   const was = JSON.parse(readFileSync(done, 'utf8'));

@@ -127,7 +127,7 @@ export function familyEmbeddings(model: FamilyModel, ids: readonly number[]): Ro
 export function familyStates(model: FamilyModel, embeddings: readonly Row[], sight: Sight = {}): Row[] {
   const { positions = embeddings.map((_, t) => t), sees = () => true } = sight;
   const { config } = model;
-  // a class with another head has the trunk of its family
+  // a class with another head has the prefix of its family
   const name = (config.architectures as string[])[0]?.replace(/For[A-Za-z]+$/, 'ForCausalLM');
   const d = config.hidden_size as number;
   const H = config.num_attention_heads as number;

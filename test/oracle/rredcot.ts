@@ -26,20 +26,20 @@ export interface ExitTemplate {
   closer: readonly number[];
 }
 
-// ------ the bank and the estimators
+// ------ the reference set and the estimators
 
-/** The bank as a set: identical (y, u) count once, with the largest utility; only `joint` has a u. */
+/** The referenceSet as a set: identical (y, u) count once, with the largest utility; only `joint` has a u. */
 export function distinctReferences(
   references: readonly Reference[],
   estimator: Estimator,
 ): Required<Reference>[] {
-  const bank = new Map<string, Required<Reference>>();
+  const referenceSet = new Map<string, Required<Reference>>();
   for (const { answerIds, solutionIds = [], utility = 1 } of references) {
     const entry = { answerIds, solutionIds: isWhole(estimator) ? solutionIds : [], utility };
     const key = `${entry.answerIds}|${entry.solutionIds}`;
-    if (utility > (bank.get(key)?.utility ?? Number.NEGATIVE_INFINITY)) bank.set(key, entry);
+    if (utility > (referenceSet.get(key)?.utility ?? Number.NEGATIVE_INFINITY)) referenceSet.set(key, entry);
   }
-  return [...bank.values()];
+  return [...referenceSet.values()];
 }
 
 /** One reference's utility and the log-probabilities of its scored tokens at one exit. */
@@ -90,10 +90,10 @@ export function valueAt(
   references: readonly Reference[],
   { close, open, closer }: ExitTemplate,
 ): number {
-  const bank = distinctReferences(references, estimator);
+  const referenceSet = distinctReferences(references, estimator);
   if (isWhole(estimator)) {
     return logValue(
-      bank.map(({ answerIds, solutionIds, utility }) => {
+      referenceSet.map(({ answerIds, solutionIds, utility }) => {
         const ids = [...close, ...solutionIds, ...open, ...answerIds, ...closer];
         return { utility, logprobs: continuationLogprobs(model, state, asserted(ids)) };
       }),
@@ -101,7 +101,7 @@ export function valueAt(
   }
   const asked = fork(state);
   extend(model, asked, [...close, ...open]); // conditioned on, not scored
-  const scored = bank.map(({ answerIds, utility }) => {
+  const scored = referenceSet.map(({ answerIds, utility }) => {
     return { utility, logprobs: continuationLogprobs(model, asked, asserted([...answerIds, ...closer])) };
   });
   if (estimator === 'pr') return Math.exp(logValue(scored));

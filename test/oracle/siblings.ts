@@ -27,7 +27,7 @@ export function oracleBest(similar: readonly (readonly number[])[], k = 0, j = 0
   );
 }
 
-export interface OracleMate {
+export interface OraclePeer {
   /** Σ log π of its first L tokens, at the trace's state and at its own */
   here: number;
   own: number;
@@ -39,13 +39,13 @@ export interface OracleMate {
 /**
  * ¾ (n R + Σ n w r + ½ Σ_b r_b + c·V) / (n + Σ n w + ½ B + c) + ¼ V with c = ½; the mean of the outcomes where no V is made of anything.
  * @param reward R; null: unknown, and left out
- * @param begunAlike (B) r_b of those that are no mates and came through the same state
+ * @param begunAlike (B) r_b of those that are no peers and came through the same state
  * @param draws n
  */
 export function oracleSibling(
   reward: number | null,
   prior: number,
-  mates: readonly OracleMate[],
+  peers: readonly OraclePeer[],
   begunAlike: readonly number[] = [],
   draws = 1,
   hasPrior = true,
@@ -56,7 +56,7 @@ export function oracleSibling(
     above += outcome / 2;
     below += 0.5;
   }
-  for (const { here, own, reward: outcome, draws: n = 1 } of mates) {
+  for (const { here, own, reward: outcome, draws: n = 1 } of peers) {
     const w = n * Math.exp(Math.min(3, Math.max(-30, here - own)));
     above += w * outcome;
     below += w;

@@ -28,7 +28,7 @@ export interface SigmaInput {
 export interface SigmaOptions {
   residual?: 'uniform' | 'answer';
   within?: 'uniform' | 'entropy' | 'unsure';
-  even?: number; // λ of `share`
+  mix?: number; // λ of `share`
   cap?: number; // largest σ_t·T of `share`, before what is above it is shared out
   tau?: number; // of `softmax`
   gamma?: number; // of `discounted`
@@ -68,7 +68,7 @@ function readDelta({ deltas, attribution, reward, baseline }: SigmaInput, k: num
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
   const { segmentEnds, reward, baseline } = input;
-  const { residual = 'uniform', even = 0.1, tau = 1, smooth = 0 } = options;
+  const { residual = 'uniform', mix = 0.1, tau = 1, smooth = 0 } = options;
   const lengths = segmentEnds.map((end, k) => end - (segmentEnds[k - 1] ?? 0)); // n_k
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
@@ -152,7 +152,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       if (sign === 0) return uniform('small-advantage');
       const whole = byWeight(
         deltas.map((delta) => Math.max(0, sign * delta)),
-        even,
+        mix,
       );
       if (options.cap === undefined || whole.uniformBecause !== undefined) return whole;
       const most = options.cap / total;

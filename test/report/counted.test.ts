@@ -140,7 +140,7 @@ describe('turns', () => {
 
 describe('the numbers of a run', () => {
   const values = Float32Array.of(0.2, 0.9, 0.1, 0.1);
-  it('count rewards, statuses, uniform σ and doubtful labels', () => {
+  it('count rewards, statuses, uniform σ and disagreeing labels', () => {
     const counts = new RunCounts(true);
     counts.add(scoredRow(1), values, 0);
     counts.add(
@@ -252,7 +252,7 @@ describe('what stands against a run', () => {
       { logprobs: logprobs(-4), sigma },
       { logprobs: logprobs(-5), reward: 0, sigma },
     ];
-    const all = ['foreign_traces', 'mostly_uniform', 'values_do_not_tell', 'label_noise'];
+    const all = ['unlikely_traces', 'mostly_uniform', 'values_do_not_tell', 'label_noise'];
     expect(
       codes(
         rows,
@@ -265,7 +265,7 @@ describe('what stands against a run', () => {
     ).toEqual(all);
     // of a large vocabulary −4 is better than guessed by far
     expect(codes(rows.slice(0, 1), [[0.3, 0.9]], 150_000)).toEqual(['mostly_uniform']);
-    expect(codes(rows.slice(0, 1), [[0.3, 0.9]])).toEqual(['foreign_traces', 'mostly_uniform']);
+    expect(codes(rows.slice(0, 1), [[0.3, 0.9]])).toEqual(['unlikely_traces', 'mostly_uniform']);
   });
 
   it('is credit that only wrong traces have', () => {

@@ -109,8 +109,10 @@ describe('credit that one side has and the other lacks', () => {
     const easy = { ...flat, baseline: 1 };
     expect(warned(...times(90, right(easy)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
     expect(warned(...times(16, right({ ...flat, baseline: 0.9 })), ...times(16, wrong()))).toHaveLength(1);
-    const bank = { sigma: even, status: ['uniform:one-sided-bank'] };
-    expect(warned(...times(90, right(bank)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
+    const referenceSet = { sigma: even, status: ['uniform:one-sided-references'] };
+    expect(warned(...times(90, right(referenceSet)), ...times(16, right()), ...times(16, wrong()))).toEqual(
+      [],
+    );
     const solved = { sigma: even, status: ['uniform:small-return'] };
     expect(warned(...times(90, right(solved)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
     expect(
@@ -225,7 +227,7 @@ describe('warnings', () => {
   it('the bundled policy meets foreign traces', () => {
     const [warning, ...others] = figureWarnings(tallied(guessed), { ...TOY, isEmbedded: true });
     expect(others).toEqual([]);
-    expect(warning?.code).toBe('foreign_traces');
+    expect(warning?.code).toBe('unlikely_traces');
     expect(warning?.message).toMatch(/^1 of 1 trace is foreign to the bundled policy.*policy build/);
   });
 

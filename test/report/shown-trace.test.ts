@@ -112,7 +112,7 @@ function shown(scored: DrawnTrace, more: Partial<ShownTrace> = {}): ShownTrace {
   return {
     ...traceRecord(scored, { prompt: 'start?\u001b[31m', references: ['7'] }),
     ...{ place: '0 of x', why: undefined, warnings: [], credits: [], valueName: 'v̂' },
-    ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], steps: undefined },
+    ...{ peers: [{ id: 'b\u0007', row: 1, reward: 1 }], steps: undefined },
     ...more,
   };
 }
@@ -213,7 +213,7 @@ describe('a trace', () => {
       }
   });
 
-  it('says which segment lowered its value, and what its mates earned', () => {
+  it('says which segment lowered its value, and what its peers earned', () => {
     const text = drawShown(shown(row(3, 5)), { depth: 1, width: 100, all: false }).join('\n');
     expect(text).toMatch(/lowered it +segment 3 +−0\.500 +σ \+1\.000 +σ·T +3\.000 +xxxxx/);
     expect(text).not.toContain('raised it');

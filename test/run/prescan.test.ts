@@ -38,7 +38,7 @@ describe('prescan', () => {
       'no json',
     ].join('\n');
     let progress: unknown;
-    const survey = await surveyOf(text, {
+    const prescan = await surveyOf(text, {
       map: 'completion=c[]',
       reward: (trace) => trace.reward,
       log: {
@@ -48,15 +48,15 @@ describe('prescan', () => {
         },
       },
     });
-    expect(survey).toMatchObject({ rows: 5, traces: 5, rejects: 2 });
+    expect(prescan).toMatchObject({ rows: 5, traces: 5, rejects: 2 });
     expect(progress).toEqual({ bytes: text.length });
-    expect(survey.columns.map(({ name, type }) => `${name}: ${describeType(type)}`)).toEqual([
+    expect(prescan.columns.map(({ name, type }) => `${name}: ${describeType(type)}`)).toEqual([
       'c: list<string>',
       'reward: int64',
       'n: double',
       'group: string',
     ]);
-    expect([...survey.groupRewards]).toEqual([
+    expect([...prescan.groupRewards]).toEqual([
       ['traces:0', { sum: 2, squares: 2, count: 2 }],
       ['g', { sum: 0, squares: 0, count: 2 }],
     ]);
@@ -71,44 +71,44 @@ describe('prescan', () => {
       '"g","reward":null',
     ];
     const text = ['no json', ...rows.map((row) => `{"c":"x","group":${row}}`)].join('\n');
-    const survey = (limit: number | undefined) =>
+    const prescan = (limit: number | undefined) =>
       surveyOf(text, {
         map: 'completion=c,group=group,reward=reward',
         reward: (trace) => trace.reward,
-        ...{ typed: false, readsMates: true, limit },
+        ...{ typed: false, readsPeers: true, limit },
       });
-    const { groupRewards, lastRow } = await survey(3);
+    const { groupRewards, lastRow } = await prescan(3);
     expect(lastRow).toBe(2);
     expect([...groupRewards]).toEqual([
       ['g', { sum: 1, squares: 1, count: 1, span: [1, 5] }],
       ['h', { sum: 1, squares: 1, count: 1, span: [2, 2] }],
       ['u', { sum: 0, squares: 0, count: 0, span: [4, 4] }],
     ]);
-    expect((await survey(undefined)).lastRow).toBeUndefined();
+    expect((await prescan(undefined)).lastRow).toBeUndefined();
   });
 
   it('tells whether a limit cuts something, also inside of a row, and reads no further where no group counts', async () => {
-    const survey = async (text: string, limit: number, reward?: () => number) => {
+    const prescan = async (text: string, limit: number, reward?: () => number) => {
       const { part, rows } = await surveyOf(text, { map: 'completion=c[]', reward, limit });
       return [part, rows];
     };
     const part = (limit: number) => ({ by: 'limit', limit });
     const two = '{"c":["x","y"]}\n{"c":["x","y","z"]}\nno json\n';
-    expect(await survey(two, 2)).toEqual([part(2), 1]);
-    expect(await survey(two, 2, () => 1)).toEqual([part(2), 3]);
-    expect(await survey(two, 4)).toEqual([part(4), 2]);
-    expect(await survey(two, 5)).toEqual([part(5), 2]);
-    expect(await survey(two, 6)).toEqual([undefined, 3]);
+    expect(await prescan(two, 2)).toEqual([part(2), 1]);
+    expect(await prescan(two, 2, () => 1)).toEqual([part(2), 3]);
+    expect(await prescan(two, 4)).toEqual([part(4), 2]);
+    expect(await prescan(two, 5)).toEqual([part(5), 2]);
+    expect(await prescan(two, 6)).toEqual([undefined, 3]);
     const one = '{"c":["x","y"]}\n';
-    expect(await survey(one, 1, () => 1)).toEqual([part(1), 1]);
-    expect(await survey(one, 2, () => 1)).toEqual([undefined, 1]);
+    expect(await prescan(one, 1, () => 1)).toEqual([part(1), 1]);
+    expect(await prescan(one, 2, () => 1)).toEqual([undefined, 1]);
   });
 
   it('counts rows of columns alone where nothing else is wanted', async () => {
     const bytes = tableToIPC(new Table({ c: vectorFromArray(['x', null, 'y'], new Utf8()) }), 'file');
-    const survey = await surveyOf(bytes, { map: 'completion=c', typed: false });
+    const prescan = await surveyOf(bytes, { map: 'completion=c', typed: false });
     const none = { columns: [], groupRewards: new Map(), rowBytes: 145, warnings: [] };
-    expect(survey).toEqual({ rows: 3, traces: null, rejects: null, ...none });
+    expect(prescan).toEqual({ rows: 3, traces: null, rejects: null, ...none });
   });
 
   it('turns down rows of a stream that do not fit its first window', async () => {
@@ -143,7 +143,7 @@ describe('prescan', () => {
     expect(all[1026]).toMatchObject({ rejection: { reason: expect.stringContaining('s.b') } });
   });
 
-  it('ends a run whose file holds another value than the survey has seen', () => {
+  it('ends a run whose file holds another value than the prescan has seen', () => {
     const inference = inferColumns();
     inference.add({ question: 'x' });
     const columns = inference.finish();

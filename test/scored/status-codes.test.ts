@@ -16,7 +16,7 @@ it('every code stands in the table of statuses, and every code there is known', 
 });
 
 it('an unknown code, two in the wrong order, and ok beside another are told', () => {
-  for (const status of ['okay', 'truncated;bank:row', 'ok;truncated'])
+  for (const status of ['okay', 'truncated;references:row', 'ok;truncated'])
     expect(statusFaults(status).join()).toContain(status);
   for (const status of STATUS_CODES) expect(statusFaults(status)).toEqual([]);
 });

@@ -32,7 +32,7 @@ function fixtureCases(quick) {
   const forms = [
     ['--estimator', 'joint', '--baseline', 'group'],
     ['--sigma', 'rudder'],
-    ['--bank', 'group'],
+    ['--references', 'group'],
   ];
   const segmenters = ['newline', 'fixed'];
   return [
@@ -77,7 +77,7 @@ function runCases(quick) {
   const segment = ['segment', 'inputs/hurt.jsonl', '--no-policy'];
   return [
     sharded('run score', 'parquet', ...score),
-    sharded('run score, bank group', 'parquet', ...score, '--bank', 'group'),
+    sharded('run score, referenceSet group', 'parquet', ...score, '--references', 'group'),
     sharded('run score, JSONL parts', 'jsonl', ...score),
     sharded('run segment', 'parquet', ...segment),
     sharded('run segment, JSONL parts', 'jsonl', ...segment),

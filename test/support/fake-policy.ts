@@ -41,7 +41,7 @@ export function fakeStats(ids: readonly number[], from: number): Omit<TraceScore
 
 export class FakePolicy implements PolicyRuns {
   /** of every run that was begun: what it had to do, the first token of each of its traces, its rows */
-  readonly runs: { kind: 'trunk' | 'both' | 'branches'; traces: number[]; rows: number; fits: boolean }[] =
+  readonly runs: { kind: 'prefix' | 'both' | 'branches'; traces: number[]; rows: number; fits: boolean }[] =
     [];
   readonly kept = new Map<number, readonly PackedTrace[]>();
   atWork = 0;
@@ -57,7 +57,7 @@ export class FakePolicy implements PolicyRuns {
   ) {}
 
   async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
-    const kind = traces.some(({ branches }) => branches.length > 0) ? 'both' : 'trunk';
+    const kind = traces.some(({ branches }) => branches.length > 0) ? 'both' : 'prefix';
     await this.begin(kind, traces);
     if (keep !== undefined) this.kept.set(keep, traces);
     return traces.map(({ ids, promptLength, branches }) => ({
@@ -86,7 +86,7 @@ export class FakePolicy implements PolicyRuns {
     this.kept.delete(kept);
   }
 
-  private async begin(kind: 'trunk' | 'both' | 'branches', traces: readonly PackedTrace[]): Promise<void> {
+  private async begin(kind: 'prefix' | 'both' | 'branches', traces: readonly PackedTrace[]): Promise<void> {
     const longest = Math.max(...traces.map(({ ids }) => ids.length));
     const rows = traces.length * longest + rowsOf(traces.flatMap(({ branches }) => branches));
     const fits = rows <= this.limit;

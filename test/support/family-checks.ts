@@ -83,12 +83,12 @@ function worst(found: ArrayLike<number>, expected: ArrayLike<number>): number {
 }
 
 interface Differences {
-  trunk: number;
+  prefix: number;
   branchesNaive: number;
   branchesOracle: number;
   /** of completions and branches behind a prompt that is read once */
   shared: number;
-  /** of the trunk's log-probabilities from oracles whose config is changed, the least: a part left out must show */
+  /** of the prefix's log-probabilities from oracles whose config is changed, the least: a part left out must show */
   changed?: number;
 }
 
@@ -115,7 +115,7 @@ export async function differences(
     TraceScores,
   ];
   const expected = familyScores(model, [...ids]);
-  const trunk = Math.max(
+  const prefix = Math.max(
     worst(logprobs, expected.logprobs.slice(1)),
     worst(entropies, expected.entropies.slice(1)),
   );
@@ -169,7 +169,7 @@ export async function differences(
         );
     }
   }
-  const result: Differences = { trunk, branchesNaive, branchesOracle, shared };
+  const result: Differences = { prefix, branchesNaive, branchesOracle, shared };
   const others = changes.flatMap((change) => {
     if (change === undefined) return [];
     const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
@@ -179,7 +179,7 @@ export async function differences(
 }
 
 export function expectSame(found: Differences): void {
-  expect(found.trunk).toBeLessThan(NATS);
+  expect(found.prefix).toBeLessThan(NATS);
   expect(found.branchesNaive).toBeLessThan(NATS);
   expect(found.branchesOracle).toBeLessThan(NATS);
   expect(found.shared).toBeLessThan(NATS);
@@ -193,7 +193,7 @@ const CASES = Object.keys(FAMILIES).flatMap((family, f) =>
 );
 
 export function describeFamilies(): void {
-  describe('family × weights × rope type, every pair: the numbers of the float64 pass, in trunk and branches', () => {
+  describe('family × weights × rope type, every pair: the numbers of the float64 pass, in prefix and branches', () => {
     test.each(CASES)('%s, %s, %s', async (family, dtype, rope) => {
       // odd combinations in three shards; scaling in the spelling of transformers 5 every other time
       const turn = TYPES.indexOf(dtype) + Object.keys(ROPES).indexOf(rope);

@@ -26,7 +26,7 @@ export function firstMistake(prompt, completion) {
   const lines = completion.replace('<think>\n', '').split('</think>')[0].split('\n').slice(0, -1);
   const isTop = / top\?/.test(prompt);
   const better = (a, b) => b === null || (isTop ? a.value > b.value : a.value < b.value);
-  let [state, best, place, doubtful] = [start, null, 0, null];
+  let [state, best, place, disagreeing] = [start, null, 0, null];
   let [stateBefore, bestBefore] = [state, best];
   for (const [n, line] of lines.entries()) {
     if (FILLERS.has(line)) continue;
@@ -35,9 +35,9 @@ export function firstMistake(prompt, completion) {
       if (place === 0) return n;
       [state, best] = [stateBefore, bestBefore];
       place--;
-      doubtful = null;
+      disagreeing = null;
     }
-    if (doubtful !== null) return doubtful;
+    if (disagreeing !== null) return disagreeing;
     const operation = operations[place];
     if (operation === undefined) return n;
     [stateBefore, bestBefore] = [state, best];
@@ -46,12 +46,12 @@ export function firstMistake(prompt, completion) {
     const shown = better(own, best) ? own : best;
     const expected = `${operation.letter}: ${state}${operation.operator}${operation.operand}=${value} ${isTop ? `top ${shown.value}` : `low ${shown.letter}${shown.value}`}`;
     if (line !== (again ? `wait, ${expected}` : expected)) {
-      doubtful = n;
+      disagreeing = n;
       const found = STEP.exec(line);
       if (found === null) return n;
     }
     [state, best, place] = [value, shown, place + 1];
   }
-  if (doubtful !== null) return doubtful;
+  if (disagreeing !== null) return disagreeing;
   return place === operations.length ? null : Math.max(0, lines.length - 1);
 }

@@ -134,7 +134,7 @@ export function branchOf(
 }
 
 /** What reads a trace once for questions that come in several runs. */
-export type KeepsPrefix = Pick<ModelSession, 'keepTrunks' | 'branches' | 'release'> &
+export type KeepsPrefix = Pick<ModelSession, 'keepPrefixes' | 'branches' | 'release'> &
   Partial<Pick<ModelSession, 'vocab'>>;
 
 /**
@@ -155,7 +155,7 @@ export async function answerCut(
   const kept = nextKept();
   const answers: Answer[] = [];
   try {
-    await session.keepTrunks(kept, [prefix]);
+    await session.keepPrefixes(kept, [prefix]);
     for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
       const found = await session.branches(kept, [batch]);
       assertPossible(found, [job], session);

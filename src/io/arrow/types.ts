@@ -30,8 +30,8 @@ export function passThroughColumns(schema: Schema, losses: ReadonlyMap<string, s
     if (changes.size > 0) warnings.push(`column "${field.name}": ${[...changes].join('; ')}`);
     return { name: plain.name, as: plain.name, type: nearestType(plain.type), arrow: plain };
   });
-  const foreign = [...schema.metadata.keys()].filter((key) => !key.startsWith('rredcot.'));
-  if (foreign.length > 0) warnings.push(`schema metadata is not passed on: ${foreign.join(', ')}`);
+  const other = [...schema.metadata.keys()].filter((key) => !key.startsWith('rredcot.'));
+  if (other.length > 0) warnings.push(`schema metadata is not passed on: ${other.join(', ')}`);
   return { columns, warnings };
 }
 

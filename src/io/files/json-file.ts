@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import { AtomicFile } from './atomic-file.js';
-import { addressError } from './elsewhere.js';
 import { fileBytes, fileError, statIfThere } from './files.js';
+import { addressError } from './remote-paths.js';
 
 /** Writes a small file of the run folder whole or not at all. */
 export function writeJson(path: string, value: unknown): Promise<void> {

@@ -304,7 +304,7 @@ function referenceCure(row: InputRow, cells: FieldCells, hasGroup: boolean): str
     ? undefined
     : mapText(proposePaths(row.columns, ['reward'], cells.get('completion')?.path));
   if (!hasGroup || (!hasReward && reward === undefined)) return `${map}, or --join <file>`;
-  return `--bank group${reward === undefined ? '' : ` ${reward}`} (the group's right completions give the answers), or ${map}`;
+  return `--references group${reward === undefined ? '' : ` ${reward}`} (the group's right completions give the answers), or ${map}`;
 }
 
 function withSolution(parsed: readonly Reference[], cell: Cell | undefined): readonly Reference[] {

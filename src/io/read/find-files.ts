@@ -4,9 +4,9 @@ import { basename, dirname, isAbsolute, join } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { plural, ranges } from '../../plural.js';
 import { shellWord } from '../../printable.js';
-import { addressError } from '../files/elsewhere.js';
 import { isStored, listObjects, statIfThere } from '../files/files.js';
 import { readJson } from '../files/json-file.js';
+import { addressError } from '../files/remote-paths.js';
 import { partNumber, runPaths } from '../files/run-folder.js';
 
 /** Names of files with rows; in a folder, others are passed over. */

@@ -20,11 +20,11 @@ import {
   type Advance,
   type Choosing,
   type DecodeJob,
+  PREFIX_MULTIPLE,
   type RowStart,
   rowKey,
   type SamplingOptions,
   type Start,
-  TRUNK_MULTIPLE,
   type Written,
 } from './sampling.js';
 
@@ -36,7 +36,7 @@ export interface Begun {
 }
 
 /** What writing asks of a policy. */
-export interface PolicyWrites extends Pick<ModelSession, 'keepTrunks' | 'release'> {
+export interface PolicyWrites extends Pick<ModelSession, 'keepPrefixes' | 'release'> {
   /** Lets rows write their next tokens, a block of them. @param job puts them on kept traces @throws OutOfMemoryError */
   advanceRows(id: number, job?: DecodeJob): Promise<Advance>;
 }
@@ -64,9 +64,9 @@ export async function continueTraces(
   for (const together of sharingRoom(asked, opts.batch, rowsOf)) {
     const kept = nextKept();
     try {
-      await session.keepTrunks(
+      await session.keepPrefixes(
         kept,
-        together.map((b) => trunkOf(traces[b] as Begun)),
+        together.map((b) => prefixOf(traces[b] as Begun)),
       );
       const starts = together.flatMap((b, trace) => {
         const begun = traces[b] as Begun;
@@ -89,9 +89,9 @@ export async function continueTraces(
 }
 
 /** The ids that states may see, padded: a row reads the last token of its state itself. */
-function trunkOf({ ids, starts }: Begun): Int32Array {
+function prefixOf({ ids, starts }: Begun): Int32Array {
   const longest = starts.reduce((most, { exit }) => Math.max(most, exit - 1), 1);
-  const padded = new Int32Array(Math.ceil(longest / TRUNK_MULTIPLE) * TRUNK_MULTIPLE);
+  const padded = new Int32Array(Math.ceil(longest / PREFIX_MULTIPLE) * PREFIX_MULTIPLE);
   padded.set(ids.subarray(0, longest));
   return padded;
 }

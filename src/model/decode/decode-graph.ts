@@ -1,4 +1,4 @@
-// Builds the decoding graph of a policy: rows that stand at exit points of trunks write on, token by token, inside one run.
+// Builds the decoding graph of a policy: rows that stand at exit points of prefixes write on, token by token, inside one run.
 
 import { type Architecture, layerWindow } from '../graph/architecture.js';
 import type { KeysAndValues } from '../graph/branch-attention.js';
@@ -26,13 +26,13 @@ export function decodingParts(
 }
 
 /**
- * The decoding graph: a Loop over at most `steps` tokens of G groups of R rows, N = G·R. A group's rows share the trunk that
+ * The decoding graph: a Loop over at most `steps` tokens of G groups of R rows, N = G·R. A group's rows share the prefix that
  * an earlier run of the scoring graph has read, whose keys stand in memory once; a row sees the first `exit` of them. The
  * Loop ends when no row has a token left to write.
  *
- * in  token [G,R] i64, the last token so far, at `pos` [G,R] · exit, left [G,R] i64: keys of the trunk in sight, tokens that the
- *     row may still write · trunk_k_i, trunk_v_i [G,kvHeads,T,headDim], past_k_i, past_v_i [G,kvHeads,R,P,headDim] f32 per layer, keys
- *     after rotation: the trunk's, and what the rows have written · uniform [steps,N] f32 in [0,1), a number a token
+ * in  token [G,R] i64, the last token so far, at `pos` [G,R] · exit, left [G,R] i64: keys of the prefix in sight, tokens that the
+ *     row may still write · prefix_k_i, prefix_v_i [G,kvHeads,T,headDim], past_k_i, past_v_i [G,kvHeads,R,P,headDim] f32 per layer, keys
+ *     after rotation: the prefix's, and what the rows have written · uniform [steps,N] f32 in [0,1), a number a token
  *     stops [n] i64: tokens after which a row ends · inverse_temperature, top_p: f32 · cos, sin [M,headDim/2] f32
  * out tokens [t,N] i64, logprobs [t,N] f32: t ≤ steps, under the policy itself · k_i, v_i [G,kvHeads,R,t,headDim] f32 per layer,
  *     of the tokens that were read: the last one written is the next run's first
@@ -58,7 +58,7 @@ function buildDecodingGraph(
       k: g.input(`${kind}_k_${i}`, 'f32', shape),
       v: g.input(`${kind}_v_${i}`, 'f32', shape),
     }));
-  const trunk = pairs('trunk', ['G', kvHeads, 'T', headDim]);
+  const prefix = pairs('prefix', ['G', kvHeads, 'T', headDim]);
   const past = pairs('past', ['G', kvHeads, 'R', 'P', headDim]);
 
   // one token of every row; what a body graph does not take as an input it sees from outside
@@ -71,7 +71,7 @@ function buildDecodingGraph(
     v: body.input(`step.v_${i}`, 'f32', ['G', kvHeads, 'R', 't', headDim]),
   }));
   const layer = rowLayers(g, arch, weights, precision, body);
-  const sight = { pos: body.node('Add', [pos, step]), exit, cos, sin, trunk, past, block };
+  const sight = { pos: body.node('Add', [pos, step]), exit, cos, sin, prefix, past, block };
   const attend = rowAttention(body, arch, sight, precision);
   let x = layer.embed(current); // [N,d]
   const written: { k: string; v: string }[] = [];
@@ -133,18 +133,18 @@ function countDown(body: Graph, { token, stops, left }: Record<'token' | 'stops'
   return { nextLeft, isOn: anyOf(body.node('Greater', [nextLeft, body.ints([0], [])]), 0) };
 }
 
-// ------ attention: a row sees a trunk up to its exit point, and all tokens that it has written itself
+// ------ attention: a row sees a prefix up to its exit point, and all tokens that it has written itself
 
 /** What rows see, by name; float32. G groups of R rows; keys and values of every layer. */
 interface Sight {
-  /** [G,R] position of the rows' tokens, and keys of the trunk in sight */
+  /** [G,R] position of the rows' tokens, and keys of the prefix in sight */
   readonly pos: string;
   readonly exit: string;
   /** [M, headDim/2] */
   readonly cos: string;
   readonly sin: string;
   /** [G,kvHeads,T,headDim] */
-  readonly trunk: readonly KeysAndValues[];
+  readonly prefix: readonly KeysAndValues[];
   /** what rows wrote in earlier runs [G,kvHeads,R,P,headDim], and in this one [G,kvHeads,R,t,headDim] */
   readonly past: readonly KeysAndValues[];
   readonly block: readonly KeysAndValues[];
@@ -156,15 +156,15 @@ const HIDDEN = -1e30;
  * One token of every row: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] → attended [G·R,heads·hd], and the block with the new
  * keys and values. Softmax and products are float32, as those of branches are.
  *
- * The keys' order is trunk, earlier tokens, tokens of this run: padding at a trunk's end, in multiples of 64, then moves no
- * key of a row to another lane of a vector, so that a row's bits do not depend on how long its neighbours' trunks are.
+ * The keys' order is prefix, earlier tokens, tokens of this run: padding at a prefix's end, in multiples of 64, then moves no
+ * key of a row to another lane of a vector, so that a row's bits do not depend on how long its neighbours' prefixes are.
  */
 function rowAttention(g: Graph, arch: Architecture, sight: Sight, precision: Precision) {
   const { kvHeads, headDim } = arch;
   const shared = arch.heads / kvHeads;
   const { pos, exit, cos, sin } = sight;
   const of = (i: number) =>
-    [sight.trunk[i], sight.past[i], sight.block[i]] as [KeysAndValues, KeysAndValues, KeysAndValues];
+    [sight.prefix[i], sight.past[i], sight.block[i]] as [KeysAndValues, KeysAndValues, KeysAndValues];
   const dim = (t: string, axis: number) => g.node('Gather', [g.node('Shape', [t]), g.ints([axis], [])]);
   const one = (t: string) => g.node('Unsqueeze', [t, g.ints([0])]);
   const range = (to: string) => g.node('Range', [g.ints([0], []), to, g.ints([1], [])]);
@@ -176,20 +176,20 @@ function rowAttention(g: Graph, arch: Architecture, sight: Sight, precision: Pre
     g.node('Concat', [g.node('Shape', [pos]), g.ints([kvHeads, heads, headDim])], { axis: 0 });
   const [asQueries, asKeys] = [perRow(shared), perRow(1)]; // [G,R,kv,shared or 1,hd]
   const asRows = g.node('Concat', [g.ints([0, 0, -1, shared]), one(keys)], { axis: 0 }); // [G,kv,R,shared,T]
-  const seesTrunk = g.node('Less', [range(keys), over(exit)]); // [G,1,R,1,T]
-  const trunkBias = new Map<number | undefined, string>();
-  const trunkBiasOf = (window: number | undefined): string => {
-    const known = trunkBias.get(window);
+  const seesPrefix = g.node('Less', [range(keys), over(exit)]); // [G,1,R,1,T]
+  const prefixBias = new Map<number | undefined, string>();
+  const prefixBiasOf = (window: number | undefined): string => {
+    const known = prefixBias.get(window);
     if (known !== undefined) return known;
     const visible =
       window === undefined
-        ? seesTrunk
+        ? seesPrefix
         : g.node('And', [
-            seesTrunk,
+            seesPrefix,
             g.node('Greater', [range(keys), g.node('Sub', [over(pos), g.ints([window], [])])]),
           ]);
     const made = bias(visible);
-    trunkBias.set(window, made);
+    prefixBias.set(window, made);
     return made;
   };
   /** of the tokens that a row wrote, P + t of them, the newest sees the last `window` */
@@ -216,29 +216,29 @@ function rowAttention(g: Graph, arch: Architecture, sight: Sight, precision: Pre
 
   return (i: number, q: string, k: string, v: string): { attended: string } & KeysAndValues => {
     const window = layerWindow(arch, i);
-    const [trunk, past, block] = of(i);
+    const [prefix, past, block] = of(i);
     const queries = perHead(rotated(q), asQueries);
     const grouped = g.node('Reshape', [queries, g.ints([0, 0, -1, headDim])]); // [G,kv,R·shared,hd]
     const blockK = g.node('Concat', [block.k, perHead(rotated(k), asKeys)], { axis: 3 });
     const blockV = g.node('Concat', [block.v, perHead(cast(g, v, precision, 'f32'), asKeys)], { axis: 3 });
 
-    const onTrunk = g.node('Add', [
-      g.node('Reshape', [scores(grouped, trunk.k), asRows]),
-      trunkBiasOf(window),
+    const onPrefix = g.node('Add', [
+      g.node('Reshape', [scores(grouped, prefix.k), asRows]),
+      prefixBiasOf(window),
     ]);
     let onOwn = g.node('Concat', [scores(queries, past.k), scores(queries, blockK)], { axis: 4 });
     if (window !== undefined) onOwn = g.node('Add', [onOwn, ownBiasOf(onOwn, window)]);
-    const weights = g.node('Softmax', [g.node('Concat', [onTrunk, onOwn], { axis: 4 })], { axis: -1 });
+    const weights = g.node('Softmax', [g.node('Concat', [onPrefix, onOwn], { axis: 4 })], { axis: -1 });
 
     const sizes = g.node('Concat', [one(keys), one(earlier), one(dim(blockK, 3))], { axis: 0 });
-    const parts = ['trunk', 'past', 'block'].map((part) => `${g.name}.weights_${part}_${i}`);
+    const parts = ['prefix', 'past', 'block'].map((part) => `${g.name}.weights_${part}_${i}`);
     g.node('Split', [weights, sizes], { axis: 4 }, { outputs: parts });
-    const [ofTrunk, ofPast, ofBlock] = parts as [string, string, string];
-    const flatTrunk = g.node('Concat', [g.ints([0, 0, -1]), one(keys)], { axis: 0 });
-    const fromTrunk = g.node('MatMul', [g.node('Reshape', [ofTrunk, flatTrunk]), trunk.v]);
-    const trunkPart = g.node('Reshape', [fromTrunk, g.ints([0, 0, -1, shared, headDim])]);
+    const [ofPrefix, ofPast, ofBlock] = parts as [string, string, string];
+    const flatPrefix = g.node('Concat', [g.ints([0, 0, -1]), one(keys)], { axis: 0 });
+    const fromPrefix = g.node('MatMul', [g.node('Reshape', [ofPrefix, flatPrefix]), prefix.v]);
+    const prefixPart = g.node('Reshape', [fromPrefix, g.ints([0, 0, -1, shared, headDim])]);
     const fromOwn = g.node('Add', [g.node('MatMul', [ofPast, past.v]), g.node('MatMul', [ofBlock, blockV])]);
-    const mixed = g.node('Transpose', [g.node('Add', [trunkPart, fromOwn])], { perm: [0, 2, 1, 3, 4] });
+    const mixed = g.node('Transpose', [g.node('Add', [prefixPart, fromOwn])], { perm: [0, 2, 1, 3, 4] });
     const attended = g.node('Reshape', [mixed, g.ints([-1, arch.heads * headDim])]);
     return { attended: cast(g, attended, 'f32', precision), k: blockK, v: blockV };
   };

@@ -35,7 +35,7 @@ class DecodingRun {
   /** (G) of (up to R) rows */
   private groups: DecodingRow[][];
   /** per layer and kind [G,kvHeads,T,headDim] */
-  private trunk: Feeds;
+  private prefix: Feeds;
   /** per layer and kind [G,kvHeads,R,P,headDim] */
   private past = new Map<string, Float32Array>();
   private length = 0; // P
@@ -52,9 +52,9 @@ class DecodingRun {
     const rows = job.rows.map((row, number): DecodingRow => ({ ...row, number, ids: [], logprobs: [] }));
     this.groups = traces.map((trace) => rows.filter((row) => row.trace === trace));
     const renamed = Object.entries(kept).map(
-      ([name, tensor]) => [name.replace('past_', 'trunk_'), tensor] as const,
+      ([name, tensor]) => [name.replace('past_', 'prefix_'), tensor] as const,
     );
-    this.trunk = takeFirst(Object.fromEntries(renamed), traces);
+    this.prefix = takeFirst(Object.fromEntries(renamed), traces);
     this.stops = new Set(job.stops);
   }
 
@@ -102,7 +102,7 @@ class DecodingRun {
   private feeds(steps: number, ropeFor: RopeFor): Feeds {
     const { arch, groups, length, width: R } = this;
     const [G, N] = [groups.length, groups.length * R];
-    // rows that fill up have nothing left to write, and see no key of the trunk
+    // rows that fill up have nothing left to write, and see no key of the prefix
     const zeros = () => new BigInt64Array(N);
     const [token, pos, exit, left] = [zeros(), zeros(), zeros(), zeros()];
     const uniform = new Float32Array(steps * N);
@@ -122,7 +122,7 @@ class DecodingRun {
     const isGreedy = temperature === 0;
     const own = [G, arch.kvHeads, R, length, arch.headDim];
     return {
-      ...this.trunk,
+      ...this.prefix,
       ...Object.fromEntries(
         cacheNames(arch.layers).map((name) => [
           `past_${name}`,
@@ -146,7 +146,7 @@ class DecodingRun {
     const { arch, length } = this;
     const { kvHeads, headDim } = arch;
     const stay = places.flatMap(({ length: rows }, g) => (rows > 0 ? [g] : []));
-    if (stay.length < this.groups.length) this.trunk = takeFirst(this.trunk, stay);
+    if (stay.length < this.groups.length) this.prefix = takeFirst(this.prefix, stay);
     const chosen = stay.map((g) =>
       (places[g] as number[]).map((r) => (this.groups[g] as DecodingRow[])[r] as DecodingRow),
     );
@@ -224,12 +224,12 @@ export function decodingRows({ folder, device, architecture, caches, ropeFor, sc
         caches.delete(TINY.id);
       });
     },
-    /** Lets rows write their next tokens. @param job puts them on trunks that a run has kept, in the place of those before */
+    /** Lets rows write their next tokens. @param job puts them on prefixes that a run has kept, in the place of those before */
     async advance(id: number, job?: DecodeJob): Promise<Advance> {
       if (job !== undefined) {
         const kept = caches.get(job.kept);
         if (kept === undefined) throw new Error(`no run was kept as ${job.kept}`);
-        atWork = { id, rows: new DecodingRun(architecture, job, kept.trunks, device.name !== 'cpu') };
+        atWork = { id, rows: new DecodingRun(architecture, job, kept.prefixes, device.name !== 'cpu') };
       }
       if (atWork?.id !== id) throw new Error(`no rows are at work as ${id}`);
       const step = await atWork.rows.advance(decoder, ropeFor).catch(failed);

@@ -9,8 +9,8 @@ import type { PolicyTokenizer } from '../text/tokenizer.js';
 
 /** Rows that write at once, by default: beyond, a CPU gains nothing (bench/decode.mjs). */
 export const DEFAULT_BATCH = 64;
-/** A trunk's length is padded to a multiple of it, see `rowAttention`. */
-export const TRUNK_MULTIPLE = 64;
+/** A prefix's length is padded to a multiple of it, see `rowAttention`. */
+export const PREFIX_MULTIPLE = 64;
 
 /** How tokens are chosen. */
 export interface Choosing {
@@ -45,15 +45,15 @@ export interface Start {
 
 /** A row before its first token. */
 export interface RowStart extends Start {
-  /** which trunk it continues, of those that were read together */
+  /** which prefix it continues, of those that were read together */
   readonly trace: number;
   /** the last token of its state */
   readonly token: number;
 }
 
-/** Rows that write together, on trunks that a run has kept. */
+/** Rows that write together, on prefixes that a run has kept. */
 export interface DecodeJob extends Choosing {
-  /** number under which the trunks' keys and values are kept */
+  /** number under which the prefixes' keys and values are kept */
   readonly kept: number;
   readonly rows: readonly RowStart[];
 }

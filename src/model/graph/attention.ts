@@ -1,4 +1,4 @@
-// The attention of a trunk in the scoring graph: causal over its tokens.
+// The attention of a prefix in the scoring graph: causal over its tokens.
 import { type Architecture, layerWindow } from './architecture.js';
 import { Graph, MICROSOFT } from './onnx.js';
 import { cast, cutFlatHeads, cutHeads, type Precision, paddedHeadDim, padHeads } from './precision.js';
@@ -10,14 +10,14 @@ export interface Rope {
 }
 
 /**
- * Fewest rows of a block of the trunk's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
+ * Fewest rows of a block of the prefix's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
  * every key of it, so blocks leave out what lies above the diagonal and keep a head's scores in the cache; each copies the keys so far.
  */
 const BLOCK_ROWS = 128;
 const MOST_BLOCKS = 32;
 
-/** Causal attention of the trunk: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
-export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
+/** Causal attention of the prefix: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
+export function prefixAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
   const [cos, sin] = [rope.cos, rope.sin].map((table) => cast(g, table, 'f32', precision)) as [
     string,
     string,
@@ -55,7 +55,7 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
         ...(isPadded ? { scale: { float: 1 / Math.sqrt(arch.headDim) } } : {}),
         ...(window === undefined ? {} : { local_window_size: window }),
       },
-      { outputs, ...MICROSOFT, name: `trunk_attention_${i}` },
+      { outputs, ...MICROSOFT, name: `prefix_attention_${i}` },
     );
     return outputs;
   };

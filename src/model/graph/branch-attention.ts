@@ -1,12 +1,12 @@
-// The attention of branches in the scoring graph: to what comes before their exits, on trunk and limb, and to themselves.
+// The attention of branches in the scoring graph: to what comes before their exits, on prefix and suffix, and to themselves.
 import { type Architecture, layerWindow } from './architecture.js';
 import type { Rope } from './attention.js';
 import { Graph } from './onnx.js';
 import { cast, type Precision } from './precision.js';
 
 /**
- * What a branch row sees and where it stands: graph inputs [G,W,R], W traces abreast; `from` and `to` [G,2] cut a group's keys
- * from the trunks' [B,T], of W traces in a row, `limbFrom` and `limbTo` those behind them from the limbs' [N,L].
+ * What a branch row sees and where it stands: graph inputs [G,W,R], W traces lanes; `from` and `to` [G,2] cut a group's keys
+ * from the prefixes' [B,T], of W traces in a row, `suffixFrom` and `suffixTo` those behind them from the suffixes' [N,L].
  */
 export interface BranchInputs {
   readonly pos: string;
@@ -14,8 +14,8 @@ export interface BranchInputs {
   readonly number: string;
   readonly from: string;
   readonly to: string;
-  readonly limbFrom: string;
-  readonly limbTo: string;
+  readonly suffixFrom: string;
+  readonly suffixTo: string;
 }
 
 /** Keys or values, one tensor each [B,kvHeads,T,headDim]. */
@@ -25,7 +25,7 @@ export interface KeysAndValues {
 }
 
 /**
- * Attention of the branches: q [G·W·R,heads·hd], k, v [G·W·R,kvHeads·hd], the trunks' and the limbs' keys and values in float32
+ * Attention of the branches: q [G·W·R,heads·hd], k, v [G·W·R,kvHeads·hd], the prefixes' and the suffixes' keys and values in float32
  * → [G·W·R,heads·hd]. All of it is computed in float32; only what goes in and what comes out is of the graph's precision.
  */
 export function branchAttention(
@@ -40,30 +40,34 @@ export function branchAttention(
   /** [G,W,R] → [G,W,1,1,R,1], or [G,W,1,1,1,R] */
   const asColumn = (t: string) => g.node('Unsqueeze', [t, g.ints([2, 3, 5])]);
   const asRow = (t: string) => g.node('Unsqueeze', [t, g.ints([2, 3, 4])]);
-  const { exit, number, pos, from, to, limbFrom, limbTo } = branch;
+  const { exit, number, pos, from, to, suffixFrom, suffixTo } = branch;
   const places = [asColumn(exit), asColumn(number), asRow(number), asColumn(pos), asRow(pos)];
   const asRows = g.ints([-1, heads * headDim]);
   // query heads that share a key head lie together, so that they are one product
   const grouped = g.ints([0, 0, kvHeads, -1, headDim]);
   const ungrouped = g.ints([0, 0, heads, -1, headDim]);
-  return (i: number, q: string, k: string, v: string, trunk: KeysAndValues, limb: KeysAndValues) => {
+  return (i: number, q: string, k: string, v: string, prefix: KeysAndValues, suffix: KeysAndValues) => {
     const scaled = g.node('Mul', [rotated(q), g.float(1 / Math.sqrt(headDim))]);
     const queries = g.node('Reshape', [scaled, grouped]);
-    const mixed = g.node('Scan', [queries, rotated(k), perHead(v), ...places, from, to, limbFrom, limbTo], {
-      body: { graph: groupAttention(arch, i, trunk, limb) },
-      num_scan_inputs: 12,
-    }); // [G,W,kvHeads,shared·R,hd]
+    const mixed = g.node(
+      'Scan',
+      [queries, rotated(k), perHead(v), ...places, from, to, suffixFrom, suffixTo],
+      {
+        body: { graph: groupAttention(arch, i, prefix, suffix) },
+        num_scan_inputs: 12,
+      },
+    ); // [G,W,kvHeads,shared·R,hd]
     const byRow = g.node('Transpose', [g.node('Reshape', [mixed, ungrouped])], { perm: [0, 1, 3, 2, 4] });
     return cast(g, g.node('Reshape', [byRow, asRows]), 'f32', precision);
   };
 }
 
 /**
- * Keys and values of limbs, which are rows of the branches: k, v [G·W·R,kvHeads·hd] → [N,kvHeads,L,hd] in float32, keys rotated.
+ * Keys and values of suffixes, which are rows of the branches: k, v [G·W·R,kvHeads·hd] → [N,kvHeads,L,hd] in float32, keys rotated.
  * @param rows [N,L] of the flattened [G·W·R]
  * @param pos [G,W,R]
  */
-export function limbKeys(
+export function suffixKeys(
   g: Graph,
   arch: Architecture,
   rows: string,
@@ -118,8 +122,13 @@ export function rotate(g: Graph, x: string, cos: string, sin: string, half: numb
   return g.node('Concat', [turnedLow, turnedHigh], { axis });
 }
 
-/** Scan body: attention of one group's rows to their trunks and limb before their exits and to their own branch. */
-function groupAttention(arch: Architecture, layer: number, trunk: KeysAndValues, limb: KeysAndValues): Graph {
+/** Scan body: attention of one group's rows to their prefixes and suffix before their exits and to their own branch. */
+function groupAttention(
+  arch: Architecture,
+  layer: number,
+  prefix: KeysAndValues,
+  suffix: KeysAndValues,
+): Graph {
   const { heads, kvHeads, headDim } = arch;
   const g = new Graph(`attend_${layer}`);
   const name = (n: string) => `attend_${layer}.${n}`;
@@ -131,27 +140,27 @@ function groupAttention(arch: Architecture, layer: number, trunk: KeysAndValues,
   const exit = column('exit');
   const [branch, branchOfKey] = [column('branch'), row('branch_of_key')];
   const [pos, posOfKey] = [column('pos'), row('pos_of_key')];
-  const [from, to, limbFrom, limbTo] = ['from', 'to', 'limb_from', 'limb_to'].map((n) =>
+  const [from, to, suffixFrom, suffixTo] = ['from', 'to', 'suffix_from', 'suffix_to'].map((n) =>
     g.input(name(n), 'i64', [2]),
   ) as [string, string, string, string];
 
-  /** what the group may see of its trunks, of the limb behind one, and the branch rows' own: [W,kvHeads,E,hd] */
-  const inSight = (trunks: string, limbs: string, own: string) => {
+  /** what the group may see of its prefixes, of the suffix behind one, and the branch rows' own: [W,kvHeads,E,hd] */
+  const inSight = (prefixes: string, suffixes: string, own: string) => {
     const parts = [
-      g.node('Slice', [trunks, from, to, g.ints([0, 2])]),
-      g.node('Slice', [limbs, limbFrom, limbTo, g.ints([0, 2])]),
+      g.node('Slice', [prefixes, from, to, g.ints([0, 2])]),
+      g.node('Slice', [suffixes, suffixFrom, suffixTo, g.ints([0, 2])]),
       own,
     ];
     return g.node('Concat', parts, { axis: 2 });
   };
-  const allK = inSight(trunk.k, limb.k, k);
-  const allV = inSight(trunk.v, limb.v, v);
+  const allK = inSight(prefix.k, suffix.k, k);
+  const allV = inSight(prefix.v, suffix.v, v);
 
   const length = (t: string) => g.node('Shape', [t], { start: 2, end: 3 }); // [1]
   // from shapes, not from `to`: on a GPU that would be one more value to wait for
   const all = length(allK);
   const keys = g.node('Squeeze', [g.node('Sub', [all, length(k)])]);
-  // a limb goes on where its trunk ends, so that a key's place is its position
+  // a suffix goes on where its prefix ends, so that a key's place is its position
   const positions = g.node('Range', [g.ints([0], []), keys, g.ints([1], [])]);
   let before = g.node('Less', [positions, exit]); // [W,1,1,R,keys]
   let own = g.node('And', [g.node('Equal', [branchOfKey, branch]), g.node('LessOrEqual', [posOfKey, pos])]); // [W,1,1,R,R]

@@ -1,34 +1,34 @@
 // Builds the graph that scores traces, and references at their exit points.
 import type { Architecture } from './architecture.js';
-import { type Rope, trunkAttention } from './attention.js';
-import { type BranchInputs, branchAttention, limbKeys } from './branch-attention.js';
+import { prefixAttention, type Rope } from './attention.js';
+import { type BranchInputs, branchAttention, suffixKeys } from './branch-attention.js';
 import { Graph } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
 import { cast, type Precision } from './precision.js';
 
 /**
- * The scoring graph: B traces of S tokens each, causal (the trunk), and G groups in which branches stand, R rows for each of
- * W traces abreast. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the trunk
+ * The scoring graph: B traces of S tokens each, causal (the prefix), and G groups in which branches stand, R rows for each of
+ * W traces lanes. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the prefix
  * may come as keys and values of an earlier run; with P = 0 there are none.
  *
- * Of traces that begin alike the trunk may be the beginning alone: what follows in each, its limb, stands among the branch
- * rows, cut into branches that see the ones before. N limbs of up to L rows; with L = 0 there are none.
+ * Of traces that begin alike the prefix may be the beginning alone: what follows in each, its suffix, stands among the branch
+ * rows, cut into branches that see the ones before. N suffixes of up to L rows; with L = 0 there are none.
  *
  * One graph serves three runs, so that its weights are held once: both parts at once where the exit points are known;
- * the trunk with one idle row as its branches; the branches after a trunk that is one idle token long.
+ * the prefix with one idle row as its branches; the branches after a prefix that is one idle token long.
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
  *     branch_ids, branch_pos, branch_exit, branch_number [G,W,R] i64: token, position, number of the trace's tokens in
- *     sight, which branch · trunk_from, trunk_to [G,2] i64: first trace and key, next trace and key of what the group needs
- *     limb_from, limb_to [G,2] i64: limb and first key, next limb and next key of what it needs behind the trunk
- *     limb_rows [N,L] i64: rows of the flattened [G·W·R] · past_limb_k_i, past_limb_v_i [N,kvHeads,Q,headDim] f32: limbs of an earlier run
+ *     sight, which branch · prefix_from, prefix_to [G,2] i64: first trace and key, next trace and key of what the group needs
+ *     suffix_from, suffix_to [G,2] i64: suffix and first key, next suffix and next key of what it needs behind the prefix
+ *     suffix_rows [N,L] i64: rows of the flattened [G·W·R] · past_suffix_k_i, past_suffix_v_i [N,kvHeads,Q,headDim] f32: suffixes of an earlier run
  *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
  *     out, and the token that follows each
- * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim], limb_k_i, limb_v_i [N,kvHeads,Q+L,headDim] f32 per layer
+ * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer
  *
- * @param precision what projections, norms and the trunk's attention compute in, and the residual stream is held in.
+ * @param precision what projections, norms and the prefix's attention compute in, and the residual stream is held in.
  * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
- * what they differ by from the trunk is the trunk's rounding alone.
+ * what they differ by from the prefix is the prefix's rounding alone.
  */
 export function buildScoringGraph(
   arch: Architecture,
@@ -43,12 +43,12 @@ export function buildScoringGraph(
     pos: g.input('branch_pos', 'i64', ['G', 'W', 'R']),
     exit: g.input('branch_exit', 'i64', ['G', 'W', 'R']),
     number: g.input('branch_number', 'i64', ['G', 'W', 'R']),
-    from: g.input('trunk_from', 'i64', ['G', 2]),
-    to: g.input('trunk_to', 'i64', ['G', 2]),
-    limbFrom: g.input('limb_from', 'i64', ['G', 2]),
-    limbTo: g.input('limb_to', 'i64', ['G', 2]),
+    from: g.input('prefix_from', 'i64', ['G', 2]),
+    to: g.input('prefix_to', 'i64', ['G', 2]),
+    suffixFrom: g.input('suffix_from', 'i64', ['G', 2]),
+    suffixTo: g.input('suffix_to', 'i64', ['G', 2]),
   };
-  const limbRows = g.input('limb_rows', 'i64', ['N', 'L']);
+  const suffixRows = g.input('suffix_rows', 'i64', ['N', 'L']);
   const rope: Rope = {
     cos: g.input('cos', 'f32', ['M', headDim / 2]),
     sin: g.input('sin', 'f32', ['M', headDim / 2]),
@@ -56,27 +56,27 @@ export function buildScoringGraph(
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
   const layer = rowLayers(g, arch, weights, precision);
-  const attendTrunk = trunkAttention(g, arch, ids, rope, precision);
+  const attendPrefix = prefixAttention(g, arch, ids, rope, precision);
   const attendBranches = branchAttention(g, arch, branch, rope, precision);
-  const keysOfLimbs = limbKeys(g, arch, limbRows, branch.pos, rope, precision);
+  const keysOfSuffixes = suffixKeys(g, arch, suffixRows, branch.pos, rope, precision);
 
   const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
-  const trunkRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
-  /** [B·S + G·W·R, width] → the trunk's rows and the branches' */
+  const prefixRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
+  /** [B·S + G·W·R, width] → the prefix's rows and the branches' */
   const parts = (t: string) => [
-    g.node('Slice', [t, g.ints([0]), trunkRows, g.ints([0])]),
-    g.node('Slice', [t, trunkRows, g.ints([2 ** 31]), g.ints([0])]),
+    g.node('Slice', [t, g.ints([0]), prefixRows, g.ints([0])]),
+    g.node('Slice', [t, prefixRows, g.ints([2 ** 31]), g.ints([0])]),
   ];
   const readOut = g.node('Reshape', [rows, g.ints([-1])]);
 
   let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
     const { q, k, v } = layer.project(i, x);
-    const [trunkQ, branchQ] = parts(q) as [string, string];
-    const [trunkK, branchK] = parts(k) as [string, string];
-    const [trunkV, branchV] = parts(v) as [string, string];
-    const trunk = attendTrunk(i, trunkQ, trunkK, trunkV);
-    const limb = keysOfLimbs(branchK, branchV);
+    const [prefixQ, branchQ] = parts(q) as [string, string];
+    const [prefixK, branchK] = parts(k) as [string, string];
+    const [prefixV, branchV] = parts(v) as [string, string];
+    const prefix = attendPrefix(i, prefixQ, prefixK, prefixV);
+    const suffix = keysOfSuffixes(branchK, branchV);
     /** keys or values so far, of an earlier run and of this one [X,kvHeads,P+S,headDim] */
     const whole = (name: string, own: string, dims: readonly [string, string, string]) => {
       const past = g.input(`past_${name}_${i}`, 'f32', [dims[0], kvHeads, dims[1], headDim]);
@@ -84,18 +84,18 @@ export function buildScoringGraph(
       g.output(all, all, 'f32', [dims[0], kvHeads, dims[2], headDim]);
       return all;
     };
-    const ofTrunks = (name: 'k' | 'v') =>
-      whole(name, cast(g, trunk[name], precision, 'f32'), ['B', 'P', 'T']);
-    const ofLimbs = (name: 'k' | 'v') => whole(`limb_${name}`, limb[name], ['N', 'Q', 'LT']);
+    const ofPrefixes = (name: 'k' | 'v') =>
+      whole(name, cast(g, prefix[name], precision, 'f32'), ['B', 'P', 'T']);
+    const ofSuffixes = (name: 'k' | 'v') => whole(`suffix_${name}`, suffix[name], ['N', 'Q', 'LT']);
     const branches = attendBranches(
       i,
       branchQ,
       branchK,
       branchV,
-      { k: ofTrunks('k'), v: ofTrunks('v') },
-      { k: ofLimbs('k'), v: ofLimbs('v') },
+      { k: ofPrefixes('k'), v: ofPrefixes('v') },
+      { k: ofSuffixes('k'), v: ofSuffixes('v') },
     );
-    const attended = g.node('Concat', [trunk.attended, branches], { axis: 0 }); // [B·S + G·W·R, heads·headDim]
+    const attended = g.node('Concat', [prefix.attended, branches], { axis: 0 }); // [B·S + G·W·R, heads·headDim]
     // the last layer's output is wanted in the read-out rows only
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);
     x = layer.finish(i, pick(x), pick(attended));

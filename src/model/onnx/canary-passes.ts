@@ -106,8 +106,8 @@ async function answered(session: Asked, { split, traces }: CanaryPass): Promise<
     ids: Int32Array.from(trace.ids),
     branches: branches.map((branch) => ({ ...branch, ids: Int32Array.from(branch.ids) })),
   }));
-  const trunks = whole.map((trace) => ({ ...trace, branches: [] }));
-  const said = await (split ? session.run(trunks, KEPT) : session.run(whole));
+  const prefixes = whole.map((trace) => ({ ...trace, branches: [] }));
+  const said = await (split ? session.run(prefixes, KEPT) : session.run(whole));
   const behind = whole.map(({ branches }) => branches);
   const apart = split ? await session.branches(KEPT, behind).finally(() => session.release(KEPT)) : said;
   return {

@@ -2,19 +2,19 @@
 
 import { OutOfMemoryError } from '../../errors.js';
 import type { Device } from './device.js';
-import type { Branch, TrunkPlace } from './placed.js';
+import type { Branch, PrefixPlace } from './placed.js';
 
 /**
  * Most rows that a trace has in a group, alone and behind a shared prompt, where no branch is longer: all of them see, and every group
  * copies, the keys up to its farthest exit. On the CPU few enough that no row attends to many keys beyond its own, enough to keep a
  * MatMul busy (bench/exits.mjs). On a GPU by arithmetic, none was at hand: a group starts some 20 kernels a layer, 5 µs each; 64
  * rows of a 7 B model over 4,096 keys are 3.8 GFLOP there, 19 µs at 200 TFLOP/s, so that five times as many keep it busy. 256 rows of
- * 32 heads over 25,000 keys are .8 GB of float32. `abreast`: short traces, each on a trunk of its own, fill a group up to so many rows.
+ * 32 heads over 25,000 keys are .8 GB of float32. `lanes`: short traces, each on a prefix of its own, fill a group up to so many rows.
  * `start`: what a group costs besides its rows, in rows: on the CPU measured, on a GPU 100 µs a layer at 2 µs a row of a 7 B model.
  */
 const ROWS_PER_GROUP = {
-  cpu: { alone: 64, behind: 128, abreast: 256, start: 16 },
-  cuda: { alone: 256, behind: 512, abreast: 512, start: 48 },
+  cpu: { alone: 64, behind: 128, lanes: 256, start: 16 },
+  cuda: { alone: 256, behind: 512, lanes: 512, start: 48 },
 } as const satisfies Record<Device['name'], object>;
 
 /**
@@ -35,56 +35,58 @@ export function rowsPerGroup(
 /** Divisions that are tried. */
 const MOST_TRIED = 16;
 
-/** Rows that stand together in a group: a branch, or a piece of a limb. */
+/** Rows that stand together in a group: a branch, or a piece of a suffix. */
 export type BranchRow = Pick<Branch, 'exit' | 'ids' | 'gap'>;
 
 /** What stands in a group: of each of W traces some branches and pieces, R rows at most. */
 export interface BranchGroup {
   readonly parts: readonly (readonly BranchRow[])[];
   /** the first trace's */
-  readonly place: TrunkPlace;
+  readonly place: PrefixPlace;
   /** how many the farthest exit sees */
   readonly keys: number;
 }
 interface GroupLayout {
   readonly groups: readonly BranchGroup[];
-  /** of each trace, those of its limb */
+  /** of each trace, those of its suffix */
   readonly pieces: readonly (readonly BranchRow[])[];
-  readonly abreast: number;
+  readonly lanes: number;
   readonly rowsPerGroup: number;
 }
 
 /** Of divisions of the busiest trace's rows into equal parts the one that pads least. */
 export function layOut(
   branches: readonly (readonly Branch[])[],
-  places: readonly TrunkPlace[],
-  limbs: readonly Int32Array[],
+  places: readonly PrefixPlace[],
+  suffixes: readonly Int32Array[],
   device: Device['name'],
 ): GroupLayout {
-  const isBehind = places.some(({ limb }) => limb !== undefined);
+  const isBehind = places.some(({ suffix }) => suffix !== undefined);
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
-  const loads = branches.map((rows, b) => rowsOf(rows) + (limbs[b] as Int32Array).length);
+  const loads = branches.map((rows, b) => rowsOf(rows) + (suffixes[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
   const sorted = branches.map((own) => [...own].sort(byExit));
-  /** parts of up to `room` rows, of as many traces abreast as leave least padding */
+  /** parts of up to `room` rows, of as many traces lanes as leave least padding */
   const of = (room: number): GroupLayout => {
-    const pieces = places.map(({ limb }, b) => piecesOf(limbs[b] as Int32Array, limb?.from ?? 0, room));
+    const pieces = places.map(({ suffix }, b) =>
+      piecesOf(suffixes[b] as Int32Array, suffix?.from ?? 0, room),
+    );
     // each is filled before the next
     const parts = sorted.map((own, b) =>
       sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, sizeOf),
     );
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
-    const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].abreast / rowsPerGroup);
+    const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].lanes / rowsPerGroup);
     let best: GroupLayout | undefined;
-    for (let abreast = Math.max(1, Math.min(side, parts.length)); abreast >= 1; abreast >>= 1) {
-      const layout = { groups: groupsOf(parts, places, abreast), pieces, abreast, rowsPerGroup };
+    for (let lanes = Math.max(1, Math.min(side, parts.length)); lanes >= 1; lanes >>= 1) {
+      const layout = { groups: groupsOf(parts, places, lanes), pieces, lanes, rowsPerGroup };
       if (best === undefined || cost(layout) < cost(best)) best = layout;
     }
     return best as GroupLayout;
   };
-  const cost = ({ groups, abreast, rowsPerGroup }: GroupLayout) =>
-    groups.length * (abreast * rowsPerGroup + ROWS_PER_GROUP[device].start);
+  const cost = ({ groups, lanes, rowsPerGroup }: GroupLayout) =>
+    groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
   const most = rowsPerGroup(longest, busiest, isBehind, device);
   const fewest = Math.ceil(busiest / most);
   // with a branch's room beyond an equal part, so many are enough
@@ -119,10 +121,10 @@ export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T
   return parts;
 }
 
-/** The n-th parts of W traces stand abreast; the last W traces begin with some that are done, and have nothing more there. */
+/** The n-th parts of W traces stand lanes; the last W traces begin with some that are done, and have nothing more there. */
 function groupsOf(
   all: readonly (readonly (readonly BranchRow[])[])[],
-  places: readonly TrunkPlace[],
+  places: readonly PrefixPlace[],
   W: number,
 ): BranchGroup[] {
   const groups: BranchGroup[] = [];
@@ -133,17 +135,17 @@ function groupsOf(
     for (let n = 0; n < most; n++) {
       const parts = own.map((each) => each[n] ?? []);
       const keys = parts.flat().reduce((far, { exit }) => Math.max(far, exit), 0);
-      groups.push({ parts, place: places[first] as TrunkPlace, keys });
+      groups.push({ parts, place: places[first] as PrefixPlace, keys });
     }
   }
-  return groups.length > 0 ? groups : [{ parts: [[]], place: { trunk: 0 }, keys: 0 }];
+  return groups.length > 0 ? groups : [{ parts: [[]], place: { prefix: 0 }, keys: 0 }];
 }
 
-/** A limb's tokens, which begin at a position, in pieces of up to R. */
-function piecesOf(limb: Int32Array, from: number, R: number): BranchRow[] {
-  return Array.from({ length: Math.ceil(limb.length / R) }, (_, n) => ({
+/** A suffix's tokens, which begin at a position, in pieces of up to R. */
+function piecesOf(suffix: Int32Array, from: number, R: number): BranchRow[] {
+  return Array.from({ length: Math.ceil(suffix.length / R) }, (_, n) => ({
     exit: from + n * R,
-    ids: limb.subarray(n * R, (n + 1) * R),
+    ids: suffix.subarray(n * R, (n + 1) * R),
   }));
 }
 

@@ -6,17 +6,17 @@ import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { ownCores } from '../../cores.js';
 import { type RopeTables, type Rotary, ropeTables } from '../graph/rope.js';
 import { type Device, deviceName } from './device.js';
-import type { TrunkPlace } from './placed.js';
+import type { PrefixPlace } from './placed.js';
 
 /** Inputs or outputs of a graph by name. */
 export type Feeds = Record<string, Tensor>;
 /** What a run has kept, under the names of the graph's past inputs. */
 export interface Kept {
-  /** keys and values of every layer: the trunks' [B,kvHeads,T,headDim], the limbs' [N,kvHeads,L,headDim] */
-  readonly trunks: Feeds;
-  readonly limbs: Feeds;
+  /** keys and values of every layer: the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim] */
+  readonly prefixes: Feeds;
+  readonly suffixes: Feeds;
   /** of each trace */
-  readonly places: readonly TrunkPlace[];
+  readonly places: readonly PrefixPlace[];
 }
 
 /** Rotary tables of at least so many positions. */

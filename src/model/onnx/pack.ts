@@ -1,26 +1,26 @@
 // Packs branches into the rows that the scoring graph runs over: pure index arithmetic.
 import type { Device } from './device.js';
 import { type BranchGroup, type BranchRow, layOut } from './layout.js';
-import { type Branch, scoresOf, type TrunkPlace } from './placed.js';
+import { type Branch, type PrefixPlace, scoresOf } from './placed.js';
 
-/** The branch rows of a run: G groups of R rows for each of W traces abreast. */
+/** The branch rows of a run: G groups of R rows for each of W traces lanes. */
 export interface PackedBranches {
   readonly groups: number;
-  readonly abreast: number;
+  readonly lanes: number;
   readonly rowsPerGroup: number;
   /** (G·W·R) token, position, tokens of the trace in sight, branch number */
   readonly ids: BigInt64Array;
   readonly pos: BigInt64Array;
   readonly exit: BigInt64Array;
   readonly number: BigInt64Array;
-  /** (G,2) where the group's keys begin and end among the trunks' [B,T]: its W traces', up to the farthest exit */
+  /** (G,2) where the group's keys begin and end among the prefixes' [B,T]: its W traces', up to the farthest exit */
   readonly from: BigInt64Array;
   readonly to: BigInt64Array;
-  /** (G,2) the same among the limbs' [N,L], of what is behind the trunk */
-  readonly limbFrom: BigInt64Array;
-  readonly limbTo: BigInt64Array;
-  /** (N) the row of each limb's tokens in the flattened [G·W·R] */
-  readonly limbRows: readonly Int32Array[];
+  /** (G,2) the same among the suffixes' [N,L], of what is behind the prefix */
+  readonly suffixFrom: BigInt64Array;
+  readonly suffixTo: BigInt64Array;
+  /** (N) the row of each suffix's tokens in the flattened [G·W·R] */
+  readonly suffixRows: readonly Int32Array[];
   /** rows of the flattened [G·W·R] to read out and the token that follows each, in the order of the branches given */
   readonly rows: Int32Array;
   readonly targets: Int32Array;
@@ -29,23 +29,23 @@ export interface PackedBranches {
 /**
  * The branches of each trace, sorted by exit, fill one group after the other. Of a group's rows R belong to each of W traces, which
  * follow one another, and a branch never straddles two groups, since its rows attend to each other inside their group only. Before
- * them stands the trace's limb, cut into branches as long as a group, each of which sees those before it as keys; limbs are read one
+ * them stands the trace's suffix, cut into branches as long as a group, each of which sees those before it as keys; suffixes are read one
  * at a time (W = 1). Without any branch there is one idle group of one row.
  * @param traces (B) branches of each trace
- * @param places (B) where each trace's keys are; default: each on a trunk of its own
- * @param limbs (N) ids of the limbs that are read in this run
+ * @param places (B) where each trace's keys are; default: each on a prefix of its own
+ * @param suffixes (N) ids of the suffixes that are read in this run
  */
 export function packBranches(
   traces: readonly (readonly Branch[])[],
-  places: readonly TrunkPlace[] = traces.map((_, trunk) => ({ trunk })),
-  limbs: readonly Int32Array[] = [],
+  places: readonly PrefixPlace[] = traces.map((_, prefix) => ({ prefix })),
+  suffixes: readonly Int32Array[] = [],
   device: Device['name'] = 'cpu',
 ): PackedBranches {
   // copies: the same branch may be given twice
   const own = traces.map((branches) => branches.map((branch) => ({ ...branch })));
   const all = own.flat();
-  const ownLimbs = places.map(({ limb }) => (limb && limbs[limb.number]) ?? new Int32Array(0));
-  const { groups, pieces, abreast: W, rowsPerGroup: R } = layOut(own, places, ownLimbs, device);
+  const ownSuffixes = places.map(({ suffix }) => (suffix && suffixes[suffix.number]) ?? new Int32Array(0));
+  const { groups, pieces, lanes: W, rowsPerGroup: R } = layOut(own, places, ownSuffixes, device);
 
   const G = groups.length;
   const start = new Map<BranchRow, number>(); // first row of each branch and piece in the flattened [G·W·R]
@@ -74,30 +74,30 @@ export function packBranches(
     }
   }
 
-  const limbRows: Int32Array[] = [];
-  for (const [b, { limb }] of places.entries())
-    if (limb !== undefined)
-      limbRows[limb.number] = Int32Array.from(
+  const suffixRows: Int32Array[] = [];
+  for (const [b, { suffix }] of places.entries())
+    if (suffix !== undefined)
+      suffixRows[suffix.number] = Int32Array.from(
         (pieces[b] as BranchRow[]).flatMap((piece) =>
           Array.from(piece.ids, (_, j) => (start.get(piece) as number) + j),
         ),
       );
   const table = (entry: (group: BranchGroup) => readonly [number, number]) =>
     BigInt64Array.from(groups.flatMap(entry), BigInt);
-  const onTrunk = ({ place: { limb }, keys }: BranchGroup) => Math.min(keys, limb?.from ?? keys);
+  const onPrefix = ({ place: { suffix }, keys }: BranchGroup) => Math.min(keys, suffix?.from ?? keys);
   return {
     groups: G,
-    abreast: W,
+    lanes: W,
     rowsPerGroup: R,
     ids,
     pos,
     exit: exits,
     number,
-    from: table(({ place }) => [place.trunk, 0]),
-    to: table((group) => [group.place.trunk + W, onTrunk(group)]),
-    limbFrom: table(({ place }) => [place.limb?.number ?? 0, 0]),
-    limbTo: table((group) => [(group.place.limb?.number ?? 0) + W, group.keys - onTrunk(group)]),
-    limbRows,
+    from: table(({ place }) => [place.prefix, 0]),
+    to: table((group) => [group.place.prefix + W, onPrefix(group)]),
+    suffixFrom: table(({ place }) => [place.suffix?.number ?? 0, 0]),
+    suffixTo: table((group) => [(group.place.suffix?.number ?? 0) + W, group.keys - onPrefix(group)]),
+    suffixRows,
     ...readOut(all, start),
   };
 }
@@ -128,11 +128,14 @@ function readOut(
   return { rows, targets };
 }
 
-/** The graph's table of the limbs' rows: (N, L), short limbs padded with row 0, which nothing sees. */
-export function limbTable(limbs: readonly Int32Array[], count: number): [BigInt64Array, [number, number]] {
-  const longest = limbs.reduce((most, { length }) => Math.max(most, length), 0);
+/** The graph's table of the suffixes' rows: (N, L), short suffixes padded with row 0, which nothing sees. */
+export function suffixTable(
+  suffixes: readonly Int32Array[],
+  count: number,
+): [BigInt64Array, [number, number]] {
+  const longest = suffixes.reduce((most, { length }) => Math.max(most, length), 0);
   const table = new BigInt64Array(count * longest);
-  for (const [n, rows] of limbs.entries())
+  for (const [n, rows] of suffixes.entries())
     for (const [t, row] of rows.entries()) table[n * longest + t] = BigInt(row);
   return [table, [count, longest]];
 }

@@ -49,47 +49,47 @@ export interface TraceScores {
   readonly branches: readonly Float32Array[];
 }
 
-/** Where a trace's keys are: on a trunk, and where that is its prompt alone, on a limb behind it. */
-export interface TrunkPlace {
-  /** which of the trunks */
-  readonly trunk: number;
-  readonly limb?: {
-    /** which of the limbs */
+/** Where a trace's keys are: on a prefix, and where that is its prompt alone, on a suffix behind it. */
+export interface PrefixPlace {
+  /** which of the prefixes */
+  readonly prefix: number;
+  readonly suffix?: {
+    /** which of the suffixes */
     readonly number: number;
-    /** tokens of the trace that are on the trunk */
+    /** tokens of the trace that are on the prefix */
     readonly from: number;
   };
 }
 
 /** What a run reads. */
 export interface Placed {
-  /** (B) ids of each trunk: a trace, or a prompt that traces share */
-  readonly trunks: readonly Int32Array[];
-  /** (N) ids of each limb: the completion of a trace that shares its prompt */
-  readonly limbs: readonly Int32Array[];
+  /** (B) ids of each prefix: a trace, or a prompt that traces share */
+  readonly prefixes: readonly Int32Array[];
+  /** (N) ids of each suffix: the completion of a trace that shares its prompt */
+  readonly suffixes: readonly Int32Array[];
   /** of each trace */
-  readonly places: readonly TrunkPlace[];
+  readonly places: readonly PrefixPlace[];
 }
 
 /**
- * Traces with the same number in `shares` stand on one trunk.
+ * Traces with the same number in `shares` stand on one prefix.
  * @throws RangeError where their prompts differ
  */
 export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): Placed {
-  const trunks: Int32Array[] = [];
-  const limbs: Int32Array[] = [];
-  const shared = new Map<number, number>(); // number of a prompt → its trunk
-  const places = traces.map(({ ids, promptLength, shares }): TrunkPlace => {
-    if (shares === undefined) return { trunk: trunks.push(ids) - 1 };
+  const prefixes: Int32Array[] = [];
+  const suffixes: Int32Array[] = [];
+  const shared = new Map<number, number>(); // number of a prompt → its prefix
+  const places = traces.map(({ ids, promptLength, shares }): PrefixPlace => {
+    if (shares === undefined) return { prefix: prefixes.push(ids) - 1 };
     const prompt = ids.subarray(0, promptLength);
-    const trunk = shared.get(shares) ?? trunks.push(prompt) - 1;
-    shared.set(shares, trunk);
-    const read = trunks[trunk] as Int32Array;
+    const prefix = shared.get(shares) ?? prefixes.push(prompt) - 1;
+    shared.set(shares, prefix);
+    const read = prefixes[prefix] as Int32Array;
     if (read.length !== promptLength || prompt.some((id, t) => id !== read[t]))
       throw new RangeError(`traces that share prompt ${shares} have different ones`);
-    return { trunk, limb: { number: limbs.push(ids.subarray(promptLength)) - 1, from: promptLength } };
+    return { prefix, suffix: { number: suffixes.push(ids.subarray(promptLength)) - 1, from: promptLength } };
   });
-  return { trunks, limbs, places };
+  return { prefixes, suffixes, places };
 }
 
 /** Runs B traces at once. */

@@ -17,8 +17,8 @@ import {
   openGraph,
   ropeFeeds,
 } from './onnx-session.js';
-import { blockRows, limbTable, packBranches } from './pack.js';
-import { branchEnd, placeTraces, type RunJob, type TrunkPlace } from './placed.js';
+import { blockRows, packBranches, suffixTable } from './pack.js';
+import { branchEnd, type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -81,33 +81,33 @@ serve(functions);
 async function scores({ traces, cache }: RunJob) {
   const kept = cache?.mode === 'use' ? caches.get(cache.id) : undefined;
   if (cache?.mode === 'use' && kept === undefined) throw new Error(`no run was kept as ${cache.id}`);
-  const { trunks, limbs, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
+  const { prefixes, suffixes, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
   const past = {
-    ...(kept?.trunks ?? emptyPast(TRUNK, trunks.length)),
-    ...(kept?.limbs ?? emptyPast(LIMB, limbs.length || trunks.length)),
+    ...(kept?.prefixes ?? emptyPast(PREFIX, prefixes.length)),
+    ...(kept?.suffixes ?? emptyPast(SUFFIX, suffixes.length || prefixes.length)),
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
   // one idle token each where the branches alone are run
-  const ids = paddedIds(kept === undefined ? trunks : Array.from({ length: B }, () => ONE));
+  const ids = paddedIds(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE));
   const S = ids.dims[1] as number;
   const packed = packBranches(
     traces.map(({ branches }) => branches),
     places,
-    limbs,
+    suffixes,
     device.name,
   );
-  const { groups: G, abreast: W, rowsPerGroup: R } = packed;
+  const { groups: G, lanes: W, rowsPerGroup: R } = packed;
 
   const rows: number[] = [];
   const targets: number[] = [];
   let positions = P + S;
   for (const [i, { ids: own, promptLength, branches }] of traces.entries()) {
-    const { trunk, limb } = places[i] as TrunkPlace;
-    const behind = limb && packed.limbRows[limb.number];
+    const { prefix, suffix } = places[i] as PrefixPlace;
+    const behind = suffix && packed.suffixRows[suffix.number];
     // the distribution over token t stands in row t-1
     for (let t = promptLength; t < own.length; t++) {
-      const isBehind = limb !== undefined && t > limb.from;
-      rows.push(isBehind ? B * S + (behind?.[t - 1 - limb.from] as number) : trunk * S + t - 1);
+      const isBehind = suffix !== undefined && t > suffix.from;
+      rows.push(isBehind ? B * S + (behind?.[t - 1 - suffix.from] as number) : prefix * S + t - 1);
       targets.push(own[t] as number);
     }
     positions = Math.max(positions, own.length);
@@ -118,32 +118,37 @@ async function scores({ traces, cache }: RunJob) {
 
   const C = headRows(rows.length, arch.vocab, precision);
   const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
-  const [limbRows, limbDims] = limbTable(packed.limbRows, (past.past_limb_k_0 as Tensor).dims[0] as number);
+  const [suffixRows, suffixDims] = suffixTable(
+    packed.suffixRows,
+    (past.past_suffix_k_0 as Tensor).dims[0] as number,
+  );
   const feeds: Feeds = {
     ids,
     branch_ids: int64(packed.ids, [G, W, R]),
     branch_pos: int64(packed.pos, [G, W, R]),
     branch_exit: int64(packed.exit, [G, W, R]),
     branch_number: int64(packed.number, [G, W, R]),
-    trunk_from: int64(packed.from, [G, 2]),
-    trunk_to: int64(packed.to, [G, 2]),
-    limb_from: int64(packed.limbFrom, [G, 2]),
-    limb_to: int64(packed.limbTo, [G, 2]),
-    limb_rows: int64(limbRows, limbDims),
+    prefix_from: int64(packed.from, [G, 2]),
+    prefix_to: int64(packed.to, [G, 2]),
+    suffix_from: int64(packed.suffixFrom, [G, 2]),
+    suffix_to: int64(packed.suffixTo, [G, 2]),
+    suffix_rows: int64(suffixRows, suffixDims),
     ...ropeFeeds(ropeFor(positions)),
     rows: int64(blockRows(rows, C), blocks),
     targets: int64(blockRows(targets, C), blocks),
     ...past,
   };
-  const keeps = [TRUNK, ...(limbs.length > 0 ? [LIMB] : [])].flatMap((part) => cacheNames(arch.layers, part));
+  const keeps = [PREFIX, ...(suffixes.length > 0 ? [SUFFIX] : [])].flatMap((part) =>
+    cacheNames(arch.layers, part),
+  );
   const wanted = ['entropies', 'logprobs', ...(cache?.mode === 'keep' ? keeps : [])];
   const out = (await session.run(feeds, wanted)) as Feeds;
   if (cache?.mode === 'keep') {
     const found = (part: string): Feeds =>
       Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, out[name] as Tensor]));
     caches.set(cache.id, {
-      trunks: found(TRUNK),
-      limbs: limbs.length > 0 ? found(LIMB) : emptyPast(LIMB, trunks.length),
+      prefixes: found(PREFIX),
+      suffixes: suffixes.length > 0 ? found(SUFFIX) : emptyPast(SUFFIX, prefixes.length),
       places,
     });
   }
@@ -151,10 +156,10 @@ async function scores({ traces, cache }: RunJob) {
 }
 
 /** What the graph calls keys and values of either begins so. */
-const TRUNK = '';
-const LIMB = 'limb_';
+const PREFIX = '';
+const SUFFIX = 'suffix_';
 /** What a run reads that goes on from a kept one. */
-const NONE = { trunks: [], limbs: [] };
+const NONE = { prefixes: [], suffixes: [] };
 
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);

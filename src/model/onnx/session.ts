@@ -125,8 +125,8 @@ export class ModelSession implements AsyncDisposable {
     await this.thread.call('release', [kept]);
   }
 
-  /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of TRUNK_MULTIPLE */
-  async keepTrunks(keep: number, ids: readonly Int32Array[]): Promise<void> {
+  /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of PREFIX_MULTIPLE */
+  async keepPrefixes(keep: number, ids: readonly Int32Array[]): Promise<void> {
     const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
     await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
   }

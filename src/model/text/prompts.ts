@@ -82,8 +82,8 @@ export class Prompts {
 
   /** A prompt that is read as the text that it is. */
   private plain(trace: Trace, ...status: readonly string[]): Trace {
-    const { doubt } = this.tokenizer.start;
-    if (doubt !== undefined && typeof trace.prompt === 'string') this.warn('add_bos_token', doubt);
+    const { warning } = this.tokenizer.start;
+    if (warning !== undefined && typeof trace.prompt === 'string') this.warn('add_bos_token', warning);
     return status.length === 0 ? trace : { ...trace, status: [...(trace.status ?? []), ...status] };
   }
 

@@ -19,7 +19,7 @@ export interface PromptStart {
   /** the token; null where there is none */
   readonly id: number | null;
   /** where `add_bos_token` of tokenizer_config.json says something else */
-  readonly doubt?: string;
+  readonly warning?: string;
 }
 
 /** @template Ids token ids; a tokenizer in a thread hands them over later */
@@ -63,7 +63,7 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
   const encodeTemplated = (text: string) =>
     Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids);
-  const doubt = startDoubt(config, start, encodeTemplated);
+  const warning = startWarning(config, start, encodeTemplated);
   const cache = new Map<number, Uint8Array>();
   let size = 0;
   for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
@@ -82,7 +82,7 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   return {
     kind,
     size,
-    start: { id: start ?? null, ...(doubt === undefined ? {} : { doubt }) },
+    start: { id: start ?? null, ...(warning === undefined ? {} : { warning }) },
     encodePrompt(text) {
       const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
       const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
@@ -112,7 +112,7 @@ async function readTokenizerFile(folder: string, name: string): Promise<Record<s
 }
 
 /** @param start what tokenizer.json puts before every prompt */
-function startDoubt(
+function startWarning(
   { add_bos_token: says, bos_token: token }: Record<string, unknown>,
   start: number | undefined,
   encode: (text: string) => Int32Array,

@@ -3,8 +3,8 @@
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
-import { addressError, HUB, hubDownload } from '../../io/files/elsewhere.js';
 import { isAbsent, isStored, statIfThere } from '../../io/files/files.js';
+import { addressError, HUB, hubDownload } from '../../io/files/remote-paths.js';
 import { shellWord } from '../../printable.js';
 
 /** The largest tokenizer.json are some 40 MB. */

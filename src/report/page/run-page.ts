@@ -1,15 +1,15 @@
 // Draws the sections of a run page from the numbers of a scored file.
 import { plural } from '../../plural.js';
 import type { Distribution, ReliabilityCurve } from '../gathered.js';
-import type { Doubt, RunNumbers } from '../run-counts.js';
-import type { RunAccount } from '../warnings.js';
+import type { Disagreement, RunNumbers } from '../run-counts.js';
+import type { RunStats } from '../warnings.js';
 import { html, type Markup } from './html.js';
 import { chart, guide, legend, numeral } from './svg.js';
 
 /** What is said of how the file was made, by name. */
 export type FactRows = readonly (readonly [name: string, text: string])[];
 
-export interface RunPage extends RunAccount {
+export interface RunPage extends RunStats {
   readonly facts: FactRows;
   /** places in the page of the traces that have one, by id */
   readonly pages: ReadonlyMap<string, number>;
@@ -46,7 +46,7 @@ ${figure('Thought segments a trace', of.segments, '')}
 ${figure('Tokens a segment', of.segment_tokens, '')}
 ${figure('Tokens a trace', of.tokens, '')}
 </div></section>
-${doubts(page)}
+${disagreements(page)}
 <section aria-labelledby="h-run"><h2 id="h-run">What was run</h2>
 <table class="facts"><tbody>${page.facts.map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${text}</td></tr>`)}</tbody></table></section>`;
 }
@@ -159,10 +159,10 @@ ${legend([
 <tbody>${Array.from({ length: n }, (_, k) => html`<tr><th scope="row">${(100 * k) / n}</th><td>${numeral(right?.[k] ?? null, 2)}</td><td>${numeral(wrong?.[k] ?? null, 2)}</td></tr>`)}</tbody></table></details></figure>`;
 }
 
-function doubts({ numbers: { label_noise: noise }, valueName, pages }: RunPage): Markup | null {
+function disagreements({ numbers: { label_noise: noise }, valueName, pages }: RunPage): Markup | null {
   if (noise === null) return null;
   const { count, of, threshold, traces } = noise;
-  const name = ({ id }: Doubt) =>
+  const name = ({ id }: Disagreement) =>
     pages.has(id) ? html`<a href="#trace-${pages.get(id)}">${id}</a>` : html`${id}`;
   return html`<section aria-labelledby="h-noise"><h2 id="h-noise">Suspected label noise</h2>
 <p>${count === 0 ? html`In none of ${plural(of, 'trace')}` : html`In ${plural(count, 'trace')} of ${numeral(of, 0)}`} is ${valueName} ${threshold} or more away from the reward at every exit${count === 0 ? '.' : ': wrong labels are among them, and references that say the answer in other words.'}</p>
@@ -170,6 +170,6 @@ ${
   traces.length === 0
     ? null
     : html`<table><caption>The ${plural(traces.length, 'trace')} furthest off</caption><thead><tr><th scope="col">trace</th><th scope="col">row</th><th scope="col">reward</th><th scope="col">smallest distance</th></tr></thead>
-<tbody>${traces.map((doubt) => html`<tr><th scope="row">${name(doubt)}</th><td>${doubt.row}</td><td>${numeral(doubt.reward, 2)}</td><td>${numeral(doubt.disagreement)}</td></tr>`)}</tbody></table>`
+<tbody>${traces.map((trace) => html`<tr><th scope="row">${name(trace)}</th><td>${trace.row}</td><td>${numeral(trace.reward, 2)}</td><td>${numeral(trace.disagreement)}</td></tr>`)}</tbody></table>`
 }</section>`;
 }

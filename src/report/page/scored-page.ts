@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
 import { KINDS, type Kind } from '../gathered.js';
 import type { NamedSigma, TraceRecord } from '../trace-record.js';
-import type { MateLine } from '../trace-view.js';
+import type { PeerLine } from '../trace-view.js';
 import { html, type Markup, pageDocument, visible } from './html.js';
 import { type RunPage, runSections } from './run-page.js';
 import { numeral } from './svg.js';
@@ -28,7 +28,7 @@ export interface PackedPage {
   /** JSON, gzip, base64 */
   readonly packed: string;
   /** the others of its group that stand near it in the file */
-  readonly mates: readonly MateLine[];
+  readonly peers: readonly PeerLine[];
 }
 
 /** Points of a line: more than a screen has. */
@@ -54,12 +54,12 @@ function pageRecord({ credits, entropies, ...trace }: PageTrace) {
 }
 
 /** A record compressed, its texts inert: they are most of a page. */
-export function packTrace(trace: PageTrace, mates: readonly MateLine[] = []): PackedPage {
+export function packTrace(trace: PageTrace, peers: readonly PeerLine[] = []): PackedPage {
   const record = pageRecord(trace);
   const { id, row, reward, status, kinds, tokens, decisive, harmful } = record;
   const packed = gzipSync(JSON.stringify(record, inert), { level: 9 }).toString('base64');
   const [rise, fall] = [short(decisive[0]?.change ?? null), short(harmful[0]?.change ?? null)];
-  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed, mates };
+  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed, peers };
 }
 
 function points(list: Float32Array, each: number, of: (part: Float32Array) => number): number[] {
@@ -102,9 +102,9 @@ ${runSections({ ...page, pages })}
 <h1>Traces</h1>
 ${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
 </div>`;
-  // a mate's number is that of its page, where it has one
-  const mates = traces.map((trace) =>
-    trace.mates.map(({ id, row, reward }) => ({
+  // a peer's number is that of its page, where it has one
+  const peers = traces.map((trace) =>
+    trace.peers.map(({ id, row, reward }) => ({
       id: visible(id),
       row,
       reward,
@@ -112,7 +112,7 @@ ${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
     })),
   );
   const data = {
-    ...{ valueName, mates },
+    ...{ valueName, peers },
     traces: traces.map(({ packed }) => packed),
   };
   const nav = html`<a href="#run">Run</a><a href="#traces">Traces</a>`;

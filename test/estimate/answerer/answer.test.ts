@@ -68,11 +68,11 @@ describe('runBatch', () => {
 
   test('a trace too large for one run is read in two before it is given up', async () => {
     const job = jobOf(SHAPE);
-    const enough = new FakePolicy(149); // 150 rows at once, but 100 for the trunk… and the branches with it kept
+    const enough = new FakePolicy(149); // 150 rows at once, but 100 for the prefix… and the branches with it kept
     const [rejected] = await runBatch(enough, [job], 'one-run');
     expect(enough.runs.map(({ kind, fits }) => [kind, fits])).toEqual([
       ['both', false],
-      ['trunk', true],
+      ['prefix', true],
       ['branches', false],
     ]);
     expect(rejected).toBeInstanceOf(TraceRejected);
@@ -85,7 +85,7 @@ describe('runBatch', () => {
     ]);
     expect(policy.runs.map(({ kind, rows }) => [kind, rows])).toEqual([
       ['both', 150],
-      ['trunk', 100],
+      ['prefix', 100],
       ['branches', 115],
     ]);
     expect(policy.kept.size).toBe(0);
@@ -421,7 +421,7 @@ describe('questions once a trace is cut', () => {
 
   test('are answered after their prefixes, behind one reading of the trace', async () => {
     const policy = Object.assign(new FakePolicy(), {
-      keepTrunks: async (keep: number, all: readonly Int32Array[]) =>
+      keepPrefixes: async (keep: number, all: readonly Int32Array[]) =>
         void policy.kept.set(
           keep,
           all.map((own) => ({ ids: own, promptLength: own.length, branches: [] })),
@@ -443,7 +443,7 @@ describe('questions once a trace is cut', () => {
   test('that memory does not hold reject their trace alone, and what was kept is freed', async () => {
     const freed: number[] = [];
     const session = {
-      keepTrunks: async () => {},
+      keepPrefixes: async () => {},
       branches: () => Promise.reject(new OutOfMemoryError('full')),
       release: async (kept: number) => void freed.push(kept),
     };

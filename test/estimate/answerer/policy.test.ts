@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TraceRejected } from '../../../dist/errors.js';
 import { runBatch } from '../../../dist/estimate/answerer/batch.js';
 import { planWindow, type TraceJob } from '../../../dist/estimate/answerer/plan.js';
-import { bankMaker } from '../../../dist/estimate/references.js';
+import { referenceSetMaker } from '../../../dist/estimate/references.js';
 import { traceValues } from '../../../dist/estimate/value.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
@@ -250,7 +250,7 @@ test('traces that are said to share a prompt and do not are refused', async () =
 async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Promise<TraceJob[]> {
   const { folder } = policy('embedded');
   const tokenizer = await loadTokenizer(folder.path);
-  const bank = await bankMaker(folder.exitTemplate, named('pr'), tokenizer.encode);
+  const referenceSet = await referenceSetMaker(folder.exitTemplate, named('pr'), tokenizer.encode);
   const { vocab, maxTokens } = folder.architecture;
   const jobs = rows.map(async (row, i): Promise<TraceJob> => {
     const promptIds = Int32Array.from(row.prompt_ids);
@@ -263,7 +263,7 @@ async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Pr
       ids: Int32Array.of(...promptIds, ...completionIds),
       promptLength: promptIds.length,
       pieces: cutPieces(tokens, { segmenter: 'hybrid', fixedLength: 1, maxSegments }),
-      asked: { atExits: (await bank([{ answer: row.answer, utility: 1 }])).continuations },
+      asked: { atExits: (await referenceSet([{ answer: row.answer, utility: 1 }])).continuations },
     };
   });
   return Promise.all(jobs);

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { RredcotError } from '../../../src/errors.js';
-import { addressError, assertHere } from '../../../src/io/files/elsewhere.js';
+import { addressError, assertHere } from '../../../src/io/files/remote-paths.js';
 import { resolveInputs } from '../../../src/io/read/inputs.js';
 import { assertModelFolder } from '../../../src/model/text/untrusted-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

@@ -76,13 +76,13 @@ describe('reasons', () => {
     );
   });
 
-  it('propose --bank group where rewards are there and answers are not', () => {
+  it('propose --references group where rewards are there and answers are not', () => {
     const row = { prompt: 'p', completion: 'c', reward: 1 };
-    expect(reason({ ...row, group: 'g' })).toContain(': use --bank group (');
+    expect(reason({ ...row, group: 'g' })).toContain(': use --references group (');
     expect(reason({ ...row, reward: null, group: 'g', my_reward: 0.5 })).toContain(
-      ': use --bank group --map reward=my_reward (',
+      ': use --references group --map reward=my_reward (',
     );
-    // a bank needs a group, and a column with answers is better
+    // a reference set needs a group, and a column with answers is better
     expect(reason(row)).toMatch(/: use --map reference=<path>, or --join <file>$/);
     expect(reason({ ...row, group: 'g', gold: '4' })).toMatch(/: use --map reference=gold$/);
   });

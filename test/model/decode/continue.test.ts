@@ -13,7 +13,7 @@ it('an interruption ends what is being written', async () => {
   const interruption = new AbortController();
   let calls = 0;
   const session = {
-    keepTrunks: async () => {},
+    keepPrefixes: async () => {},
     release: async () => {},
     advanceRows: async () => {
       if (++calls === 3) interruption.abort();
@@ -34,7 +34,7 @@ it('what is kept to be continued has a number that no run beside it has', async 
   const scoring = new FakePolicy();
   const written: number[] = [];
   const session = {
-    keepTrunks: async (kept: number) => void written.push(kept),
+    keepPrefixes: async (kept: number) => void written.push(kept),
     release: async () => {},
     advanceRows: async () => ({ ended: [], tokens: 0, isDone: true }),
   } as unknown as PolicyWrites;

@@ -10,7 +10,7 @@ import { traceOf } from '../../support/io-helpers.js';
 function writer() {
   const runs: number[][] = [];
   const session = {
-    keepTrunks: async (_: number, ids: readonly Int32Array[]) =>
+    keepPrefixes: async (_: number, ids: readonly Int32Array[]) =>
       void runs.push(ids.map(([first = 0]) => first)),
     release: async () => {},
     advanceRows: async (_: number, { rows }: { rows: readonly RowStart[] }) => ({

@@ -305,8 +305,8 @@ describe('placement', () => {
     expect(placementFault(heavyNodes('[]'), 'cuda:0')).toContain('placement unknown');
   });
 
-  /** The embedded trunk graph, opened on the CPU as a CUDA session would be, and a run of it over two tokens. */
-  async function profiledTrunk(options: InferenceSession.SessionOptions) {
+  /** The embedded prefix graph, opened on the CPU as a CUDA session would be, and a run of it over two tokens. */
+  async function profiledPrefix(options: InferenceSession.SessionOptions) {
     const { architecture } = await openPolicyFolder(EMBEDDED);
     const session = await InferenceSession.create(join(EMBEDDED, 'policy.onnx'), {
       executionProviders: ['cpu'],
@@ -328,8 +328,8 @@ describe('placement', () => {
   }
 
   it('a real profile of a CPU session: every heavy node of the graph is in it, those of the Scan too', async () => {
-    const prefix = join(mkdtempSync(join(scratch, 'profile-')), 'trunk');
-    const { session, run, layers } = await profiledTrunk({
+    const prefix = join(mkdtempSync(join(scratch, 'profile-')), 'prefix');
+    const { session, run, layers } = await profiledPrefix({
       enableProfiling: true,
       profileFilePrefix: prefix,
     });
@@ -348,8 +348,8 @@ describe('placement', () => {
 
   it('verify refuses such a session where a GPU was asked for, and cleans up', async () => {
     const check = placementCheck('cuda:0');
-    const options = check.options('trunk');
-    const { session, run, layers } = await profiledTrunk(options);
+    const options = check.options('prefix');
+    const { session, run, layers } = await profiledPrefix(options);
     const more = layers > 3 ? `, and ${layers - 3} more` : '';
     await expect(check.verify([session], run)).rejects.toThrow(
       new RegExp(`heavy nodes run on the CPU instead of cuda:0: .*GroupQueryAttention \\([^)]*${more}\\)`),
@@ -361,7 +361,7 @@ describe('placement', () => {
 
   it('verify does not pass sessions whose profiles are missing', async () => {
     const check = placementCheck('cuda:0');
-    const { session, run } = await profiledTrunk({});
+    const { session, run } = await profiledPrefix({});
     await expect(check.verify([session], run)).rejects.toThrow('placement unknown');
     await session.release();
   });

@@ -37,7 +37,7 @@ describe('packBranches', () => {
   test("every branch lies whole in its trace's part of one group, in consecutive rows, its positions from its exit on", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, abreast: W, rowsPerGroup: R, ids, pos, exit, number, from } = packBranches(traces);
+        const { groups, lanes: W, rowsPerGroup: R, ids, pos, exit, number, from } = packBranches(traces);
         for (const array of [ids, pos, exit, number]) expect(array).toHaveLength(groups * W * R);
         const owner = owners(traces);
         for (const [i, { exit: e, ids: suffix }] of traces.flat().entries()) {
@@ -63,7 +63,7 @@ describe('packBranches', () => {
   test('a group holds a branch at least, of traces that are there; traces follow one another', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, abreast: W, rowsPerGroup: R, number, from, to } = packBranches(traces);
+        const { groups, lanes: W, rowsPerGroup: R, number, from, to } = packBranches(traces);
         expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
         for (let g = 0; g < groups; g++) {
           expect(number.subarray(g * W * R, (g + 1) * W * R).some((i) => i !== -1n)).toBe(true);
@@ -103,7 +103,7 @@ describe('packBranches', () => {
   test("a group has as many keys as its farthest exit sees, and exits rise along a trace's parts", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, abreast: W, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
+        const { groups, lanes: W, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
         const least = traces.map(() => 0);
         for (let g = 0; g < groups; g++) {
           const farthest = Array.from({ length: W }, (_, w) => {
@@ -121,7 +121,7 @@ describe('packBranches', () => {
     );
   });
 
-  test('behind a prompt: a limb in pieces as long as a group, each of which sees the prompt and the pieces before it', () => {
+  test('behind a prompt: a suffix in pieces as long as a group, each of which sees the prompt and the pieces before it', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(fc.array(anyBranch, { maxLength: 4 }), fc.integer({ min: 1, max: 300 })), {
@@ -131,26 +131,37 @@ describe('packBranches', () => {
         fc.integer({ min: 1, max: 40 }),
         (grown, prompt) => {
           const branches = grown.map(([own]) => own);
-          const limbs = grown.map(([, length], n) => Int32Array.from({ length }, (_, t) => 1000 * n + t));
-          const places = grown.map((_, number) => ({ trunk: 7, limb: { number, from: prompt } }));
-          const packed = packBranches(branches, places, limbs);
-          const { rowsPerGroup: R, ids, pos, exit, number, from, to, limbFrom, limbTo, limbRows } = packed;
-          for (const [n, rows] of limbRows.entries()) {
-            expect(Array.from(rows, (row) => Number(ids[row]))).toEqual([...(limbs[n] as Int32Array)]);
+          const suffixes = grown.map(([, length], n) => Int32Array.from({ length }, (_, t) => 1000 * n + t));
+          const places = grown.map((_, number) => ({ prefix: 7, suffix: { number, from: prompt } }));
+          const packed = packBranches(branches, places, suffixes);
+          const {
+            rowsPerGroup: R,
+            ids,
+            pos,
+            exit,
+            number,
+            from,
+            to,
+            suffixFrom,
+            suffixTo,
+            suffixRows,
+          } = packed;
+          for (const [n, rows] of suffixRows.entries()) {
+            expect(Array.from(rows, (row) => Number(ids[row]))).toEqual([...(suffixes[n] as Int32Array)]);
             for (const [t, row] of rows.entries()) {
               expect([pos[row], exit[row]]).toEqual([BigInt(prompt + t), BigInt(prompt + t - (t % R))]);
               // alone in its piece
               expect(number.indexOf(number[row] as bigint)).toBe(rows[t - (t % R)]);
-              expect(limbFrom[2 * Math.floor(row / R)]).toBe(BigInt(n));
+              expect(suffixFrom[2 * Math.floor(row / R)]).toBe(BigInt(n));
             }
           }
           for (let g = 0; g < packed.groups; g++) {
             expect([from[2 * g], to[2 * g]]).toEqual([7n, 8n]);
             const keys = Math.max(...[...exit.subarray(g * R, (g + 1) * R)].map(Number));
             expect(Number(to[2 * g + 1])).toBe(Math.min(keys, prompt));
-            expect(Number(limbTo[2 * g + 1])).toBe(Math.max(0, keys - prompt));
+            expect(Number(suffixTo[2 * g + 1])).toBe(Math.max(0, keys - prompt));
           }
-          expect(limbRows).toHaveLength(limbs.length);
+          expect(suffixRows).toHaveLength(suffixes.length);
         },
       ),
       { numRuns: 25 }, // each compares token by token
@@ -173,7 +184,7 @@ describe('packBranches', () => {
   test("a trace's next part is begun only where the next branch has no room in the last one", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { abreast: W, rowsPerGroup: R, number, from } = packBranches(traces);
+        const { lanes: W, rowsPerGroup: R, number, from } = packBranches(traces);
         const owner = owners(traces);
         const parts = traces.map((): bigint[][] => []);
         for (let part = 0; part * R < number.length; part++) {
@@ -205,15 +216,15 @@ describe('packBranches', () => {
     );
     const row = { exit: 1, ids: new Int32Array(16), scoredFrom: 1 };
     const exits = new Array(40).fill(row);
-    expect(packBranches([exits])).toMatchObject({ groups: 10, abreast: 1, rowsPerGroup: 64 });
+    expect(packBranches([exits])).toMatchObject({ groups: 10, lanes: 1, rowsPerGroup: 64 });
     const wide = packBranches([exits], undefined, undefined, 'cuda');
-    expect(wide).toMatchObject({ groups: 3, abreast: 1, rowsPerGroup: 224 });
+    expect(wide).toMatchObject({ groups: 3, lanes: 1, rowsPerGroup: 224 });
   });
 
   test('no more rows, and 16 a group, than with 64 rows of one trace in each', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, abreast, rowsPerGroup } = packBranches(traces);
+        const { groups, lanes, rowsPerGroup } = packBranches(traces);
         const room = Math.max(64, ...traces.flat().map(({ ids }) => ids.length));
         const parts = traces.flatMap((own) => {
           const filled: number[] = [];
@@ -224,33 +235,33 @@ describe('packBranches', () => {
             else filled.push((filled.pop() as number) + ids.length);
           return filled;
         });
-        expect(groups * (abreast * rowsPerGroup + 16)).toBeLessThanOrEqual(
+        expect(groups * (lanes * rowsPerGroup + 16)).toBeLessThanOrEqual(
           parts.length * (Math.max(...parts) + 16),
         );
       }),
     );
   });
 
-  test('rows of a trace are divided so that few are padding, and short traces stand abreast', () => {
+  test('rows of a trace are divided so that few are padding, and short traces stand lanes', () => {
     const of = (...traces: number[][]) =>
       packBranches(
         traces.map((lengths) =>
           lengths.map((length) => ({ exit: 1, ids: new Int32Array(length), scoredFrom: 1 })),
         ),
       );
-    expect(of([2, 3])).toMatchObject({ groups: 1, abreast: 1, rowsPerGroup: 5 });
+    expect(of([2, 3])).toMatchObject({ groups: 1, lanes: 1, rowsPerGroup: 5 });
     expect(of([32, 32])).toMatchObject({ groups: 1, rowsPerGroup: 64 });
     // 7 branches of 12 rows: 2 groups of 48 in place of 2 of 64, of which one is nearly empty
     expect(of(new Array(7).fill(12))).toMatchObject({ groups: 2, rowsPerGroup: 48 });
     // one branch needs more than 64
     expect(of([100, 2])).toMatchObject({ groups: 2, rowsPerGroup: 100 });
-    expect(of([2, 3], [2, 2, 2])).toMatchObject({ groups: 1, abreast: 2, rowsPerGroup: 6 });
-    // of 7 traces of one branch 4 stand abreast, the last ones beside one that is done; of 5 it would pad too much
+    expect(of([2, 3], [2, 2, 2])).toMatchObject({ groups: 1, lanes: 2, rowsPerGroup: 6 });
+    // of 7 traces of one branch 4 stand lanes, the last ones beside one that is done; of 5 it would pad too much
     const last = of(...new Array(7).fill([64]));
-    expect(last).toMatchObject({ groups: 2, abreast: 4, rowsPerGroup: 64 });
+    expect(last).toMatchObject({ groups: 2, lanes: 4, rowsPerGroup: 64 });
     expect([...last.from]).toEqual([0n, 0n, 3n, 0n]);
     expect(last.number.subarray(256, 320).every((i) => i === -1n)).toBe(true);
-    expect(of(...new Array(5).fill([64]))).toMatchObject({ groups: 5, abreast: 1, rowsPerGroup: 64 });
+    expect(of(...new Array(5).fill([64]))).toMatchObject({ groups: 5, lanes: 1, rowsPerGroup: 64 });
   });
 
   test.each([1, 3])(
@@ -259,7 +270,7 @@ describe('packBranches', () => {
       const packed = packBranches(Array.from({ length: B }, () => []));
       expect(packed).toEqual({
         groups: 1,
-        abreast: 1,
+        lanes: 1,
         rowsPerGroup: 1,
         ids: BigInt64Array.of(0n),
         pos: BigInt64Array.of(0n),
@@ -267,9 +278,9 @@ describe('packBranches', () => {
         number: BigInt64Array.of(-1n),
         from: BigInt64Array.of(0n, 0n),
         to: BigInt64Array.of(1n, 0n),
-        limbFrom: BigInt64Array.of(0n, 0n),
-        limbTo: BigInt64Array.of(1n, 0n),
-        limbRows: [],
+        suffixFrom: BigInt64Array.of(0n, 0n),
+        suffixTo: BigInt64Array.of(1n, 0n),
+        suffixRows: [],
         rows: new Int32Array(0),
         targets: new Int32Array(0),
       });

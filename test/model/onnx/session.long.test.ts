@@ -31,15 +31,15 @@ function sumIds(random: () => number, length: number): Int32Array {
   return Int32Array.from(Buffer.from(text).subarray(0, length));
 }
 
-it('has the numbers of the float64 pass, in trunk and branch', async () => {
+it('has the numbers of the float64 pass, in prefix and branch', async () => {
   const model = loadOracleModel(EMBEDDED);
   const random = seeded(2);
   const ids = sumIds(random, 1060);
   const branch = { exit: 1050, ids: sumIds(random, 9), scoredFrom: 2 };
-  const [trunk] = await session.run([{ ids, promptLength: 1, branches: [] }], 0);
+  const [prefix] = await session.run([{ ids, promptLength: 1, branches: [] }], 0);
   const expected = tokenStats(model, [...ids]);
-  expectClose(trunk?.entropies ?? [], expected.entropies.slice(1));
-  expectClose(trunk?.logprobs ?? [], expected.logprobs.slice(1));
+  expectClose(prefix?.entropies ?? [], expected.entropies.slice(1));
+  expectClose(prefix?.logprobs ?? [], expected.logprobs.slice(1));
   const [kept] = await session.branches(0, [[branch]]);
   const scored = continuationLogprobs(model, fork(expected.state, 1050), [...branch.ids]).slice(2);
   expectClose(kept?.branches[0] ?? [], scored);

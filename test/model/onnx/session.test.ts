@@ -72,7 +72,7 @@ const plausibleIds = (random: () => number, length: number) => {
 };
 
 /** A trace by itself; keys and values are kept under a number for {@link branchScores}. */
-async function trunk(
+async function prefix(
   keep: number | undefined,
   ids: Int32Array,
   promptLength: number,
@@ -100,16 +100,16 @@ async function branchScores(
 /** log p of a branch's scored tokens by reading trace and continuation from the first token on. */
 async function reencoded(ids: Int32Array, { exit, ids: suffix, scoredFrom }: Branch): Promise<Float32Array> {
   const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
-  return (await trunk(undefined, whole, exit + scoredFrom)).logprobs;
+  return (await prefix(undefined, whole, exit + scoredFrom)).logprobs;
 }
 
-describe('the trunk', () => {
+describe('the prefix', () => {
   test('a trace of the kind the policy was trained on: entropies and log-probabilities of the float64 pass', async () => {
     const tokenizer = await loadTokenizer(folder.path);
     const prompt = tokenizer.encodePrompt('12+34*2=?\n');
     const completion = tokenizer.encode('<think>\n34*2=68\nWait, 12+68=80\n</think>\nanswer: 80\n');
     const ids = Int32Array.of(...prompt, ...completion);
-    const { entropies, logprobs } = await trunk(0, ids, prompt.length);
+    const { entropies, logprobs } = await prefix(0, ids, prompt.length);
     const expected = tokenStats(model, [...ids]);
     expectClose(logprobs, expected.logprobs.slice(prompt.length));
     expectClose(entropies, expected.entropies.slice(prompt.length));
@@ -121,8 +121,8 @@ describe('the trunk', () => {
   });
 
   test('a prompt of no token, or no token after it, is refused', async () => {
-    await expect(trunk(0, Int32Array.of(1, 2), 0)).rejects.toThrow(RangeError);
-    await expect(trunk(0, Int32Array.of(1, 2), 2)).rejects.toThrow(RangeError);
+    await expect(prefix(0, Int32Array.of(1, 2), 0)).rejects.toThrow(RangeError);
+    await expect(prefix(0, Int32Array.of(1, 2), 2)).rejects.toThrow(RangeError);
   });
 });
 
@@ -150,7 +150,7 @@ describe('branches', () => {
       fc.asyncProperty(cases, async ({ seed, length, branches }) => {
         const ids = plausibleIds(seeded(seed), length);
         const trace = nextTrace++;
-        await trunk(trace, ids, 1);
+        await prefix(trace, ids, 1);
         const scores = await branchScores(trace, branches);
         await session.release(trace);
         const [packed] = await session.run([{ ids, promptLength: 1, branches }]);
@@ -173,7 +173,7 @@ describe('branches', () => {
     const branches = Array.from({ length: 20 }, (_, i): Branch => {
       return { exit: 1 + i * 9, ids: randomIds(random, 12), scoredFrom: 1 };
     });
-    const run = async () => [await trunk(0, ids, 1), await branchScores(0, branches)];
+    const run = async () => [await prefix(0, ids, 1), await branchScores(0, branches)];
     const first = await run();
     for (let n = 0; n < 4; n++) expect(await run()).toEqual(first);
     await session.release(0);
@@ -190,13 +190,13 @@ describe('several traces at once', () => {
         return { exit: 2 + 5 * k, ids: randomIds(random, 4), scoredFrom: 1 };
       }),
     }));
-    const trunks = traces.map(({ trace, ids }) => trunk(trace, ids, 1));
+    const prefixes = traces.map(({ trace, ids }) => prefix(trace, ids, 1));
     const scores = traces.map(async ({ trace, branches }, i) => {
-      await trunks[i];
+      await prefixes[i];
       return branchScores(trace, branches);
     });
     for (const [i, { ids, branches }] of traces.entries()) {
-      const { logprobs } = await (trunks[i] as (typeof trunks)[number]);
+      const { logprobs } = await (prefixes[i] as (typeof prefixes)[number]);
       const { state, logprobs: expected } = tokenStats(model, [...ids]);
       expectClose(logprobs, expected.slice(1));
       for (const [k, found] of (await (scores[i] as (typeof scores)[number])).entries()) {
@@ -246,7 +246,7 @@ describe('failures', () => {
 
   test('branches of a run that was not kept, and after release, are an error that names the number', async () => {
     await expect(branchScores(777, [branch])).rejects.toThrow('no run was kept as 777');
-    await trunk(778, Int32Array.of(1, 2, 3), 1);
+    await prefix(778, Int32Array.of(1, 2, 3), 1);
     expect(await branchScores(778, [branch])).toHaveLength(1);
     await session.release(778);
     await expect(branchScores(778, [branch])).rejects.toThrow('no run was kept as 778');
@@ -254,7 +254,7 @@ describe('failures', () => {
   });
 
   test('a branch that scores nothing, or its first token, is an error; the session goes on', async () => {
-    await trunk(0, Int32Array.of(1, 2, 3), 1);
+    await prefix(0, Int32Array.of(1, 2, 3), 1);
     for (const scoredFrom of [0, 2])
       await expect(branchScores(0, [{ ...branch, scoredFrom }])).rejects.toThrow('expected at least one');
     expect(await branchScores(0, [branch])).toHaveLength(1);
@@ -262,18 +262,18 @@ describe('failures', () => {
   });
 
   test('an id outside the vocabulary is an error; the session goes on', async () => {
-    await expect(trunk(0, Int32Array.of(1, 259, 3), 1)).rejects.toThrow("the policy's run failed");
-    expect((await trunk(0, Int32Array.of(1, 2, 3), 1)).logprobs).toHaveLength(2);
+    await expect(prefix(0, Int32Array.of(1, 259, 3), 1)).rejects.toThrow("the policy's run failed");
+    expect((await prefix(0, Int32Array.of(1, 2, 3), 1)).logprobs).toHaveLength(2);
     await session.release(0);
   });
 
   test('a closed session rejects what is sent to it and what is under way', async () => {
     const other = await ModelSession.open(folder);
-    const under = trunk(0, new Int32Array(1000), 1, other);
+    const under = prefix(0, new Int32Array(1000), 1, other);
     const refused = expect(under).rejects.toThrow('closed');
     await other.close();
     await refused;
-    await expect(trunk(0, Int32Array.of(1, 2), 1, other)).rejects.toThrow('closed');
+    await expect(prefix(0, Int32Array.of(1, 2), 1, other)).rejects.toThrow('closed');
   });
 
   test('a missing or broken graph is a RredcotError with exit 69', async () => {

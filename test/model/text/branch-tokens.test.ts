@@ -58,9 +58,9 @@ async function checkBranches(answers: readonly string[], template: ExitTemplate)
   const [bare, empty] = [await nativeIds(close + open), await nativeIds(close + open + closer)];
   let merged = 0;
   for (const [n, answer] of answers.entries()) {
-    const mates = [answer, answers[(n + 1) % answers.length] as string];
-    const expected = await Promise.all(mates.map((mate) => nativeIds(close + open + mate + closer)));
-    const found = await suffixesOf(mates.map((mate) => ({ answer: mate, utility: 1 })));
+    const peers = [answer, answers[(n + 1) % answers.length] as string];
+    const expected = await Promise.all(peers.map((peer) => nativeIds(close + open + peer + closer)));
+    const found = await suffixesOf(peers.map((peer) => ({ answer: peer, utility: 1 })));
     expect(found.map(({ ids }) => [...ids])).toEqual(expected);
     const [alone] = await suffixesOf([{ answer, utility: 1 }]);
     expect(alone?.scoredFrom).toBe(firstUnlike([bare, empty, expected[0] as number[]]));

@@ -61,7 +61,7 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
       await page.waitForSelector('#tokens .u-wrap');
       await shot(page, `trace-${colorScheme}`);
       expect(await page.locator('#trace').textContent()).toMatch(
-        /Its own answer.*Mates: 7 of its group nearby/,
+        /Its own answer.*Peers: 7 of its group nearby/,
       );
       expect(await violations(page)).toEqual([]);
       expect(heard).toEqual([]);

@@ -46,8 +46,8 @@ function record(text: string, T = 4): PageTrace {
 
 function page(more: Partial<ScoredPage> = {}): string {
   const { numbers } = new RunCounts(true);
-  const doubt = { id: HOSTILE, row: 0, reward: 1, disagreement: 0.95 };
-  const label_noise = { threshold: 0.9, count: 1, of: 1, traces: [doubt] };
+  const warning = { id: HOSTILE, row: 0, reward: 1, disagreement: 0.95 };
+  const label_noise = { threshold: 0.9, count: 1, of: 1, traces: [warning] };
   return scoredPage({
     ...{ title: HOSTILE, numbers: { ...numbers, label_noise, status: { [HOSTILE]: 1 } } },
     ...{ valueName: 'v̂', facts: [[HOSTILE, HOSTILE]], warnings: [], throughput: undefined, fewer: undefined },
