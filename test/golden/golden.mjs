@@ -18,7 +18,7 @@ const only = argument('--only');
 const ROOT = resolve(import.meta.dirname, '../..');
 const KEPT = join(tmpdir(), 'rredcot-golden');
 /** What cases read that a build makes for itself; of the earlier one `KEPT/was`. */
-const NOW = join(KEPT, 'now');
+const NOW = join(ROOT, 'node_modules/.cache/golden-made');
 const WAS = join(KEPT, 'was');
 
 /** Arguments that had another name in the earlier build, columns, and status codes. */
