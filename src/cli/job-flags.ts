@@ -5,11 +5,11 @@ import { usageError } from '../errors.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
+import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
 import type { Log } from '../report/log.js';
 import { resolveMaxRejects } from '../run/reject-limits.js';
-import { parseShard, shardOfEnvironment } from '../run/shard.js';
 import { parseColumnChoice, parseColumns, parseNames } from '../run/written-columns.js';
 import { type LogFlags, logOf, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
@@ -107,10 +107,7 @@ export function run(
       '--max-rejects <n|p%>',
       `rejected ${things} beyond which the run fails, with exit 65 (default: no limit)`,
     )
-    .option(
-      '--shard <i/n>',
-      'make every n-th part of a folder, from the i-th (default: the place in a Slurm array or Indexed Job)',
-    )
+    .option('--shard <i/n>', 'make every n-th part of a folder, from the i-th (default: the whole)')
     .option(
       '--rows-per-part <n>',
       'input rows that are kept or done again together (default: 64 to 512 by the number of rows, fewer long ones; without a policy up to 16384)',
@@ -128,17 +125,7 @@ export function run(
 
 /** The log of a command that makes a run: its records say which shard. */
 export function jobLog(flags: LogFlags & Pick<RunFlags, 'shard'>): Promise<Log> {
-  return logOf(flags, flags.shard ?? scheduledShard());
-}
-
-/** What is wrong with it is told where the shard is taken. */
-function scheduledShard(): string | undefined {
-  try {
-    const found = shardOfEnvironment(process.env)?.shard;
-    return found && `${found.index}/${found.count}`;
-  } catch {
-    return undefined;
-  }
+  return logOf(flags, flags.shard);
 }
 
 /** `--threads` as what this process goes by. */

@@ -10,11 +10,11 @@ import { type Base, type ColumnFeature, FEATURES_OF } from '../estimate/states.j
 import { writeText } from '../io/files/json-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/part.js';
+import { assertPlace } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { assertPlace } from '../run/target.js';
 import { assertWritten, storedRunOf } from '../scored/open-scored.js';
 import { partOf } from '../scored/provenance.js';
 import { openScratch, type Scratch } from '../scored/scratch.js';

@@ -1,6 +1,7 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
+import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
@@ -10,8 +11,6 @@ import type { Log } from '../report/log.js';
 import { type Depth, terminalNotice } from '../report/terminal.js';
 import { drawShown } from '../report/trace-view.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
-import { type Mapping, type MappingOptions, resolveMapping } from '../run/mapping.js';
-import { rewardNote } from '../run/reward-scale.js';
 import { openScored } from '../scored/open-scored.js';
 import { type Pick, type Picked, pickRow, pickTrace, rowAt } from '../scored/pick.js';
 import { isScored } from '../scored/stored-rows.js';
@@ -57,13 +56,7 @@ export async function inspect(
     write(`${drawShown(shown, opts).join('\n')}\n`);
     return EXIT.done;
   }
-  const isRaw = shown === undefined && inputs.every(({ size }) => size !== null);
-  const note = isRaw ? await rewardNote({ inputs, mapping }, opts.signal) : undefined;
-  const { missing, ...rest } = inspectRow(row, id, mapping);
-  const found = {
-    ...rest,
-    missing: note === undefined ? missing : [...missing, { field: 'reward', ...note }],
-  };
+  const found = inspectRow(row, id, mapping);
   if (opts.json) {
     const scored = shown === undefined ? {} : { scored: shownRecord(shown, row as InputRow) };
     write(`${printableJson(JSON.stringify({ ...(forPrograms(found) as object), ...scored }))}\n`);

@@ -10,10 +10,10 @@ import { calibrationOf, hasSameValues, refuseImpossible, revalued } from '../est
 import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { partText, wholeText } from '../io/write/part.js';
+import { resolveTarget, stemOf } from '../io/write/target.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { resolveTarget, stemOf } from '../run/target.js';
 import { writeScored } from '../run/write-scored.js';
 import { declared, type OurColumn } from '../scored/columns.js';
 import { ofWholeGroups, rescaled, sumGroups } from '../scored/group-sums.js';

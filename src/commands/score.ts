@@ -15,10 +15,10 @@ import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
-import { openInputs } from '../run/mapping.js';
 import type { CutOptions } from '../run/options.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../run/reward-scale.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
+import { openInputs } from '../run/source.js';
 import { chosenColumns, SCORE_COLUMNS } from '../run/written-columns.js';
 
 export interface ScoreOptions extends CutOptions {

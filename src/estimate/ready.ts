@@ -7,6 +7,7 @@ import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { TraceRejected } from '../errors.js';
 import type { Field } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
+import type { Mapping } from '../io/map/mapping.js';
 import { completionText } from '../io/map/messages.js';
 import type { OpenPolicy } from '../model/onnx/open-model.js';
 import {
@@ -19,7 +20,6 @@ import {
 } from '../model/text/encode.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
-import type { Mapping } from '../run/mapping.js';
 import type { OurColumn } from '../scored/columns.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';

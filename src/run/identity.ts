@@ -27,6 +27,8 @@ const RunSchema = z.object({
   /** format of the parts */
   output: z.enum(FORMATS),
   inputs: z.array(InputPrintSchema),
+  /** of rows that are made of stored ones: what is said of those, by key of the metadata */
+  made: z.record(z.string(), z.string()).optional(),
   /** what has cut the rows out of a data set; null where nothing has */
   part: PartSchema.nullable(),
   rows_per_part: z.int().min(1),

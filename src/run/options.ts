@@ -6,6 +6,7 @@ import type { GroupReferences } from '../estimate/references.js';
 import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
+import type { MappingOptions } from '../io/map/mapping.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
@@ -14,13 +15,12 @@ import type { OurColumn, TextColumn, WrittenColumn } from '../scored/columns.js'
 import type { TextChoice } from '../scored/layout.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import type { MappingOptions } from './mapping.js';
 import type { MaxRejects } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
 
 /** The flags that say how a run is cut and begun. */
 export interface RunOptions {
-  /** undefined: the scheduler's, or the whole */
+  /** undefined: the whole */
   readonly shard: Shard | undefined;
   /** undefined: by the number of rows */
   readonly rowsPerPart: number | undefined;

@@ -17,7 +17,7 @@ import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { partOf } from '../scored/provenance.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
-import { refuseHopeless } from './reject-limits.js';
+import { refuseWithoutTrace } from './reject-limits.js';
 
 /** What the whole of the inputs holds. */
 export interface Prescan {
@@ -91,7 +91,8 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
   const tally = new RejectTally();
   const reject = (bad: BadRow): void => {
     tally.add(bad);
-    refuseHopeless(traces, tally, opts.maxRejects, 'nothing was written');
+    const counted = { traces, rejects: tally.total };
+    refuseWithoutTrace(counted, tally, opts.maxRejects, false, 'nothing was written');
   };
   for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
     isCut ||= traces + tally.total >= limit;

@@ -8,6 +8,7 @@ import {
   partOfRow,
   ROWS_OF_STREAM,
   type Shard,
+  WHOLE,
 } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
@@ -16,10 +17,12 @@ import { assertSameInputs, fingerprint } from '../io/read/unchanged.js';
 import { type Counts, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
+import { assertShardable, fileMetadata, resolveTarget, stemOf, type Target } from '../io/write/target.js';
 import { watchPolicy } from '../model/onnx/unchanged-policy.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import { RunStats } from '../report/run-stats.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
 import { withoutMask } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
@@ -28,14 +31,10 @@ import { type OutputRow, ownTokens } from '../scored.js';
 import { isOfTurns } from '../trace.js';
 import { finishFolder } from './finish-folder.js';
 import { describeRun } from './identity.js';
-import { type JobInputs, logMapping } from './mapping.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';
 import { checkRejects } from './reject-limits.js';
-import { resolveShard } from './shard.js';
-import { openSource, type RunContext, type Source } from './source.js';
-import { RunStats } from './stats.js';
-import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
+import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
 import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
 import { scoredAlready } from './written-columns.js';
 
@@ -64,7 +63,8 @@ export async function runJob(
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
   const isStream = inputs.some(({ size }) => size === null);
-  const shard = resolveShard(target, opts, isStream, log);
+  const { shard = WHOLE } = opts;
+  assertShardable(target, shard, opts.limit, isStream);
   logMapping(mapping, opts, log);
   const { limit } = opts;
   const { command, policy, passes, reward, rewards } = job;
@@ -105,7 +105,7 @@ export async function runJob(
 }
 
 /** A run that has been begun, and what is known of its inputs. */
-interface BegunJob extends JobInputs, RunPlace {
+interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
   readonly config: Config;
   /** whether the output has column types */
   readonly typed: boolean;
@@ -119,13 +119,13 @@ interface BegunJob extends JobInputs, RunPlace {
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
   const { limit, columns: ourChoice, choice = {}, text, signal } = opts;
-  const { existing, todo, folder } = begun;
+  const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
     folder: folder === undefined || isStored(folder) ? undefined : folder,
-    wanted: todo?.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
+    wanted: parts?.todo.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
   };
-  const before = sumCounts(existing?.values() ?? []);
+  const before = sumCounts(parts?.existing.values() ?? []);
   const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
@@ -148,20 +148,20 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const own = fileMetadata(config, job.policy, identity, inputs.length);
   const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
   const stats = new RunStats({
-    ...{ ...job, maxRejects: opts.maxRejects, target, config, existing, log },
-    ...{ expected: source.expected, isAll: shard.count === 1, isComputed: true },
+    ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
+    usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them
     beside: () => (part ? { part } : {}),
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
-  const place = { target, run, begun, log };
+  const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
   const sink = await openSink({ ...layout, ...place, ...opts, choice, metadata, stats, finish });
-  if (todo?.all.length === 0 && target.kind === 'folder') {
+  if (parts?.todo.all.length === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
   }
-  const rows = todo?.all.length === 0 ? [] : job.stages(source, context);
+  const rows = parts?.todo.all.length === 0 ? [] : job.stages(source, context);
   await writeRows(columns === job.columns ? rows : refusingTurns(rows), sink, stats, signal, place);
   return EXIT.done;
 }
@@ -217,7 +217,7 @@ function alreadyDone(
   { maxRejects }: Pick<JobOptions, 'maxRejects'>,
   log: Log,
 ): ExitCode {
-  checkRejects(counts, maxRejects, target, true);
+  checkRejects(counts, { maxRejects, target, isAll: false }, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
   const { traces, rejects } = counts;
   const told = traces + rejects === 0 ? '' : `: ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;

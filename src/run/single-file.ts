@@ -10,13 +10,13 @@ import { openGzipSink } from '../io/files/stdout.js';
 import { factsOfPart, sumCounts } from '../io/write/facts.js';
 import { openColumnar } from '../io/write/output.js';
 import { PART_KEY, parsePart } from '../io/write/part.js';
-import { openRejects, type Rejects } from '../io/write/rejects.js';
+import { openRejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
+import type { Target } from '../io/write/target.js';
 import type { Log } from '../report/log.js';
 import { existingOutput } from './existing.js';
 import { assertOurs, dropHidden, type ExistingParts, TakenError } from './folder.js';
 import type { Run } from './identity.js';
-import type { Target } from './target.js';
 
 /** A file that is whole, and has not got its name. */
 interface WholeFile {
@@ -26,62 +26,49 @@ interface WholeFile {
   abort(): Promise<void>;
 }
 
-export interface PublishOptions {
+export interface JoinOptions {
   readonly folder: string;
-  readonly run: Pick<Run, 'run' | 'config'>;
+  readonly run: Run;
+  readonly existing: ExistingParts;
   readonly target: Target;
   readonly overwrite: boolean;
   readonly log: Log;
+  readonly signal: AbortSignal;
   /** what the summary says besides */
-  readonly figures: () => Readonly<Record<string, unknown>>;
+  readonly stats: { readonly wholeRecord: Readonly<Record<string, unknown>> };
 }
 
-/** Makes a file of all parts of a run visible. @throws RredcotError (exit 75) for a part that is not what was written */
-export async function joinParts(
-  opts: PublishOptions & {
-    readonly run: Run;
-    readonly existing: ExistingParts;
-    readonly signal: AbortSignal;
-  },
-): Promise<void> {
-  const { folder, run, target, existing, signal } = opts;
+/**
+ * Makes a file of all parts of a run visible, what is beside it first.
+ * @throws RredcotError (exit 75) for a part that is not what was written
+ */
+export async function joinParts(opts: JoinOptions): Promise<void> {
+  const { folder, run, target, existing, signal, overwrite, log } = opts;
+  const { path, format } = target;
   const paths = runPaths(folder);
-  const parts = Array.from({ length: run.parts }, (_, part) => part);
   const rejects = await openRejects(target.rejects, folder);
   let file: WholeFile | undefined;
   try {
-    for (const part of parts)
+    for (let part = 0; part < run.parts; part++)
       if (existing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
     const rejects_sha256 = await rejects.finish();
     const facts = { run: run.run, ...sumCounts(existing.values()), rejects_sha256 };
-    file = await joined(folder, run, target.path, facts, () => throwIfInterrupted(signal));
-    await publishWhole(file, rejects, facts, opts);
+    file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
+    const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
+    await assertOurs(folder, run);
+    const found = overwrite ? undefined : await existingOutput(path);
+    if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
+    await rejects.publish();
+    const summary = { ...opts.stats.wholeRecord, ...facts, ...(sha256 && { sha256 }), config: run.config };
+    const problem = await writeSummary(path, summary, folder);
+    if (problem !== undefined) log.warn('summary', problem);
+    await file.publish(overwrite);
+    await dropHidden(folder);
   } catch (error) {
     await file?.abort();
     await rejects.abort();
     throw error;
   }
-}
-
-/** Gives a file and what is beside it their names: what is beside it first. */
-export async function publishWhole(
-  file: WholeFile,
-  rejects: Rejects,
-  facts: Facts,
-  { folder, run, target, overwrite, log, figures }: PublishOptions,
-): Promise<void> {
-  const { path, format } = target;
-  const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
-  await assertOurs(folder, run);
-  const found = overwrite ? undefined : await existingOutput(path);
-  if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
-  await rejects.publish();
-  const { config } = run;
-  const summary = { ...figures(), ...facts, ...(sha256 && { sha256 }), config };
-  const problem = await writeSummary(path, summary, folder);
-  if (problem !== undefined) log.warn('summary', problem);
-  await file.publish(overwrite);
-  await dropHidden(folder);
 }
 
 /** A run of one part is that part; others are read and written in their order. @param onProgress may throw to stop */

@@ -1,11 +1,14 @@
-// Where a command's output and rejects go, and what the file says about how it was made.
+// Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
 import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { usageError } from '../errors.js';
-import { isStored, statIfThere } from '../io/files/files.js';
-import { assertHere, assertWritable } from '../io/files/remote-paths.js';
-import { rejectsPath, runPaths, summaryPath } from '../io/files/run-folder.js';
-import { fileStem, type Input } from '../io/read/inputs.js';
+import { usageError } from '../../errors.js';
+import type { PolicyFolder } from '../../model/onnx/folder.js';
+import { VERSION } from '../../package-files.js';
+import { shellWord } from '../../printable.js';
+import { isStored, statIfThere } from '../files/files.js';
+import { assertHere, assertWritable } from '../files/remote-paths.js';
+import { rejectsPath, runPaths, type Shard, summaryPath } from '../files/run-folder.js';
+import { fileStem, type Input } from '../read/inputs.js';
 import {
   CONFIG_KEY,
   formatOf,
@@ -16,10 +19,7 @@ import {
   RUN_KEY,
   VERSION_KEY,
   VOCAB_KEY,
-} from '../io/write/output.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
-import { VERSION } from '../package-files.js';
-import { shellWord } from '../printable.js';
+} from './output.js';
 
 /** A stream on stdout, one file, or a run folder that stays. */
 export interface Target {
@@ -152,5 +152,35 @@ async function refuseOfTheSystem(path: string): Promise<void> {
     throw usageError(
       `${path}: would be a file in ${place}; stdout is called -`,
       'name another output with -o',
+    );
+}
+
+/** Reads `--shard i/n`. @throws RredcotError (exit 2) */
+export function parseShard(text: string): Shard {
+  const [, index, count] = /^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? [];
+  const shard = { index: Number(index), count: Number(count) };
+  if (index === undefined || shard.count < 1 || shard.index >= shard.count)
+    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ 99999`, '--shard 0/8');
+  return shard;
+}
+
+/** @throws RredcotError (exit 2) for a shard of what cannot be split */
+export function assertShardable(
+  { kind, path }: Target,
+  { index, count }: Shard,
+  limit: number | undefined,
+  isStream: boolean,
+): void {
+  if (count === 1) return;
+  if (kind === 'file')
+    throw usageError(
+      `--shard ${index}/${count}: ${path} is one file, expected a folder that the shards share`,
+      '-o out/',
+    );
+  if (isStream) throw usageError('a shard needs files, stdin can be read only once', 'name the input files');
+  if (limit !== undefined)
+    throw usageError(
+      '--limit counts traces from the first, so it cannot be split into shards',
+      'leave out --limit',
     );
 }

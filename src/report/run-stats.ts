@@ -1,32 +1,34 @@
 // What a command counts of its rows and rejects as they go by, and what it says of them at the end.
 import { storedNature } from '../estimate/registry.js';
-import { type Counts, sumCounts } from '../io/write/facts.js';
-import { policyFacts } from '../model/onnx/folder.js';
+import type { Counts } from '../io/write/facts.js';
+import type { Target } from '../io/write/target.js';
+import { type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import type { Log } from '../report/log.js';
-import { SeenNames } from '../report/names.js';
-import { duration, type Expected, Progress } from '../report/progress.js';
-import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../report/run-figures.js';
-import { Summary } from '../report/summary.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import type { ExistingParts } from './folder.js';
-import type { JobOptions, Work } from './options.js';
-import { checkRejects, nothingBut, refuseAllRejected, refuseHopeless } from './reject-limits.js';
-import type { Target } from './target.js';
+import type { Log } from './log.js';
+import { SeenNames } from './names.js';
+import { duration, type Expected, Progress, type TokenMeter } from './progress.js';
+import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from './run-figures.js';
+import { type RejectTally, Summary } from './summary.js';
 
-export interface StatsOptions
-  extends Pick<Work, 'meter' | 'policy' | 'reward' | 'valueName' | 'rowsPerTrace'>,
-    Partial<Pick<JobOptions, 'maxRejects'>> {
+export interface StatsOptions {
+  /** where the command counts tokens as it writes them */
+  readonly meter?: TokenMeter | undefined;
+  readonly policy: PolicyFolder | undefined;
+  /** whether what follows of a trace's group counts */
+  readonly usesGroups: boolean;
+  /** how values are called in the trace that is drawn at the end; undefined where there are none */
+  readonly valueName?: string | undefined;
+  /** rows of the output that a trace of the input becomes (default 1) */
+  readonly rowsPerTrace?: number;
   readonly target: Target;
   /** the resolved configuration */
   readonly config: Readonly<Record<string, unknown>>;
   readonly expected: Expected;
-  /** what earlier attempts have made */
-  readonly existing?: ExistingParts | undefined;
-  /** whether this process makes all that is left, and no other shard has a part of it */
-  readonly isAll: boolean;
+  /** what earlier attempts have counted */
+  readonly before?: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** its rows are computed here, not made of stored ones */
   readonly isComputed: boolean;
   /** what is recorded besides */
@@ -58,23 +60,20 @@ export class RunStats {
   private readonly summary: Summary;
   private readonly warned = new Set<string>();
   private readonly names: SeenNames | undefined;
-  /** what earlier attempts have counted */
-  private readonly before: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** what made the rows, where a policy did */
   private readonly policy: PolicyFacts | undefined;
 
   constructor(private readonly opts: StatsOptions) {
-    const { log, expected, meter, policy, existing, isNamed, reward } = opts;
+    const { log, expected, meter, policy, isNamed, usesGroups } = opts;
     this.policy = policy && policyFacts(policy);
     this.progress = new Progress(log, expected, meter);
     this.summary = new Summary();
-    this.names = isNamed ? undefined : new SeenNames(reward !== undefined);
-    this.before = sumCounts(existing?.values() ?? []);
+    this.names = isNamed ? undefined : new SeenNames(usesGroups);
   }
 
   /** Everything of this share, the parts of earlier attempts included. */
   get totals(): Pick<Counts, 'traces' | 'rejects' | 'tokens'> {
-    const { before } = this;
+    const { before = { traces: 0, rejects: 0, tokens: 0 } } = this.opts;
     const { traces, rejects, tokens } = this.progress.totals();
     return {
       traces: traces + before.traces,
@@ -83,30 +82,22 @@ export class RunStats {
     };
   }
 
-  /** @throws RredcotError (exit 65) where too many are rejected by now */
+  /** The reasons of this process's rejects. */
+  get rejects(): RejectTally {
+    return this.summary.rejects;
+  }
+
   add(item: OutputRow | BadRow): void {
     const { progress, summary } = this;
     if (isBad(item)) {
       progress.reject(item.ordinal);
-      summary.reject(item);
-      const { maxRejects, target, isAll } = this.opts;
-      checkRejects(this.totals, maxRejects, target, false);
-      // a shard of many may well hold nothing but rejects
-      if (isAll) refuseHopeless(this.totals.traces, summary.rejects, maxRejects, nothingBut(target));
-      return;
+      return summary.reject(item);
     }
     progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
     summary.add(item);
     this.names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) this.warn(true);
-  }
-
-  /** @throws RredcotError (exit 65) where too many were rejected, or all */
-  check(): void {
-    const { maxRejects, target, isAll } = this.opts;
-    checkRejects(this.totals, maxRejects, target, true);
-    if (isAll) refuseAllRejected(this.totals, target, this.summary.rejects.counts[0]);
   }
 
   private warn(isEarly: boolean): void {
