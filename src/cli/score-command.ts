@@ -1,6 +1,7 @@
 // The flags and help of `score` and `segment`.
 import type { Command } from 'commander';
 import { scoresReferences } from '../credit/nature.js';
+import { OF_OTHERS } from '../credit/requested.js';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
@@ -37,10 +38,14 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const { setUpEstimator } = await import('../estimate/registry.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
-      const { refuseOfOthers } = await import('../run/options.js');
       const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
       const credit = resolveCreditOptions(flags);
-      refuseOfOthers(credit);
+      const ofOthers = credit.normalisers?.find((name) => OF_OTHERS.includes(name));
+      if (ofOthers !== undefined)
+        throw usageError(
+          `--normalisers ${ofOthers} counts the tokens of other traces, which are known when all are scored`,
+          `score without it, then rredcot redistribute <scored> --normalisers ${flags.normalisers}`,
+        );
       const references = oneOf('--references', flags.references, REFERENCE_SOURCES);
       if (references === 'group' && !scoresReferences(credit.estimator))
         throw usageError(

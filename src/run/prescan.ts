@@ -1,8 +1,8 @@
 // The first light pass over the inputs: rows counted, column types, the rewards of each group.
 
 import type { GroupRewards } from '../credit/baseline.js';
-import { dataError, throwIfInterrupted } from '../errors.js';
-import { findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
+import { throwIfInterrupted } from '../errors.js';
+import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { isJson } from '../io/read/formats.js';
@@ -13,7 +13,7 @@ import type { Log } from '../report/log.js';
 import { type Named, SeenNames } from '../report/names.js';
 import type { Warning } from '../report/run-figures.js';
 import { RejectTally } from '../report/summary.js';
-import { type BadRow, type InputRow, isBad } from '../rows.js';
+import { type BadRow, isBad } from '../rows.js';
 import { partOf } from '../scored/provenance.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
@@ -174,14 +174,4 @@ function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isPeer: bo
     ...{ id, group, prompt: ids.promptIds?.join() ?? JSON.stringify(prompt) },
     ...(isPeer && { completion: ids.completionIds?.join() ?? completion }),
   };
-}
-
-/** @throws RredcotError for a value that another one was at the first pass */
-export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {
-  const misfit = findMisfit(row.columns, columns);
-  if (misfit === null) return;
-  throw dataError(
-    `${row.file}:${row.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
-    'it was that when first read: did the file change?',
-  );
 }

@@ -1,15 +1,11 @@
 // A single file of a run's parts: joined, and published with its rejects and its summary; its folder goes last.
-import type { Schema } from 'apache-arrow';
 import { EXIT, OvertakenError, RredcotError, throwIfInterrupted } from '../errors.js';
-import type { BatchWriter } from '../io/arrow/writer.js';
-import { AtomicFile, putInPlace } from '../io/files/atomic-file.js';
-import { bytesFault, FACTS_KEY, type Facts, factsOf } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile } from '../io/files/files.js';
+import { putInPlace } from '../io/files/atomic-file.js';
+import type { Facts } from '../io/files/facts.js';
+import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
-import { openGzipSink } from '../io/files/stdout.js';
-import { factsOfPart, sumCounts } from '../io/write/facts.js';
-import { openColumnar } from '../io/write/output.js';
-import { PART_KEY, parsePart } from '../io/write/part.js';
+import { factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
+import { joinFiles } from '../io/write/join-files.js';
 import { openRejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
 import type { Target } from '../io/write/target.js';
@@ -80,88 +76,24 @@ async function joined(
   onProgress: () => void,
 ): Promise<WholeFile> {
   const paths = runPaths(folder);
-  const isOther = /\.(gz|arrows)$/i.test(path);
-  const all = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
-  const [only] = all;
-  if (all.length === 1 && only !== undefined && !isOther)
+  const parts = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
+  const [only] = parts;
+  if (parts.length === 1 && only !== undefined && !/\.(gz|arrows)$/i.test(path))
     return {
       temporaryPath: only,
       publish: (replaces) => putInPlace(only, path, replaces),
       abort: async () => {},
     };
-  const file = await AtomicFile.open(path, folder);
-  try {
-    if (run.output === 'jsonl') {
-      const sink = isOther ? openGzipSink(file) : file;
-      for (const [part, each] of all.entries()) {
-        const said = await factsOfPart(folder, part, 'jsonl');
-        const sha256 = await sha256OfFile(each);
-        // the same command, started twice, has ended the run, and taken its folder away
-        if (sha256 === null || said === undefined) throw new TakenError(folder);
-        if (sha256 !== said.sha256) throw damaged(each);
-        for await (const bytes of fileBytes(each)) {
-          onProgress();
-          await sink.write(bytes);
-        }
-      }
-      await sink.finish();
-    } else await joinBatches(file, run, all, facts, onProgress);
-  } catch (error) {
-    await file.abort();
-    throw error;
+  for (const [number, part] of parts.entries()) {
+    onProgress();
+    // the same command, started twice, has ended the run, and taken its folder away
+    if ((await statIfThere(part)) === null) throw new TakenError(folder);
+    const said = await factsOfPart(folder, number, run.output);
+    if (said?.run !== run.run || (await fileFault(part)) !== null)
+      throw new RredcotError(`${part}: is not the part that was written`, {
+        exitCode: EXIT.interrupted,
+        hint: `rm ${part}, then the same command again, which makes it anew`,
+      });
   }
-  return file;
-}
-
-async function joinBatches(
-  file: AtomicFile,
-  { run, output }: Run,
-  parts: readonly string[],
-  facts: Facts,
-  onProgress: () => void,
-): Promise<void> {
-  const format = output === 'parquet' ? 'parquet' : 'arrow';
-  // lines need none of these
-  const { Schema } = await import('apache-arrow');
-  const { gatherRows } = await import('../io/arrow/columns.js');
-  const { openArrow } = await import('../io/arrow/reader.js');
-  const { openParquet } = await import('../io/parquet/reader.js');
-  let opened: { readonly schema: Schema; readonly batches: BatchWriter } | undefined;
-  let rows = 0;
-  try {
-    for (const [number, part] of parts.entries()) {
-      const said = await factsOf(part);
-      const isThePart = said?.run === run && said.number === number;
-      if (!isThePart || (await bytesFault(part)) !== null) throw damaged(part);
-      const source = await (format === 'parquet' ? openParquet(part) : openArrow(part));
-      const { fields, metadata } = source.schema;
-      opened ??= await openColumnar(file, format, new Schema(fields), ofWhole(metadata));
-      for await (const { batch } of source.batches()) {
-        onProgress();
-        await opened.batches.write(gatherRows(opened.schema, [{ unit: batch, from: 0, to: batch.numRows }]));
-        rows += batch.numRows;
-      }
-      await source.close();
-    }
-    if (rows !== facts.traces)
-      throw new Error(`${file.path}: the parts say ${facts.traces} traces and hold ${rows}`);
-    await opened?.batches.close(facts);
-  } catch (error) {
-    await opened?.batches.abort();
-    throw error;
-  }
-}
-
-/** What a part says of itself, but for what is of the part alone. */
-function ofWhole(metadata: ReadonlyMap<string, string>): Record<string, string> {
-  const isOfPart = (key: string, value: string) =>
-    key === FACTS_KEY || (key === PART_KEY && parsePart(value)?.by === 'pieces');
-  return Object.fromEntries([...metadata].filter(([key, value]) => !isOfPart(key, value)));
-}
-
-function damaged(part: string): RredcotError {
-  return new RredcotError(`${part}: is not the part that was written`, {
-    exitCode: EXIT.interrupted,
-    hint: `rm ${part}, then the same command again, which makes it anew`,
-  });
+  return await joinFiles(path, parts, { folder, format: run.output, facts, onProgress });
 }

@@ -1,19 +1,19 @@
 // Opens a command's inputs, and streams them as traces: mapped, checked, and only those that the run has still to do.
 
 import type { Traced } from '../estimate/far-peers.js';
-import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
+import type { PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
 import { withHiveKeys } from '../io/read/find-files.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
-import { describeValue } from '../printable.js';
+import { assertFits, inferFromWindow } from '../io/read/typed-rows.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { terminalNotice } from '../report/terminal.js';
-import { type BadRow, type InputRow, isBad, rejectRow } from '../rows.js';
+import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { JobOptions, Work } from './options.js';
-import { assertFits, type Prescan } from './prescan.js';
+import type { Prescan } from './prescan.js';
 
 /** What a command reads. */
 export interface JobInputs {
@@ -153,54 +153,4 @@ function expectedTraces(
   if (typeof prescan?.traces !== 'number') return undefined;
   const own = Math.ceil((prescan.traces + (prescan.rejects ?? 0)) / run.shards);
   return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
-}
-
-const FIRST_ROWS = 1024;
-const FIRST_BYTES = 16 * 2 ** 20;
-
-/**
- * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),
- * then hands on all rows. A later row that does not fit comes out as a `BadRow` with code `column_type`.
- * @param typed whether the output has types; where it has none there is nothing to infer, and rows of any kind fit
- */
-export async function inferFromWindow(
-  rows: AsyncGenerator<InputRow | BadRow>,
-  typed: boolean,
-): Promise<{ columns: PassThroughColumn[]; rows: AsyncGenerator<InputRow | BadRow> }> {
-  if (!typed) return { columns: [], rows };
-  const inference = inferColumns();
-  const window: (InputRow | BadRow)[] = [];
-  let bytes = 0;
-  while (window.length < FIRST_ROWS && bytes < FIRST_BYTES) {
-    const next = await rows.next();
-    if (next.done) break;
-    window.push(next.value);
-    bytes += next.value.raw.length;
-    if (next.value.kind === 'row') inference.add(next.value.columns);
-  }
-  const columns = inference.finish();
-
-  async function* all(): AsyncGenerator<InputRow | BadRow> {
-    try {
-      yield* window.splice(0);
-      for await (const row of rows) yield row.kind === 'row' ? fitted(row, columns) : row;
-    } finally {
-      await rows.return(undefined);
-    }
-  }
-  return { columns, rows: all() };
-}
-
-function fitted(row: InputRow, columns: readonly PassThroughColumn[]): InputRow | BadRow {
-  const turnedDown = (why: string) =>
-    rejectRow(row, { code: 'column_type', reason: `column ${why}: read a file instead of stdin` });
-  const misfit = findMisfit(row.columns, columns);
-  if (misfit !== null)
-    return turnedDown(`${misfit.path} is ${misfit.found}, the first rows had ${misfit.expected}`);
-  const known = new Set(columns.map(({ name }) => name));
-  const unknown = Object.keys(row.columns).find((name) => !known.has(name) && row.columns[name] !== null);
-  if (unknown === undefined) return row;
-  const types = columns.map(({ name, type }) => `${name}: ${describeType(type)}`).join(', ');
-  const found = describeValue(row.columns[unknown]);
-  return turnedDown(`${unknown} is ${found}, the first rows had no such column (${types.slice(0, 200)})`);
 }

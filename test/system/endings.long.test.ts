@@ -4,10 +4,10 @@ import { spawnSync } from 'node:child_process';
 import { appendFile, mkdir, readdir, readFile, rm, symlink, truncate, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { parseTimeLimit } from '../../dist/cli/signals.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { assertSameInputs, fingerprint } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
-import { parseTimeLimit } from '../../dist/run/signals.js';
 import { FIXTURES, ROOT, start as startHere, writeFixtures } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 

@@ -6,8 +6,8 @@ import { readRows } from '../io/read/inputs.js';
 import { headRows } from '../io/read/peek.js';
 import { count, plural } from '../plural.js';
 import { type BadRow, isBad } from '../rows.js';
+import type { JobInputs } from '../run/source.js';
 import type { Trace } from '../trace.js';
-import type { JobInputs } from './source.js';
 
 type RewardRange = readonly [low: number, high: number];
 

@@ -3,9 +3,9 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { RredcotError } from '../../dist/errors.js';
+import { findRewardRange, RewardCheck } from '../../dist/estimate/reward-scale.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
-import { findRewardRange, RewardCheck } from '../../dist/run/reward-scale.js';
 import type { JobInputs } from '../../dist/run/source.js';
 import { temporaryFolder, traceOf } from '../support/io-helpers.js';
 
