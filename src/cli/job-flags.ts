@@ -1,7 +1,6 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
 import { CORES_VARIABLE } from '../cores.js';
-import { usageError } from '../errors.js';
 import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
@@ -37,7 +36,6 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly columns?: string;
   readonly keep?: string;
   readonly drop?: string;
-  readonly text?: boolean;
   readonly joinColumns?: string;
   readonly device: string;
   readonly limit?: string;
@@ -80,12 +78,7 @@ export function run(
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--keep <a,b>', 'columns of the input that are written (default: all)', appended)
-    .option('--drop <a,b>', 'columns of the input that are not written', appended)
-    .option(
-      '--text',
-      'write prompt and completion as text (default: where no column of the input holds them)',
-    )
-    .option('--no-text', 'never write them');
+    .option('--drop <a,b>', 'columns of the input that are not written', appended);
   return more(output)
     .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)
@@ -192,11 +185,6 @@ export function jobOptions(flags: JobFlags) {
 }
 
 export function runOptions(flags: RunFlags) {
-  if (flags.text === true && flags.columns !== undefined)
-    throw usageError(
-      '--columns says which columns are written',
-      'leave out --text, and name prompt,completion',
-    );
   return {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
@@ -204,7 +192,6 @@ export function runOptions(flags: RunFlags) {
     format: given(flags.format, (text) => oneOf('--format', text, FORMATS)),
     columns: parseColumns(flags.columns),
     choice: parseColumnChoice(flags.keep, flags.drop),
-    text: flags.text,
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
     maxRejects: resolveMaxRejects(flags.maxRejects),

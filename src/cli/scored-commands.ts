@@ -6,7 +6,6 @@ import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { depthOf } from '../report/terminal.js';
 import { parseColumnChoice, parseColumns } from '../run/written-columns.js';
-import { parseNamedPath } from '../scored/trace-credits.js';
 
 import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
@@ -55,7 +54,7 @@ export function redistribute(command: Command, { interruption: { signal }, done 
     .option('--keep <a,b>', "the input's columns that are written (default: all)", appended)
     .option('--drop <a,b>', "the input's columns that are not written", appended)
     .description(
-      "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, reward ranges, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
+      "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
     )
     .addHelpText(
       'after',
@@ -177,8 +176,6 @@ type CalibrateFlags = LogFlags & { output: string; features?: string };
 interface InspectFlags extends MappingFlags {
   readonly row?: string;
   readonly worst: boolean;
-  readonly best: boolean;
-  readonly random: boolean;
   readonly where?: readonly string[];
   readonly all: boolean;
   readonly json: boolean;
@@ -196,8 +193,6 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
     .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
     .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
     .option('--worst', 'of a scored file the wrong trace whose value fell the most in one segment', false)
-    .option('--best', 'of a scored file the right trace whose value rose the most in one segment', false)
-    .option('--random', 'a row by chance', false)
     .option(
       '--where <condition>',
       "of a scored file the first trace that fits, or the worst of them: 'reward == 0'; figures as of filter (default: any)",
@@ -209,26 +204,19 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
     .action(async (file: string, flags: InspectFlags) => {
       const commands = await import('../commands/inspect.js');
       const opts = { ...mappingOptions(flags), ...viewOf(flags), signal };
-      done(await commands.inspect(file, opts, write, await logOf({ quiet: true, logJson: false })));
+      done(await commands.inspect(file, opts, write));
     });
 }
 
-function viewOf({ row, worst, best, random, where = [], all, json }: InspectFlags) {
-  const picks = (['worst', 'best', 'random'] as const).filter((pick) => ({ worst, best, random })[pick]);
-  if (picks.length > 1)
-    throw usageError(
-      `${picks.map((pick) => `--${pick}`).join(' and ')} are different traces`,
-      'leave out all but one',
-    );
+function viewOf({ row, worst, where = [], all, json }: InspectFlags) {
   return {
-    ...{ row, pick: picks[0], where, all, json },
+    ...{ row, worst, where, all, json },
     depth: depthOf(process.stdout),
     width: process.stdout.columns || WIDTH,
   };
 }
 
 interface CompareFlags extends LogFlags {
-  readonly credit?: readonly string[];
   readonly json: boolean;
   readonly csv: boolean;
   readonly maxLineBytes?: string;
@@ -238,12 +226,7 @@ export function compare(command: Command, { done }: CommandCall): void {
   logged(command)
     .argument('<files...>', 'scored files or run folders; further ones hold the same traces as the first')
     .description(
-      'Pearson and Spearman of the credits of thought segments, inside traces: differences of values, σ by each rule of the file, uniform σ, and columns that --credit names. Intervals: 95 % of 1,000 resamples of groups. See docs/compare.md.',
-    )
-    .option(
-      '--credit <name=path>',
-      'a column with a number a thought segment, or with the values before and after each; may be given several times',
-      repeated,
+      'Pearson and Spearman of the credits of thought segments, inside traces: differences of values, σ by each rule of the file, and uniform σ. Intervals: 95 % of 1,000 resamples of groups. See docs/compare.md.',
     )
     .option('--json', 'one JSON object', false)
     .option('--csv', 'a line a pair of credits', false)
@@ -252,19 +235,9 @@ export function compare(command: Command, { done }: CommandCall): void {
     .action(async (files: string[], flags: CompareFlags) => {
       if (flags.json && flags.csv)
         throw usageError('--json and --csv are two forms of one output', 'leave out one');
-      const columns = (flags.credit ?? []).map((text) => parseNamedPath('--credit', text));
-      for (const [n, { name }] of columns.entries())
-        if (columns.findIndex((other) => other.name === name) !== n)
-          throw usageError(`--credit ${name}: is there twice`, '--credit another=path');
       const commands = await import('../commands/compare.js');
       const form = flags.json ? 'json' : flags.csv ? 'csv' : 'table';
-      done(
-        await commands.compare(
-          files,
-          { columns, form, maxLineBytes: maxLineBytesOf(flags) },
-          write,
-          await logOf(flags),
-        ),
-      );
+      const opts = { form, maxLineBytes: maxLineBytesOf(flags) } as const;
+      done(await commands.compare(files, opts, write, await logOf(flags)));
     });
 }

@@ -1,6 +1,5 @@
 // `rredcot calibrate`: fits the calibrated value's weights to the rewards of scored files, and says how good they are.
-import { randomBytes } from 'node:crypto';
-import { basename, dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
 import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
@@ -15,10 +14,9 @@ import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { assertWritten, storedRunOf } from '../scored/open-scored.js';
-import { partOf } from '../scored/provenance.js';
-import { openScratch, type Scratch } from '../scored/scratch.js';
-import { columnsOf, storedRow } from '../scored/stored-rows.js';
+import { storedRow } from '../scored/columns.js';
+import { openSpill } from '../scored/spill.js';
+import { assertWritten, columnsOf, configIn, firstAccount, partOf, policyIn } from '../scored/stored-run.js';
 import { tellCalibration } from './calibration-view.js';
 
 export interface CalibrateOptions {
@@ -30,7 +28,7 @@ export interface CalibrateOptions {
 
 /**
  * Fits the calibrated value to the rewards of scored traces, and writes it. Rows are read once; their features lie in a
- * scratch file beside the output until the fit has ended.
+ * spill file beside the output until the fit has ended.
  * @throws RredcotError: exit 2 for files that are not to be fitted to, 65 where no trace can be used
  */
 export async function calibrate(
@@ -39,26 +37,25 @@ export async function calibrate(
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
-  const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
-  const scratch = await openScratch(join(dirname(output), name));
+  const features = await openFeatures(dirname(output));
   try {
-    const { base, ...common } = await gather(paths, further, scratch, signal, log);
+    const { base, ...common } = await gather(paths, further, features, signal, log);
     const F = FEATURES_OF[base].length + further.length;
-    const fit = await fitCalibration(() => fitTraces(scratch, signal), F, base !== 'none');
+    const fit = await fitCalibration(() => features.traces(signal), F, base !== 'none');
     const file = calibrationFile(fit, { rredcot: VERSION, ...common }, further, base);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     tellCalibration(file, output, log);
     return EXIT.done;
   } finally {
-    await scratch.close();
+    await features.close();
   }
 }
 
-/** Reads all files, and leaves the features of their traces in the scratch file. */
+/** Reads all files, and leaves the features of their traces in the spill file. */
 async function gather(
   paths: readonly string[],
   further: readonly ColumnFeature[],
-  scratch: Scratch,
+  features: Features,
   signal: AbortSignal,
   log: Log,
 ): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
@@ -77,15 +74,14 @@ async function gather(
     'with other flags',
   );
   for (const path of paths) {
-    const { account, columns, part, rows } = await opened(path);
-    const own = baseOfFile(path, columns, account.config, further);
+    const { config, policy, columns, part, rows } = await opened(path);
+    const own = baseOfFile(path, columns, config, further);
     base ??= own;
     if (own !== base)
       throw usageError(
         `${path}: its values are ${WHOSE[own]}, those of ${paths[0]} ${WHOSE[base]}`,
         'files of one estimator',
       );
-    const { policy = null, config } = account;
     const way = config === undefined ? null : scoredWith(config);
     for (const told of [policies.add(policy && { ...policy }, path), ways.add(way, path)])
       if (told !== undefined) log.warn('files_differ', told);
@@ -101,8 +97,7 @@ async function gather(
       const stored = storedRow(row.columns, row);
       const found = fitTraceOf(stored, further, own);
       if (typeof found !== 'string') {
-        const { features, reward, place: at } = found;
-        await scratch.add(Float64Array.of(reward, at.fold, at.mark, ...features));
+        await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
         continue;
       }
@@ -133,16 +128,38 @@ const HINT = 'rredcot verify names what is damaged; score makes it again';
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
 async function opened(path: string) {
   const inputs = await resolveInputs([path]);
-  const account = await storedRunOf(path, inputs);
+  const account = await firstAccount(inputs);
   await assertWritten(inputs);
   const { columns } = await columnsOf(inputs);
-  return { account, columns, part: (await partOf(inputs))?.part, rows: readRows(inputs) };
+  return {
+    ...{ config: configIn(account), policy: policyIn(account) ?? null, columns },
+    ...{ part: (await partOf(inputs))?.part, rows: readRows(inputs) },
+  };
 }
 
-async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator<FitTrace> {
-  for await (const row of scratch.rows()) {
-    throwIfInterrupted(signal);
-    const [reward = 0, fold = 0, mark = 0] = row;
-    yield { features: row.subarray(3), reward, place: { fold, mark } };
-  }
+/** Traces that are read and written at a time. */
+const BLOCK = 256;
+
+type Features = Awaited<ReturnType<typeof openFeatures>>;
+
+/** The features of traces, which the fit reads many times, in a spill file. */
+async function openFeatures(folder: string) {
+  const spill = await openSpill(folder);
+  const blocks: number[] = [];
+  let last: FitTrace[] = [];
+  return {
+    async add(trace: FitTrace): Promise<void> {
+      if (last.push(trace) < BLOCK) return;
+      blocks.push(await spill.add(last));
+      last = [];
+    },
+    async *traces(signal: AbortSignal): AsyncGenerator<FitTrace> {
+      for (const block of blocks) {
+        throwIfInterrupted(signal);
+        yield* (await spill.get(block)) as FitTrace[];
+      }
+      yield* last;
+    },
+    close: () => spill.close(),
+  };
 }

@@ -5,7 +5,7 @@ import { valueNameOf } from '../credit/nature.js';
 import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { type CreditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
-import { mergedConfig, mergedFlags, natureOf } from '../estimate/stored-credit.js';
+import { mergedConfig, mergedFlags, natureOf, STORED } from '../estimate/stored-credit.js';
 import { calibrationOf, hasSameValues, refuseImpossible, revalued } from '../estimate/stored-values.js';
 import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
 import type { OutputFormat } from '../io/write/output.js';
@@ -16,10 +16,10 @@ import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { writeScored } from '../run/write-scored.js';
 import { declared, type OurColumn } from '../scored/columns.js';
-import { ofWholeGroups, rescaled, sumGroups } from '../scored/group-sums.js';
+import { ofWholeGroups, sumGroups } from '../scored/group-sums.js';
 import { refuseUnknown, renamedText, resolveColumnNames } from '../scored/layout.js';
-import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from '../scored/open-scored.js';
-import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/provenance.js';
+import { openScored, originOf, rejected, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
+import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/stored-run.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
@@ -42,7 +42,7 @@ export interface RedistributeOptions {
  */
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
   const { signal, choice, overwrite, columns } = opts;
-  const source = await openScored(path, log);
+  const source = await openScored(path, STORED);
   const calibration = await calibrationOf(path, source, opts, log);
   const flags = mergedFlags(source.credit, opts.flags);
   const credit = resolveCreditOptions(flags, natureOf(source.credit, opts.flags, flags, calibration));
@@ -86,19 +86,13 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
         yield stored;
         continue;
       }
-      const reward = rescaled(stored.reward, stored.status, source.credit, credit);
-      if (reward instanceof TraceRejected) {
-        yield setAside(row, reward);
-        continue;
-      }
       const own = n++;
       try {
-        const rewarded = { ...stored, reward };
-        const valued = isKept ? rewarded : revalued(rewarded, credit.estimator, isOther, calibration);
+        const valued = isKept ? stored : revalued(stored, credit.estimator, isOther, calibration);
         yield credited(valued, sums.meansOf(valued), credit, sums.countsOf(valued, own));
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
-        yield setAside(row, error);
+        yield rejected(row, error);
       }
     }
   }
@@ -108,7 +102,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
     ...{ command: 'redistribute', inputs: source.inputs },
     ...{ target, ourColumns, passThrough, choice, overwrite, signal, log },
     names: new Set([...ourColumns.map(({ name }) => name), ...passThrough.map(({ as }) => as)]),
-    metadata: source.metadata,
+    metadata: source.account,
     config: mergedConfig(source.config, credit, { columns, choice, isOther, calibration }),
     made: { ...source.provenance, ...(target.path === '-' ? {} : origin) },
     valueName: valueNameOf(credit.estimator),

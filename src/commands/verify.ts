@@ -14,9 +14,8 @@ import { isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
 import { readRun } from '../run/identity.js';
 import { checkRow } from '../scored/check-row.js';
-import { storedRunOf } from '../scored/open-scored.js';
-import { partOf } from '../scored/provenance.js';
-import { oursOf } from '../scored/stored-rows.js';
+import { oursOf } from '../scored/columns.js';
+import { configIn, firstAccount, partOf } from '../scored/stored-run.js';
 
 export interface VerifyOptions {
   readonly signal: AbortSignal;
@@ -104,7 +103,7 @@ async function ofFile(path: string): Promise<Checked> {
       'name a file that score or segment has written with -o',
     );
   const inputs = await resolveInputs([path]);
-  const { config } = await storedRunOf(path, inputs);
+  const config = configIn(await firstAccount(inputs));
   const files = [{ path, facts, rejects: rejectsPath(path) }];
   return { files, findings: [], config, part: (await partOf(inputs))?.part };
 }
@@ -127,7 +126,7 @@ async function* faultsOf(
   if (typeof fault === 'string') yield [path, fault];
   const { command, columns } = config ?? {};
   const chosen = Array.isArray(columns) ? (columns as string[]) : undefined;
-  const rules = { isScored: command === undefined ? undefined : command === 'score' };
+  const isScored = command === undefined ? undefined : command === 'score';
   let [traces, sigma, faults] = [0, 0, 0];
   try {
     for await (const row of readRows(await resolveInputs([path]))) {
@@ -135,10 +134,9 @@ async function* faultsOf(
       traces++;
       const ours = oursOf(row.columns, chosen);
       if (isList(ours.sigma)) sigma += sum(ours.sigma);
-      const found = checkRow(ours, rules);
-      for (const text of found.faults)
-        if (++faults <= MOST_FAULTS)
-          yield [path, `row ${row.row}: ${found.id && `(id ${JSON.stringify(found.id)}) `}${text}`];
+      const id = typeof ours.id === 'string' ? `(id ${JSON.stringify(ours.id)}) ` : '';
+      for (const text of checkRow(ours, isScored))
+        if (++faults <= MOST_FAULTS) yield [path, `row ${row.row}: ${id}${text}`];
     }
     if (faults > MOST_FAULTS) yield [path, `and ${plural(faults - MOST_FAULTS, 'more fault')}`];
     if (traces !== facts.traces) yield [path, `holds ${plural(traces, 'trace')}, expected ${facts.traces}`];

@@ -1,7 +1,6 @@
 // Peers that may not lie in a trace's window: which groups lie apart, and their traces, read once before all others and kept aside.
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { GroupRewards } from '../credit/baseline.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { partOfRow } from '../io/files/run-folder.js';
@@ -9,7 +8,7 @@ import { count, plural } from '../plural.js';
 import type { TokenizedTrace } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
-import { openSpill, type Spill } from '../scored/scratch.js';
+import { openSpill, type Spill } from '../scored/spill.js';
 import type { Trace } from '../trace.js';
 
 /** A trace that can be another's peer. */
@@ -196,7 +195,7 @@ export async function farPeers(
       'peers_apart',
       `${count(apart.groups.size)} of ${plural(groupRewards.size, 'group')} lie apart, further than the rows that share runs of the policy: it reads peers again wherever they are needed; an input sorted by group takes less time`,
     );
-  const spill = await openSpill(join(folder ?? tmpdir(), `.peers.${randomBytes(4).toString('hex')}.scratch`));
+  const spill = await openSpill(folder ?? tmpdir());
   try {
     const isOf = ({ trace }: Traced): boolean => trace.group !== undefined && apart.groups.has(trace.group);
     let read = 0;

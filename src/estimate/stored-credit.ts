@@ -6,6 +6,7 @@ import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
 import { RredcotError, usageError } from '../errors.js';
 import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
+import type { ConfigReader } from '../scored/open-scored.js';
 import { calibrated } from './calibrated.js';
 import type { Calibration } from './calibration.js';
 import {
@@ -17,7 +18,7 @@ import {
   resolveEstimator,
 } from './credit-flags.js';
 import { pr } from './one-pass.js';
-import { ESTIMATORS, estimatorNamed, storedNature } from './registry.js';
+import { ESTIMATORS, estimatorNamed, storedNature, valueColumns } from './registry.js';
 
 /** Flags of earlier versions, without which what they made cannot be made again. */
 const GONE = ['penalty', 'lambda'] as const;
@@ -27,11 +28,14 @@ const HINT = 'score the traces again, or take the version that has scored them';
  * The part of a scored file's configuration that credit follows from.
  * @throws RredcotError (exit 2) naming what of it this version does not know
  */
-export function knownCredit(path: string, config: Config): CreditOptions {
+function knownCredit(path: string, config: Config): CreditOptions {
   const found = storedCredit(config);
   if (!(found instanceof RredcotError)) return found;
   throw usageError(`${path}: was scored in a way that this version does not know: ${found.message}`, HINT);
 }
+
+/** What a scored file's configuration says. */
+export const STORED: ConfigReader = { creditOf: knownCredit, valueColumns };
 
 /** The same, or why there is none. */
 export function storedCredit(config: Config): CreditOptions | RredcotError {

@@ -89,10 +89,10 @@ export function refuseImpossible(
   const { estimator: to } = credit;
   const isOther = !hasSameValues(source.credit, credit);
   if (isOther) refuseEstimator(from, to, config.references === 'group', calibration);
-  if (to.hasOutcome && !isDeepStrictEqual(rewardRange, credit.rewardRange))
+  if (!isDeepStrictEqual(rewardRange, credit.rewardRange))
     throw usageError(
-      `--reward-range: the values of ${to.name} have rewards in them, on the range that ${path} was scored with`,
-      `leave it out (${rewardRange.join(',')}), or rredcot score --estimator ${to.name} --reward-range`,
+      `--reward-range ${credit.rewardRange.join(',')}: the rewards of ${path} were mapped from ${rewardRange.join(',')} when it was scored`,
+      'leave it out, or rredcot score --reward-range',
     );
   const isOfTokens = to.fromLogprobs !== undefined;
   const isCalibrated = calibration !== undefined;
@@ -160,7 +160,7 @@ function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibrati
 /** The calibration whose values are asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
 export async function calibrationOf(
   path: string,
-  { config, metadata }: ScoredFiles,
+  { config, account }: ScoredFiles,
   { flags, calibration }: { readonly flags: CreditFlags; readonly calibration?: string | undefined },
   log: Log,
 ): Promise<Calibration | undefined> {
@@ -183,7 +183,7 @@ export async function calibrationOf(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
       'rredcot score --estimator calibrated with it',
     );
-  const policy = metadata.get(POLICY_KEY);
+  const policy = account.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
   const warning = calibrationWarning(found, own);
   if (warning !== undefined) log.warn('calibration', warning);

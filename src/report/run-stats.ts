@@ -1,17 +1,17 @@
 // What a command counts of its rows and rejects as they go by, and what it says of them at the end.
-import { storedNature } from '../estimate/registry.js';
 import type { Counts } from '../io/write/facts.js';
 import type { Target } from '../io/write/target.js';
-import { type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
+import { type PolicyFacts, type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
+import { type RejectTally, RunCounts } from './counts.js';
 import type { Log } from './log.js';
 import { SeenNames } from './names.js';
+import { endLines, endRecord, sizeLine, tokensPerSecond } from './numbers-view.js';
 import { duration, type Expected, Progress, type TokenMeter } from './progress.js';
-import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from './run-figures.js';
-import { type RejectTally, Summary } from './summary.js';
+import { type MadeBy, rejectWarning, warningsOf } from './warnings.js';
 
 export interface StatsOptions {
   /** where the command counts tokens as it writes them */
@@ -43,21 +43,10 @@ export interface StatsOptions {
 /** Traces after which the figures say something. */
 const ENOUGH_TO_WARN = 64;
 
-/** What of a run's configuration says why its σ is as it is, for the warnings at its end. */
-function madeBy(config: Readonly<Record<string, unknown>>): MadeBy {
-  const { command, rule, baseline, thoughtTags } = config;
-  const isExpected = storedNature(config)?.onRewardScale === true;
-  return {
-    ...{ rule, baseline: baseline === 'auto' && isExpected ? 'value' : baseline },
-    thoughtTags: thoughtTags as MadeBy['thoughtTags'],
-    isSampled: command === 'sample',
-  };
-}
-
 /** What is counted of a command's share of a run. */
 export class RunStats {
   private readonly progress: Progress;
-  private readonly summary: Summary;
+  private readonly counts: RunCounts;
   private readonly warned = new Set<string>();
   private readonly names: SeenNames | undefined;
   /** what made the rows, where a policy did */
@@ -67,7 +56,8 @@ export class RunStats {
     const { log, expected, meter, policy, isNamed, usesGroups } = opts;
     this.policy = policy && policyFacts(policy);
     this.progress = new Progress(log, expected, meter);
-    this.summary = new Summary();
+    // that values do not tell right from wrong is for `summary` to say
+    this.counts = new RunCounts(false, this.policy?.vocab);
     this.names = isNamed ? undefined : new SeenNames(usesGroups);
   }
 
@@ -84,17 +74,17 @@ export class RunStats {
 
   /** The reasons of this process's rejects. */
   get rejects(): RejectTally {
-    return this.summary.rejects;
+    return this.counts.rejects;
   }
 
   add(item: OutputRow | BadRow): void {
-    const { progress, summary } = this;
+    const { progress, counts } = this;
     if (isBad(item)) {
       progress.reject(item.ordinal);
-      return summary.reject(item);
+      return counts.rejects.add(item);
     }
     progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
-    summary.add(item);
+    counts.add(item);
     this.names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) this.warn(true);
@@ -102,7 +92,12 @@ export class RunStats {
 
   private warn(isEarly: boolean): void {
     const { config, log } = this.opts;
-    for (const { code, message } of figureWarnings(this.summary.figures, this.policy, madeBy(config))) {
+    const { rule, thoughtTags } = config as MadeBy;
+    for (const { code, message } of warningsOf(this.counts.numbers, {
+      policy: this.policy,
+      rule,
+      thoughtTags,
+    })) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       if (!this.warned.has(code)) log.warn(code, message);
@@ -113,9 +108,9 @@ export class RunStats {
   /** The record with which the log ends. */
   doneRecord(): Record<string, unknown> {
     const { traces, tokens, rejects, seconds } = this.progress.totals();
-    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+    const tokens_per_s = tokensPerSecond({ tokens, seconds });
     const done = { traces, tokens, rejects, seconds, ...(this.opts.isComputed && { tokens_per_s }) };
-    const figures = figureRecord(this.summary.figures, this.policy);
+    const figures = endRecord(this.counts.numbers, this.policy);
     return { ...done, ...figures, ...this.opts.beside?.(), output: this.opts.target.path };
   }
 
@@ -138,15 +133,15 @@ export class RunStats {
 
   /** Tells the user what was done. */
   report(): void {
-    const { summary, names, policy } = this;
+    const { counts, names, policy, progress } = this;
     const { log, target, valueName, whole } = this.opts;
-    const { figures } = summary;
-    log.text(summary.describe(this.progress.totals(), policy, valueName).join('\n'));
+    const lines = endLines(counts.numbers, counts.rejects, policy, valueName);
+    log.text([sizeLine(progress.totals()), ...lines].join('\n'));
     this.warn(false);
     for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
-    const rejected = summary.rejectWarning(this.totals.traces);
+    const rejected = rejectWarning(counts.rejects, this.totals.traces);
     if (rejected !== undefined) log.warn(rejected.code, rejected.message);
-    if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
+    if (counts.rejects.total > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
     if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
     if (whole !== undefined) log.text(this.wholeText(whole));
     log.record('done', this.doneRecord());

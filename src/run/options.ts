@@ -10,7 +10,6 @@ import type { DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { TokenMeter } from '../report/progress.js';
 import type { OurColumn, TextColumn, WrittenColumn } from '../scored/columns.js';
-import type { TextChoice } from '../scored/layout.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import type { MaxRejects } from './reject-limits.js';
@@ -36,7 +35,6 @@ export interface JobOptions extends MappingOptions, RunOptions {
   readonly columns: readonly OurColumn[] | undefined;
   /** columns of the input that are written */
   readonly choice?: ColumnChoice;
-  readonly text?: TextChoice;
   readonly maxRejects: MaxRejects | undefined;
   /** variables for the policy's chat template */
   readonly chatTemplateArgs: Readonly<Record<string, unknown>>;

@@ -24,9 +24,9 @@ import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { RunStats } from '../report/run-stats.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
-import { withoutMask } from '../scored/columns.js';
+import { columnName } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
-import { type FoundPart, partOf } from '../scored/provenance.js';
+import { type FoundPart, partOf } from '../scored/stored-run.js';
 import { type OutputRow, ownTokens } from '../scored.js';
 import { isOfTurns } from '../trace.js';
 import { finishFolder } from './finish-folder.js';
@@ -68,8 +68,8 @@ export async function runJob(
   logMapping(mapping, opts, log);
   const { limit } = opts;
   const { command, policy, passes, reward, rewards } = job;
-  const { columns, choice, text } = opts;
-  const config = { command, ...mapping.config, limit, columns, ...choice, text, ...job.config };
+  const { columns, choice } = opts;
+  const config = { command, ...mapping.config, limit, columns, ...choice, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -118,7 +118,7 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
-  const { limit, columns: ourChoice, choice = {}, text, signal } = opts;
+  const { limit, columns: ourChoice, choice = {}, signal } = opts;
   const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
@@ -137,8 +137,11 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
   const hasTurns = job.hasTurns || (prescan?.hasTurns ?? isFirstOfTurns(mapping, job.needs));
-  const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);
-  const layout = outputLayout(source.columns, mapping, { ...job, columns, text, choice, typed });
+  const isMasked = ourChoice !== undefined || hasTurns;
+  const columns = isMasked
+    ? job.columns
+    : job.columns.filter((each) => columnName(each) !== 'completion_mask');
+  const layout = outputLayout(source.columns, mapping, { ...job, columns, choice, typed });
   const again = job.command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
   if (again !== undefined) log.warn('scored_already', again);
   for (const column of layout.passThrough)

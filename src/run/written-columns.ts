@@ -5,8 +5,7 @@ import { STDIN } from '../io/files/files.js';
 import type { Columns } from '../io/map/fields.js';
 import type { Input } from '../io/read/inputs.js';
 import { shellWord } from '../printable.js';
-import { isTextColumn, OUR_COLUMNS, type OurColumn, TEXT_COLUMNS } from '../scored/columns.js';
-import { isScored } from '../scored/stored-rows.js';
+import { isTextColumn, kindOf, OUR_COLUMNS, type OurColumn, TEXT_COLUMNS } from '../scored/columns.js';
 
 /** What `score` writes. */
 export const SCORE_COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
@@ -81,7 +80,7 @@ export function scoredAlready(
   const made = OUR_COLUMNS.filter(
     (name) => !OF_TRACES.includes(name) && Object.hasOwn(first, name) && isWritten(choice, name),
   );
-  if (!isScored(first) || made.length === 0) return undefined;
+  if (kindOf(first) !== 'scored' || made.length === 0) return undefined;
   const path = inputs.length === 1 ? inputs[0]?.path : undefined;
   const file = path === undefined || path === STDIN ? '<file>' : shellWord(path);
   return `${path ?? 'the input'}: was scored already: rredcot redistribute ${file} gives another credit without a policy; here what that has made is kept as input_<name>, without it: --drop ${made.join(',')}`;

@@ -2,10 +2,8 @@
 import { type GroupMean, groupMeanOf } from '../credit/baseline.js';
 import { asksForMean, type CreditOptions, isOfPeers } from '../credit/credit.js';
 import { GROUP_STD, OF_OTHERS, type TokenCounts } from '../credit/requested.js';
-import { dataError, TraceRejected, throwIfInterrupted } from '../errors.js';
-import { float32Text } from '../io/arrow/json.js';
+import { throwIfInterrupted } from '../errors.js';
 import { inferColumns } from '../io/arrow/schema.js';
-import { plural } from '../plural.js';
 import { type InputRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { type ScoredFiles, storedTrace } from './open-scored.js';
@@ -21,38 +19,27 @@ interface GroupTotals {
   std?: number;
 }
 
-/**
- * Reads the file once where others than the trace itself have a say in its credit, where types are to be found, and where rewards
- * are asked for on another range.
- * @throws RredcotError (exit 65) where that range would make other rewards of verdicts, or a group's deviation is not known
- */
+/** Reads the file once where others than the trace itself have a say in its credit, or where types are to be found. */
 export async function sumGroups(
   source: ScoredFiles,
   credit: CreditOptions,
   isTyped: boolean,
   signal: AbortSignal,
 ) {
-  const [path, from] = [source.inputs[0]?.path, source.credit];
   const groups = new Map<string, GroupTotals>();
   /** tokens of each batch of `--batch-size` traces */
   const batches: number[] = [];
   const inference = inferColumns();
   const { batchSize = Number.POSITIVE_INFINITY } = credit;
   const infers = isTyped && source.typed === null;
-  const isMapped = !hasSameRange(from, credit);
   const isNeeded = asksForMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
   const { mean: hasMean, std: hasStd } = storedMeans(source, credit);
-  let [n, isGraded] = [0, false];
-  if (isNeeded || isMapped || infers)
+  let n = 0;
+  if (isNeeded || infers)
     for await (const row of source.read({})) {
       throwIfInterrupted(signal);
       if (isBad(row)) continue;
-      const { group, reward: given, status, baseline, [GROUP_STD]: std } = row.columns;
-      const codes = String(status).split(';');
-      const own = typeof given === 'number' ? given : null;
-      isGraded ||= own !== null && own > 0 && own < 1 && isBrought(codes);
-      const reward = rescaled(own, codes, from, credit);
-      if (reward instanceof TraceRejected) continue;
+      const { group, reward, baseline, [GROUP_STD]: std } = row.columns;
       if (infers) inference.add(inputCells(row, source));
       const tokens = tokensOf(row.columns.segments);
       // a damaged row is written into no batch; its reward is its group's all the same
@@ -64,26 +51,13 @@ export async function sumGroups(
       const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0, tokens: 0 };
       groups.set(group, found);
       found.tokens += tokens;
-      if (reward === null) continue;
+      if (typeof reward !== 'number') continue;
       found.sum += reward;
       found.squares += reward ** 2;
       found.count++;
       if (hasMean && !isOfPeers(credit) && typeof baseline === 'number') found.mean ??= baseline;
       if (hasStd && typeof std === 'number') found.std ??= std;
     }
-  if (credit.method === 'hierarchical' && !hasStd)
-    // the deviation is that of the file's traces: where some were left out it is not that of the stored mean
-    for (const [name, { mean, sum, count }] of groups)
-      if (mean !== undefined && Math.abs(sum / count - mean) > 1e-5)
-        throw dataError(
-          `${path}: the ${plural(count, 'trace')} of group ${JSON.stringify(name)} have a mean reward of ${sum / count}, the file says ${mean}: some were left out, and the group's standard deviation is not known`,
-          'rredcot redistribute --method hierarchical the file before it was filtered, then filter',
-        );
-  if (isMapped && !isGraded)
-    throw dataError(
-      `${path}: its rewards are 0 and 1, right and wrong, which --reward-range ${credit.rewardRange.join(',')} does not map`,
-      `leave it out (${from.rewardRange.join(',')}), or rredcot score --reward-range`,
-    );
   return {
     /** types of the input's columns, where the file has none */
     columns: inference.finish(),
@@ -91,7 +65,7 @@ export async function sumGroups(
     meansOf(row: OutputRow): GroupMean {
       const group = groups.get(row.trace.group ?? '');
       const found = groupMeanOf(group, row.reward);
-      const isStored = isOfPeers(credit) && hasSameMean(from, credit);
+      const isStored = isOfPeers(credit) && hasMean;
       return {
         groupMean: group?.mean ?? found.groupMean,
         peersMean: isStored ? (row.baseline ?? undefined) : found.peersMean,
@@ -118,18 +92,9 @@ function tokensOf(segments: unknown): number {
   return Number.isFinite(tokens) ? tokens : 0;
 }
 
-/** Whether a stored baseline that is a mean of rewards is the one that is asked for. */
-function hasSameMean(from: CreditOptions, to: CreditOptions): boolean {
-  return asksForMean(from) && isOfPeers(from) === isOfPeers(to) && hasSameRange(from, to);
-}
-
-function hasSameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }: CreditOptions): boolean {
-  return a[0] === b[0] && a[1] === b[1];
-}
-
-/** What of their whole group's rewards rows have stored, on the range that is asked for. */
+/** What of their whole group's rewards rows have stored. */
 function storedMeans({ credit: from, made }: ScoredFiles, credit: CreditOptions) {
-  const mean = hasSameMean(from, credit);
+  const mean = asksForMean(from) && isOfPeers(from) === isOfPeers(credit);
   return { mean, std: mean && made.has(GROUP_STD) };
 }
 
@@ -138,28 +103,4 @@ export function ofWholeGroups(source: ScoredFiles, credit: CreditOptions) {
   const { mean, std } = storedMeans(source, credit);
   if (asksForMean(credit) && !mean) return 'mean';
   return credit.method === 'hierarchical' && !std ? 'standard deviation' : undefined;
-}
-
-/** Whether a row brought its reward. */
-function isBrought(status: readonly string[]): boolean {
-  return !status.includes('reward:compared') && !status.includes('truncated');
-}
-
-/** ζ on another range: of rewards that the row brought, not of those that were found by comparing answers. @returns why it is rejected, where it lies outside */
-export function rescaled(
-  reward: number | null,
-  status: readonly string[],
-  from: CreditOptions,
-  to: CreditOptions,
-): number | null | TraceRejected {
-  if (reward === null || hasSameRange(from, to) || !isBrought(status)) return reward;
-  const [low, high] = from.rewardRange;
-  // the decimals that were meant, where float32 has their neighbour
-  const raw = low + Number(float32Text(Math.fround(reward))) * (high - low);
-  const [least, most] = to.rewardRange;
-  if (raw >= least && raw <= most) return Math.fround((raw - least) / (most - least));
-  return new TraceRejected(
-    'reward',
-    `the reward is ${raw}, expected ${least} to ${most}: --reward-range low,high maps other scales`,
-  );
 }

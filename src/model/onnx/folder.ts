@@ -6,7 +6,6 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
-import type { PolicyFacts } from '../../report/run-figures.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
 import { chooseWeights } from '../graph/checkpoint.js';
 import { fromJson } from '../graph/json.js';
@@ -58,7 +57,18 @@ const Manifest = z.object({
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
 export type CanaryFile = PolicyFolder['canary'];
 
-/** What the words at a run's end have to know of a policy. */
+/** What is to be known of the policy that made a run's numbers. */
+export interface PolicyFacts {
+  /** its folder, as the user named it */
+  readonly path: string;
+  /** whether it is the one that ships with the program */
+  readonly isEmbedded: boolean;
+  /** tokens of its vocabulary */
+  readonly vocab: number;
+  /** exit template: close and open */
+  readonly exit: string;
+}
+
 export function policyFacts({ path, architecture, exitTemplate }: PolicyFolder): PolicyFacts {
   const { close, open } = exitTemplate;
   const isEmbedded = resolve(path) === EMBEDDED_POLICY;
