@@ -1,7 +1,6 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
-import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
@@ -41,7 +40,7 @@ export async function inspect(
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
-  const inputs = withHiveKeys(await resolveInputs([path]));
+  const inputs = await resolveInputs([path]);
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { writeText } from '../io/files/json-file.js';
+import { writeText } from '../io/files/atomic-file.js';
 import { fileStem } from '../io/read/inputs.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';

@@ -23,7 +23,6 @@ import {
 import { locate } from '../io/map/map.js';
 import { lastQuestion } from '../io/map/messages.js';
 import { type Choice, choosePreset, fits } from '../io/map/presets.js';
-import { withHiveKeys } from '../io/read/find-files.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
 import { peekRows, type ReadRows } from '../io/read/peek.js';
 import { describeKeys } from '../printable.js';
@@ -187,7 +186,7 @@ export async function openInputs(
   opts: MappingOptions & { readonly workers?: unknown; readonly limit?: number | undefined },
   log: Log,
 ): Promise<JobInputs> {
-  const inputs = withHiveKeys(await resolveInputs(paths, true));
+  const inputs = await resolveInputs(paths, true);
   if (opts.workers !== undefined && inputs.some(({ size }) => size === null))
     throw usageError('workers need files, stdin can be read only once', 'name the input files');
   if (opts.workers !== undefined && opts.limit !== undefined)

@@ -6,7 +6,6 @@ import { AtomicFile, putInPlace } from '../io/files/atomic-file.js';
 import { bytesFault, FACTS_KEY, type Facts, factsOf } from '../io/files/facts.js';
 import { fileBytes, sha256OfFile } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
-import { openGzipSink } from '../io/files/stdout.js';
 import { factsOfPart, sumCounts } from '../io/write/facts.js';
 import { openColumnar } from '../io/write/output.js';
 import { PART_KEY, parsePart } from '../io/write/part.js';
@@ -93,7 +92,7 @@ async function joined(
   onProgress: () => void,
 ): Promise<WholeFile> {
   const paths = runPaths(folder);
-  const isOther = /\.(gz|arrows)$/i.test(path);
+  const isOther = /\.arrows$/i.test(path);
   const all = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
   const [only] = all;
   if (all.length === 1 && only !== undefined && !isOther)
@@ -105,7 +104,6 @@ async function joined(
   const file = await AtomicFile.open(path, folder);
   try {
     if (run.output === 'jsonl') {
-      const sink = isOther ? openGzipSink(file) : file;
       for (const [part, each] of all.entries()) {
         const said = await factsOfPart(folder, part, 'jsonl');
         const sha256 = await sha256OfFile(each);
@@ -114,10 +112,10 @@ async function joined(
         if (sha256 !== said.sha256) throw damaged(each);
         for await (const bytes of fileBytes(each)) {
           onProgress();
-          await sink.write(bytes);
+          await file.write(bytes);
         }
       }
-      await sink.finish();
+      await file.finish();
     } else await joinBatches(file, run, all, facts, onProgress);
   } catch (error) {
     await file.abort();

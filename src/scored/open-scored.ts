@@ -9,7 +9,7 @@ import { knownCredit } from '../estimate/stored-credit.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { hashSaid } from '../io/files/facts.js';
-import { readJson } from '../io/files/json-file.js';
+import { readJson } from '../io/files/files.js';
 import { partNumber, runPaths, summaryPath } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/formats.js';
 import { type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';

@@ -1,7 +1,7 @@
 // What a scored file was made of: where it says so, and whether what is read is a part of a data set.
 import { basename, dirname } from 'node:path';
 import { dataError } from '../errors.js';
-import { readJson } from '../io/files/json-file.js';
+import { readJson } from '../io/files/files.js';
 import { partNumber, runPaths } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/formats.js';
 import { type Input, inputMetadata } from '../io/read/inputs.js';

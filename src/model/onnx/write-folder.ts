@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
-import { writeJson, writeText } from '../../io/files/json-file.js';
+import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { CHECKPOINT_CONFIG, type WeightFile } from '../graph/checkpoint.js';
 import { type Graph, serialiseModel } from '../graph/onnx.js';
 import { ASK_TEMPLATE } from '../text/templates.js';
