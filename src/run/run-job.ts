@@ -16,7 +16,7 @@ import { assertSameInputs, fingerprint } from '../io/read/unchanged.js';
 import { type Counts, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
-import { watchPolicy } from '../model/onnx/unchanged-policy.js';
+import { watchPolicy } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
