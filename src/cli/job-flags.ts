@@ -70,7 +70,7 @@ export function run(
     )
     .option(
       '-o, --output <file|folder>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput.includes(' ') ? defaultOutput : `./<input>.${defaultOutput}`})`,
+      `.parquet, .arrow or .jsonl; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput.includes(' ') ? defaultOutput : `./<input>.${defaultOutput}`})`,
     )
     .option(
       '--format <name>',

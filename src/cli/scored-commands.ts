@@ -100,7 +100,7 @@ function scored(command: Command, defaultOutput: string): Command {
   const made = scoredFile(command)
     .option(
       '-o, --output <file>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
+      `.parquet, .arrow or .jsonl; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
     )
     .option(...OVERWRITE_FLAG);
   return logged(made);

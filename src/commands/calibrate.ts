@@ -6,7 +6,7 @@ import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
 import { agreement, baseOfFile, fitTraceOf, WHOSE } from '../estimate/calibration-rows.js';
 import { type Base, type ColumnFeature, FEATURES_OF } from '../estimate/states.js';
-import { writeText } from '../io/files/json-file.js';
+import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/part.js';
 import { assertPlace } from '../io/write/target.js';

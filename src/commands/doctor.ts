@@ -2,15 +2,18 @@
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
 import type { Proof } from '../model/onnx/canary.js';
 import {
+  autoDevice,
   type CudaFindings,
   cudaProblems,
+  type Device,
+  type DeviceChoice,
+  deviceName,
   driverProblems,
   findCuda,
   libraryProblem,
   onnxRuntimePackage,
   type Problem,
-} from '../model/onnx/cuda.js';
-import { autoDevice, type Device, type DeviceChoice, deviceName } from '../model/onnx/device.js';
+} from '../model/onnx/device.js';
 import { openPolicyFolder } from '../model/onnx/folder.js';
 import { ModelSession } from '../model/onnx/session.js';
 import { escapeControls, printableJson } from '../printable.js';
@@ -149,8 +152,7 @@ export function cudaChecks(cuda: CudaFindings): Check[] {
     const { name, path } = library;
     const problem = libraryProblem(library, cuda);
     if (problem === undefined) return check(name, 'ok', path ?? '');
-    const detail = problem.what.slice(name.length).replace(/^ is missing /, ' ');
-    return check(name, path === undefined ? 'missing' : 'wrong', detail.trim(), problem.fix);
+    return check(name, 'missing', problem.what.replace(/^.* is missing /, ''), problem.fix);
   });
   return [driverCheck, ...libraries];
 }

@@ -3,7 +3,6 @@
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { STORED } from '../estimate/stored-credit.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
-import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
@@ -37,7 +36,7 @@ export async function inspect(
   opts: InspectOptions,
   write: (text: string) => void,
 ): Promise<ExitCode> {
-  const inputs = withHiveKeys(await resolveInputs([path]));
+  const inputs = await resolveInputs([path]);
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);

@@ -4,7 +4,7 @@ import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
 import { STORED } from '../estimate/stored-credit.js';
-import { writeText } from '../io/files/json-file.js';
+import { writeText } from '../io/files/atomic-file.js';
 import { fileStem } from '../io/read/inputs.js';
 import { assertPlace } from '../io/write/target.js';
 import { count, plural } from '../plural.js';

@@ -5,7 +5,7 @@ import { creditColumn } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
 import { STORED } from '../estimate/stored-credit.js';
 import { hashSaid } from '../io/files/facts.js';
-import { readJson } from '../io/files/json-file.js';
+import { readJson } from '../io/files/files.js';
 import { summaryPath } from '../io/files/run-folder.js';
 import { RUN_KEY, VERSION_KEY } from '../io/write/output.js';
 import { partText } from '../io/write/part.js';

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
 import { dataError, TraceRejected, usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
-import { readGivenJson } from '../io/files/json-file.js';
+import { readGivenJson } from '../io/files/files.js';
 import type { Answers } from '../question.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';

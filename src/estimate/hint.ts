@@ -1,10 +1,10 @@
 // Puts a hint, the reference answer or a peer's text, into a trace's prompt by a hint template.
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../errors.js';
-import { givenOrOwn } from '../model/graph/json.js';
 import { HINT_TEMPLATE } from '../model/onnx/folder.js';
 import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
 import { joinIds } from '../model/text/ids.js';
+import { givenOrOwn } from '../model/text/untrusted-files.js';
 import type { Reference } from '../trace.js';
 import { openSecond, type ReadTokens, tokenCheck } from './second-policy.js';
 

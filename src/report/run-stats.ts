@@ -81,7 +81,8 @@ export class RunStats {
     const { progress, counts } = this;
     if (isBad(item)) {
       progress.reject(item.ordinal);
-      return counts.rejects.add(item);
+      counts.rejects.add(item);
+      return;
     }
     progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
     counts.add(item);

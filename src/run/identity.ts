@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { usageError } from '../errors.js';
-import { textOf } from '../io/files/json-file.js';
+import { textOf } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { InputPrintSchema } from '../io/read/unchanged.js';
 import { FORMATS } from '../io/write/output.js';

@@ -9,7 +9,7 @@ import { isJson } from '../io/read/formats.js';
 import { type Input, readRows } from '../io/read/inputs.js';
 import type { Part } from '../io/write/part.js';
 import { count } from '../plural.js';
-import { RejectTally, RejectTally } from '../report/counts.js';
+import { RejectTally } from '../report/counts.js';
 import type { Log } from '../report/log.js';
 import { type Named, SeenNames } from '../report/names.js';
 import type { Warning } from '../report/warnings.js';

@@ -18,7 +18,7 @@ import { type Counts, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
 import { assertShardable, fileMetadata, resolveTarget, stemOf, type Target } from '../io/write/target.js';
-import { watchPolicy } from '../model/onnx/unchanged-policy.js';
+import { watchPolicy } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';

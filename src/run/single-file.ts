@@ -78,7 +78,7 @@ async function joined(
   const paths = runPaths(folder);
   const parts = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
   const [only] = parts;
-  if (parts.length === 1 && only !== undefined && !/\.(gz|arrows)$/i.test(path))
+  if (parts.length === 1 && only !== undefined && !/\.arrows$/i.test(path))
     return {
       temporaryPath: only,
       publish: (replaces) => putInPlace(only, path, replaces),

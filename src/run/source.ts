@@ -5,7 +5,6 @@ import type { PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
-import { withHiveKeys } from '../io/read/find-files.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
 import { assertFits, inferFromWindow } from '../io/read/typed-rows.js';
 import type { Log } from '../report/log.js';
@@ -27,7 +26,7 @@ export async function openInputs(
   opts: MappingOptions,
   log: Log,
 ): Promise<JobInputs> {
-  const inputs = withHiveKeys(await resolveInputs(paths, true));
+  const inputs = await resolveInputs(paths, true);
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   return { inputs, mapping: await resolveMapping(inputs, opts) };

@@ -1,7 +1,7 @@
 // What files of rows say of how they were made: their configuration, their run, and what has cut them out of a data set.
 import { basename, dirname } from 'node:path';
 import { dataError } from '../errors.js';
-import { readJson } from '../io/files/json-file.js';
+import { readJson } from '../io/files/files.js';
 import { partNumber, runPaths } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/formats.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../io/read/inputs.js';

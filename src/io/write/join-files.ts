@@ -4,7 +4,6 @@ import type { BatchWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts } from '../files/facts.js';
 import { fileBytes } from '../files/files.js';
-import { openGzipSink } from '../files/stdout.js';
 import { type OutputFormat, openColumnar } from './output.js';
 import { PART_KEY, parsePart } from './part.js';
 
@@ -39,13 +38,12 @@ async function joinLines(
   parts: readonly string[],
   { onProgress }: JoinedParts,
 ): Promise<void> {
-  const sink = /\.gz$/i.test(file.path) ? openGzipSink(file) : file;
   for (const part of parts)
     for await (const bytes of fileBytes(part)) {
       onProgress();
-      await sink.write(bytes);
+      await file.write(bytes);
     }
-  await sink.finish();
+  await file.finish();
 }
 
 async function joinBatches(

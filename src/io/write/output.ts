@@ -8,7 +8,7 @@ import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts, UNKNOWN } from '../files/facts.js';
-import { type ByteSink, openGzipSink, openStreamSink } from '../files/stdout.js';
+import { type ByteSink, openStreamSink } from '../files/stdout.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
@@ -19,8 +19,6 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.arrows', 'arrow'],
   ['.jsonl', 'jsonl'],
   ['.ndjson', 'jsonl'],
-  ['.jsonl.gz', 'jsonl'],
-  ['.ndjson.gz', 'jsonl'],
 ];
 
 /** The key of a file's metadata under which the identity of its run stands. */
@@ -142,8 +140,7 @@ async function openWriter(
   const sink: ByteSink = file ?? openStreamSink();
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
-    const isPacked = file?.path.toLowerCase().endsWith('.gz') === true;
-    return openJsonlWriter(isPacked ? openGzipSink(sink) : sink, columns, choice);
+    return openJsonlWriter(sink, columns, choice);
   }
   const { arrowSchema, batchedRows, openArrowBatches } = await import('../arrow/writer.js');
   const schema = arrowSchema(columns);

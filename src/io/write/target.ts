@@ -1,6 +1,6 @@
 // Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
 import { realpath } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { PolicyFolder } from '../../model/onnx/folder.js';
 import { VERSION } from '../../package-files.js';
@@ -45,6 +45,7 @@ export async function resolveTarget(
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
+    await refuseOfTheSystem(folder);
     return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: runPaths(folder).rejects };
   }
   const isStdout = output === '-';
@@ -85,6 +86,11 @@ export async function refuseInputs(
  * @throws RredcotError (exit 2) where both say something else, or neither says anything
  */
 export function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
+  if (/\.(gz|zst)$/i.test(path))
+    throw usageError(
+      `${path}: outputs are not packed`,
+      'leave off the ending, and gzip the file when it is done',
+    );
   if (format === undefined) return formatOf(path);
   const named = namedFormat(path);
   if (named === undefined || named === format) return format;
@@ -147,7 +153,7 @@ const OF_THE_SYSTEM = /^\/(dev(?!\/shm(\/|$))|proc)(\/|$)/;
 
 /** @throws RredcotError (exit 2) for a place where the system keeps its own */
 async function refuseOfTheSystem(path: string): Promise<void> {
-  const place = await realpath(dirname(path)).catch(() => '');
+  const place = await realpath(dirname(path)).catch(() => resolve(dirname(path)));
   if (OF_THE_SYSTEM.test(place))
     throw usageError(
       `${path}: would be a file in ${place}; stdout is called -`,
