@@ -1,7 +1,7 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
 import { CORES_VARIABLE } from '../cores.js';
-import { given, oneOf, positiveInteger } from '../flag-values.js';
+import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseShard } from '../io/write/target.js';
@@ -9,7 +9,6 @@ import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
 import type { Log } from '../report/log.js';
 import { resolveMaxRejects } from '../run/reject-limits.js';
-import { parseColumnChoice, parseColumns, parseNames } from '../run/written-columns.js';
 import { type LogFlags, logOf, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
@@ -34,7 +33,6 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
-  readonly keep?: string;
   readonly drop?: string;
   readonly joinColumns?: string;
   readonly device: string;
@@ -77,7 +75,6 @@ export function run(
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
-    .option('--keep <a,b>', 'columns of the input that are written (default: all)', appended)
     .option('--drop <a,b>', 'columns of the input that are not written', appended);
   return more(output)
     .optionsGroup('Rows to traces:')
@@ -190,8 +187,8 @@ export function runOptions(flags: RunFlags) {
     device: parseDevice(flags.device),
     output: flags.output,
     format: given(flags.format, (text) => oneOf('--format', text, FORMATS)),
-    columns: parseColumns(flags.columns),
-    choice: parseColumnChoice(flags.keep, flags.drop),
+    columns: given(flags.columns, (text) => parseNames('--columns', text)),
+    drop: given(flags.drop, (text) => parseNames('--drop', text)),
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
     maxRejects: resolveMaxRejects(flags.maxRejects),

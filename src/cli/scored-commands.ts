@@ -2,10 +2,9 @@
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
-import { given, oneOf, positiveInteger } from '../flag-values.js';
+import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { depthOf } from '../report/terminal.js';
-import { parseColumnChoice, parseColumns } from '../run/written-columns.js';
 
 import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
@@ -41,7 +40,7 @@ interface ScoredFlags extends LogFlags {
 }
 
 type RedistributeFlags = ScoredFlags &
-  CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string };
+  CreditFlags & { columns?: string; drop?: string; calibration?: string };
 
 export function redistribute(command: Command, { interruption: { signal }, done }: CommandCall): void {
   scored(command, './<input>.redistributed.parquet')
@@ -51,7 +50,6 @@ export function redistribute(command: Command, { interruption: { signal }, done 
       'which of our columns are written (default: those that the file has)',
       appended,
     )
-    .option('--keep <a,b>', "the input's columns that are written (default: all)", appended)
     .option('--drop <a,b>', "the input's columns that are not written", appended)
     .description(
       "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
@@ -62,13 +60,12 @@ export function redistribute(command: Command, { interruption: { signal }, done 
     )
     .action(async (path: string, flags: RedistributeFlags) => {
       const commands = await import('../commands/redistribute.js');
-      const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
-        flags;
+      const { output, format, columns, drop, calibration, overwrite, quiet, logJson, ...credit } = flags;
       const opts = {
         ...{ flags: credit, calibration, output, overwrite, signal },
         format: formatOf({ format }),
-        columns: parseColumns(columns),
-        choice: parseColumnChoice(keep, drop),
+        columns: given(columns, (text) => parseNames('--columns', text)),
+        drop: given(drop, (text) => parseNames('--drop', text)),
       };
       done(await commands.redistribute(path, opts, await logOf({ quiet, logJson })));
     });

@@ -7,7 +7,6 @@ import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../er
 import { type CreditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
 import { mergedConfig, mergedFlags, natureOf, STORED } from '../estimate/stored-credit.js';
 import { calibrationOf, hasSameValues, refuseImpossible, revalued } from '../estimate/stored-values.js';
-import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { partText, wholeText } from '../io/write/part.js';
 import { resolveTarget, stemOf } from '../io/write/target.js';
@@ -15,7 +14,7 @@ import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { writeScored } from '../run/write-scored.js';
-import { declared, type OurColumn } from '../scored/columns.js';
+import { chosenColumns, declared } from '../scored/columns.js';
 import { ofWholeGroups, sumGroups } from '../scored/group-sums.js';
 import { refuseUnknown, renamedText, resolveColumnNames } from '../scored/layout.js';
 import { openScored, originOf, rejected, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
@@ -29,9 +28,9 @@ export interface RedistributeOptions {
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: those that the file has */
-  readonly columns: readonly OurColumn[] | undefined;
-  /** columns of the input that are written */
-  readonly choice: ColumnChoice;
+  readonly columns: readonly string[] | undefined;
+  /** columns of the input that are not written */
+  readonly drop: readonly string[] | undefined;
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
 }
@@ -41,7 +40,7 @@ export interface RedistributeOptions {
  * @throws RredcotError: exit 2 for what the stored values do not allow, naming the reason; 65 for a file that was changed
  */
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
-  const { signal, choice, overwrite, columns } = opts;
+  const { signal, drop = [], overwrite, columns } = opts;
   const source = await openScored(path, STORED);
   const calibration = await calibrationOf(path, source, opts, log);
   const flags = mergedFlags(source.credit, opts.flags);
@@ -53,24 +52,17 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
     throw usageError(`${target.path}: redistribute writes one file`, '-o <file>.parquet, .arrow or .jsonl');
-  const absent = columns?.find((name) => !source.ours.includes(name));
-  if (absent !== undefined)
-    throw usageError(
-      `--columns ${absent}: ${path} has no such column`,
-      `--columns with some of ${source.ours.join(',')}`,
-    );
+  const ours = columns === undefined ? source.ours : chosenColumns(source.ours, columns).columns;
 
   // the file as a whole, and the columns
   await checkPart(path, source, credit, log);
   const sums = await sumGroups(source, credit, target.format !== 'jsonl', signal);
   const isOther = opts.flags.estimator !== undefined && opts.flags.estimator !== source.config.estimator;
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
-  const ourColumns = declared([...(columns ?? source.ours), ...beside]);
+  const ourColumns = declared([...ours, ...beside]);
   const isInputs = (name: string) => !source.made.has(name);
-  refuseUnknown(choice, source.columns.filter(isInputs));
-  const ofInput = (source.typed ?? sums.columns).filter(
-    ({ name }) => isInputs(name) && isWritten(choice, name),
-  );
+  refuseUnknown(drop, source.columns.filter(isInputs));
+  const ofInput = (source.typed ?? sums.columns).filter(({ name }) => isInputs(name) && !drop.includes(name));
   const unmapped = { mapped: new Map(), defaults: new Map() };
   const passThrough = resolveColumnNames(ofInput, ourColumns, unmapped, false);
   for (const column of passThrough)
@@ -100,10 +92,10 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const origin = { [REDISTRIBUTED_KEY]: JSON.stringify(originOf(source)) };
   await writeScored(rows(), {
     ...{ command: 'redistribute', inputs: source.inputs },
-    ...{ target, ourColumns, passThrough, choice, overwrite, signal, log },
+    ...{ target, ourColumns, passThrough, drop, overwrite, signal, log },
     names: new Set([...ourColumns.map(({ name }) => name), ...passThrough.map(({ as }) => as)]),
     metadata: source.account,
-    config: mergedConfig(source.config, credit, { columns, choice, isOther, calibration }),
+    config: mergedConfig(source.config, credit, { columns, drop: opts.drop, isOther, calibration }),
     made: { ...source.provenance, ...(target.path === '-' ? {} : origin) },
     valueName: valueNameOf(credit.estimator),
   });

@@ -19,7 +19,7 @@ import { eachTrace } from '../rows.js';
 import type { CutOptions } from '../run/options.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
 import { openInputs } from '../run/source.js';
-import { chosenColumns, SCORE_COLUMNS } from '../run/written-columns.js';
+import { chosenColumns, OUR_COLUMNS } from '../scored/columns.js';
 
 export interface ScoreOptions extends CutOptions {
   readonly policy: string;
@@ -34,12 +34,15 @@ export interface ScoreOptions extends CutOptions {
 /** Nothing is looked for that would run nothing. */
 const NO_DEVICE = { name: 'cpu' } as const;
 
+/** What it writes. */
+const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
+
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const { setUp, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
-  const written = chosenColumns(SCORE_COLUMNS, opts.columns);
+  const written = chosenColumns(COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
   const given = await openInputs(paths, opts, log);

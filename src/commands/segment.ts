@@ -6,8 +6,7 @@ import type { CutOptions } from '../run/options.js';
 import { runJob } from '../run/run-job.js';
 import type { RunContext, Source } from '../run/source.js';
 import { openInputs } from '../run/source.js';
-import { chosenColumns } from '../run/written-columns.js';
-import type { OurColumn } from '../scored/columns.js';
+import { chosenColumns, type OurColumn } from '../scored/columns.js';
 import { byLength } from '../segment/by-length.js';
 
 export interface SegmentCommandOptions extends CutOptions {

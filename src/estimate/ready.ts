@@ -40,7 +40,7 @@ export type PolicyNeed = 'nothing' | 'tokens' | 'pass';
 interface AskedOfPolicy {
   readonly credit: CreditOptions;
   readonly segments: SegmentOptions;
-  readonly columns: readonly OurColumn[] | undefined;
+  readonly columns: readonly string[] | undefined;
   readonly policy: string;
 }
 

@@ -4,7 +4,6 @@ import { type CreditOptions, creditConfig } from '../credit/credit.js';
 import { isMartingale, type Nature } from '../credit/nature.js';
 import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
 import { RredcotError, usageError } from '../errors.js';
-import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
 import type { ConfigReader } from '../scored/open-scored.js';
 import { calibrated } from './calibrated.js';
@@ -104,13 +103,13 @@ export function mergedConfig(
   credit: CreditOptions,
   made: {
     readonly columns: readonly string[] | undefined;
-    readonly choice: ColumnChoice;
+    readonly drop: readonly string[] | undefined;
     /** another estimator than the file's was asked for */
     readonly isOther: boolean;
     readonly calibration: Calibration | undefined;
   },
 ): Config {
-  const { columns, choice, isOther, calibration } = made;
+  const { columns, drop, isOther, calibration } = made;
   const { estimator } = credit;
   const isNew = isOther || calibration !== undefined;
   const gone = [
@@ -126,17 +125,8 @@ export function mergedConfig(
     ...(isNew && { calibration: calibration?.model }),
     // no reference set is read where nothing is scored
     ...(isOther && estimator.scores === 'nothing' && { references: 'row' }),
-    ...choiceOf(stored, choice),
+    ...(drop && { drop: [...((stored.drop as string[] | undefined) ?? []), ...drop] }),
     ...(columns && { columns }),
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
-}
-
-/** `--keep` and `--drop` of both calls as those of one. */
-function choiceOf({ keep, drop }: Config, asked: ColumnChoice): ColumnChoice {
-  if (asked.keep !== undefined) return { keep: asked.keep, drop: undefined };
-  if (asked.drop === undefined) return {};
-  const before = (list: unknown) => (Array.isArray(list) ? (list as string[]) : []);
-  if (keep !== undefined) return { keep: before(keep).filter((name) => !asked.drop?.includes(name)) };
-  return { drop: [...before(drop), ...asked.drop] };
 }

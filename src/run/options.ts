@@ -1,7 +1,6 @@
 // The options that commands share, and what a command says of its work before a row is read.
 import type { GroupReferences } from '../estimate/references.js';
 import type { RewardCheck } from '../estimate/reward-scale.js';
-import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import type { MappingOptions } from '../io/map/mapping.js';
@@ -9,7 +8,7 @@ import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { TokenMeter } from '../report/progress.js';
-import type { OurColumn, TextColumn, WrittenColumn } from '../scored/columns.js';
+import type { TextColumn, WrittenColumn } from '../scored/columns.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import type { MaxRejects } from './reject-limits.js';
@@ -32,9 +31,9 @@ export interface JobOptions extends MappingOptions, RunOptions {
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: all */
-  readonly columns: readonly OurColumn[] | undefined;
-  /** columns of the input that are written */
-  readonly choice?: ColumnChoice;
+  readonly columns: readonly string[] | undefined;
+  /** columns of the input that are not written */
+  readonly drop: readonly string[] | undefined;
   readonly maxRejects: MaxRejects | undefined;
   /** variables for the policy's chat template */
   readonly chatTemplateArgs: Readonly<Record<string, unknown>>;

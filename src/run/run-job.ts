@@ -24,7 +24,7 @@ import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { RunStats } from '../report/run-stats.js';
 import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
-import { columnName } from '../scored/columns.js';
+import { columnName, kindOf } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/stored-run.js';
 import { type OutputRow, ownTokens } from '../scored.js';
@@ -36,7 +36,6 @@ import { type Prescan, prescanInputs } from './prescan.js';
 import { checkRejects } from './reject-limits.js';
 import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
 import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
-import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
 export interface CommandJob extends Work {
@@ -68,8 +67,7 @@ export async function runJob(
   logMapping(mapping, opts, log);
   const { limit } = opts;
   const { command, policy, passes, reward, rewards } = job;
-  const { columns, choice } = opts;
-  const config = { command, ...mapping.config, limit, columns, ...choice, ...job.config };
+  const config = { command, ...mapping.config, limit, columns: opts.columns, drop: opts.drop, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -118,7 +116,7 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
-  const { limit, columns: ourChoice, choice = {}, signal } = opts;
+  const { limit, columns: ourChoice, drop = [], signal } = opts;
   const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
@@ -141,11 +139,11 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const columns = isMasked
     ? job.columns
     : job.columns.filter((each) => columnName(each) !== 'completion_mask');
-  const layout = outputLayout(source.columns, mapping, { ...job, columns, choice, typed });
-  const again = job.command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
-  if (again !== undefined) log.warn('scored_already', again);
+  const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
+  const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored';
+  if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
-    if (column.as !== column.name && (column.isJoined || again === undefined))
+    if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const own = fileMetadata(config, job.policy, identity, inputs.length);
@@ -159,7 +157,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const sink = await openSink({ ...layout, ...place, ...opts, choice, metadata, stats, finish });
+  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish });
   if (parts?.todo.all.length === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
@@ -168,6 +166,10 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   await writeRows(columns === job.columns ? rows : refusingTurns(rows), sink, stats, signal, place);
   return EXIT.done;
 }
+
+/** What is said of an input that has our columns already. */
+const AGAIN =
+  'the input was scored already: rredcot redistribute gives another credit without a policy; here what that run has made is kept as input_<name>';
 
 /** Rows that a run takes: those up to the one in which a limit is reached. */
 function rowsOf(prescan: Prescan | undefined): number {

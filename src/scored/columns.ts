@@ -1,5 +1,6 @@
 // Our columns, each declared once: name, Arrow type, what it means, how a scored row fills it and is read back from it, and what a reader may rely on.
 
+import { usageError } from '../errors.js';
 import {
   FLOAT32,
   FLOAT32_LIST,
@@ -279,4 +280,22 @@ export function storedRow(cells: Cells, row: InputRow, further: readonly OutputC
 export function kindOf({ segments, status, sigma }: Cells): 'scored' | 'cut' | undefined {
   if (!isList(segments) || typeof status !== 'string') return undefined;
   return isList(sigma) ? 'scored' : segments.length > 0 ? 'cut' : undefined;
+}
+
+/**
+ * Those of a command's columns that `--columns` names, or all; and the texts that are written where no column of the input holds them.
+ * @throws RredcotError (exit 2) for a name that is none of them
+ */
+export function chosenColumns(all: readonly OurColumn[], chosen: readonly string[] | undefined) {
+  if (chosen === undefined) {
+    const columns = all.filter((name) => !isTextColumn(name));
+    return { columns, texts: TEXT_COLUMNS.filter((name) => all.includes(name)) };
+  }
+  const unknown = chosen.find((name) => !all.some((own) => own === name));
+  if (unknown !== undefined)
+    throw usageError(
+      `--columns ${unknown}: is none of the columns that are written beside the input's`,
+      `--columns with some of ${all.join(',')}`,
+    );
+  return { columns: all.filter((name) => chosen.includes(name)), texts: [] };
 }

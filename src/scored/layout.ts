@@ -1,9 +1,8 @@
-// What stands in the output: our columns, the input's with `--keep` and `--drop`, the joined file's, and the traces' texts;
+// What stands in the output: our columns, the input's without `--drop`, the joined file's, and the traces' texts;
 // and under which names.
 
 import { usageError } from '../errors.js';
 import { didYouMean } from '../flag-values.js';
-import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { type Columns, explodes, type FieldMap } from '../io/map/fields.js';
 import { isDialogue } from '../io/map/messages.js';
@@ -22,7 +21,7 @@ export interface LayoutOptions {
   readonly columns: readonly WrittenColumn[];
   /** texts that are written where no column of the input, or of the joined file, holds them */
   readonly texts: readonly TextColumn[];
-  readonly choice: ColumnChoice;
+  readonly drop: readonly string[];
   readonly rewardAsIs: boolean;
   readonly isSampled?: boolean;
   /** whether the output has column types, and metadata */
@@ -32,20 +31,20 @@ export interface LayoutOptions {
 /**
  * Puts the output's columns together.
  * @param input columns of the input; none where the output has no types, and the first row's count
- * @throws RredcotError (exit 2) for a name in `--keep` or `--drop` that no column has
+ * @throws RredcotError (exit 2) for a name in `--drop` that no column has
  */
 export function outputLayout(
   input: readonly PassThroughColumn[],
   { map, first }: { readonly map: FieldMap; readonly first: Columns },
-  { columns, texts, choice, rewardAsIs, isSampled, typed }: LayoutOptions,
+  { columns, texts, drop, rewardAsIs, isSampled, typed }: LayoutOptions,
 ) {
-  refuseUnknown(choice, typed ? input.map(({ name }) => name) : Object.keys(first));
+  refuseUnknown(drop, typed ? input.map(({ name }) => name) : Object.keys(first));
   const joined = map.join?.written ?? [];
-  const written = input.filter(({ name }) => isWritten(choice, name));
+  const written = input.filter(({ name }) => !drop.includes(name));
   const isText = (column: TextColumn, name: string, isJoined: boolean) =>
     typed || isJoined
       ? isTextType(column, (isJoined ? joined : written).find((each) => each.name === name)?.type)
-      : isTextValue(column, isWritten(choice, name) && Object.hasOwn(first, name) ? first[name] : undefined);
+      : isTextValue(column, !drop.includes(name) && Object.hasOwn(first, name) ? first[name] : undefined);
   const held = TEXT_COLUMNS.map((column) => heldBy(column, map, isText)).filter((each) => each !== undefined);
   // a file without metadata (JSONL) cannot say that another column holds it: there only one of its own name counts
   const isHeld = (text: TextColumn) =>
@@ -69,14 +68,13 @@ export function outputLayout(
   };
 }
 
-/** What is kept or dropped by mistake is noticed when the run is over. */
-export function refuseUnknown({ keep, drop }: ColumnChoice, names: readonly string[]): void {
-  const flag = keep === undefined ? '--drop' : '--keep';
-  const unknown = (keep ?? drop ?? []).find((name) => !names.includes(name));
+/** What is dropped by mistake is noticed when the run is over. @throws RredcotError (exit 2) */
+export function refuseUnknown(drop: readonly string[], names: readonly string[]): void {
+  const unknown = drop.find((name) => !names.includes(name));
   if (unknown === undefined || names.length === 0) return;
   throw usageError(
-    `${flag} ${unknown}: the input has no such column (${names.slice(0, 20).join(', ')})`,
-    `${flag} ${didYouMean(unknown, names) ?? '<a,b>'}`,
+    `--drop ${unknown}: the input has no such column (${names.slice(0, 20).join(', ')})`,
+    `--drop ${didYouMean(unknown, names) ?? '<a,b>'}`,
   );
 }
 

@@ -3,7 +3,7 @@
 import { Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
-import { type ColumnChoice, type OutputColumn, outputColumns } from '../arrow/output-columns.js';
+import { type OutputColumn, outputColumns } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
@@ -70,8 +70,8 @@ export interface OutputTarget {
   readonly ourColumns: readonly OutputColumn[];
   /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
   readonly passThrough: readonly PassThroughColumn[];
-  /** which of an input row's own keys JSONL has */
-  readonly choice?: ColumnChoice;
+  /** those of an input row's own keys that JSONL lacks */
+  readonly drop?: readonly string[] | undefined;
   readonly metadata: Readonly<Record<string, string>>;
   /** where the file lies until it is whole; by default beside itself */
   readonly halfWrittenIn?: string | undefined;
@@ -133,14 +133,14 @@ function refuseOnStdout(format: OutputFormat): void {
 
 // the writers' modules cost 50 to 150 ms to load: only the one that is used
 async function openWriter(
-  { format, metadata, choice }: OutputTarget,
+  { format, metadata, drop }: OutputTarget,
   columns: readonly OutputColumn[],
   file: AtomicFile | undefined,
 ): Promise<RowWriter> {
   const sink: ByteSink = file ?? openStreamSink();
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
-    return openJsonlWriter(sink, columns, choice);
+    return openJsonlWriter(sink, columns, drop);
   }
   const { arrowSchema, batchedRows, openArrowBatches } = await import('../arrow/writer.js');
   const schema = arrowSchema(columns);
