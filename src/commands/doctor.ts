@@ -169,10 +169,7 @@ export function formatDiagnosis({ checks, auto }: Diagnosis): string {
     auto === null
       ? 'Nothing can be scored here, not even on the CPU: fix what is above first.'
       : `--device auto will use ${auto.device}: ${auto.reason}.`;
-  const cudaLacks = checks.some(({ name, state }) => state !== 'ok' && /^(CUDA|NVIDIA|lib)/.test(name));
-  const calm =
-    cudaLacks && auto !== null ? 'What CUDA lacks matters on a machine with an NVIDIA GPU only.\n' : '';
-  return `${lines.join('\n')}\n\n${calm}${escapeControls(sentence)}\n`;
+  return `${lines.join('\n')}\n\n${escapeControls(sentence)}\n`;
 }
 
 function firstLine(error: unknown): string {

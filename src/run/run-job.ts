@@ -1,5 +1,5 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { EXIT, type ExitCode } from '../errors.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { isStored } from '../io/files/files.js';
 import {
@@ -10,8 +10,6 @@ import {
   type Shard,
   WHOLE,
 } from '../io/files/run-folder.js';
-import type { Needs } from '../io/map/fields.js';
-import { mapRow } from '../io/map/map.js';
 import { columnarColumns } from '../io/read/inputs.js';
 import { assertSameInputs, fingerprint } from '../io/read/unchanged.js';
 import { type Counts, sumCounts } from '../io/write/facts.js';
@@ -23,12 +21,11 @@ import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { RunStats } from '../report/run-stats.js';
-import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
+import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/stored-run.js';
-import { type OutputRow, ownTokens } from '../scored.js';
-import { isOfTurns } from '../trace.js';
+import type { OutputRow } from '../scored.js';
 import { finishFolder } from './finish-folder.js';
 import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
@@ -134,11 +131,10 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const ofStream: Part | undefined = limit === undefined ? input?.part : { by: 'limit', limit };
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-  const hasTurns = job.hasTurns || (prescan?.hasTurns ?? isFirstOfTurns(mapping, job.needs));
-  const isMasked = ourChoice !== undefined || hasTurns;
-  const columns = isMasked
-    ? job.columns
-    : job.columns.filter((each) => columnName(each) !== 'completion_mask');
+  // traces of one turn each need no mask; of rows that nobody has looked at it is written
+  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns && !job.hasTurns;
+  const isMasked = ourChoice !== undefined || !isOfOne;
+  const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored';
   if (isAgain) log.warn('scored_already', AGAIN);
@@ -163,7 +159,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     return alreadyDone(target, shard, before, opts, log);
   }
   const rows = parts?.todo.all.length === 0 ? [] : job.stages(source, context);
-  await writeRows(columns === job.columns ? rows : refusingTurns(rows), sink, stats, signal, place);
+  await writeRows(rows, sink, stats, signal, place);
   return EXIT.done;
 }
 
@@ -174,24 +170,6 @@ const AGAIN =
 /** Rows that a run takes: those up to the one in which a limit is reached. */
 function rowsOf(prescan: Prescan | undefined): number {
   return prescan?.lastRow === undefined ? (prescan?.rows ?? 0) : prescan.lastRow + 1;
-}
-
-/** Of a stream the first row says whether its traces have several turns. */
-function isFirstOfTurns({ first, map, hasRow }: JobInputs['mapping'], needs: Needs): boolean {
-  const traces = hasRow ? mapRow({ columns: first, stem: '', row: 0 } as InputRow, map, needs) : [];
-  return [...traces].some((trace) => !isBad(trace) && isOfTurns(trace));
-}
-
-/** Traces of several turns have no place in an output without their mask. */
-async function* refusingTurns(
-  rows: AsyncIterable<OutputRow | BadRow> | Iterable<OutputRow | BadRow>,
-): AsyncGenerator<OutputRow | BadRow> {
-  const reason =
-    'it has several turns, and the first row has one, so that the output has no completion_mask: name a file in place of a stream, or --columns with completion_mask';
-  for await (const row of rows)
-    yield isBad(row) || ownTokens(row) === undefined
-      ? row
-      : rejectTrace(row.trace, new TraceRejected('turns', reason));
 }
 
 /** Looks at the policy, and others that run beside it. @returns what throws where one of them, or an input, is no longer what it was */
