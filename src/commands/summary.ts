@@ -1,7 +1,7 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
 
-import { creditableOf } from '../credit/credit.js';
-import { hasLevel, valueNameOf } from '../credit/nature.js';
+import { storedValues } from '../credit/credit.js';
+import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
 import { hashSaid } from '../io/files/facts.js';
@@ -101,7 +101,7 @@ export async function countScored(
   log: Log,
 ) {
   const { estimator } = source.credit;
-  const counts = new RunCounts(hasLevel(estimator));
+  const counts = new RunCounts(estimator.noLevel === undefined);
   /** traces worth a page, by number of their row */
   const choice = new TraceChoice(traces, estimator.isMagnitude === true);
   /** the first row that is not as `score` writes one */
@@ -116,7 +116,7 @@ export async function countScored(
       firstBad ??= trace;
       continue;
     }
-    counts.add(trace, creditableOf(trace, estimator).values, row.row);
+    counts.add(trace, storedValues(trace, estimator), row.row);
     if (!conditions.every(({ holds }) => holds(trace))) continue;
     choice.add(trace);
   }

@@ -174,7 +174,7 @@ function mostlyUniform(figures: Figures, config: MadeBy): string | undefined {
   const what = `σ is uniform in ${count(most)} of ${plural(credited, 'trace')}, which is no credit at all`;
   const codes = Object.entries(status).filter(([code]) => isFallback(code));
   if (2 * fallbacks < most)
-    return `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`;
+    return `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau, or values that hardly move, leave every token about the same`;
   const [code, n] = codes.reduce((most, each) => (each[1] > most[1] ? each : most));
   if (code === 'uniform:flat-values' && (lostFraction(figures) ?? 0) >= MOSTLY)
     return `${what}: most samples were cut or could not be judged, and count nothing; more --mc-max-tokens, or --stop <text|id> where the policy names no end token`;

@@ -80,7 +80,7 @@ export function warningsOf(numbers: RunNumbers, vocab: number | undefined, rule?
   add(
     credited > 0 && uniform >= MOST * credited && !asksForUniform(rule),
     'mostly_uniform',
-    `σ is uniform in effect in ${count(uniform)} of ${count(credited)} traces: they train as they would without it; the statuses say why, or a large --tau or --smooth does`,
+    `σ is uniform in effect in ${count(uniform)} of ${count(credited)} traces: they train as they would without it; the statuses say why, or a large --tau does`,
   );
   const oneSided = oneSidedCredit(numbers);
   add(oneSided !== undefined, 'one_sided', oneSided ?? '');

@@ -1,7 +1,4 @@
 // The options that commands share, and what a command says of its work before a row is read.
-import type { CreditOptions } from '../credit/credit.js';
-import { OF_OTHERS } from '../credit/requested.js';
-import { usageError } from '../errors.js';
 import type { GroupReferences } from '../estimate/references.js';
 import type { ColumnChoice } from '../io/arrow/output-columns.js';
 import type { Shard } from '../io/files/run-folder.js';
@@ -84,17 +81,4 @@ export interface Work {
   readonly groupReferences?: GroupReferences | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
   readonly valueName?: string | undefined;
-}
-
-/**
- * What a pass over traces cannot know is made of the file that it writes.
- * @throws RredcotError (exit 2) for normalisers that count the tokens of other traces
- */
-export function refuseOfOthers({ normalisers = [] }: CreditOptions): void {
-  const found = normalisers.find((name) => OF_OTHERS.includes(name));
-  if (found !== undefined)
-    throw usageError(
-      `--normalisers ${found} counts the tokens of other traces, which are known when all are scored`,
-      `score without it, then rredcot redistribute <scored> --normalisers ${normalisers.join(',')}`,
-    );
 }

@@ -1,6 +1,5 @@
 // Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
 
-import type { Traced } from '../estimate/far-peers.js';
 import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
@@ -9,6 +8,7 @@ import { describeValue } from '../printable.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../rows.js';
+import type { Trace } from '../trace.js';
 import type { Mapping } from './mapping.js';
 import type { JobOptions, Work } from './options.js';
 import { assertFits, type Prescan } from './prescan.js';
@@ -44,6 +44,11 @@ export interface SourceOptions
 
 /** In so many steps the done part of the inputs is told. */
 const SHARES = 1000;
+
+/** A trace as the first stage takes it. */
+interface Traced {
+  readonly trace: Trace;
+}
 
 /** A command's inputs. */
 export interface Source {

@@ -1,21 +1,20 @@
-// What the traces of a scored file have together: means of rewards and numbers of tokens, by a first pass over it.
+// What the traces of a scored file have together: means of rewards, by a first pass over it.
 import { type GroupMean, groupMeanOf } from '../credit/baseline.js';
-import { asksForMean, type CreditOptions, isOfPeers } from '../credit/credit.js';
-import { GROUP_STD, OF_OTHERS, type TokenCounts } from '../credit/requested.js';
+import { asksForMean, type CreditOptions } from '../credit/credit.js';
+import { GROUP_STD } from '../credit/requested.js';
 import { dataError, TraceRejected, throwIfInterrupted } from '../errors.js';
 import { float32Text } from '../io/arrow/json.js';
 import { inferColumns } from '../io/arrow/schema.js';
 import { plural } from '../plural.js';
 import { type InputRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { type ScoredFiles, storedTrace } from './open-scored.js';
+import type { ScoredFiles } from './open-scored.js';
 
 interface GroupTotals {
   /** of known rewards */
   sum: number;
   squares: number;
   count: number;
-  tokens: number;
   /** the mean reward of the whole group, and their standard deviation, where its rows have them stored */
   mean?: number;
   std?: number;
@@ -34,16 +33,12 @@ export async function sumGroups(
 ) {
   const [path, from] = [source.inputs[0]?.path, source.credit];
   const groups = new Map<string, GroupTotals>();
-  /** tokens of each batch of `--batch-size` traces */
-  const batches: number[] = [];
   const inference = inferColumns();
-  const { batchSize = Number.POSITIVE_INFINITY } = credit;
   const infers = isTyped && source.typed === null;
   const isMapped = !hasSameRange(from, credit);
-  const isNeeded = asksForMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
   const { mean: hasMean, std: hasStd } = storedMeans(source, credit);
-  let [n, isGraded] = [0, false];
-  if (isNeeded || isMapped || infers)
+  let isGraded = false;
+  if (asksForMean(credit) || isMapped || infers)
     for await (const row of source.read({})) {
       throwIfInterrupted(signal);
       if (isBad(row)) continue;
@@ -54,17 +49,9 @@ export async function sumGroups(
       const reward = rescaled(own, codes, from, credit);
       if (reward instanceof TraceRejected) continue;
       if (infers) inference.add(inputCells(row, source));
-      const tokens = tokensOf(row.columns.segments);
-      // a damaged row is written into no batch; its reward is its group's all the same
-      if (credit.batchSize !== undefined && !isBad(storedTrace(row, source))) {
-        const batch = Math.floor(n++ / batchSize);
-        batches[batch] = (batches[batch] ?? 0) + tokens;
-      }
-      if (typeof group !== 'string') continue;
-      const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0, tokens: 0 };
+      if (typeof group !== 'string' || reward === null) continue;
+      const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0 };
       groups.set(group, found);
-      found.tokens += tokens;
-      if (reward === null) continue;
       found.sum += reward;
       found.squares += reward ** 2;
       found.count++;
@@ -98,24 +85,15 @@ export async function sumGroups(
         groupStd: group?.std ?? found.groupStd,
       };
     },
-    /** @param n the row's number among those that are written */
-    countsOf: ({ trace }: OutputRow, n: number): TokenCounts => ({
-      group: groups.get(trace.group ?? '')?.tokens,
-      batch: batches[Math.floor(n / batchSize)],
-    }),
   };
 }
+
+/** Whether baselines are means of a trace's peers alone. */
+const isOfPeers = ({ baseline }: CreditOptions): boolean => baseline === 'rloo';
 
 /** The cells of the input's own columns. */
 function inputCells({ columns }: InputRow, { made }: ScoredFiles) {
   return Object.fromEntries(Object.entries(columns).filter(([name]) => !made.has(name)));
-}
-
-/** Tokens of the policy's, by the segments. */
-function tokensOf(segments: unknown): number {
-  const own = Array.isArray(segments) ? segments.filter(({ kind }) => kind !== 'shown') : [];
-  const tokens = own.reduce((sum, { start, end }) => sum + (Number(end) - Number(start)), 0);
-  return Number.isFinite(tokens) ? tokens : 0;
 }
 
 /** Whether a stored baseline that is a mean of rewards is the one that is asked for. */

@@ -1,11 +1,11 @@
 // Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
 
 import { basename, dirname } from 'node:path';
-import { type CreditOptions, creditableOf, creditConfig } from '../credit/credit.js';
+import { type CreditOptions, creditConfig, storedValues } from '../credit/credit.js';
 import { requestedColumns } from '../credit/requested.js';
 import { dataError, type Rejection, usageError } from '../errors.js';
+import { knownCredit } from '../estimate/credit-flags.js';
 import { valueColumns } from '../estimate/registry.js';
-import { knownCredit } from '../estimate/stored-credit.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { hashSaid } from '../io/files/facts.js';
@@ -153,7 +153,7 @@ export function storedTrace(row: InputRow, { ours, valued, made, credit }: Score
   if (fault !== undefined)
     return setAside(row, { code: 'scored', reason: `${fault}: rredcot verify tells more` });
   const stored = storedRow(cells, row, valued);
-  const [valueStart = null] = creditableOf(stored, credit.estimator).values;
+  const [valueStart = null] = storedValues(stored, credit.estimator);
   return { ...stored, valueStart, trace: { ...stored.trace, source: passedOn(row, made, cells) } };
 }
 
