@@ -1,7 +1,6 @@
 // The flags and help of `score` and `segment`.
 import type { Command } from 'commander';
 import { scoresReferences } from '../credit/nature.js';
-import { OF_OTHERS } from '../credit/requested.js';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
@@ -40,12 +39,6 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
       const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
       const credit = resolveCreditOptions(flags);
-      const ofOthers = credit.normalisers?.find((name) => OF_OTHERS.includes(name));
-      if (ofOthers !== undefined)
-        throw usageError(
-          `--normalisers ${ofOthers} counts the tokens of other traces, which are known when all are scored`,
-          `score without it, then rredcot redistribute <scored> --normalisers ${flags.normalisers}`,
-        );
       const references = oneOf('--references', flags.references, REFERENCE_SOURCES);
       if (references === 'group' && !scoresReferences(credit.estimator))
         throw usageError(

@@ -155,20 +155,14 @@ export function calibrate(command: Command, { interruption: { signal }, done }: 
     )
     .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, or run folders')
     .requiredOption('-o, --output <file>', 'the calibration, a JSON file')
-    .option(
-      '--features <column,…>',
-      "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",
-    )
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
   logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
     const commands = await import('../commands/calibrate.js');
-    const { parseFeatures } = await import('../estimate/states.js');
-    const further = flags.features === undefined ? [] : parseFeatures(flags.features);
-    done(await commands.calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
+    done(await commands.calibrate(scored, { output: flags.output, signal }, await logOf(flags)));
   });
 }
 
-type CalibrateFlags = LogFlags & { output: string; features?: string };
+type CalibrateFlags = LogFlags & { output: string };
 
 interface InspectFlags extends MappingFlags {
   readonly row?: string;

@@ -1,11 +1,12 @@
 // `rredcot calibrate`: fits the calibrated value's weights to the rewards of scored files, and says how good they are.
 import { dirname } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
 import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
-import { agreement, baseOfFile, fitTraceOf, WHOSE } from '../estimate/calibration-rows.js';
-import { type Base, type ColumnFeature, FEATURES_OF } from '../estimate/states.js';
+import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
+import { type Base, FEATURES_OF } from '../estimate/states.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/part.js';
@@ -21,8 +22,6 @@ import { tellCalibration } from './calibration-view.js';
 
 export interface CalibrateOptions {
   readonly output: string;
-  /** beside those that are always there */
-  readonly further: readonly ColumnFeature[];
   readonly signal: AbortSignal;
 }
 
@@ -33,16 +32,16 @@ export interface CalibrateOptions {
  */
 export async function calibrate(
   paths: readonly string[],
-  { output, further, signal }: CalibrateOptions,
+  { output, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
   const features = await openFeatures(dirname(output));
   try {
-    const { base, ...common } = await gather(paths, further, features, signal, log);
-    const F = FEATURES_OF[base].length + further.length;
+    const { base, ...common } = await gather(paths, features, signal, log);
+    const F = FEATURES_OF[base].length;
     const fit = await fitCalibration(() => features.traces(signal), F, base !== 'none');
-    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, further, base);
+    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, base);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     tellCalibration(file, output, log);
     return EXIT.done;
@@ -54,7 +53,6 @@ export async function calibrate(
 /** Reads all files, and leaves the features of their traces in the spill file. */
 async function gather(
   paths: readonly string[],
-  further: readonly ColumnFeature[],
   features: Features,
   signal: AbortSignal,
   log: Log,
@@ -64,27 +62,28 @@ async function gather(
   const skipped = new Map<string, number>();
   let traces = 0;
   let example: string | undefined;
-  const policies = agreement<NonNullable<ScoredWith['policy']>>(
-    'which policy scored it',
-    'by another policy',
-  );
+  let common: ScoredWith | undefined;
   let base: Base | undefined;
-  const ways = agreement<NonNullable<ScoredWith['scored_with']>>(
-    'with which flags it was scored',
-    'with other flags',
-  );
   for (const path of paths) {
     const { config, policy, columns, part, rows } = await opened(path);
-    const own = baseOfFile(path, columns, config, further);
+    const own = baseOfFile(path, columns, config);
     base ??= own;
     if (own !== base)
       throw usageError(
-        `${path}: its values are ${WHOSE[own]}, those of ${paths[0]} ${WHOSE[base]}`,
+        `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
         'files of one estimator',
       );
-    const way = config === undefined ? null : scoredWith(config);
-    for (const told of [policies.add(policy && { ...policy }, path), ways.add(way, path)])
-      if (told !== undefined) log.warn('files_differ', told);
+    const said = { policy: policy ? { ...policy } : null, scored_with: config ? scoredWith(config) : null };
+    common ??= said;
+    for (const [
+      key,
+      other,
+    ] of [['policy', 'by another policy'], ['scored_with', 'with other flags']] as const) // biome-ignore format: one line
+      if (!isDeepStrictEqual(common[key], said[key])) {
+        common = { ...common, [key]: null };
+        const what = `${path}: was scored ${other} than the files before it, or one of them does not say how`;
+        log.warn('files_differ', what);
+      }
     if (part !== undefined)
       log.warn(
         'part',
@@ -95,7 +94,7 @@ async function gather(
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
       const stored = storedRow(row.columns, row);
-      const found = fitTraceOf(stored, further, own);
+      const found = fitTraceOf(stored, own);
       if (typeof found !== 'string') {
         await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
@@ -116,8 +115,7 @@ async function gather(
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
   return {
-    policy: policies.common(),
-    scored_with: ways.common(),
+    ...(common as ScoredWith),
     base: base as Base,
     skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
   };

@@ -2,7 +2,7 @@
 
 import { valueNameOf } from '../credit/nature.js';
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { STORED } from '../estimate/stored-credit.js';
+import { STORED } from '../estimate/credit-flags.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
 import { resolveTarget, stemOf } from '../io/write/target.js';

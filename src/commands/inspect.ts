@@ -1,7 +1,7 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { STORED } from '../estimate/stored-credit.js';
+import { STORED } from '../estimate/credit-flags.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';

@@ -2,11 +2,10 @@
 
 import { type CreditOptions, credited } from '../credit/credit.js';
 import { valueNameOf } from '../credit/nature.js';
-import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../credit/requested.js';
+import { requestedColumns } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { type CreditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
-import { mergedConfig, mergedFlags, natureOf, STORED } from '../estimate/stored-credit.js';
-import { calibrationOf, hasSameValues, refuseImpossible, revalued } from '../estimate/stored-values.js';
+import { type CreditFlags, STORED } from '../estimate/credit-flags.js';
+import { hasSameValues, mergedConfig, newCredit, revalued } from '../estimate/stored-values.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { partText, wholeText } from '../io/write/part.js';
 import { resolveTarget, stemOf } from '../io/write/target.js';
@@ -42,12 +41,7 @@ export interface RedistributeOptions {
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
   const { signal, drop = [], overwrite, columns } = opts;
   const source = await openScored(path, STORED);
-  const calibration = await calibrationOf(path, source, opts, log);
-  const flags = mergedFlags(source.credit, opts.flags);
-  const credit = resolveCreditOptions(flags, natureOf(source.credit, opts.flags, flags, calibration));
-  refuseImpossible(path, source, credit, calibration);
-  const notice = methodNotice(credit);
-  if (notice !== undefined) log.info(notice);
+  const { credit, calibration } = await newCredit(path, source, opts, log);
   const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
@@ -71,17 +65,15 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   // read, values where they are others, credit
   const isKept = hasSameValues(source.credit, credit) && calibration === undefined;
   async function* rows() {
-    let n = 0;
     for await (const row of source.read({})) {
       const stored = isBad(row) ? row : storedTrace(row, source);
       if (isBad(row) || isBad(stored)) {
         yield stored;
         continue;
       }
-      const own = n++;
       try {
         const valued = isKept ? stored : revalued(stored, credit.estimator, isOther, calibration);
-        yield credited(valued, sums.meansOf(valued), credit, sums.countsOf(valued, own));
+        yield credited(valued, sums.meansOf(valued), credit);
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
         yield rejected(row, error);
@@ -103,34 +95,22 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
 }
 
 /**
- * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation, of their tokens another sum.
- * @throws RredcotError (exit 65) where a mean or a deviation would follow from it
+ * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation.
+ * @throws RredcotError (exit 65) where one of these would follow from it
  */
 async function checkPart(path: string, source: ScoredFiles, credit: CreditOptions, log: Log): Promise<void> {
   const { part } = source;
   const figure = ofWholeGroups(source, credit);
-  const ofTokens = credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [];
-  const rejects =
-    part === undefined && (figure !== undefined || ofTokens.length > 0) ? await rejectsOf(source.inputs) : 0;
-  if (rejects > 0) {
-    const figures = [
-      ...(figure === undefined ? [] : [`the ${figure} of a group's rewards`]),
-      ...ofTokens.map(normaliserColumn),
-    ];
-    log.warn(
-      'part',
-      `${path}: its run has rejected ${plural(rejects, 'trace')}: ${figures.join(' and ')} is that of those that are left; rredcot score with these flags counts them all`,
-    );
-  }
-  if (part === undefined) return;
-  if (figure !== undefined)
+  if (figure === undefined) return;
+  if (part !== undefined)
     throw dataError(
       `${path}: ${partText(part)}, so that the ${figure} of its groups' rewards is not known`,
       `rredcot redistribute ${wholeText(part)}, with these flags`,
     );
-  for (const name of ofTokens)
+  const rejects = await rejectsOf(source.inputs);
+  if (rejects > 0)
     log.warn(
       'part',
-      `${path}: ${partText(part)}: ${normaliserColumn(name)} is one over the tokens of those traces that are left`,
+      `${path}: its run has rejected ${plural(rejects, 'trace')}: the ${figure} of a group's rewards is that of those that are left; rredcot score with these flags counts them all`,
     );
 }

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { STORED } from '../estimate/stored-credit.js';
+import { STORED } from '../estimate/credit-flags.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { fileStem } from '../io/read/inputs.js';
 import { assertPlace } from '../io/write/target.js';

@@ -3,15 +3,14 @@
 import { groupMeanOf, withContiguousMeans } from '../credit/baseline.js';
 import { asksForMean, type CreditOptions, creditConfig, credited } from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
-import { methodNotice, requestedColumns } from '../credit/requested.js';
+import { requestedColumns } from '../credit/requested.js';
 import type { ExitCode } from '../errors.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { needNotice, policyNeed, preparing, rewarding } from '../estimate/ready.js';
+import { policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward-scale.js';
 import { openStages } from '../estimate/stages.js';
-import { valuedRow } from '../estimate/valued-row.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -58,8 +57,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
   const credit: CreditOptions = { ...own, estimator: nature };
-  for (const notice of [methodNotice(credit), needNotice(need, opts.policy)])
-    if (notice !== undefined) log.info(notice);
+  if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
     ...{ need, opened, segments, rewardRange, marks, nature, setUp, estimator },
@@ -95,9 +93,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const valued = stages.values(answered);
 
     // credit: the baseline and σ
-    yield* eachTrace(valued, ({ job, result, values }) =>
-      credited(valuedRow(job, result, values), job, credit),
-    );
+    yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
   };
 
   const config = {

@@ -1,9 +1,9 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
 
-import { hasLevel, valueNameOf } from '../credit/nature.js';
+import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { STORED } from '../estimate/stored-credit.js';
+import { STORED } from '../estimate/credit-flags.js';
 import { hashSaid } from '../io/files/facts.js';
 import { readJson } from '../io/files/files.js';
 import { summaryPath } from '../io/files/run-folder.js';
@@ -102,7 +102,7 @@ export async function countScored(
   log: Log,
 ) {
   const { estimator } = source.credit;
-  const counts = new RunCounts(hasLevel(estimator), vocabIn(source.account));
+  const counts = new RunCounts(estimator.noLevel === undefined, vocabIn(source.account));
   /** traces worth a page, by number of their row */
   const choice = new TraceChoice(traces, estimator.isMagnitude === true);
   /** the first row that is not as `score` writes one */

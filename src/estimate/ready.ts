@@ -64,18 +64,6 @@ export function policyNeed(
   return policy === EMBEDDED_POLICY && isTold ? 'nothing' : 'tokens';
 }
 
-/** What is said of a run without a pass. */
-export function needNotice(need: PolicyNeed, policy: string): string | undefined {
-  if (need === 'pass') return undefined;
-  const counted =
-    need === 'nothing'
-      ? 'tokens are the completion_ids'
-      : policy === EMBEDDED_POLICY
-        ? "tokens are the bundled policy's, bytes; --policy <folder> counts those of the policy that wrote the traces"
-        : `tokens are those of ${policy}`;
-  return `values and segments are the rows' own, so no policy runs: ${counted}; logprobs and entropies are null`;
-}
-
 /** How a run's traces are made ready. */
 export interface Method {
   readonly need: PolicyNeed;

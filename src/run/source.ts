@@ -1,6 +1,5 @@
 // Opens a command's inputs, and streams them as traces: mapped, checked, and only those that the run has still to do.
 
-import type { Traced } from '../estimate/far-peers.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
@@ -11,6 +10,7 @@ import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { terminalNotice } from '../report/terminal.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
+import type { Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
 import type { Prescan } from './prescan.js';
 
@@ -69,6 +69,11 @@ export interface SourceOptions
   /** asked at the end: throws where an input is no longer what it was when the run began */
   readonly assertUnchanged: () => Promise<void>;
   readonly log: Log;
+}
+
+/** A trace as the first stage takes it. */
+interface Traced {
+  readonly trace: Trace;
 }
 
 /** A command's inputs. */

@@ -1,7 +1,7 @@
 // Chooses among scored traces: by the conditions of `--where`, and the one whose value fell the most.
 
-import { creditableOf } from '../credit/credit.js';
-import { hasLevel, type Nature } from '../credit/nature.js';
+import { storedValues } from '../credit/credit.js';
+import type { Nature } from '../credit/nature.js';
 import { dataError, throwIfInterrupted, usageError } from '../errors.js';
 import { plural } from '../plural.js';
 import { isBad } from '../rows.js';
@@ -24,7 +24,7 @@ const VALUES = ['segments', 'value_start'] as const;
 /** Figures of a trace's values. @param figure null where it has none */
 const ofValues = (figure: (values: Float32Array) => number): NamedFigure => ({
   needs: VALUES,
-  of: (row, nature) => figure(creditableOf(row, nature).values),
+  of: (row, nature) => figure(storedValues(row, nature)),
 });
 const ofSigma = (figure: (sigma: Float32Array) => number): NamedFigure => ({
   needs: ['sigma'],
@@ -63,8 +63,8 @@ export const FIGURES: Readonly<Record<string, NamedFigure>> = {
     needs: [...VALUES, 'reward'],
     of: (row, nature) => {
       const { reward } = row;
-      if (reward === null || !hasLevel(nature)) return null;
-      return lowest(creditableOf(row, nature).values.map((value) => Math.abs(value - reward)));
+      if (reward === null || nature.noLevel !== undefined) return null;
+      return lowest(storedValues(row, nature).map((value) => Math.abs(value - reward)));
     },
   },
   sigma_ess: { needs: ['sigma_ess'], of: (row) => row.sigmaEss },

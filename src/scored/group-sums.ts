@@ -1,19 +1,18 @@
-// What the traces of a scored file have together: means of rewards and numbers of tokens, by a first pass over it.
+// What the traces of a scored file have together: means of rewards, by a first pass over it.
 import { type GroupMean, groupMeanOf } from '../credit/baseline.js';
-import { asksForMean, type CreditOptions, isOfPeers } from '../credit/credit.js';
-import { GROUP_STD, OF_OTHERS, type TokenCounts } from '../credit/requested.js';
+import { asksForMean, type CreditOptions } from '../credit/credit.js';
+import { GROUP_STD } from '../credit/requested.js';
 import { throwIfInterrupted } from '../errors.js';
 import { inferColumns } from '../io/arrow/schema.js';
 import { type InputRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { type ScoredFiles, storedTrace } from './open-scored.js';
+import type { ScoredFiles } from './open-scored.js';
 
 interface GroupTotals {
   /** of known rewards */
   sum: number;
   squares: number;
   count: number;
-  tokens: number;
   /** the mean reward of the whole group, and their standard deviation, where its rows have them stored */
   mean?: number;
   std?: number;
@@ -27,31 +26,18 @@ export async function sumGroups(
   signal: AbortSignal,
 ) {
   const groups = new Map<string, GroupTotals>();
-  /** tokens of each batch of `--batch-size` traces */
-  const batches: number[] = [];
   const inference = inferColumns();
-  const { batchSize = Number.POSITIVE_INFINITY } = credit;
   const infers = isTyped && source.typed === null;
-  const isNeeded = asksForMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
   const { mean: hasMean, std: hasStd } = storedMeans(source, credit);
-  let n = 0;
-  if (isNeeded || infers)
+  if (asksForMean(credit) || infers)
     for await (const row of source.read({})) {
       throwIfInterrupted(signal);
       if (isBad(row)) continue;
       const { group, reward, baseline, [GROUP_STD]: std } = row.columns;
       if (infers) inference.add(inputCells(row, source));
-      const tokens = tokensOf(row.columns.segments);
-      // a damaged row is written into no batch; its reward is its group's all the same
-      if (credit.batchSize !== undefined && !isBad(storedTrace(row, source))) {
-        const batch = Math.floor(n++ / batchSize);
-        batches[batch] = (batches[batch] ?? 0) + tokens;
-      }
-      if (typeof group !== 'string') continue;
-      const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0, tokens: 0 };
+      if (typeof group !== 'string' || typeof reward !== 'number') continue;
+      const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0 };
       groups.set(group, found);
-      found.tokens += tokens;
-      if (typeof reward !== 'number') continue;
       found.sum += reward;
       found.squares += reward ** 2;
       found.count++;
@@ -72,11 +58,6 @@ export async function sumGroups(
         groupStd: group?.std ?? found.groupStd,
       };
     },
-    /** @param n the row's number among those that are written */
-    countsOf: ({ trace }: OutputRow, n: number): TokenCounts => ({
-      group: groups.get(trace.group ?? '')?.tokens,
-      batch: batches[Math.floor(n / batchSize)],
-    }),
   };
 }
 
@@ -85,12 +66,8 @@ function inputCells({ columns }: InputRow, { made }: ScoredFiles) {
   return Object.fromEntries(Object.entries(columns).filter(([name]) => !made.has(name)));
 }
 
-/** Tokens of the policy's, by the segments. */
-function tokensOf(segments: unknown): number {
-  const own = Array.isArray(segments) ? segments.filter(({ kind }) => kind !== 'shown') : [];
-  const tokens = own.reduce((sum, { start, end }) => sum + (Number(end) - Number(start)), 0);
-  return Number.isFinite(tokens) ? tokens : 0;
-}
+/** Whether baselines are means of a trace's peers alone. */
+const isOfPeers = ({ baseline }: CreditOptions): boolean => baseline === 'rloo';
 
 /** What of their whole group's rewards rows have stored. */
 function storedMeans({ credit: from, made }: ScoredFiles, credit: CreditOptions) {

@@ -1,7 +1,7 @@
 // Opens scored traces: whether they are of one run and as they were written, how they were made, and what their rows hold.
 
 import { basename } from 'node:path';
-import { type CreditOptions, creditableOf, creditConfig } from '../credit/credit.js';
+import { type CreditOptions, creditConfig, storedValues } from '../credit/credit.js';
 import { requestedColumns } from '../credit/requested.js';
 import { type Rejection, usageError } from '../errors.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
@@ -143,7 +143,7 @@ export function storedTrace(row: InputRow, { ours, valued, made, credit }: Score
   if (fault !== undefined)
     return rejected(row, { code: 'scored', reason: `${fault}: rredcot verify tells more` });
   const stored = storedRow(cells, row, valued);
-  const [valueStart = null] = creditableOf(stored, credit.estimator).values;
+  const [valueStart = null] = storedValues(stored, credit.estimator);
   return { ...stored, valueStart, trace: { ...stored.trace, source: passedOn(row, made, cells) } };
 }
 
