@@ -1,6 +1,8 @@
 // Shows each trace the others of its group, wherever these lie: in its window, or apart, where they are read once before all others and kept in a spill file.
+import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
 
+import type { GroupRewards } from '../credit/baseline.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
 import { partOfRow, windowOf } from '../io/files/run-folder.js';
@@ -8,7 +10,6 @@ import { plural } from '../plural.js';
 import type { TokenizedTrace, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
-import type { RunContext, Source } from '../run/source.js';
 import { openSpill } from '../scored/spill.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
@@ -178,8 +179,25 @@ function placeOf({ ordinal, item }: Candidate): string {
 
 /** An input that can be read once more. */
 export interface WholeInput {
-  readonly again: Source['again'];
-  readonly run: Pick<RunContext, 'prescan' | 'folder' | 'rowsPerPart' | 'wanted'>;
+  /** Reads traces once more. @param wanted asked for every row in order */
+  again(wanted: (ordinal: number) => boolean): AsyncIterable<{ readonly trace: Trace } | BadRow>;
+  readonly run: {
+    /** undefined of a stream; `lastRow` is the row in which a limit is reached */
+    readonly prescan:
+      | {
+          readonly groupRewards: ReadonlyMap<string, GroupRewards>;
+          readonly rows: number;
+          readonly traces: number | null;
+          readonly rejects: number | null;
+          readonly lastRow?: number;
+        }
+      | undefined;
+    /** where the run lies, on this machine */
+    readonly folder: string | undefined;
+    readonly rowsPerPart: number;
+    /** whether an input row is of a part that this process has still to make */
+    wanted(ordinal: number): boolean;
+  };
   /** Makes a trace ready as those of the first pass were; what is rejected is no peer. @throws TraceRejected */
   prepare(item: { readonly trace: Trace }): Promise<Related>;
 }

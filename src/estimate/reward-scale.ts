@@ -2,11 +2,11 @@
 import { dataError, type RredcotError, throwIfInterrupted } from '../errors.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import { readRows } from '../io/read/inputs.js';
+import type { Mapping } from '../io/map/mapping.js';
+import { type Input, readRows } from '../io/read/inputs.js';
 import { headRows } from '../io/read/peek.js';
 import { count, plural } from '../plural.js';
 import { type BadRow, isBad } from '../rows.js';
-import type { JobInputs } from '../run/source.js';
 import type { Trace } from '../trace.js';
 
 type RewardRange = readonly [low: number, high: number];
@@ -22,7 +22,7 @@ export const SIGNED_NOTICE = 'rewards of -1 count as 0, and of 1 as 1 (--reward-
  * than that takes; {@link RewardCheck} then sees them all. Of a stream nothing is read.
  */
 export async function findRewardRange(
-  { inputs, mapping: { map } }: JobInputs,
+  { inputs, mapping: { map } }: { readonly inputs: readonly Input[]; readonly mapping: Pick<Mapping, 'map'> },
   needs: Needs,
   signal: AbortSignal,
 ): Promise<RewardRange> {

@@ -5,21 +5,20 @@ import { ModelSession } from '../model/onnx/session.js';
 import type { AnsweredJob, Answers, TraceQuestions, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import type { RunContext, Source } from '../run/source.js';
 import { blankRow, type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { onnxAnswerer, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
-import { eachInWindow, farPeers, withPeers } from './peers.js';
+import { eachInWindow, farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward, RewardedTrace } from './reward.js';
 import { type TraceValues, utilitiesOf } from './value.js';
 
 export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
-  readonly run: RunContext;
-  readonly source: Source;
+  readonly run: WholeInput['run'];
+  readonly source: Pick<WholeInput, 'again'>;
   readonly prepare: Awaited<ReturnType<typeof preparing>>;
   readonly rewardOf: (trace: Trace) => Reward;
   readonly log: Log;
