@@ -187,8 +187,8 @@ export interface WholeInput {
       | {
           readonly groupRewards: ReadonlyMap<string, GroupRewards>;
           readonly rows: number;
-          readonly traces: number;
-          readonly rejects: number;
+          readonly traces: number | null;
+          readonly rejects: number | null;
           readonly lastRow?: number;
         }
       | undefined;
@@ -251,7 +251,7 @@ export function spansApart({ prescan, rowsPerPart, wanted }: Omit<WholeInput['ru
     );
   const { groupRewards, traces, rejects, rows, lastRow = Number.POSITIVE_INFINITY } = prescan;
   // of rows that hold several traces, a window of very many comes in parts
-  const explodes = traces + rejects > rows;
+  const explodes = (traces ?? 0) + (rejects ?? 0) > rows;
   const isWhole = (first: number, last: number): boolean =>
     explodes
       ? first === last && last < lastRow

@@ -5,6 +5,7 @@ import { throwIfInterrupted } from '../errors.js';
 import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
+import { isJson } from '../io/read/formats.js';
 import { type Input, readRows } from '../io/read/inputs.js';
 import type { Part } from '../io/write/part.js';
 import { count } from '../plural.js';
@@ -24,10 +25,10 @@ export interface Prescan {
   readonly rows: number;
   /** mean length of a row in the inputs' own bytes; absent where traces are looked at together with their group's */
   readonly rowBytes?: number;
-  /** traces that mapped */
-  readonly traces: number;
-  /** rows, and traces of rows, that did not map */
-  readonly rejects: number;
+  /** traces that mapped; null where the rows were counted alone */
+  readonly traces: number | null;
+  /** rows, and traces of rows, that did not map; null where the rows were counted alone */
+  readonly rejects: number | null;
   /** traces of the whole inputs where a limit takes fewer, rejects among them; about, where it has ended the first pass */
   readonly whole?: number;
   /** columns of the rows that hold a trace, in the order first seen */
@@ -41,7 +42,7 @@ export interface Prescan {
   readonly part?: Part;
   /** a trace has several turns */
   readonly hasTurns?: true;
-  /** what stands against the names of its traces */
+  /** what stands against the names of its traces; nothing where the rows were counted alone */
   readonly warnings: readonly Warning[];
 }
 
@@ -56,12 +57,18 @@ export interface PrescanOptions
   readonly log: Log;
 }
 
-/** Reads files once from end to end, or as far as a limit goes where no group is needed whole. */
+/**
+ * Reads files once from end to end, or as far as a limit goes where no group is needed whole. Columnar rows of which nothing but their
+ * number is wanted are not decoded.
+ */
 export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptions): Promise<Prescan> {
   const { reward: rewardOf, readsPeers: spans, groupReferences, typed, maxLineBytes, log, signal } = opts;
   const { limit = Number.POSITIVE_INFINITY } = opts;
   const inference = inferColumns();
   const groupRewards: Prescan['groupRewards'] = new Map();
+  const isCounted =
+    !inputs.some(({ layout }) => isJson(layout)) &&
+    !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined);
   const names = new SeenNames(rewardOf !== undefined);
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes, told] = [0, 0, 0, 0];
@@ -77,14 +84,17 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
       bytes,
     });
   };
+  const wanted = (ordinal: number): boolean => {
+    rows = ordinal + 1;
+    return !isCounted;
+  };
   const tally = new RejectTally();
   const reject = (bad: BadRow): void => {
     tally.add(bad);
     const counted = { traces, rejects: tally.total };
     refuseWithoutTrace(counted, tally, opts.maxRejects, false, 'nothing was written');
   };
-  for await (const row of readRows(inputs, { maxLineBytes, onBytes })) {
-    rows = row.ordinal + 1;
+  for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
     isCut ||= traces + tally.total >= limit;
     if (isCut && rewardOf === undefined) {
       rows = row.ordinal;
@@ -132,7 +142,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
   const part = isWhole ? undefined : (ofLimit ?? (await partOf(inputs))?.part);
   return {
     ...{ rows, columns: inference.finish(), groupRewards },
-    ...{ traces, rejects: tally.total },
+    ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),
     ...(isCut && { whole: Math.round((traces + tally.total) * (isEnded ? 1 : total / Math.max(1, bytes))) }),
     ...last,
     ...(spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),

@@ -132,8 +132,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
   // traces of one turn each need no mask; of rows that nobody has looked at it is written
-  const hasTurns = job.hasTurns || prescan === undefined || prescan.hasTurns;
-  const isMasked = ourChoice !== undefined || hasTurns;
+  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns && !job.hasTurns;
+  const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored';
@@ -147,7 +147,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const stats = new RunStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
     usesGroups: job.reward !== undefined,
-    ...{ isNamed: prescan !== undefined, whole: prescan?.whole },
+    ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them
     beside: () => (part ? { part } : {}),
   });

@@ -154,7 +154,7 @@ function expectedTraces(
   { limit, run, rowsPerTrace = 1 }: SourceOptions,
   done: number,
 ): number | undefined {
-  if (prescan === undefined) return undefined;
-  const own = Math.ceil((prescan.traces + prescan.rejects) / run.shards);
+  if (typeof prescan?.traces !== 'number') return undefined;
+  const own = Math.ceil((prescan.traces + (prescan.rejects ?? 0)) / run.shards);
   return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
 }
