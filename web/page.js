@@ -173,34 +173,7 @@
         folded('Reference', trace.references.join('\n'), true),
         folded('Its own answer', trace.answer, true),
       ),
-      peers(),
     ].filter((each) => each !== null);
-  }
-
-  function peers() {
-    const others = data.peers[shown.n];
-    if (others.length === 0) return null;
-    const rewards = others.map(({ reward }) => reward).filter((reward) => reward !== null);
-    const right = rewards.filter((reward) => reward > 0.5).length;
-    const items = others.map(({ id, row, reward, page }) =>
-      element(
-        'li',
-        {},
-        `${number(reward)}  `,
-        page === null ? id : element('a', { href: `#trace-${page}` }, id),
-        ` (row ${row})`,
-      ),
-    );
-    return element(
-      'details',
-      {},
-      element(
-        'summary',
-        {},
-        `Peers: ${others.length} of its group nearby, ${right} right, ${rewards.length - right} wrong`,
-      ),
-      element('ul', { class: 'peers' }, ...items),
-    );
   }
 
   function credits(trace) {
@@ -402,7 +375,7 @@
         scales: { x: { time: false }, ...scales },
         axes,
         cursor: { sync: { key: sync.key } },
-        // a piece of the line, as beside the other charts
+        // a piece of the line
         legend: { markers: { width: 0, fill: (plot, n) => plot.series[n].stroke(plot, n) } },
       };
       return (values) =>

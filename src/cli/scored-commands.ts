@@ -4,7 +4,7 @@ import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { depthOf } from '../report/terminal.js';
+import { hasColors } from '../report/terminal.js';
 
 import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
@@ -202,7 +202,7 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
 function viewOf({ row, worst, where = [], all, json }: InspectFlags) {
   return {
     ...{ row, worst, where, all, json },
-    depth: depthOf(process.stdout),
+    isColored: hasColors(process.stdout),
     width: process.stdout.columns || WIDTH,
   };
 }

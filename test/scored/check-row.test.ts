@@ -1,9 +1,12 @@
 // Where verify draws the line: METHOD §4 allows Σσ, and a segment's share of it, 1e-6 for rounding, and no more.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkRow } from '../../dist/scored/check-row.js';
+import { checkRow, isStatus, STATUS_CODES } from '../../dist/scored/check-row.js';
+import { ROOT } from '../support/program.js';
 
 function faultsOf(cells: Readonly<Record<string, unknown>>): readonly string[] {
-  return checkRow(cells, { isScored: false }).faults;
+  return checkRow(cells, false);
 }
 
 const sums = (sigma: readonly number[]) => faultsOf({ sigma }).filter((fault) => fault.startsWith('Σσ is '));
@@ -59,7 +62,7 @@ describe("a segment's σ", () => {
 
 describe('numbers that no policy and no reward can give', () => {
   const outside = (cells: Readonly<Record<string, unknown>>) =>
-    faultsOf(cells).filter((fault) => /expected (at most|-?\d)/.test(fault));
+    faultsOf(cells).filter((fault) => /expected -?(Infinity|\d)/.test(fault));
 
   it('takes the bounds themselves', () => {
     const bounds = {
@@ -80,15 +83,38 @@ describe('numbers that no policy and no reward can give', () => {
 
   it.each([
     ['prompt_ids', [-1, 5], 'prompt_ids[0] is -1, expected 0 to 2147480000'],
-    ['logprobs', [-1, 0.01], 'logprobs[1] is 0.01, expected at most 0'],
-    ['entropies', [-0.01], 'entropies[0] is -0.01, expected 0 to 21.4877'],
-    ['entropies', [22], 'entropies[0] is 22, expected 0 to 21.4877'],
+    ['logprobs', [-1, 0.01], 'logprobs[1] is 0.01, expected -Infinity to 0.0001'],
+    ['entropies', [-0.01], 'entropies[0] is -0.01, expected -0.0001 to 21.4877'],
+    ['entropies', [22], 'entropies[0] is 22, expected -0.0001 to 21.4877'],
     ['reference_utilities', [0.5, 1.5], 'reference_utilities[1] is 1.5, expected 0 to 1'],
     ['reference_tokens', [0], 'reference_tokens[0] is 0, expected 1 to 2147480000'],
-    ['reference_logprobs', [[-1], [-1, 0.5]], 'reference_logprobs[1][1] is 0.5, expected at most 0'],
+    [
+      'reference_logprobs',
+      [[-1], [-1, 0.5]],
+      'reference_logprobs[1][1] is 0.5, expected -Infinity to 0.0001',
+    ],
     ['reward', -0.5, 'reward is -0.5, expected 0 to 1'],
     ['reward', 1.5, 'reward is 1.5, expected 0 to 1'],
   ])('%s of %j', (name, cell, fault) => {
     expect(outside({ [name]: cell })).toEqual([fault]);
+  });
+});
+
+describe('status codes', () => {
+  it('are those of the table of statuses in docs/output.md', async () => {
+    const text = await readFile(join(ROOT, 'docs/output.md'), 'utf8');
+    const [section = ''] = text.slice(text.indexOf('## Statuses')).split('\n## ');
+    const listed = [...section.matchAll(/^\|([^|]*)\|/gm)].flatMap(([, cell]) =>
+      [...(cell as string).matchAll(/`([a-z0-9:-]+)`/g)].map(([, code]) => code),
+    );
+    expect(listed.length).toBeGreaterThan(10);
+    expect(['ok', ...listed].sort()).toEqual([...STATUS_CODES].sort());
+  });
+
+  it('that nobody knows, two in the wrong order, and ok beside another are faults', () => {
+    for (const status of ['okay', 'uniform:*', 'truncated;references:row', 'ok;truncated'])
+      expect(faultsOf({ status }).join()).toContain(status);
+    for (const status of [...STATUS_CODES, 'rudder:no-gain']) expect(faultsOf({ status })).toEqual([]);
+    expect(['uniform:*', 'uniform:no*', 'unifrom:*'].map(isStatus)).toEqual([true, true, false]);
   });
 });

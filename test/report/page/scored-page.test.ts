@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { runInNewContext } from 'node:vm';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { RunCounts } from '../../../dist/report/counts.js';
 import { html, inertJson, visible } from '../../../dist/report/page/html.js';
 import {
   type PageRecord,
@@ -13,7 +14,6 @@ import {
   type ScoredPage,
   scoredPage,
 } from '../../../dist/report/page/scored-page.js';
-import { RunCounts } from '../../../dist/report/run-counts.js';
 import { shortNumber, signed, traceRecord } from '../../../dist/report/trace-record.js';
 import { seeded } from '../../oracle/toy.js';
 import { bareRow } from '../../support/io-helpers.js';
