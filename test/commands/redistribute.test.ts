@@ -190,8 +190,12 @@ describe('what stored values do not allow', () => {
       await copyFile(at(`scored.jsonl${ending}`), at(`copy.jsonl${ending}`));
     await write('copy.jsonl', scored.replace('"reward":1', '"reward":0'));
     for (const [path, code, why] of [
-      [join(ROOT, 'test/files/types.parquet'), 2, /types\.parquet: is not scored/],
-      ['traces.jsonl', 2, /is not scored: its rows have no values.*rredcot score /s],
+      [
+        join(ROOT, 'test/files/types.parquet'),
+        2,
+        /types\.parquet: nothing says that rredcot score has made it, its metadata have no/,
+      ],
+      ['traces.jsonl', 2, /neither a run nor traces\.jsonl\.summary\.json beside it.*rredcot score /s],
       ['-', 2, /stdin cannot be/],
       ['cut.parquet', 2, /was made by rredcot segment/],
       ['mixed', 2, /is of another run than/],

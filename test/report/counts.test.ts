@@ -179,7 +179,7 @@ describe('the numbers of a run', () => {
 
   it('say of which traces the rows of σ are', () => {
     const numbers = counted([]);
-    const account = { valueName: 'v̂', warnings: [], throughput: undefined };
+    const account = { valueName: 'v̂', warnings: [] };
     const lines = (uniform_by_fallback: number) =>
       drawNumbers('x', { ...account, numbers: { ...numbers, credited: 1234, uniform_by_fallback } }).join(
         '\n',

@@ -115,6 +115,11 @@ describe('status codes', () => {
     for (const status of ['okay', 'uniform:*', 'truncated;references:row', 'ok;truncated'])
       expect(faultsOf({ status }).join()).toContain(status);
     for (const status of [...STATUS_CODES, 'rudder:no-gain']) expect(faultsOf({ status })).toEqual([]);
-    expect(['uniform:*', 'uniform:no*', 'unifrom:*'].map(isStatus)).toEqual([true, true, false]);
+    expect(['uniform:*', 'rudder:no*', 'unifrom:*', 'x:no-gain'].map(isStatus)).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
   });
 });

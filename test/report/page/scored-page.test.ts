@@ -50,7 +50,7 @@ function page(more: Partial<ScoredPage> = {}): string {
   const label_noise = { threshold: 0.9, count: 1, of: 1, traces: [warning] };
   return scoredPage({
     ...{ title: HOSTILE, numbers: { ...numbers, label_noise, status: { [HOSTILE]: 1 } } },
-    ...{ valueName: 'v̂', facts: [[HOSTILE, HOSTILE]], warnings: [], throughput: undefined, fewer: undefined },
+    ...{ valueName: 'v̂', facts: [[HOSTILE, HOSTILE]], warnings: [], fewer: undefined },
     traces: [packTrace(record(HOSTILE))],
     ...more,
   });
