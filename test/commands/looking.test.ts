@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { shownTrace } from '../../dist/commands/shown.js';
-import { STORED } from '../../dist/estimate/stored-credit.js';
+import { STORED } from '../../dist/estimate/credit-flags.js';
 import { resolveMapping } from '../../dist/io/map/mapping.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import type { PageRecord } from '../../dist/report/page/scored-page.js';
