@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyFacts } from '../../dist/model/onnx/folder.js';
 import { RejectTally, RunCounts } from '../../dist/report/counts.js';
-import { Positions, Reliability, Sketch, Top, TraceChoice } from '../../dist/report/gathered.js';
+import { Positions, Reliability, Sketch, TraceChoice } from '../../dist/report/gathered.js';
 import { drawNumbers, endLines, endRecord } from '../../dist/report/numbers-view.js';
 import { outstanding, turnsOf } from '../../dist/report/trace-record.js';
 import { type MadeBy, warningsOf } from '../../dist/report/warnings.js';
@@ -73,19 +73,6 @@ it('positions: uniform σ is 1 everywhere, σ on the last tenth is 10 there', ()
   const { right, wrong } = positions.profile;
   for (const x of right ?? []) expect(x).toBeCloseTo(1, 5);
   expect(wrong?.map((x) => Math.round(x))).toEqual([...Array(18).fill(0), 10, 10]);
-});
-
-it('the largest few stay, the first of equal ones', () => {
-  const top = new Top<string>(2);
-  for (const [key, name] of [
-    [1, 'a'],
-    [3, 'b'],
-    [3, 'c'],
-    [2, 'd'],
-    [Number.NaN, 'e'],
-  ] as const)
-    top.add(key, name);
-  expect(top.things).toEqual(['b', 'c']);
 });
 
 /** Values .2 .9 .1 .1 by segments of 1, 2 and 1 tokens, and an answer of 4. */

@@ -10,22 +10,10 @@ import { bareRow } from '../support/io-helpers.js';
 const COLORS = /\u001b\[[\d;]*m/g;
 const plain = (text: string) => text.replace(COLORS, '');
 
-describe('the shade', () => {
-  it('has no step at uniform weight, one for each doubling, and none beyond the fifth', () => {
-    expect([0, 0.5, 1, 2, 4, 8, 16, 1000].map((weight) => shadeOf(weight, false))).toEqual([
-      0, 0, 0, 1, 2, 3, 4, 5,
-    ]);
-  });
-
-  it('turns where σ or R* is below 0', () => {
-    expect([
-      shadeOf(4, true),
-      shadeOf(-4, false),
-      shadeOf(-4, true),
-      shadeOf(4, false),
-      shadeOf(null, false),
-    ]).toEqual([-2, -2, 2, 2, 0]);
-  });
+it('the shade has no step at uniform weight, one for each doubling to the fifth, and turns where σ or R* is below 0', () => {
+  const shades = [0, 0.5, 1, 2, 4, 8, 16, 1000, -4].map((weight) => shadeOf(weight, false));
+  expect(shades).toEqual([0, 0, 0, 1, 2, 3, 4, 5, -2]);
+  expect([shadeOf(4, true), shadeOf(-4, true), shadeOf(null, false)]).toEqual([-2, 2, 0]);
 });
 
 describe('colors', () => {
