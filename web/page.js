@@ -352,11 +352,11 @@
   function drawPlots(trace) {
     if (trace.tokens === 0) return;
     const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const color = (name) => style.getPropertyValue(name).trim();
     const axis = {
-      stroke: colour('--text'),
-      grid: { stroke: colour('--line') },
-      ticks: { stroke: colour('--line') },
+      stroke: color('--text'),
+      grid: { stroke: color('--line') },
+      ticks: { stroke: color('--line') },
     };
     const width = Math.max(280, byId('trace').clientWidth - 4);
     const sync = uPlot.sync('trace');
@@ -390,7 +390,7 @@
     const isShare = values.every((value) => value >= 0 && value <= 1);
     const curve = {
       label: data.valueName,
-      stroke: colour('--one'),
+      stroke: color('--one'),
       width: 2,
       paths: stepped,
       points: { show: true },
@@ -415,13 +415,13 @@
         : [
             {
               label: each > 1 ? `entropy, highest of ${each} tokens` : 'entropy',
-              stroke: colour('--faint'),
+              stroke: color('--faint'),
               scale: 'y',
             },
           ]),
       ...weights.map((_, c) => ({
         label: `σ·T ${trace.credits[c]}`,
-        stroke: colour(tones[c % tones.length]),
+        stroke: color(tones[c % tones.length]),
         width: 2,
         scale: 'w',
       })),

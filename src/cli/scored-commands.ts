@@ -123,7 +123,7 @@ export function summary(command: Command, { interruption: { signal }, done }: Co
 export function report(command: Command, { interruption: { signal }, done }: CommandCall): void {
   logged(scoredFile(command))
     .description(
-      'Writes one HTML file that needs nothing else and sends nothing: the numbers of summary as charts, and a page for some traces, by chance and by how much their values moved.',
+      'Writes one HTML file that needs nothing else and sends nothing: the numbers of summary with small histograms, and a page for some traces, by chance and by how much their values moved.',
     )
     .option('-o, --output <file>', 'the page (default: ./<input>.report.html)')
     .option('--traces <n>', 'traces with a page of their own, at most', '50')

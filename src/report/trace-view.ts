@@ -177,7 +177,7 @@ function turnLines({ segments, start, valueName, decisive, harmful }: ShownTrace
   return [...section('raised it', decisive.map(line)), ...section('lowered it', harmful.map(line))];
 }
 
-/** The completion with its segments shaded, or numbered where there are no colours. */
+/** The completion with its segments shaded, or numbered where there are no colors. */
 function textLines({ segments }: TraceRecord, room: number, { isColored, all }: ViewOptions): string[] {
   const lines = segments.flatMap((segment, k) => {
     const [weight = null] = segment.weight;
