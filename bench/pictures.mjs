@@ -33,13 +33,13 @@ try {
   rmSync(folder, { recursive: true });
 }
 
-/** The lines of `inspect --worst` as a terminal of all colours has them. */
+/** The lines of `inspect --worst` as a terminal of 256 colors has them. */
 async function drawn() {
   const { inspect } = await import('../dist/commands/inspect.js');
   process.chdir(folder);
   let text = '';
   const { signal } = new AbortController();
-  const opts = { preset: 'auto', pick: 'worst', where: [], depth: 24, width: 92, signal };
+  const opts = { preset: 'auto', worst: true, where: [], isColored: true, width: 92, signal };
   await inspect('scored.parquet', opts, (more) => {
     text += more;
   });
@@ -57,16 +57,16 @@ function terminal(lines) {
     const parts = line.split(/\u001b\[([\d;]*)m/).map((part, k, all) => {
       if (k % 2 === 1) return '';
       const style = k === 0 ? '' : all[k - 1];
-      const [, back] = /48;2;([\d;]+?);38/.exec(style) ?? [];
-      const [, fore] = /38;2;(\d+;\d+;\d+)$/.exec(style) ?? [];
+      const [, back] = /48;5;(\d+)/.exec(style) ?? [];
+      const [, fore] = /38;5;(\d+)/.exec(style) ?? [];
       const x = 8 + at * across;
       const long = [...part].filter((character) => !/\p{M}/u.test(character)).length;
       at += long;
       const box =
         back === undefined
           ? ''
-          : `<rect x="${x.toFixed(1)}" y="${y - 13}" width="${(long * across).toFixed(1)}" height="${height}" fill="rgb(${back.replaceAll(';', ',')})"/>`;
-      const colour = fore === undefined ? '' : ` fill="rgb(${fore.replaceAll(';', ',')})"`;
+          : `<rect x="${x.toFixed(1)}" y="${y - 13}" width="${(long * across).toFixed(1)}" height="${height}" fill="${rgb(back)}"/>`;
+      const colour = fore === undefined ? '' : ` fill="${rgb(fore)}"`;
       return part.trim() === ''
         ? ''
         : `${box}<text x="${x.toFixed(1)}" y="${y}" textLength="${(long * across).toFixed(1)}"${colour}>${escaped(part)}</text>`;
@@ -79,6 +79,13 @@ function terminal(lines) {
 ${texts.filter((text) => text !== '').join('\n')}
 </svg>
 `;
+}
+
+/** A color of the cube of 6 × 6 × 6, of 256. */
+function rgb(color) {
+  const n = Number(color) - 16;
+  const levels = [0, 95, 135, 175, 215, 255];
+  return `rgb(${[Math.floor(n / 36), Math.floor(n / 6) % 6, n % 6].map((at) => levels[at])})`;
 }
 
 // SVG takes several spaces for one

@@ -96,7 +96,7 @@ def checked(row, place, columns):
         )
     missing = [name for name in TEXTS if not is_text(name, row.get(name))]
     if missing:
-        raise SystemExit(f"{place}: has no text of {' and '.join(missing)}: score it without --no-text and --columns")
+        raise SystemExit(f"{place}: has no text of {' and '.join(missing)}: score it without --columns")
     numbers = {name: numbers_of(row[name], code, f"{place}: {name}") for name, code in LISTS.items()}
     length = len(numbers["completion_ids"])
     for name in ("logprobs", "sigma"):

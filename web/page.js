@@ -173,34 +173,7 @@
         folded('Reference', trace.references.join('\n'), true),
         folded('Its own answer', trace.answer, true),
       ),
-      peers(),
     ].filter((each) => each !== null);
-  }
-
-  function peers() {
-    const others = data.peers[shown.n];
-    if (others.length === 0) return null;
-    const rewards = others.map(({ reward }) => reward).filter((reward) => reward !== null);
-    const right = rewards.filter((reward) => reward > 0.5).length;
-    const items = others.map(({ id, row, reward, page }) =>
-      element(
-        'li',
-        {},
-        `${number(reward)}  `,
-        page === null ? id : element('a', { href: `#trace-${page}` }, id),
-        ` (row ${row})`,
-      ),
-    );
-    return element(
-      'details',
-      {},
-      element(
-        'summary',
-        {},
-        `Peers: ${others.length} of its group nearby, ${right} right, ${rewards.length - right} wrong`,
-      ),
-      element('ul', { class: 'peers' }, ...items),
-    );
   }
 
   function credits(trace) {
@@ -379,11 +352,11 @@
   function drawPlots(trace) {
     if (trace.tokens === 0) return;
     const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const color = (name) => style.getPropertyValue(name).trim();
     const axis = {
-      stroke: colour('--text'),
-      grid: { stroke: colour('--line') },
-      ticks: { stroke: colour('--line') },
+      stroke: color('--text'),
+      grid: { stroke: color('--line') },
+      ticks: { stroke: color('--line') },
     };
     const width = Math.max(280, byId('trace').clientWidth - 4);
     const sync = uPlot.sync('trace');
@@ -402,7 +375,7 @@
         scales: { x: { time: false }, ...scales },
         axes,
         cursor: { sync: { key: sync.key } },
-        // a piece of the line, as beside the other charts
+        // a piece of the line
         legend: { markers: { width: 0, fill: (plot, n) => plot.series[n].stroke(plot, n) } },
       };
       return (values) =>
@@ -417,7 +390,7 @@
     const isShare = values.every((value) => value >= 0 && value <= 1);
     const curve = {
       label: data.valueName,
-      stroke: colour('--one'),
+      stroke: color('--one'),
       width: 2,
       paths: stepped,
       points: { show: true },
@@ -442,13 +415,13 @@
         : [
             {
               label: each > 1 ? `entropy, highest of ${each} tokens` : 'entropy',
-              stroke: colour('--faint'),
+              stroke: color('--faint'),
               scale: 'y',
             },
           ]),
       ...weights.map((_, c) => ({
         label: `σ·T ${trace.credits[c]}`,
-        stroke: colour(tones[c % tones.length]),
+        stroke: color(tones[c % tones.length]),
         width: 2,
         scale: 'w',
       })),

@@ -4,7 +4,7 @@ import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { depthOf } from '../report/terminal.js';
+import { hasColors } from '../report/terminal.js';
 
 import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
@@ -123,7 +123,7 @@ export function summary(command: Command, { interruption: { signal }, done }: Co
 export function report(command: Command, { interruption: { signal }, done }: CommandCall): void {
   logged(scoredFile(command))
     .description(
-      'Writes one HTML file that needs nothing else and sends nothing: the numbers of summary as charts, and a page for some traces, by chance and by how much their values moved.',
+      'Writes one HTML file that needs nothing else and sends nothing: the numbers of summary with small histograms, and a page for some traces, by chance and by how much their values moved.',
     )
     .option('-o, --output <file>', 'the page (default: ./<input>.report.html)')
     .option('--traces <n>', 'traces with a page of their own, at most', '50')
@@ -202,7 +202,7 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
 function viewOf({ row, worst, where = [], all, json }: InspectFlags) {
   return {
     ...{ row, worst, where, all, json },
-    depth: depthOf(process.stdout),
+    isColored: hasColors(process.stdout),
     width: process.stdout.columns || WIDTH,
   };
 }

@@ -59,7 +59,7 @@ async function gather(
 ): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
-  const skipped = new Map<string, number>();
+  const skipped: Record<string, number> = {};
   let traces = 0;
   let example: string | undefined;
   let common: ScoredWith | undefined;
@@ -75,10 +75,7 @@ async function gather(
       );
     const said = { policy: policy ? { ...policy } : null, scored_with: config ? scoredWith(config) : null };
     common ??= said;
-    for (const [
-      key,
-      other,
-    ] of [['policy', 'by another policy'], ['scored_with', 'with other flags']] as const) // biome-ignore format: one line
+    for (const [key, other] of Object.entries(DIFFERENT) as [keyof ScoredWith, string][])
       if (!isDeepStrictEqual(common[key], said[key])) {
         common = { ...common, [key]: null };
         const what = `${path}: was scored ${other} than the files before it, or one of them does not say how`;
@@ -101,11 +98,11 @@ async function gather(
         continue;
       }
       const reason = found.replaceAll(/-?\d[\d.e+-]*(, )?/g, '').trim();
-      skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
+      skipped[reason] = (skipped[reason] ?? 0) + 1;
       example ??= `${place}: ${found}`;
     }
   }
-  const left = [...skipped.values()].reduce((sum, n) => sum + n, 0);
+  const left = Object.values(skipped).reduce((sum, n) => sum + n, 0);
   if (traces === 0)
     throw dataError(
       example === undefined
@@ -114,13 +111,10 @@ async function gather(
       'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  return {
-    ...(common as ScoredWith),
-    base: base as Base,
-    skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
-  };
+  return { ...(common as ScoredWith), base: base as Base, skipped };
 }
 
+const DIFFERENT = { policy: 'by another policy', scored_with: 'with other flags' };
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */

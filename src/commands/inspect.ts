@@ -7,7 +7,7 @@ import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { drawInspection, forPrograms, hasTrace, inspectRow } from '../report/inspect-view.js';
-import { type Depth, terminalNotice } from '../report/terminal.js';
+import { terminalNotice } from '../report/terminal.js';
 import { drawShown } from '../report/trace-view.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { type Picked, parseWhere, pickTrace } from '../scored/choose.js';
@@ -24,7 +24,7 @@ export interface InspectOptions extends MappingOptions {
   /** all segments and whole texts */
   readonly all: boolean;
   readonly json: boolean;
-  readonly depth: Depth;
+  readonly isColored: boolean;
   /** columns of the terminal */
   readonly width: number;
   readonly signal: AbortSignal;

@@ -18,7 +18,7 @@ import { parseWhere } from '../scored/choose.js';
 import { openScored, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
 import type { OutputRow } from '../scored.js';
 import { type TextPlaces, textPlaces, textsOf } from './shown.js';
-import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
+import { assertTraces, countScored, factsOf } from './summary.js';
 
 export interface ReportOptions {
   readonly output: string;
@@ -58,7 +58,6 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
     warnings: counted.warnings,
     valueName: valueNameOf(source.credit.estimator),
     facts: factsOf(path, source),
-    throughput: await throughputOf(path),
     traces: packed,
     fewer,
   });

@@ -1,12 +1,9 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
 
 import { valueNameOf } from '../credit/nature.js';
-import { creditColumn } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
 import { STORED } from '../estimate/credit-flags.js';
 import { hashSaid } from '../io/files/facts.js';
-import { readJson } from '../io/files/files.js';
-import { summaryPath } from '../io/files/run-folder.js';
 import { RUN_KEY, VERSION_KEY } from '../io/write/output.js';
 import { partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
@@ -15,7 +12,7 @@ import { printableJson } from '../printable.js';
 import { RunCounts } from '../report/counts.js';
 import { TraceChoice } from '../report/gathered.js';
 import type { Log } from '../report/log.js';
-import { drawNumbers, type RunStats } from '../report/numbers-view.js';
+import { drawNumbers } from '../report/numbers-view.js';
 import { warningsOf } from '../report/warnings.js';
 import { type BadRow, isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
@@ -40,14 +37,13 @@ export async function summary(
   const source = await openScored(done, STORED);
   const counted = await countScored(source, { traces: 0, conditions: [], signal }, log);
   assertTraces(path, counted);
-  const throughput = await throughputOf(path);
   const valueName = valueNameOf(source.credit.estimator);
   if (json) {
     const about = {
       ...{ format: 1, rredcot: VERSION, file: path },
       run: source.account.get(RUN_KEY) ?? null,
       sha256: hashSaid(source.account) ?? null,
-      ...{ config: source.config, policy: policyIn(source.account) ?? {}, throughput: throughput ?? null },
+      ...{ config: source.config, policy: policyIn(source.account) ?? {} },
       ...(missing.length > 0 && { missing_parts: missing, parts }),
     };
     const numbers = { warnings: counted.warnings, ...counted.numbers };
@@ -55,7 +51,7 @@ export async function summary(
   } else
     write(
       [
-        ...drawNumbers(path, { ...counted, throughput, valueName }),
+        ...drawNumbers(path, { ...counted, valueName }),
         ...(missing.length > 0
           ? ['', `missing parts: ${ranges(missing)} of ${parts}; the same command makes them`]
           : []),
@@ -137,29 +133,13 @@ export async function countScored(
 const ROWS_TOLD = 1000;
 
 /** How a file was made, by name: what identifies it, its configuration, and the hashes of its policy. */
-export function factsOf(
-  path: string,
-  { account, config, credit }: ScoredFiles,
-): [name: string, text: string][] {
-  const named: [string, string | undefined][] = [
-    ['file', path],
-    ['version', account.get(VERSION_KEY)],
-    ['run', account.get(RUN_KEY)],
-    ['sha256', hashSaid(account)],
-  ];
-  for (const [name, value] of Object.entries(config))
-    named.push([name, typeof value === 'string' ? value : JSON.stringify(value)]);
-  if ((credit.others ?? []).length > 0)
-    named.push(['columns of further credits', (credit.others ?? []).map(creditColumn).join(', ')]);
-  for (const [name, hash] of Object.entries(policyIn(account) ?? {})) named.push([`policy: ${name}`, hash]);
-  return named.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as [string, string]]));
-}
-
-/** From the summary beside the file, where it is that of a run of the policy. */
-export async function throughputOf(path: string): Promise<RunStats['throughput']> {
-  const found = (await readJson<Record<string, unknown>>(summaryPath(path))) ?? {};
-  const { seconds, traces, tokens, tokens_per_s: rate } = found;
-  if (typeof seconds !== 'number' || typeof traces !== 'number' || typeof tokens !== 'number')
-    return undefined;
-  return typeof rate === 'number' ? { seconds, traces, tokens } : undefined;
+export function factsOf(path: string, { account, config }: ScoredFiles): [name: string, text: string][] {
+  const policy = Object.entries(policyIn(account) ?? {}).map(([name, hash]) => [`policy: ${name}`, hash]);
+  const named = {
+    ...{ file: path, version: account.get(VERSION_KEY), run: account.get(RUN_KEY) },
+    ...{ sha256: hashSaid(account), ...config, ...Object.fromEntries(policy) },
+  };
+  return Object.entries(named).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
+  );
 }

@@ -44,15 +44,13 @@ export function datasetCard(facts: CardFacts): string {
 /** What every card begins with. */
 export const CARD_HEAD = '---\npretty_name: "Reasoning traces with token-wise credit"\n';
 
-function frontMatter({ rows, format }: CardFacts): string {
+function frontMatter({ format }: CardFacts): string {
   // a loader finds the columns' types in the files
   const lines = [
     'tags:',
     '  - rredcot',
     '  - reasoning',
     '  - chain-of-thought',
-    'size_categories:',
-    `  - ${yamlText(sizeCategory(rows))}`,
     'configs:',
     '  - config_name: default',
     '    data_files:',
@@ -61,20 +59,6 @@ function frontMatter({ rows, format }: CardFacts): string {
     '---',
   ];
   return `${CARD_HEAD}${lines.join('\n')}\n`;
-}
-
-/** The hub's own classes. */
-function sizeCategory(rows: number): string {
-  const bounds: readonly (readonly [number, string])[] = [
-    [1e3, 'n<1K'],
-    [1e4, '1K<n<10K'],
-    [1e5, '10K<n<100K'],
-    [1e6, '100K<n<1M'],
-    [1e7, '1M<n<10M'],
-    [1e8, '10M<n<100M'],
-    [1e9, '100M<n<1B'],
-  ];
-  return bounds.find(([bound]) => rows < bound)?.[1] ?? 'n>1B';
 }
 
 function body({ format, ourColumns, passThrough, metadata, rows, rejects, words }: CardFacts): string {

@@ -2,7 +2,7 @@
 import pino from 'pino';
 import pretty from 'pino-pretty';
 import { escapeControls, printableJson } from '../printable.js';
-import { depthOf, drawProgressLine, endProgressLine } from './terminal.js';
+import { drawProgressLine, endProgressLine, hasColors } from './terminal.js';
 
 export interface LogOptions {
   /** errors only */
@@ -38,7 +38,7 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
     ? { write: (line: string) => stderr.write(printableJson(line)) }
     : pretty({
         destination: stderr,
-        colorize: onTerminal && depthOf(process.stderr) > 1,
+        colorize: onTerminal && hasColors(process.stderr),
         ignore: 'pid,hostname,time',
         hideObject: true,
       });

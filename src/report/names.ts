@@ -1,7 +1,7 @@
 // Finds what stands against traces' names: ids that come twice, groups of several prompts, completions under several ids.
 
+import { hash } from 'node:crypto';
 import { are, plural } from '../plural.js';
-import { HashSet } from './hash-set.js';
 import type { Warning } from './warnings.js';
 
 /** What of a trace is looked at. */
@@ -14,7 +14,7 @@ export interface Named {
   readonly completion?: string | undefined;
 }
 
-/** What has been seen of the ids and groups of traces, in 128 bytes a trace at most. */
+/** What has been seen of the ids and groups of traces, in some 300 bytes a trace at most. */
 export class SeenNames {
   private readonly ids = new HashSet();
   private readonly groups = new HashSet();
@@ -59,6 +59,19 @@ export class SeenNames {
         message: `${plural(alike.traces, 'trace')} ${alike.traces === 1 ? 'has' : 'have'} the completion of an earlier one of the same group and prompt, first ${JSON.stringify(alike.first)}: they are one peer, and none of each other, which counts once where nobody would draw it twice (docs/method.md); where they are one trace under several ids, leave the others out`,
       });
     return warnings;
+  }
+}
+
+/** Texts by 72 bits of a hash. A set of Node holds 16 million: there is one for each beginning. */
+class HashSet {
+  private readonly sets = new Map<string, Set<string>>();
+
+  /** @returns whether it was not there */
+  add(text: string): boolean {
+    const key = hash('sha1', text, 'base64').slice(0, 12);
+    const set = this.sets.get(key.slice(0, 1)) ?? new Set();
+    this.sets.set(key.slice(0, 1), set);
+    return set.size < set.add(key).size;
   }
 }
 

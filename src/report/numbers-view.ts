@@ -15,10 +15,6 @@ export interface RunStats {
   readonly numbers: RunNumbers;
   readonly warnings: readonly Warning[];
   readonly valueName: string;
-  /** of the run that scored; undefined where nothing tells */
-  readonly throughput:
-    | { readonly seconds: number; readonly traces: number; readonly tokens: number }
-    | undefined;
 }
 
 /** The distributions that are shown, in their order. */
@@ -51,7 +47,7 @@ const NAME_WIDTH = 28;
 const LABEL_NOISE_SHOWN = 5;
 
 /** The lines of `summary`. */
-export function drawNumbers(path: string, { numbers, valueName, throughput, warnings }: RunStats): string[] {
+export function drawNumbers(path: string, { numbers, valueName, warnings }: RunStats): string[] {
   const { credited, calibration, label_noise: noise, positions, unreadable } = numbers;
   const { uniform_by_fallback: fallbacks } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : percent(n / credited));
@@ -61,7 +57,6 @@ export function drawNumbers(path: string, { numbers, valueName, throughput, warn
     named('σ uniform', `by fallback ${share(fallbacks)}, in effect ${share(numbers.uniform_in_effect)}`),
     ...warnings.map(({ message }) => named('! warning', escapeControls(message))),
     ...(Object.keys(unreadable).length > 0 ? [named('not readable', codes(unreadable))] : []),
-    ...(throughput === undefined ? [] : [named('throughput', `${tokensPerSecond(throughput)} tokens/s`)]),
   ];
   if (fallbacks > 0)
     lines.push(
@@ -111,7 +106,8 @@ function columns(name: string, cells: readonly string[]): string {
 }
 
 function known(x: number | null): string {
-  return x === null ? '–' : shortNumber(x);
+  if (x === null) return '–';
+  return Number.isInteger(x) ? String(x).replace('-', '−') : shortNumber(x);
 }
 
 function percent(share: number): string {

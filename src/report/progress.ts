@@ -1,4 +1,4 @@
-// Counts what a run has done and says how fast it goes and, at its recent pace, how long it will take.
+// Counts what a run has done, and says how fast it goes and how long it will take.
 
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
@@ -38,50 +38,12 @@ export class TokenMeter {
   }
 }
 
-/** The past that says how the run goes on: what began slowly, or had short traces first, is soon forgotten. */
-const RECENT_SECONDS = 60;
-/** Results come in bursts, a window of traces at a time: so many are looked at, however long ago they were. */
-const LEAST_MARKS = 8;
-/** Marks in the recent past, about. */
-const MOST_MARKS = 64;
-
-interface Mark {
-  readonly seconds: number;
-  /** of the whole, 0 to 1 */
-  readonly share: number;
-}
-
-/** The pace of a run. */
-export class Pace {
-  private readonly marks: Mark[] = [{ seconds: 0, share: 0 }];
-
-  /**
-   * Takes note of how far the run is.
-   * @param seconds since it began
-   * @returns seconds that are left; undefined where nothing has been done yet
-   */
-  left(seconds: number, share: number): number | undefined {
-    const { marks } = this;
-    const last = marks.at(-1) as Mark;
-    if (share > last.share) {
-      // of marks close to each other the latest stands for all: a burst counts when it is over
-      const isClose = marks.length > 1 && seconds - last.seconds < RECENT_SECONDS / MOST_MARKS;
-      if (isClose) marks.pop();
-      marks.push({ seconds, share });
-    }
-    while (marks.length > LEAST_MARKS && (marks[1] as Mark).seconds <= seconds - RECENT_SECONDS)
-      marks.shift();
-    const [first, now] = [marks[0] as Mark, marks.at(-1) as Mark];
-    if (now.share <= first.share) return undefined;
-    return ((1 - now.share) * (now.seconds - first.seconds)) / (now.share - first.share);
-  }
-}
-
 const INTERVAL_MS = 100;
 
 export class Progress {
   private readonly started = performance.now();
-  private readonly pace = new Pace();
+  /** how far it was when it was first told: what other attempts have made is passed over at once */
+  private first: { readonly seconds: number; readonly share: number } | undefined;
   private done = 0;
   private tokens = 0;
   private rejects = 0;
@@ -135,12 +97,12 @@ export class Progress {
     // of the inputs; undefined where nobody knows
     const read = this.ordinal < 0 ? undefined : this.expected.share(this.ordinal);
     const rate = Math.round(tokens / Math.max(seconds, 1e-3));
-    // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
+    // a reject is done as well: the inputs' traces are those that were scored and those that were rejected
     const done = traces + rejects;
     const counted = expected === undefined ? undefined : Math.min(1, done / Math.max(1, expected));
     const share = counted ?? read;
     // traces take as long as they are
-    const left = share === undefined ? undefined : this.pace.left(seconds, read ?? share);
+    const left = share === undefined ? undefined : this.left(seconds, read ?? share);
     const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
     // without a tokenizer nobody counts tokens
     const speed =
@@ -156,6 +118,14 @@ export class Progress {
       ...(left === undefined ? [] : [`${duration(left)} left`]),
     ].join(' · ');
     this.log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, share: read, eta_s: left });
+  }
+
+  /** Seconds that are left at the pace since it was first told; undefined where nothing tells. */
+  private left(seconds: number, share: number): number | undefined {
+    this.first ??= { seconds, share };
+    const { first } = this;
+    if (share <= first.share) return undefined;
+    return ((1 - share) * (seconds - first.seconds)) / (share - first.share);
   }
 }
 

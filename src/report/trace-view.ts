@@ -2,7 +2,7 @@
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { clipped, columnsOf, LABEL, section, spark, thinned, wrapped } from './lines.js';
-import { type Depth, dimmed, shaded, tinted } from './terminal.js';
+import { dimmed, shaded, tinted } from './terminal.js';
 import { shortNumber, signed, type TraceRecord, type TurningPoint } from './trace-record.js';
 
 /** A trace, and what is known beside it. */
@@ -22,7 +22,7 @@ export interface ShownTrace extends TraceRecord {
 }
 
 export interface ViewOptions {
-  readonly depth: Depth;
+  readonly isColored: boolean;
   /** columns of the terminal */
   readonly width: number;
   /** all segments and whole texts */
@@ -103,7 +103,7 @@ function barsFor(width: number): { readonly value: number; readonly sigma: numbe
  */
 function tableOf(
   { start, segments, isLowered, valueName }: TraceRecord & Pick<ShownTrace, 'valueName'>,
-  { depth, width, all }: ViewOptions,
+  { isColored, width, all }: ViewOptions,
 ): string[] {
   const bars = barsFor(width);
   // what is no share of one, such as nats, has no place on a scale from 0 to 1
@@ -118,7 +118,7 @@ function tableOf(
     const left = `${(value === null ? '' : shortNumber(value)).padStart(7)} ${bar.padEnd(bars.value)} ${change} `;
     // blue becomes likelier, orange less likely
     const tint = isLowered ? -(sigma ?? 0) : (sigma ?? 0);
-    const middle = `${share} ${tinted(`${minus}│${plus}`, tint, depth)} `;
+    const middle = `${share} ${tinted(`${minus}│${plus}`, tint, isColored)} `;
     const room = width - left.length - (share as string).length - 2 * bars.sigma - 4;
     return `${left}${middle}${clipped(text, room)}`;
   };
@@ -177,22 +177,22 @@ function turnLines({ segments, start, valueName, decisive, harmful }: ShownTrace
   return [...section('raised it', decisive.map(line)), ...section('lowered it', harmful.map(line))];
 }
 
-/** The completion with its segments shaded, or numbered where there are no colours. */
-function textLines({ segments }: TraceRecord, room: number, { depth, all }: ViewOptions): string[] {
+/** The completion with its segments shaded, or numbered where there are no colors. */
+function textLines({ segments }: TraceRecord, room: number, { isColored, all }: ViewOptions): string[] {
   const lines = segments.flatMap((segment, k) => {
     const [weight = null] = segment.weight;
     const said = segment.shown ? ', shown' : weight === null ? '' : `, ${shortNumber(weight)}`;
     const mark = `[${k + 1}${said}] `;
     const drawn = (line: string) =>
-      segment.shown ? dimmed(line, depth) : shaded(line, segment.shade[0] ?? 0, depth);
+      segment.shown ? dimmed(line, isColored) : shaded(line, segment.shade[0] ?? 0, isColored);
     const most = all ? Number.POSITIVE_INFINITY : SEGMENT_LINES;
     return folded(segment.text.replace(/\n+$/, ''), room - mark.length, most).map(
       (line, n) => `${n === 0 ? mark : ' '.repeat(mark.length)}${drawn(line)}`,
     );
   });
-  if (depth === 1) return lines;
+  if (!isColored) return lines;
   const steps = (sign: number) =>
-    [1, 2, 3, 4, 5].map((step) => shaded(` ${2 ** step} `, sign * step, depth)).join('');
+    [1, 2, 3, 4, 5].map((step) => shaded(` ${2 ** step} `, sign * step, isColored)).join('');
   return [`${steps(1)} σ·T of what gets likelier`, `${steps(-1)} less likely; 1 is uniform`, ...lines];
 }
 

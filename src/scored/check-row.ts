@@ -1,4 +1,5 @@
 // Checks METHOD's invariants in a stored row, as any reader of the file can: what its columns promise, and what they say together.
+import { SIGMA_RULES } from '../credit/rules.js';
 import { isList } from '../io/arrow/output-columns.js';
 import { plural } from '../plural.js';
 import { UNREAD } from '../scored.js';
@@ -35,10 +36,10 @@ export const STATUS_CODES: readonly string[] = [
 
 /** Whether a row may have a code, or, with `*` at the end, one that begins so; those of a further credit are `<rule>:<reason>`, of the first one `uniform:<reason>`. */
 export function isStatus(code: string): boolean {
-  const begun = code.endsWith('*') ? code.slice(0, -1) : undefined;
-  const asFirst = code.replace(/^[a-z-]+:/, 'uniform:');
+  const [rule = '', why] = code.split(':');
+  const known = SIGMA_RULES.some((each) => each === rule) ? `uniform:${why}` : code;
   return STATUS_CODES.some((each) =>
-    begun === undefined ? each === code || each === asFirst : each.startsWith(begun),
+    known.endsWith('*') ? each.startsWith(known.slice(0, -1)) : each === known,
   );
 }
 

@@ -10,13 +10,11 @@ import { isStatus, STATUS_CODES } from './check-row.js';
 import type { OurColumn } from './columns.js';
 import { type ScoredFiles, storedTrace } from './open-scored.js';
 
-/** What a figure is for a trace: a number, words of which one has to fit, or nothing. */
-type TraceFigure = number | readonly string[] | null;
-
 interface NamedFigure {
   /** columns that it is made of */
   readonly needs: readonly OurColumn[];
-  readonly of: (row: OutputRow, nature: Nature) => TraceFigure;
+  /** a number, words of which one has to fit, or nothing */
+  readonly of: (row: OutputRow, nature: Nature) => number | readonly string[] | null;
 }
 
 const VALUES = ['segments', 'value_start'] as const;
@@ -25,10 +23,6 @@ const VALUES = ['segments', 'value_start'] as const;
 const ofValues = (figure: (values: Float32Array) => number): NamedFigure => ({
   needs: VALUES,
   of: (row, nature) => figure(storedValues(row, nature)),
-});
-const ofSigma = (figure: (sigma: Float32Array) => number): NamedFigure => ({
-  needs: ['sigma'],
-  of: ({ sigma }) => (sigma === null ? null : figure(sigma)),
 });
 const lowest = (list: Float32Array): number =>
   list.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
@@ -70,7 +64,10 @@ export const FIGURES: Readonly<Record<string, NamedFigure>> = {
   sigma_ess: { needs: ['sigma_ess'], of: (row) => row.sigmaEss },
   sigma_max_weight: { needs: ['sigma_max_weight'], of: (row) => row.sigmaMaxWeight },
   sigma_gain: { needs: ['sigma_gain'], of: (row) => row.sigmaGain },
-  sigma_negative: ofSigma((sigma) => sigma.filter((s) => s < 0).length / sigma.length),
+  sigma_negative: {
+    needs: ['sigma'],
+    of: ({ sigma }) => sigma && sigma.filter((s) => s < 0).length / sigma.length,
+  },
   mean_logprob: { needs: ['logprobs'], of: (row) => mean(row.logprobs) },
   mean_entropy: { needs: ['entropies'], of: (row) => mean(row.entropies) },
 };

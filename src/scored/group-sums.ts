@@ -4,9 +4,9 @@ import { asksForMean, type CreditOptions } from '../credit/credit.js';
 import { GROUP_STD } from '../credit/requested.js';
 import { throwIfInterrupted } from '../errors.js';
 import { inferColumns } from '../io/arrow/schema.js';
-import { type InputRow, isBad } from '../rows.js';
+import { isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import type { ScoredFiles } from './open-scored.js';
+import { inputColumns, type ScoredFiles } from './open-scored.js';
 
 interface GroupTotals {
   /** of known rewards */
@@ -34,7 +34,7 @@ export async function sumGroups(
       throwIfInterrupted(signal);
       if (isBad(row)) continue;
       const { group, reward, baseline, [GROUP_STD]: std } = row.columns;
-      if (infers) inference.add(inputCells(row, source));
+      if (infers) inference.add(inputColumns(row, source.made));
       if (typeof group !== 'string' || typeof reward !== 'number') continue;
       const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0 };
       groups.set(group, found);
@@ -59,11 +59,6 @@ export async function sumGroups(
       };
     },
   };
-}
-
-/** The cells of the input's own columns. */
-function inputCells({ columns }: InputRow, { made }: ScoredFiles) {
-  return Object.fromEntries(Object.entries(columns).filter(([name]) => !made.has(name)));
 }
 
 /** Whether baselines are means of a trace's peers alone. */

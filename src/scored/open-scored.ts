@@ -153,6 +153,11 @@ export function rejected(row: InputRow, why: Rejection): BadRow {
   return rejectRow(row, why, typeof id === 'string' ? id : undefined);
 }
 
+/** The cells of the input's own columns. @param made names of ours */
+export function inputColumns({ columns }: InputRow, made: ReadonlySet<string>): Cells {
+  return Object.fromEntries(Object.entries(columns).filter(([name]) => !made.has(name)));
+}
+
 /** The row as the input's own columns have it, in the place where the input had it. */
 function passedOn(row: InputRow, made: ReadonlySet<string>, cells: Cells): OutputRow['trace']['source'] {
   const { source_file: file, source_row: at } = cells;
@@ -162,7 +167,7 @@ function passedOn(row: InputRow, made: ReadonlySet<string>, cells: Cells): Outpu
     ...{ file: String(file ?? row.file), row: Number(at ?? row.row), ordinal, byteOffset },
     ...(arrow && { arrow }),
     get columns() {
-      columns ??= Object.fromEntries(Object.entries(row.columns).filter(([name]) => !made.has(name)));
+      columns ??= inputColumns(row, made);
       return columns;
     },
     get raw() {

@@ -4,11 +4,12 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { shownTrace } from '../../dist/commands/shown.js';
+import { STORED } from '../../dist/estimate/credit-flags.js';
 import { resolveMapping } from '../../dist/io/map/mapping.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
-import { openLog } from '../../dist/report/log.js';
 import type { PageRecord } from '../../dist/report/page/scored-page.js';
-import { pickTrace } from '../../dist/scored/pick.js';
+import { pickTrace } from '../../dist/scored/choose.js';
+import { openScored } from '../../dist/scored/open-scored.js';
 import { rredcotHere } from '../support/in-process.js';
 import { inputRow } from '../support/io-helpers.js';
 import { FIXTURES, readScored, type ScoredRow, storedValues, temporaryFolder } from '../support/program.js';
@@ -36,7 +37,6 @@ describe('summary', () => {
       ...{ format: 1, traces: 16, right: right.length, wrong: 16 - right.length, unknown: 0, unreadable: {} },
       tokens: rows.reduce((sum, { sigma }) => sum + sigma.length, 0),
       config: { estimator: 'pr', rule: ['share', 'rudder'] },
-      throughput: { traces: 16 },
       distributions: {
         value_range: { n: 16 },
         tokens: { max: Math.max(...rows.map(({ sigma }) => sigma.length)) },
@@ -55,27 +55,7 @@ describe('summary', () => {
     expect(stdout).not.toContain('σ in the rows');
     expect(stdout).toMatch(/^scored\.parquet: 16 traces \(\d+ right, \d+ wrong, 0 unknown\)/);
     expect(stdout).toMatch(/\nrange of v̂ +\d\.\d{3} +\d\.\d{3}/);
-    expect(stdout).toMatch(/\nthroughput +\d+ tokens\/s/);
     expect(stdout).not.toContain('NaN');
-  });
-
-  it('--random shows a row of a file that has no values: cut, or not even that', async () => {
-    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '9', '-o', 'cuts.jsonl', '--quiet');
-    expect(cut.code, cut.stderr).toBe(0);
-    const numbers = new Set<string | undefined>();
-    for (let n = 0; n < 12; n++) {
-      const { stdout, stderr, code } = await here('inspect', 'cuts.jsonl', '--random');
-      expect(code, stderr).toBe(0);
-      expect(stdout).toMatch(/\[1\] <think>[\s\S]*\[2\] /);
-      expect(stdout).not.toContain('NaN');
-      numbers.add(/^row +([0-8]) of cuts.jsonl: one of 9 rows by chance$/m.exec(stdout)?.[1]);
-    }
-    // twelve times the same of nine: once in 3e10
-    expect(numbers.size).toBeGreaterThan(1);
-    expect(numbers).not.toContain(undefined);
-    expect((await here('inspect', FIXTURES, '--random')).stdout).toMatch(/^trace +\S+, the only one/m);
-    const worst = await here('inspect', 'cuts.jsonl', '--worst');
-    expect([worst.code, worst.stderr]).toEqual([2, expect.stringContaining('was made by rredcot segment')]);
   });
 
   it('of a file that nobody has scored, or that was changed, is refused', async () => {
@@ -83,7 +63,7 @@ describe('summary', () => {
     for (const args of [['summary'], ['report'], ['inspect', '--worst']]) {
       const { code, stderr } = await here(...args, 'plain.jsonl');
       expect(code).toBe(2);
-      expect(stderr).toMatch(/plain\.jsonl: is not scored.*rredcot score plain\.jsonl -o scored\.parquet/s);
+      expect(stderr).toMatch(/plain\.jsonl: nothing says .*rredcot score plain\.jsonl -o scored\.parquet/s);
     }
     const bytes = await readFile(join(folder, 'scored.parquet'));
     bytes[200] = (bytes[200] as number) ^ 1;
@@ -97,9 +77,6 @@ describe('report', () => {
     const text = await readFile(join(folder, name), 'utf8');
     return JSON.parse(/id="data">(.*?)<\/script>/s.exec(text)?.[1] as string) as {
       traces: string[];
-      peers: object[][];
-      segmenter: string;
-      hasCandidates: boolean;
     };
   };
   const recordsOf = async (name: string): Promise<PageRecord[]> =>
@@ -134,10 +111,6 @@ describe('report', () => {
       expect(row.completion.trimEnd().endsWith(record.answer)).toBe(true);
       expect(record.answer).toMatch(/^answer: /);
     }
-    const { peers } = await dataOf('all.html');
-    expect(peers[9]).toEqual(
-      [8, 10, 11, 12, 13, 14, 15].map((n) => ({ id: rows[n]?.id, row: n, reward: rows[n]?.reward, page: n })),
-    );
   });
 
   it('holds those that fit, at most as many as were asked for, and none of them twice', async () => {
@@ -151,39 +124,43 @@ describe('report', () => {
     expect(page).toContain('<dt>traces</dt><dd>16</dd>');
     expect((await here('report', 'scored.parquet', '-o', 'scored.parquet')).code).toBe(2);
     expect((await here('report', 'scored.parquet', '--where', 'rewrad == 0')).stderr).toMatch(
-      /did you mean reward/,
+      /no figure is called "rewrad"/,
     );
   });
 });
 
 describe('inspect', () => {
   const falls = (row: ScoredRow) => Math.max(...row.segments.map(({ delta }) => -delta));
-  const rises = (row: ScoredRow) => Math.max(...row.segments.map(({ delta }) => delta));
 
-  it('--worst and --best find the trace, and say why it is that one', async () => {
-    const wrong = rows.filter(({ reward }) => reward === 0).toSorted((a, b) => falls(b) - falls(a));
-    const right = rows.filter(({ reward }) => reward === 1).toSorted((a, b) => rises(b) - rises(a));
+  it('--worst finds the trace, and says why it is that one', async () => {
+    const [row] = rows.filter(({ reward }) => reward === 0).toSorted((a, b) => falls(b) - falls(a));
     const worst = await here('inspect', 'scored.parquet', '--worst');
     expect(worst.code, worst.stderr).toBe(0);
-    expect(worst.stdout.startsWith(`${wrong[0]?.id}: reward 0.000`)).toBe(true);
+    expect(worst.stdout.startsWith(`${row?.id}: reward 0.000`)).toBe(true);
     expect(worst.stdout).toContain('the wrong trace whose value fell the most in one segment');
     expect(worst.stdout).toMatch(/\n +v̂ +Δ +σ +segment\n/);
     expect(worst.stdout).toMatch(/\nlowered it +segment \d+ +−\d\.\d{3}/);
-    // no colours in a pipe
+    // no colors in a pipe
     expect(worst.stdout).not.toContain('\u001b');
-    const best = await here('inspect', 'scored.parquet', '--best', '--json');
-    const { scored } = JSON.parse(best.stdout);
-    const row = right[0] as ScoredRow;
-    expect(scored.decisive[0].change).toBeCloseTo(rises(row), 6);
-    expect(scored.values).toEqual(storedValues(row));
-    expect(scored.sigma).toEqual(row.sigma);
-    expect(scored.peers.length).toBe(rows.filter(({ group }) => group === row.group).length - 1);
+    const { scored } = JSON.parse((await here('inspect', 'scored.parquet', '--worst', '--json')).stdout);
+    expect(scored.harmful[0].change).toBeCloseTo(-falls(row as ScoredRow), 6);
+    expect(scored.values).toEqual(storedValues(row as ScoredRow));
+    expect(scored.sigma).toEqual(row?.sigma);
+  });
+
+  it('shows the rows of a file that was only cut, of which none is the worst', async () => {
+    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '9', '-o', 'cuts.jsonl', '--quiet');
+    expect(cut.code, cut.stderr).toBe(0);
+    const { stdout } = await here('inspect', 'cuts.jsonl', '--row', '8');
+    expect(stdout).toMatch(/\[1\] <think>[\s\S]*\[2\] /);
+    expect(stdout).not.toContain('NaN');
+    const worst = await here('inspect', 'cuts.jsonl', '--worst');
+    expect([worst.code, worst.stderr]).toEqual([2, expect.stringContaining('was made by rredcot segment')]);
   });
 
   /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
   const changed = async (change: (columns: Record<string, unknown>) => object) => {
-    const { openScored } = await import('../../dist/scored/open-scored.js');
-    const source = await openScored(join(folder, 'scored.parquet'), openLog({ quiet: true, json: false }));
+    const source = await openScored(join(folder, 'scored.parquet'), STORED);
     return {
       ...source,
       async *read(opts: object) {
@@ -201,19 +178,10 @@ describe('inspect', () => {
   });
   const never = new AbortController().signal;
 
-  it('says of flat traces that none fell, and of traces that another policy wrote that it seems so', async () => {
-    const trusted = await pickTrace(await changed(() => ({})), 'worst', [], never);
-    expect(trusted.warnings).toEqual([]);
-    const level = await pickTrace(await changed(flat), 'worst', [], never);
+  it('says of flat traces that none fell', async () => {
+    const level = await pickTrace(await changed(flat), true, [], never);
     expect(level.ordinal).toBe(rows.findIndex(({ reward }) => reward === 0));
-    expect(level.why).toBe(
-      'the first wrong trace; the value of none fell in a segment, so that none is worse than another',
-    );
-    const other = await changed(({ logprobs }) => ({ logprobs: (logprobs as number[]).map(() => -3.5) }));
-    for (const pick of ['worst', 'best', 'random'] as const)
-      expect((await pickTrace(other, pick, [], never)).warnings).toEqual([
-        expect.stringMatching(/^half of the traces have a mean log p of −3\.50 a token or less/),
-      ]);
+    expect(level.why).toBe('the first wrong trace; the value of none fell');
   });
 
   it('warns of one trace that another policy wrote, whichever way it was named', async () => {
@@ -222,23 +190,20 @@ describe('inspect', () => {
     });
     const inputs = await resolveInputs([join(folder, 'scored.parquet')]);
     const mapping = await resolveMapping(inputs, { preset: 'auto' } as never);
-    const file = { mapping, named: {}, estimator: 'pr', credits: [] };
-    const shown = (logprob: number, vocab: number | undefined) =>
-      shownTrace(row(logprob), { ...file, vocab, isFile: false } as never, undefined);
-    expect((await shown(-2.9, 64))?.warnings).toEqual([expect.stringContaining('mean log p is −2.90')]);
-    expect((await shown(-2.9, undefined))?.warnings).toEqual([]);
-    expect((await shown(-0.1, 64))?.warnings).toEqual([]);
+    const warnings = (logprob: number, vocab: string) => {
+      const account = new Map([['rredcot.policy.vocab', vocab]]);
+      return shownTrace(row(logprob), { mapping, account, credits: [] } as never, undefined)?.warnings;
+    };
+    expect(warnings(-2.9, '64')).toEqual([expect.stringContaining('mean log p is −2.90')]);
+    expect(warnings(-2.9, '')).toEqual([]);
+    expect(warnings(-0.1, '64')).toEqual([]);
   });
 
-  it('--where finds the first that fits, --random one of them, and neither goes with --row', async () => {
+  it('--where finds the first that fits, and goes with no --row', async () => {
     const zero = rows.findIndex(({ reward }) => reward === 0);
     const first = await here('inspect', 'scored.parquet', '--where', 'reward == 0');
     expect(first.stdout).toMatch(new RegExp(`\\nrow +${zero} of scored.parquet: the first that fits`));
-    const random = await here('inspect', 'scored.parquet', '--random', '--where', 'reward == 0');
-    const count = rows.filter(({ reward }) => reward === 0).length;
-    expect(random.stdout).toMatch(new RegExp(`: one of ${count} traces? by chance`));
     expect((await here('inspect', 'scored.parquet', '--where', 'reward == 9')).code).toBe(65);
     expect((await here('inspect', 'scored.parquet', '--worst', '--row', '1')).code).toBe(2);
-    expect((await here('inspect', 'scored.parquet', '--worst', '--best')).code).toBe(2);
   });
 });

@@ -99,30 +99,11 @@ describe('a redistributed file', () => {
     expect(await config('again.parquet')).toEqual(await config('fresh.parquet'));
   });
 
-  it('rewards on another range: what lies outside is rejected, what was compared or cut stays', async () => {
-    const graded = (await rows('traces.jsonl')).map((row, n) => (n === 2 ? { ...row, reward: 0.75 } : row));
-    await write('graded.jsonl', graded);
-    await done('score graded.jsonl -o before.jsonl');
-    await done('redistribute before.jsonl -o range.jsonl --reward-range -1,1');
-    const [before, ranged] = [await rows('before.jsonl'), await rows('range.jsonl')];
-    const ours = ranged.flatMap(({ status }, n) => (/reward:compared|truncated/.test(status) ? [n] : []));
-    expect(ours).toEqual([3, 9]);
-    for (const [n, { reward }] of ranged.entries()) {
-      const was = before[n]?.reward as number;
-      expect(reward).toBe(ours.includes(n) ? was : (was + 1) / 2);
-    }
-    await done('redistribute before.jsonl -o narrow.jsonl --reward-range .5,1');
-    const rejects = await rows<{ code: string }>('narrow.jsonl.rejects.jsonl');
-    expect(rejects.length + (await rows('narrow.jsonl')).length).toBe(10);
-    expect(rejects.every(({ code }) => code === 'reward')).toBe(true);
-    expect(rejects.length).toBeGreaterThan(0);
-  });
-
-  it('maps no rewards that are 0 and 1 alone onto another range, and auto is the one that the file has', async () => {
+  it('maps no rewards onto another range, and auto is the one that the file has', async () => {
     await fails(
       'redistribute scored.jsonl -o none.jsonl --reward-range -1,1',
-      65,
-      /scored\.jsonl: its rewards are 0 and 1, .*\n.*leave it out \(0,1\)/,
+      2,
+      '--reward-range -1,1: the rewards of scored.jsonl were mapped from 0,1 when it was scored',
     );
     const signed = (await rows('traces.jsonl')).slice(0, 9);
     await write(
@@ -209,8 +190,12 @@ describe('what stored values do not allow', () => {
       await copyFile(at(`scored.jsonl${ending}`), at(`copy.jsonl${ending}`));
     await write('copy.jsonl', scored.replace('"reward":1', '"reward":0'));
     for (const [path, code, why] of [
-      [join(ROOT, 'test/files/types.parquet'), 2, /types\.parquet: is not scored/],
-      ['traces.jsonl', 2, /is not scored: its rows have no values.*rredcot score /s],
+      [
+        join(ROOT, 'test/files/types.parquet'),
+        2,
+        /types\.parquet: nothing says that rredcot score has made it, its metadata have no/,
+      ],
+      ['traces.jsonl', 2, /neither a run nor traces\.jsonl\.summary\.json beside it.*rredcot score /s],
       ['-', 2, /stdin cannot be/],
       ['cut.parquet', 2, /was made by rredcot segment/],
       ['mixed', 2, /is of another run than/],

@@ -18,7 +18,7 @@ describe('the numbers at the end', () => {
     await writeFixtures(at('some.jsonl'), 24, { 5: '{"prompt": broken' });
     expect(said(await done('score some.jsonl --rows-per-part 8 -o whole/'))).toEqual([
       expect.stringMatching(
-        /^policy bundled: mean log p −0\.0\d+ a token \(guessing: −5\.56\), median range of v̂ 0\.\d+$/,
+        /^policy bundled: mean log p −0\.0\d+ a token \(guessing: −5\.557\), median range of v̂ 0\.\d+$/,
       ),
       expect.stringMatching(/^σ uniform by fallback: [\d.]+ %.*; in effect: [\d.]+ %$/),
       'rejected: 1 (json 1)',

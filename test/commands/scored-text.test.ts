@@ -58,16 +58,12 @@ describe('texts', () => {
     expect((await run('inspect ids.jsonl.gz')).stdout).toContain('so é\n');
   });
 
-  it('--text writes both under their own names, --no-text neither, --columns what it says', async () => {
-    const forced = await written('score', 'text.parquet', '--text');
+  it('are written under their own names by --columns, which writes what it says', async () => {
+    const forced = await written('score', 'text.parquet', '--columns id,prompt,completion');
     expect(forced.texts).toEqual({ prompt: 'prompt', completion: 'completion' });
     expect(forced.rows[0]?.prompt).toBe(traces[0]?.q);
-    const never = await segmented('no-text.parquet', '--no-text');
-    expect(never.texts).toEqual({ prompt: 'q' });
-    expect(never.rows[0]).not.toHaveProperty('completion');
     const chosen = await segmented('columns.parquet', '--columns id,completion');
     expect(Object.keys(chosen.rows[0] as Row)).toEqual(['q', 'r', 'a', 'x', 'id', 'completion']);
-    await refused('--text --columns id', '--columns says which');
   });
 });
 

@@ -90,9 +90,13 @@ describe('a mask of token ids', () => {
     const { completion_mask: mask, sigma } = first as TurnRow;
     const flipped = mask.indexOf(0);
     await edited({ completion_mask: mask.with(flipped, 1) });
-    await fails('verify edited.jsonl', 65, `completion_mask[${flipped}] is 1, and segments[1] is shown`);
+    await fails(
+      'verify edited.jsonl',
+      65,
+      `completion_mask[${flipped}] is 1, expected 0: segments[1] is shown`,
+    );
     await edited({ sigma: sigma.with(flipped, 0.25) });
-    await fails('verify edited.jsonl', 65, `sigma[${flipped}] is 0.25, expected 0 for what was shown`);
+    await fails('verify edited.jsonl', 65, `sigma[${flipped}] is 0.25, expected 0: segments[1] is shown`);
   });
 
   it('goes through redistribute and filter, which count the policy’s tokens', async () => {

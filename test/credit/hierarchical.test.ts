@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { groupMeanOf, type Rewarded, withContiguousMeans } from '../../dist/credit/baseline.js';
 import { type CreditOptions, creditConfig } from '../../dist/credit/credit.js';
 import { HIERARCHICAL, requestedOf } from '../../dist/credit/requested.js';
-import { knownCredit } from '../../dist/estimate/credit-flags.js';
+import { STORED } from '../../dist/estimate/credit-flags.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { named } from '../support/estimators.js';
@@ -85,7 +85,7 @@ describe('hierarchical', () => {
   it('the configuration says that it is not return-equivalent', () => {
     const config = creditConfig({ ...OPTIONS, alpha: 2 });
     expect(config).toMatchObject({ method: 'hierarchical', alpha: 2, returnEquivalent: false });
-    expect(knownCredit('it', config)).toEqual({ ...OPTIONS, alpha: 2 });
+    expect(STORED.creditOf('it', config)).toEqual({ ...OPTIONS, alpha: 2 });
     expect(HIERARCHICAL).toEqual({ alpha: 1, beta: 0.5 });
   });
 });

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CalibrationFile } from '../../dist/estimate/calibration.js';
-import { knownCredit } from '../../dist/estimate/credit-flags.js';
+import { STORED } from '../../dist/estimate/credit-flags.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 import { fitted } from '../support/scored-traces.js';
 
@@ -35,9 +35,11 @@ describe('a calibration', () => {
 
   it('without weights says nothing of the values', async () => {
     const { calibration, ...less } = await config('scored.jsonl');
-    expect(() => knownCredit('it', less)).toThrow('--estimator calibrated');
+    expect(() => STORED.creditOf('it', less)).toThrow('--estimator calibrated');
     const weightless = { ...(calibration as object), weights: null };
-    expect(() => knownCredit('it', { ...less, calibration: weightless })).toThrow('--estimator calibrated');
+    expect(() => STORED.creditOf('it', { ...less, calibration: weightless })).toThrow(
+      '--estimator calibrated',
+    );
   });
 
   it('is exchanged by redistribute, and its baseline', async () => {

@@ -1,7 +1,7 @@
 // Flags of the method in, options out, and a configuration as flags again: what shapes credit arrives, and what changes nothing leaves no mark.
 import { describe, expect, it } from 'vitest';
 import { creditConfig } from '../../dist/credit/credit.js';
-import { knownCredit, resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
+import { resolveCreditOptions, STORED } from '../../dist/estimate/credit-flags.js';
 import { named } from '../support/estimators.js';
 
 const FLAGS = {
@@ -45,14 +45,14 @@ describe('flags that shape credit', () => {
 
 describe('a stored configuration', () => {
   it('gives the options again of which it was made', () => {
-    expect(knownCredit('it', creditConfig(CREDIT))).toEqual(CREDIT);
+    expect(STORED.creditOf('it', creditConfig(CREDIT))).toEqual(CREDIT);
   });
 
   it.each(['estimator', 'rule', 'residual', 'within', 'baseline', 'method', 'steps'])(
     'is refused by name where %s is unknown',
     (key) => {
       for (const unheard of ['unheard-of', ['share', 'unheard-of']])
-        expect(() => knownCredit('old.parquet', { ...creditConfig(CREDIT), [key]: unheard })).toThrow(
+        expect(() => STORED.creditOf('old.parquet', { ...creditConfig(CREDIT), [key]: unheard })).toThrow(
           /^old\.parquet: was scored in a way that this version does not know: .*unheard-of/,
         );
     },
@@ -60,6 +60,6 @@ describe('a stored configuration', () => {
 
   it('needs the weights of an estimator that is calibrated', () => {
     for (const estimator of ['calibrated', 'siblings'])
-      expect(() => knownCredit('it', { ...creditConfig(CREDIT), estimator })).toThrow(estimator);
+      expect(() => STORED.creditOf('it', { ...creditConfig(CREDIT), estimator })).toThrow(estimator);
   });
 });

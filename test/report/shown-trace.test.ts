@@ -1,60 +1,39 @@
-// A trace in the terminal: shades on one scale, wide characters, hostile texts, long traces, colours as the terminal has them.
+// A trace in the terminal: shades on one scale, wide characters, hostile texts, long traces, colors as the terminal has them.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { clipped, columnsOf, spark, thinned, wrapped } from '../../dist/report/lines.js';
-import { depthOf, shaded } from '../../dist/report/terminal.js';
+import { hasColors, shaded } from '../../dist/report/terminal.js';
 import { type DrawnTrace, shadeOf, traceRecord } from '../../dist/report/trace-record.js';
 import { drawShown, type ShownTrace } from '../../dist/report/trace-view.js';
 import { bareRow } from '../support/io-helpers.js';
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
-const COLOURS = /\u001b\[[\d;]*m/g;
-const plain = (text: string) => text.replace(COLOURS, '');
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colors are control characters
+const COLORS = /\u001b\[[\d;]*m/g;
+const plain = (text: string) => text.replace(COLORS, '');
 
-describe('the shade', () => {
-  it('has no step at uniform weight, one for each doubling, and none beyond the fifth', () => {
-    expect([0, 0.5, 1, 2, 4, 8, 16, 1000].map((weight) => shadeOf(weight, false))).toEqual([
-      0, 0, 0, 1, 2, 3, 4, 5,
-    ]);
-  });
-
-  it('turns where σ or R* is below 0', () => {
-    expect([
-      shadeOf(4, true),
-      shadeOf(-4, false),
-      shadeOf(-4, true),
-      shadeOf(4, false),
-      shadeOf(null, false),
-    ]).toEqual([-2, -2, 2, 2, 0]);
-  });
+it('the shade has no step at uniform weight, one for each doubling to the fifth, and turns where σ or R* is below 0', () => {
+  const shades = [0, 0.5, 1, 2, 4, 8, 16, 1000, -4].map((weight) => shadeOf(weight, false));
+  expect(shades).toEqual([0, 0, 0, 1, 2, 3, 4, 5, -2]);
+  expect([shadeOf(4, true), shadeOf(-4, true), shadeOf(null, false)]).toEqual([-2, 2, 0]);
 });
 
-describe('colours', () => {
-  const of = (depth: number) => depthOf({ isTTY: true, getColorDepth: () => depth });
+describe('colors', () => {
   afterEach(() => {
     vi.unstubAllEnvs();
   });
 
-  it('are as many as the terminal has, and none in a pipe, with NO_COLOR or on a dumb terminal', () => {
+  it('are there where the terminal has 256, and not in a pipe, with NO_COLOR or on a dumb terminal', () => {
+    const of = (depth: number) => hasColors({ isTTY: true, getColorDepth: () => depth });
     vi.stubEnv('TERM', 'xterm');
     vi.stubEnv('NO_COLOR', '');
-    expect([1, 4, 8, 24].map(of)).toEqual([1, 4, 8, 24]);
-    expect(depthOf({ getColorDepth: () => 24 })).toBe(1);
+    expect([1, 4, 8, 24].map(of)).toEqual([false, false, true, true]);
+    expect(hasColors({ getColorDepth: () => 24 })).toBe(false);
     vi.stubEnv('TERM', 'dumb');
-    expect(of(24)).toBe(1);
+    expect(of(24)).toBe(false);
     vi.stubEnv('TERM', 'xterm');
     vi.stubEnv('NO_COLOR', '1');
-    expect(of(24)).toBe(1);
-  });
-
-  it('are 24 bits, 8, or one of 16; the text stays', () => {
-    const drawn = [1, 4, 8, 24].map((depth) => shaded('x', -3, depth as 1 | 4 | 8 | 24));
-    expect(drawn.map(plain)).toEqual(['x', 'x', 'x', 'x']);
-    expect(drawn.map((text) => /\[(.*?)m/.exec(text)?.[1])).toEqual([
-      undefined,
-      '43;30',
-      '48;5;208;38;5;16',
-      '48;2;230;145;56;38;2;0;0;0',
-    ]);
+    expect(of(24)).toBe(false);
+    expect(shaded('x', -3, true)).toBe('\u001b[48;5;208;38;5;16mx\u001b[0m');
+    expect(shaded('x', -3, false)).toBe('x');
   });
 });
 
@@ -112,7 +91,7 @@ function shown(scored: DrawnTrace, more: Partial<ShownTrace> = {}): ShownTrace {
   return {
     ...traceRecord(scored, { prompt: 'start?\u001b[31m', references: ['7'] }),
     ...{ place: '0 of x', why: undefined, warnings: [], credits: [], valueName: 'v̂' },
-    ...{ peers: [{ id: 'b\u0007', row: 1, reward: 1 }], steps: undefined },
+    steps: undefined,
     ...more,
   };
 }
@@ -122,7 +101,7 @@ describe('the table of a trace', () => {
   const drawn = (shares: readonly number[], more: Partial<DrawnTrace> = {}): string[] => {
     const bare = row(shares.length, 1);
     const segments = bare.segments.map((each, k) => ({ ...each, value: 0.5, sigma: shares[k] as number }));
-    const lines = drawShown(shown({ ...bare, segments, ...more }), { depth: 1, width: 100 });
+    const lines = drawShown(shown({ ...bare, segments, ...more }), { isColored: false, width: 100 });
     const titles = lines.findIndex((line) => line.endsWith(' segment'));
     return lines.slice(titles + 1, lines.indexOf('', titles));
   };
@@ -180,7 +159,7 @@ describe('a trace', () => {
       valueStart: null,
       segments: scored.segments.map((each) => ({ ...each, value: null, delta: null, sigma: null })),
     };
-    const opts = { depth: 1, width: 100, all: false } as const;
+    const opts = { isColored: false, width: 100, all: false } as const;
     const lines = drawShown(shown(cut), opts).join('\n');
     expect(lines).not.toContain('│');
     expect(lines).toMatch(/text +\[1\] x{30}\n +\[2\] x{30}/);
@@ -191,7 +170,7 @@ describe('a trace', () => {
 
   it('leaves its segments room at 60 columns, and says in their lines how to see all', () => {
     const long = shown(row(4, 400), { prompt: 'p'.repeat(2000), warnings: ['foreign '.repeat(20)] });
-    const lines = drawShown(long, { depth: 1, width: 60, all: false });
+    const lines = drawShown(long, { isColored: false, width: 60, all: false });
     const [title] = lines.filter((line) => line.endsWith('segment'));
     expect(title?.indexOf('segment')).toBeLessThan(40);
     expect(lines.filter((line) => /│[■ ]+ x{20,}…$/.test(line)).length).toBe(4);
@@ -202,9 +181,9 @@ describe('a trace', () => {
 
   it.each([60, 200])('fits into %i columns, and has nothing in it that moves the cursor', (width) => {
     for (const character of ['x', '漢'])
-      for (const depth of [1, 4, 8, 24] as const) {
+      for (const isColored of [false, true]) {
         const lines = drawShown(shown(row(8, 90, character), { why: 'w'.repeat(99) }), {
-          depth,
+          isColored,
           width,
           all: true,
         });
@@ -213,33 +192,34 @@ describe('a trace', () => {
       }
   });
 
-  it('says which segment lowered its value, and what its peers earned', () => {
-    const text = drawShown(shown(row(3, 5)), { depth: 1, width: 100, all: false }).join('\n');
+  it('says which segment lowered its value', () => {
+    const text = drawShown(shown(row(3, 5)), { isColored: false, width: 100, all: false }).join('\n');
     expect(text).toMatch(/lowered it +segment 3 +−0\.500 +σ \+1\.000 +σ·T +3\.000 +xxxxx/);
     expect(text).not.toContain('raised it');
-    expect(text).toContain('1 other of group g\\u{202e}: 1 right, 0 wrong');
     expect(text).toMatch(/v̂ +▅▅▅▁\n/);
   });
 
   it('that is flat says so', () => {
     const flat = row(2, 4);
     const segments = flat.segments.map((segment) => ({ ...segment, delta: 0, value: 0.5, sigma: 0.5 }));
-    const text = drawShown(shown({ ...flat, segments }), { depth: 24, width: 80, all: false }).join('\n');
+    const text = drawShown(shown({ ...flat, segments }), { isColored: true, width: 80, all: false }).join(
+      '\n',
+    );
     expect(text).toContain('none: v̂ stays where it is, the trace is flat');
     // no shade but that of the legend
     const lines = text.split('\n').filter((line) => /\[\d, /.test(line));
-    expect(lines.join()).not.toContain('48;2');
+    expect(lines.join()).not.toContain('48;5');
   });
 
   it('of 25,000 tokens is drawn at once, with what was left out counted', () => {
     const long = shown(row(40, 2500));
     const before = performance.now();
-    const lines = drawShown(long, { depth: 24, width: 100, all: false });
+    const lines = drawShown(long, { isColored: true, width: 100, all: false });
     expect(performance.now() - before).toBeLessThan(2000);
     expect(lines.length).toBeLessThan(220);
     expect(lines.join('\n')).toMatch(/… about 2,\d{3} more characters \(--all shows them\)/);
-    expect(drawShown(long, { depth: 1, width: 100, all: true }).join('').match(/x/g)?.length).toBeGreaterThan(
-      100_000,
-    );
+    expect(
+      drawShown(long, { isColored: false, width: 100, all: true }).join('').match(/x/g)?.length,
+    ).toBeGreaterThan(100_000);
   });
 });

@@ -1,6 +1,6 @@
-/** Credits of one row, each kind by hand, and what a column must not be. */
+/** Credits of one row, each kind by hand. */
 import { describe, expect, it } from 'vitest';
-import { type CreditColumn, parseNamedPath, traceCredits } from '../../dist/scored/trace-credits.js';
+import { traceCredits } from '../../dist/scored/trace-credits.js';
 import { inputRow } from '../support/io-helpers.js';
 
 const segment = (end: number, kind: string, delta: number | null, sigma: number | null) => ({
@@ -26,12 +26,8 @@ const SCORED = {
   sigma_other: [1, 2, 3],
   sigma_ess: 3,
 };
-const creditsOf = (
-  columns: Record<string, unknown>,
-  asked: readonly CreditColumn[] = [],
-  isMagnitude = false,
-) => traceCredits(inputRow(columns, 7), asked, isMagnitude);
-const column = (text: string) => parseNamedPath('--credit', text);
+const creditsOf = (columns: Record<string, unknown>, isMagnitude = false) =>
+  traceCredits(inputRow(columns, 7), isMagnitude);
 
 describe('a scored row', () => {
   it("has its differences, and σ times R*, whose sign says what σ's means; uniform σ too", () => {
@@ -46,7 +42,7 @@ describe('a scored row', () => {
   });
 
   it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {
-    const of = (change: object) => creditsOf({ ...SCORED, ...change }, [], true).credits.get('delta');
+    const of = (change: object) => creditsOf({ ...SCORED, ...change }, true).credits.get('delta');
     // whatever their own sign, as for σ
     expect(of({})).toEqual(Float64Array.of(-0.5, -0.25));
     expect(of({ reward: 1 })).toEqual(Float64Array.of(0.5, 0.25));
@@ -62,33 +58,6 @@ describe('a scored row', () => {
     });
     expect(creditsOf(row).id).toBe('traces:7');
     expect([...(creditsOf(row).credits.get('uniform') ?? [])]).toEqual([Number.NaN, Number.NaN]);
-  });
-});
-
-describe('columns that are named', () => {
-  it('are credits as they stand, or the changes of values', () => {
-    const row = { ...SCORED, c: [1, null], v: [0.5, 0.75, 0.25], steps: [{ s: 0.5 }, { s: 0.125 }] };
-    const { credits } = creditsOf(row, ['c=c', 'v=v', 'prm=steps[].s', 'absent=nowhere'].map(column));
-    expect(credits.get('c')).toEqual(Float64Array.of(1, Number.NaN));
-    expect(credits.get('v')).toEqual(Float64Array.of(0.25, -0.5));
-    expect(credits.get('prm')).toEqual(Float64Array.of(0.5, 0.125));
-    expect(credits.has('absent')).toBe(false);
-  });
-
-  it.each([
-    ['c=long', /c: long has 4 numbers, expected 2 credits or 3 values for 2 thought segments/],
-    ['c=text', /text has "x" at 1, expected a number or null/],
-    ['c=reward', /reward is no list of numbers/],
-    ['c=reward[].x', /reward\[\]\.x is no list$/],
-    ['sigma_abs=long', /--credit sigma_abs: the name is taken/],
-  ])('%s is refused', (asked, message) => {
-    const row = { ...SCORED, long: [1, 2, 3, 4], text: [1, 'x'] };
-    expect(() => creditsOf(row, [column(asked)])).toThrow(message);
-  });
-
-  it('names and paths', () => {
-    for (const text of ['mc', '=a', 'mc=a[', ' =x'])
-      expect(() => parseNamedPath('--credit', text)).toThrow(/--credit/);
   });
 });
 

@@ -332,7 +332,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       'other ids': /^FILE:1: logprobs has 3 numbers and completion_ids 4, expected one a token/,
       'broken ids': /^FILE:1: prompt_ids\[0\]: found 1\.5, expected a whole number/,
       'reward in words': /^FILE:1: reward: found 'right', expected a finite number, or null/,
-      'no text': /^FILE:1: has no text of prompt: score it without --no-text/,
+      'no text': /^FILE:1: has no text of prompt: score it without --columns/,
       'no group': /^FILE:1: has no group, expected the columns/,
       'no reward': /^FILE: no trace has a known reward: score it with --map reward=/,
       empty: /^FILE: has no row, expected the traces/,

@@ -2,7 +2,7 @@
 import { count, plural } from '../../plural.js';
 import type { Disagreement, RunNumbers } from '../counts.js';
 import type { ReliabilityCurve } from '../gathered.js';
-import { type RunStats, shownDistributions, tokensPerSecond } from '../numbers-view.js';
+import { type RunStats, shownDistributions } from '../numbers-view.js';
 import { shortNumber } from '../trace-record.js';
 import { html, Markup } from './html.js';
 
@@ -60,7 +60,7 @@ function barsOf(list: readonly number[], title: string): Markup {
   )}</svg>`;
 }
 
-function overview({ numbers, warnings, throughput }: RunPage): Markup {
+function overview({ numbers, warnings }: RunPage): Markup {
   const { traces, tokens, right, wrong, unknown, credited } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);
   const tiles = [
@@ -69,7 +69,6 @@ function overview({ numbers, warnings, throughput }: RunPage): Markup {
     ['right · wrong · unknown', [right, wrong, unknown].map(count).join(' · ')],
     ['σ uniform by fallback', share(numbers.uniform_by_fallback)],
     ['σ uniform in effect', share(numbers.uniform_in_effect)],
-    ...(throughput === undefined ? [] : [['throughput', `${count(tokensPerSecond(throughput))} tokens/s`]]),
   ];
   const unreadable = Object.entries(numbers.unreadable).map(([code, n]) => [`not readable: ${code}`, n]);
   const codes = [...Object.entries(numbers.status), ...unreadable] as [string, number][];

@@ -60,9 +60,7 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
       await page.goto(`${page.url().split('#')[0]}#trace-2`);
       await page.waitForSelector('#tokens .u-wrap');
       await shot(page, `trace-${colorScheme}`);
-      expect(await page.locator('#trace').textContent()).toMatch(
-        /Its own answer.*Peers: 7 of its group nearby/,
-      );
+      expect(await page.locator('#trace').textContent()).toContain('Its own answer');
       expect(await violations(page)).toEqual([]);
       expect(heard).toEqual([]);
       await page.close();

@@ -5,8 +5,7 @@ import { expect, it } from 'vitest';
 import { readRows, resolveInputs } from '../../dist/io/read/inputs.js';
 import { openOutput } from '../../dist/io/write/output.js';
 import { isBad } from '../../dist/rows.js';
-import { declared } from '../../dist/scored/columns.js';
-import { storedRow } from '../../dist/scored/stored-rows.js';
+import { declared, storedRow } from '../../dist/scored/columns.js';
 import { bareRow, collect } from '../support/io-helpers.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
