@@ -29,8 +29,6 @@ export interface InputRow extends TraceSource {
   readonly kind: 'row';
   /** how ids that the row does not bring begin: the file's name without folder and extension, more where two are alike */
   readonly stem: string;
-  /** id of the trace that the row is read for again; others of it were not turned down */
-  readonly trace?: string;
 }
 
 /** A row, or one trace of it, that is set aside: one line of the rejects file. */

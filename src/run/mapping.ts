@@ -23,8 +23,7 @@ import {
 import { locate } from '../io/map/map.js';
 import { lastQuestion } from '../io/map/messages.js';
 import { type Choice, choosePreset, fits } from '../io/map/presets.js';
-import { type Input, resolveInputs } from '../io/read/inputs.js';
-import { peekRows, type ReadRows } from '../io/read/peek.js';
+import { type Input, peekRows, type ReadRows, resolveInputs } from '../io/read/inputs.js';
 import { describeKeys } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { terminalNotice } from '../report/terminal.js';

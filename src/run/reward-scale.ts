@@ -2,8 +2,7 @@
 import { dataError, type RredcotError, throwIfInterrupted } from '../errors.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import { readRows } from '../io/read/inputs.js';
-import { headRows } from '../io/read/peek.js';
+import { headRows, readRows } from '../io/read/inputs.js';
 import { count, plural } from '../plural.js';
 import type { Missing } from '../report/inspect-view.js';
 import { type BadRow, isBad } from '../rows.js';

@@ -67,7 +67,7 @@ export async function publishWhole(
   file: WholeFile,
   rejects: Rejects,
   facts: Facts,
-  { folder, run, target, overwrite, log, figures }: PublishOptions,
+  { folder, run, target, overwrite, figures }: PublishOptions,
 ): Promise<void> {
   const { path, format } = target;
   const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
@@ -77,8 +77,7 @@ export async function publishWhole(
   await rejects.publish();
   const { config } = run;
   const summary = { ...figures(), ...facts, ...(sha256 && { sha256 }), config };
-  const problem = await writeSummary(path, summary, folder);
-  if (problem !== undefined) log.warn('summary', problem);
+  await writeSummary(path, summary, folder);
   await file.publish(overwrite);
   await dropHidden(folder);
 }

@@ -2,7 +2,7 @@
 // trace that was asked for, the worst, the best, one by chance, the first that fits.
 import { randomInt } from 'node:crypto';
 import { dataError, throwIfInterrupted } from '../errors.js';
-import type { ReadRows } from '../io/read/peek.js';
+import type { ReadRows } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { Sketch } from '../report/gathered.js';
 import { mean } from '../report/run-counts.js';

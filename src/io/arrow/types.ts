@@ -124,21 +124,12 @@ export function findSchemaDifference(
 }
 
 export function typeName(type: DataType): string {
-  const item = listItem(type);
-  if (item !== null) {
-    const name = DataType.isFixedSizeList(type)
-      ? `FixedSizeList[${type.listSize}]`
-      : DataType.isLargeList(type)
-        ? 'LargeList'
-        : 'List';
-    return `${name}<${typeName(item.type)}>`;
-  }
-  const children = (type.children ?? []) as readonly Field[];
-  if (DataType.isMap(type))
-    return `Map<${(children[0]?.type.children ?? []).map((c: Field) => typeName(c.type)).join(', ')}>`;
-  if (DataType.isStruct(type))
-    return `Struct<${children.map((child) => `${child.name}: ${typeName(child.type)}`).join(', ')}>`;
-  if (DataType.isDictionary(type)) return `Dictionary<${typeName(type.dictionary)}>`;
   if (DataType.isDecimal(type)) return `Decimal${type.bitWidth}(${type.precision}, ${type.scale})`;
-  return String(type as DataType<Type>);
+  const children = (type.children ?? []) as readonly Field[];
+  if (children.length === 0 && !DataType.isStruct(type)) return String(type as DataType<Type>);
+  const [kind] = String(type as DataType<Type>).split('<');
+  const named = children.map(({ name, type: child }) =>
+    DataType.isStruct(type) ? `${name}: ${typeName(child)}` : typeName(child),
+  );
+  return `${kind}<${named.join(', ')}>`;
 }

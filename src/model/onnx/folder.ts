@@ -10,7 +10,7 @@ import { EMBEDDED_POLICY } from '../../package-files.js';
 import type { PolicyFacts } from '../../report/run-figures.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
 import { chooseWeights } from '../graph/checkpoint.js';
-import { CUDA_PRECISIONS } from '../graph/precision.js';
+import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import { assertModelFolder, fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { cudaPrecisionOf } from '../../../dist/model/graph/precision.js';
+import { cudaPrecisionOf } from '../../../dist/model/graph/onnx.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { beyond, prove, readCanary } from '../../../dist/model/onnx/canary.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
