@@ -140,12 +140,6 @@ describe('entropy', () => {
       'ijk',
     ]);
   });
-
-  test('a twentieth by default', () => {
-    const random = seeded(3);
-    const many = Array.from({ length: 101 }, () => 'x');
-    expect(texts(many, { segmenter: 'entropy' }, many.map(random))).toHaveLength(6);
-  });
 });
 
 describe('cutpoint', () => {
