@@ -3,11 +3,10 @@
 import { setTimeout as after } from 'node:timers/promises';
 import { type Field, RecordBatchReader, Schema } from 'apache-arrow';
 import { startThread, type Thread } from '../../thread.js';
-import { checkBatch } from '../arrow/check.js';
 import { type BatchSource, damaged } from '../arrow/reader.js';
-import { hasDictionary, typeName } from '../arrow/types.js';
+import { hasDictionary, storedField, typeName } from '../arrow/types.js';
+import { checkBatch } from '../arrow/values.js';
 import type { DecoderThread, ParquetFacts, RowGroup } from './decoder-thread.js';
-import { storedField } from './types.js';
 
 /** Raw bytes of a batch on its way. */
 const DECODED_BYTES = 8 * 2 ** 20;

@@ -185,7 +185,7 @@ async function* readJsonInput(input: Input, layout: 'json' | Compression, opts: 
 }
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
-  const { columnarBatch, arrowRow } = await import('../arrow/rows.js');
+  const { columnarBatch, arrowRow } = await import('../arrow/reader.js');
   const { file, stem, onBytes, firstOrdinal = 0 } = opts;
   const isWanted = (row: number): boolean => opts.wanted?.(firstOrdinal + row) ?? true;
   // asks for all of them: they are counted by it
@@ -221,7 +221,7 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
   const source = await openOwnBatches(input, layout);
-  const { refuseSameNames } = await import('../arrow/rows.js');
+  const { refuseSameNames } = await import('../arrow/reader.js');
   await refuseSameNames(source, input.path);
   described.set(input, source);
   return source;

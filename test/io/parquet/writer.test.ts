@@ -50,10 +50,10 @@ import {
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type OutputColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
+import { parquetSchema, refuseUnwritable } from '../../../dist/io/arrow/types.js';
 import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/files.js';
-import { parquetSchema, refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { declared, type OurColumn } from '../../../dist/scored/columns.js';
 import type { OutputRow } from '../../../dist/scored.js';

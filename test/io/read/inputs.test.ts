@@ -225,13 +225,6 @@ describe('patterns and folders', () => {
     ['set/deep/c[1].jsonl', ['set/deep/c[1].jsonl']],
   ])('%s', async (path, expected) => expect(await names(path)).toEqual(expected));
 
-  it('a relative pattern gives relative paths', async () => {
-    const run = await rredcotHere(['segment', '--no-policy', 'set/d*/b.jsonl', '--map', 'completion=a'], {
-      cwd: folder,
-    });
-    expect(run.stderr).toMatch(/in b\.rejects\.jsonl/);
-  });
-
   it('stems stay apart', async () => {
     const stems = async (...paths: string[]) =>
       (await resolveInputs(paths.map((path) => join(folder, path)))).map(({ stem }) => stem);

@@ -16,7 +16,7 @@ import { RredcotError } from '../../../dist/errors.js';
 import { parseArchitecture } from '../../../dist/model/graph/architecture.js';
 import { Graph, serialiseModel } from '../../../dist/model/graph/onnx.js';
 import { readSafetensorsHeader } from '../../../dist/model/graph/safetensors.js';
-import { alignTokens } from '../../../dist/model/text/align.js';
+import { alignTokens } from '../../../dist/model/text/encode.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
