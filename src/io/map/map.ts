@@ -27,7 +27,7 @@ const OF_COMPLETIONS: readonly Field[] = [
 ];
 
 /**
- * What a row of the inputs comes to: its traces, and itself where it is set aside.
+ * What a row of the inputs comes to: its traces, or itself where it is rejected.
  * @param check asked of a row of which a trace goes on
  */
 export function rowTraces(
