@@ -29,11 +29,9 @@ export interface InputRow extends TraceSource {
   readonly kind: 'row';
   /** how ids that the row does not bring begin: the file's name without folder and extension, more where two are alike */
   readonly stem: string;
-  /** id of the trace that the row is read for again; others of it were not turned down */
-  readonly trace?: string;
 }
 
-/** A row, or one trace of it, that is set aside: one line of the rejects file. */
+/** A row, or one trace of it, that is rejected: one line of the rejects file. */
 export interface BadRow extends RowPlace {
   readonly kind: 'bad';
   readonly rejection: Rejection;
@@ -41,26 +39,26 @@ export interface BadRow extends RowPlace {
   readonly id?: string;
 }
 
-/** Turns a row down, or a trace of it. */
+/** Rejects a row, or a trace of it. */
 export function rejectRow(from: RowPlace, { code, reason }: Rejection, id?: string): BadRow {
   const { file, row, ordinal, byteOffset, raw } = from;
   const named = id === undefined ? {} : { id };
   return { kind: 'bad', file, row, ordinal, byteOffset, raw, rejection: { code, reason }, ...named };
 }
 
-/** Turns a trace down at a later stage (too long, no reference left, …). */
+/** Rejects a trace at a later stage (too long, no reference left, …). */
 export function rejectTrace({ source, id }: Trace, rejection: Rejection): BadRow {
   return rejectRow(source, rejection, id);
 }
 
-/** Tells what was set aside from what goes on. */
+/** Tells rejects from what goes on. */
 export function isBad(item: object): item is BadRow {
   return 'kind' in item && item.kind === 'bad';
 }
 
 /**
- * One stage of a command: `fn` on every item, in order. What an earlier stage has set aside passes by in its place, and
- * an item that `fn` turns down (TraceRejected) goes on as such.
+ * One stage of a command: `fn` on every item, in order. What an earlier stage has rejected passes by in its place, and
+ * an item that `fn` rejects (TraceRejected) goes on as such.
  */
 export async function* eachTrace<A extends { readonly trace: Trace }, B>(
   items: AsyncIterable<A | BadRow> | Iterable<A | BadRow>,

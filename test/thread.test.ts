@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import type { WorkerOptions } from 'node:worker_threads';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { inProcess } from '../dist/model/text/own-process.js';
+import { inProcess } from '../dist/model/text/bounded-process.js';
 import { startThread, type Thread } from '../dist/thread.js';
 
 const functions = `{
@@ -49,7 +49,10 @@ function start(code = SERVE, options: WorkerOptions | 'apart' = HERE): Thread<Fu
   const file = urlOf(code);
   const thread =
     options === 'apart'
-      ? startThread<Functions>('the helper', inProcess(file, undefined, 256))
+      ? startThread<Functions>(
+          'the helper',
+          inProcess({ file: file.href, workerData: undefined, memoryMb: 256 }),
+        )
       : startThread<Functions>('the helper', file, options);
   onTestFinished(() => thread.terminate());
   return thread;

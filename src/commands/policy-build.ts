@@ -2,7 +2,7 @@
 import { oneOf } from '../flag-values.js';
 import { assertHere } from '../io/files/remote-paths.js';
 import { assertCheckpoint } from '../model/graph/checkpoint.js';
-import { CUDA_PRECISIONS } from '../model/graph/precision.js';
+import { CUDA_PRECISIONS } from '../model/graph/onnx.js';
 import { buildPolicyFolder } from '../model/onnx/build.js';
 import { openTokenizer } from '../model/text/open-tokenizer.js';
 import { readExitTemplate } from '../model/text/templates.js';

@@ -9,7 +9,6 @@ import { joinFiles } from '../io/write/join-files.js';
 import { openRejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
 import type { Target } from '../io/write/target.js';
-import type { Log } from '../report/log.js';
 import { existingOutput } from './existing.js';
 import { assertOurs, dropHidden, type ExistingParts, TakenError } from './folder.js';
 import type { Run } from './identity.js';
@@ -28,7 +27,6 @@ export interface JoinOptions {
   readonly existing: ExistingParts;
   readonly target: Target;
   readonly overwrite: boolean;
-  readonly log: Log;
   readonly signal: AbortSignal;
   /** what the summary says besides */
   readonly stats: { readonly wholeRecord: Readonly<Record<string, unknown>> };
@@ -39,7 +37,7 @@ export interface JoinOptions {
  * @throws RredcotError (exit 75) for a part that is not what was written
  */
 export async function joinParts(opts: JoinOptions): Promise<void> {
-  const { folder, run, target, existing, signal, overwrite, log } = opts;
+  const { folder, run, target, existing, signal, overwrite } = opts;
   const { path, format } = target;
   const paths = runPaths(folder);
   const rejects = await openRejects(target.rejects, folder);
@@ -56,8 +54,7 @@ export async function joinParts(opts: JoinOptions): Promise<void> {
     if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
     await rejects.publish();
     const summary = { ...opts.stats.wholeRecord, ...facts, ...(sha256 && { sha256 }), config: run.config };
-    const problem = await writeSummary(path, summary, folder);
-    if (problem !== undefined) log.warn('summary', problem);
+    await writeSummary(path, summary, folder);
     await file.publish(overwrite);
     await dropHidden(folder);
   } catch (error) {

@@ -153,7 +153,7 @@ export async function leaveRun(
 /** @throws RredcotError (exit 2) for columns that no Parquet file can have */
 async function refuseColumns(path: string, { passThrough, ourColumns }: SinkOptions): Promise<void> {
   const { arrowSchema } = await import('../io/arrow/writer.js');
-  const { refuseUnwritable } = await import('../io/parquet/types.js');
+  const { refuseUnwritable } = await import('../io/arrow/types.js');
   refuseUnwritable(path, arrowSchema(outputColumns(passThrough, ourColumns)).fields);
 }
 

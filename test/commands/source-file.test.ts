@@ -56,10 +56,3 @@ it('what is made of a scored file names the same', async () => {
   expect(await placesOf('some.parquet')).toEqual(PLACES);
   await done('verify again.parquet');
 });
-
-it('a mended reject has the file of its first reading', async () => {
-  const [reject] = await rows<object>('cut.jsonl.rejects.jsonl');
-  await write('mended.jsonl', [{ ...reject, raw: JSON.stringify(traces[5]) }]);
-  await done('segment mended.jsonl --no-policy -o mended.out.jsonl');
-  expect(await placesOf('mended.out.jsonl')).toEqual([[FILES[2], 0]]);
-});

@@ -140,12 +140,6 @@ describe('entropy', () => {
       'ijk',
     ]);
   });
-
-  test('a twentieth by default', () => {
-    const random = seeded(3);
-    const many = Array.from({ length: 101 }, () => 'x');
-    expect(texts(many, { segmenter: 'entropy' }, many.map(random))).toHaveLength(6);
-  });
 });
 
 describe('cutpoint', () => {
@@ -247,10 +241,5 @@ describe('the pieces before the policy has read the trace', () => {
     }
     expect(ends(tokens, { segmenter: 'entropy', entropyShare: 0.25 }).pieces.segments).toBe(11);
     expect(ends(tokens, { segmenter: 'cutpoint', maxSegments: 4 }).pieces.segments).toBe(4);
-  });
-
-  test('without figures they are not cut by them', () => {
-    const pieces = cutPieces(spell(['a', 'b']), { segmenter: 'entropy', fixedLength: 1 });
-    expect(() => mergeSegments(pieces, null)).toThrow("entropy cuts by the policy's figures");
   });
 });

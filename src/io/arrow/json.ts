@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto';
 
-/** Deeper values than this are turned down: nothing that scores text nests so far, and recursion stays safe. */
+/** Deeper values than this are rejected: nothing that scores text nests so far, and recursion stays safe. */
 const MAX_LEVELS = 256;
 
 /**

@@ -9,7 +9,7 @@ const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) =>
   new DataView(buffer, byteOffset, byteLength);
 
 /**
- * Decodes one or more LZ4 frames. Checksums are passed over: what uses this checks lengths.
+ * Decodes one or more LZ4 frames. Checksums are not looked at: the caller checks lengths.
  * @throws Error where the data is cut off (a view reads nothing behind its end) or points outside itself
  */
 export function decompressLz4(packed: Uint8Array): Uint8Array {

@@ -6,27 +6,8 @@ import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
 import { constants as system } from 'node:os';
 import type { Readable } from 'node:stream';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import type { FileFacts, ObjectVersion } from '../store/http.js';
 import { addressError } from './remote-paths.js';
-
-/** One version of an object. */
-export interface ObjectVersion {
-  readonly size: number;
-  /** another one where the bytes are others */
-  readonly etag: string;
-  /** of the Hub: of this very version */
-  readonly url?: string;
-}
-
-/** What is known of what a path names. */
-export interface FileFacts {
-  readonly size: number;
-  /** 0 where a store does not say */
-  readonly mtimeMs: number;
-  /** of an object */
-  readonly version?: ObjectVersion;
-  isFile(): boolean;
-  isDirectory(): boolean;
-}
 
 /** An open file: Node's own handle, or an object. */
 export interface OpenFile extends AsyncDisposable {
@@ -212,13 +193,9 @@ export async function textOf(path: string): Promise<string | undefined> {
 
 /** sha256 of a file in hex; null where there is none. */
 export async function sha256OfFile(path: string): Promise<string | null> {
-  return (await statIfThere(path)) === null ? null : sha256OfFiles([path]);
-}
-
-/** The same of several files, one after the other. */
-export async function sha256OfFiles(paths: readonly string[]): Promise<string> {
+  if ((await statIfThere(path)) === null) return null;
   const hash = createHash('sha256');
-  for (const path of paths) for await (const bytes of fileBytes(path)) hash.update(bytes);
+  for await (const bytes of fileBytes(path)) hash.update(bytes);
   return hash.digest('hex');
 }
 

@@ -149,7 +149,7 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
     const [, field, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
     if (field === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
     if (!isField(field)) {
-      const meant = meantEntry(field, text);
+      const meant = didYouMean(field, FIELDS);
       refuseMap(`"${field}" is no field of a trace${meant === undefined ? '' : `, did you mean ${meant}?`}`);
     }
     if (mapped.has(field)) refuseMap(`field "${field}" is mapped twice`);
@@ -160,16 +160,6 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
     }
   }
   return withSources({ mapped }, []);
-}
-
-/** What an entry with an unknown field was meant to be: the field misspelled, or the two sides turned round. */
-function meantEntry(field: string, text: string): string | undefined {
-  const near = didYouMean(field, FIELDS);
-  // `rewards=reward` names a column of that name, `rewrad=reward` the field itself
-  const isTurned = isField(text) && (near !== text || field === `${text}s`);
-  if (isTurned) return `${text}=${field}`;
-  const known = ALIASES[field.toLowerCase()] ?? near;
-  return known && `${known}=${text}`;
 }
 
 /**
@@ -205,20 +195,6 @@ export function explodes({ mapped, defaults }: FieldMap): boolean {
 function namesOf(field: Field): readonly FieldPath[] {
   return (field === 'reference' ? ['reference', 'references', 'answer'] : [field]).map(parsePath);
 }
-
-/** What users call the fields. */
-const ALIASES: Readonly<Record<string, Field>> = {
-  ...{
-    answer: 'reference',
-    answers: 'reference',
-    ground_truth: 'reference',
-    gold: 'reference',
-    target: 'reference',
-  },
-  ...{ response: 'completion', output: 'completion', generation: 'completion', text: 'completion' },
-  ...{ question: 'prompt', problem: 'prompt', input: 'prompt', messages: 'prompt' },
-  ...{ score: 'reward', correct: 'reward', is_correct: 'reward', group_id: 'group' },
-};
 
 function isField(name: string): name is Field {
   return (FIELDS as readonly string[]).includes(name);

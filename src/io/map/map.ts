@@ -26,17 +26,8 @@ const OF_COMPLETIONS: readonly Field[] = [
   ...(['segment_ends', 'segment_char_ends', 'values'] as const),
 ];
 
-/** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
-export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
-  if (row.trace === undefined) return yield* mappedTraces(row, map, needs);
-  const traces = [...mappedTraces(row, map, needs)];
-  // the row was turned down for one of its traces, the others are in the output; or as a whole, under the row's id
-  const own = traces.filter(({ id }) => id === row.trace);
-  yield* own.length > 0 ? own : traces;
-}
-
 /**
- * What a row of the inputs comes to: its traces, and itself where it is set aside.
+ * What a row of the inputs comes to: its traces, or itself where it is rejected.
  * @param check asked of a row of which a trace goes on
  */
 export function rowTraces(
@@ -51,7 +42,8 @@ export function rowTraces(
   return found;
 }
 
-function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
+/** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
+export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
   const rowId = `${row.stem}:${row.row}`;
   const { join } = map;
   const found = attempt(() => {

@@ -4,8 +4,7 @@ import { didYouMean } from '../../flag-values.js';
 import { describeKeys } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import { stringifyJson } from '../arrow/json.js';
-import { type Input, resolveInputs } from '../read/inputs.js';
-import { peekRows, type ReadRows } from '../read/peek.js';
+import { type Input, peekRows, type ReadRows, resolveInputs } from '../read/inputs.js';
 import {
   type Columns,
   type FieldMap,

@@ -66,7 +66,7 @@ export function ruleForEach(
   return { text, each: true, value: (row) => value(row.columns, row) };
 }
 
-/** Turns a row down because it is not as the preset says. */
+/** Rejects a row that is not as the preset says. */
 export function mismatch(reason: string): never {
   throw new Mismatch('map', `${reason}: --preset none takes fields by their names, --map field=<path>`);
 }

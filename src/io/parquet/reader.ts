@@ -3,11 +3,10 @@
 import { setTimeout as after } from 'node:timers/promises';
 import { type Field, RecordBatchReader, Schema } from 'apache-arrow';
 import { startThread, type Thread } from '../../thread.js';
-import { checkBatch } from '../arrow/check.js';
 import { type BatchSource, damaged } from '../arrow/reader.js';
-import { hasDictionary } from '../arrow/types.js';
+import { hasDictionary, storedField, typeName } from '../arrow/types.js';
+import { checkBatch } from '../arrow/values.js';
 import type { DecoderThread, ParquetFacts, RowGroup } from './decoder-thread.js';
-import { storedField } from './types.js';
 
 /** Raw bytes of a batch on its way. */
 const DECODED_BYTES = 8 * 2 ** 20;
@@ -86,6 +85,12 @@ async function openedFooter(thread: Thread<DecoderThread>, path: string) {
       field.name,
       `is no longer marked as ${mark} in the file's own schema; its values are as they were`,
     );
+  }
+  const kind = (field: Field) => typeName(storedField(field).type).replaceAll(/Large|View/g, '');
+  for (const [n, declared] of found.fields.entries()) {
+    const [was, is] = [kind(declared), kind(fields[n] as Field)];
+    if (was !== is)
+      losses.set(declared.name, `is ${was} and read as ${is}, as another column has a dictionary`);
   }
   for (const { name } of dictionaries) losses.set(name, 'its dictionary is written out as plain values');
   // parquet-wasm names views, and makes none

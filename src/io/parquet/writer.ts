@@ -4,11 +4,11 @@ import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-a
 import { usageError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import { gatherRows } from '../arrow/columns.js';
+import { countLeaves } from '../arrow/types.js';
 import type { BatchWriter } from '../arrow/writer.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { fileError } from '../files/files.js';
 import type { EncoderThread, ParquetJob } from './encoder-thread.js';
-import { countLeaves } from './types.js';
 
 /** Raw bytes of a row group: larger ones cost every reader memory, smaller ones compress worse. */
 const ROW_GROUP_BYTES = 48 * 2 ** 20;

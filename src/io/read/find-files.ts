@@ -8,7 +8,7 @@ import { isStored, listObjects, readJson, statIfThere } from '../files/files.js'
 import { addressError } from '../files/remote-paths.js';
 import { partNumber, runPaths } from '../files/run-folder.js';
 
-/** Names of files with rows; in a folder, others are passed over. */
+/** Names of files with rows; in a folder, others are skipped. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;
 /** What datasets keep beside their rows, and what we wrote ourselves. */
 const BESIDE =

@@ -18,7 +18,7 @@ import {
 } from '../files/files.js';
 import { findFiles } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
-import { readJsonRows, rejectedRow } from './jsonl.js';
+import { NEWLINE, readJsonRows } from './jsonl.js';
 import { fingerprintOf, type InputPrint } from './unchanged.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
@@ -179,15 +179,13 @@ export async function* readRows(
 async function* readJsonInput(input: Input, layout: 'json' | Compression, opts: RowOptions) {
   const { path, stream } = input;
   const bytes = (stream ?? openByteSource(path)).bytes();
-  const rows =
-    layout === 'json'
-      ? readJsonRows(bytes, opts)
-      : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...opts, onBytes: undefined });
-  for await (const row of rows) yield row.kind === 'bad' ? row : rejectedRow(row, fileStem);
+  yield* layout === 'json'
+    ? readJsonRows(bytes, opts)
+    : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...opts, onBytes: undefined });
 }
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
-  const { columnarBatch, arrowRow } = await import('../arrow/rows.js');
+  const { columnarBatch, arrowRow } = await import('../arrow/reader.js');
   const { file, stem, onBytes, firstOrdinal = 0 } = opts;
   const isWanted = (row: number): boolean => opts.wanted?.(firstOrdinal + row) ?? true;
   // asks for all of them: they are counted by it
@@ -223,7 +221,7 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
   const source = await openOwnBatches(input, layout);
-  const { refuseSameNames } = await import('../arrow/rows.js');
+  const { refuseSameNames } = await import('../arrow/reader.js');
   await refuseSameNames(source, input.path);
   described.set(input, source);
   return source;
@@ -246,6 +244,68 @@ async function openOwnBatches({ path, stream, size }: Input, layout: FileLayout)
     `${path}: is an Arrow file, which cannot be read from a stream`,
     'name the file, or write the stream format (.arrows)',
   );
+}
+
+// ------ the first row, looked at without taking it from those that read on
+
+/** Reads the inputs from their first row on; where they are streams, once. */
+export type ReadRows = (opts: ReadOptions) => AsyncGenerator<InputRow | BadRow>;
+
+/** The rows in those bytes of the first input that were read when it was looked at: of JSON, a mebibyte. */
+export async function* headRows(
+  [input]: readonly Input[],
+  maxLineBytes?: number,
+): AsyncGenerator<InputRow | BadRow> {
+  const { head, layout, size } = input ?? {};
+  if (input === undefined || head === undefined || layout !== 'json') return;
+  // whole lines
+  const lines = head.length === size ? head : head.subarray(0, head.lastIndexOf(NEWLINE) + 1);
+  async function* bytes() {
+    yield lines;
+  }
+  yield* readRows([{ ...input, stream: { head: async () => head, bytes } }], { maxLineBytes });
+}
+
+/**
+ * Files are opened again for it where they have to be; of a stream the rows read so far are kept, and handed on first.
+ * @returns the first row that can be read, undefined where there is none, and what reads from there on
+ */
+export async function peekRows(
+  inputs: readonly Input[],
+  maxLineBytes: number | undefined,
+): Promise<{ readonly first: InputRow | undefined; readonly read: ReadRows }> {
+  if (inputs.every(({ size }) => size !== null)) {
+    const read: ReadRows = (opts) => readRows(inputs, opts);
+    for (const rows of [headRows(inputs, maxLineBytes), read({ maxLineBytes })])
+      for await (const row of rows) if (row.kind === 'row') return { first: row, read };
+    return { first: undefined, read };
+  }
+  let later: ReadOptions = {};
+  const rows = readRows(inputs, {
+    maxLineBytes,
+    onBytes: (count) => later.onBytes?.(count),
+    wanted: (ordinal) => later.wanted?.(ordinal) ?? true,
+  });
+  const seen: (InputRow | BadRow)[] = [];
+  let first: InputRow | undefined;
+  while (first === undefined) {
+    const next = await rows.next();
+    if (next.done) break;
+    seen.push(next.value);
+    if (next.value.kind === 'row') first = next.value;
+  }
+  return {
+    first,
+    async *read(opts) {
+      later = opts;
+      try {
+        for (const row of seen.splice(0)) if (opts.wanted?.(row.ordinal) ?? true) yield row;
+        yield* rows;
+      } finally {
+        await rows.return(undefined);
+      }
+    },
+  };
 }
 
 /** The file's name without folder and extension, as ids begin: `stdin` for `-`. */

@@ -1,9 +1,8 @@
-// Reads a row, or a bad row, of each line of JSONL or element of a JSON list; of a line of a rejects file the row that it holds.
+// Reads a row, or a bad row, of each line of JSONL or element of a JSON list.
 
 import { isUtf8 } from 'node:buffer';
-import { z } from 'zod';
 import { dataError, type Rejection, usageError } from '../../errors.js';
-import { type BadRow, type InputRow, type RowOptions, rejectRow } from '../../rows.js';
+import type { BadRow, InputRow, RowOptions } from '../../rows.js';
 import { parseJson } from '../arrow/json.js';
 import { TruncatedError } from '../files/decompress.js';
 
@@ -140,49 +139,6 @@ function parsed(
     return bad('json', `line holds ${found}, expected one JSON object${hint}`);
   }
   return { kind: 'row', ...place, raw, columns: columns as Record<string, unknown> };
-}
-
-/** A line of a rejects file: the keys that every line has. A row of an input has others, or more. */
-const RejectLineSchema = z.strictObject({
-  file: z.string(),
-  row: z.int().nonnegative(),
-  byte_offset: z.int().nonnegative().nullable(),
-  id: z.string(),
-  code: z.string(),
-  reason: z.string(),
-  raw: z.string(),
-});
-const KEYS = Object.keys(RejectLineSchema.shape);
-
-/**
- * Reads the row inside a line of a rejects file, any other row is handed back. It keeps file, row, id and byte offset of
- * its first reading, so that its traces get the ids that they would have had and the outputs can be put together.
- * @param fileStem how ids of a file's rows begin, where the id does not tell
- */
-export function rejectedRow(row: InputRow, fileStem: (path: string) => string): InputRow | BadRow {
-  const { columns } = row;
-  // every row comes by: most are told by a key
-  const line = KEYS.every((key) => Object.hasOwn(columns, key)) && RejectLineSchema.safeParse(columns).data;
-  if (!line) return row;
-  const { file, row: number, byte_offset: byteOffset, id, raw } = line;
-  const place = { file, stem: stemOfId(id, number) ?? fileStem(file), row: number, byteOffset, raw };
-  const again = { ...row, ...place, trace: id };
-  const bad = (reason: string): BadRow => rejectRow(again, { code: 'json', reason }, id);
-  let parsed: unknown;
-  try {
-    parsed = parseJson(raw);
-  } catch (error) {
-    return bad(`raw is not JSON: ${(error as Error).message}`);
-  }
-  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed))
-    return bad('raw holds no JSON object');
-  // a line of a rejects file may have been turned down itself: each raw is shorter than what it stood in
-  return rejectedRow({ ...again, columns: parsed as Record<string, unknown> }, fileStem);
-}
-
-/** What comes before the row's number in an id that was made of it; undefined for an id of the user's. */
-function stemOfId(id: string, row: number): string | undefined {
-  return new RegExp(`^(.*):${row}(?:/\\d+)?$`, 's').exec(id)?.[1];
 }
 
 /** A row's bytes, or the first of them where it is too long to hold. */

@@ -1,10 +1,30 @@
-// Requests over HTTP: sent again, later and later, where the other end or the way to it fails.
+// What is known of files and objects; requests over HTTP, sent again, later and later, where the other end or the way to it fails.
 import { createReadStream } from 'node:fs';
 import { Agent, request as plain } from 'node:http';
 import { Agent as SecureAgent, request as secure } from 'node:https';
 import { pipeline } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+
+/** One version of an object. */
+export interface ObjectVersion {
+  readonly size: number;
+  /** another one where the bytes are others */
+  readonly etag: string;
+  /** of the Hub: of this very version */
+  readonly url?: string;
+}
+
+/** What is known of what a path names. */
+export interface FileFacts {
+  readonly size: number;
+  /** 0 where a store does not say */
+  readonly mtimeMs: number;
+  /** of an object */
+  readonly version?: ObjectVersion;
+  isFile(): boolean;
+  isDirectory(): boolean;
+}
 
 export interface HttpRequest {
   readonly method: 'GET' | 'HEAD' | 'PUT' | 'DELETE';

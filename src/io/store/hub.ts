@@ -1,7 +1,6 @@
 // Files of data sets on the Hugging Face Hub, by plain requests: looked at, read in ranges at one commit, listed.
 import { type RredcotError, usageError } from '../../errors.js';
-import type { ObjectVersion } from '../files/files.js';
-import { ask, type HttpAnswer, type HttpRequest, told } from './http.js';
+import { ask, type HttpAnswer, type HttpRequest, type ObjectVersion, told } from './http.js';
 
 /** The revision is a branch, a tag or a commit. @throws RredcotError (exit 2) for an address that names no file of a data set */
 function hubPlace(path: string) {

@@ -1,9 +1,9 @@
 // Objects of a store as files: read in ranges, of one version from the first to the last; and put there whole or not at all.
 import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { dataError, OvertakenError, type RredcotError, usageError } from '../../errors.js';
-import { type FileFacts, type ObjectVersion, sha256OfFiles } from '../files/files.js';
-import { told } from './http.js';
+import { type FileFacts, type ObjectVersion, told } from './http.js';
 import { hubRange, listHub, lookAtHub } from './hub.js';
 import { askS3, listS3, refusalOf, s3Place } from './s3.js';
 
@@ -152,7 +152,9 @@ function changed(path: string): RredcotError {
  * @throws RredcotError (exit 2) where another file is there, or the store refuses, (exit 75) where it stays away
  */
 export async function putObject(from: string, path: string, replaces: boolean): Promise<void> {
-  const file = { path: from, size: (await stat(from)).size, sha256: await sha256OfFiles([from]) };
+  const hash = createHash('sha256');
+  for await (const bytes of createReadStream(from)) hash.update(bytes as Buffer);
+  const file = { path: from, size: (await stat(from)).size, sha256: hash.digest('hex') };
   const headers: Record<string, string> = replaces ? {} : { 'if-none-match': '*' };
   const answer = await askS3(path, { method: 'PUT', headers, file });
   if (answer.status === 200) return;

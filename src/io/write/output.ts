@@ -163,7 +163,7 @@ export async function openColumnar(
   metadata: Readonly<Record<string, string>>,
 ): Promise<{ readonly schema: Schema; readonly batches: BatchWriter }> {
   if (format === 'parquet') {
-    const { parquetSchema } = await import('../parquet/types.js');
+    const { parquetSchema } = await import('../arrow/types.js');
     const { openParquetBatches } = await import('../parquet/writer.js');
     const own = parquetSchema(file.path, schema);
     return { schema: own, batches: openParquetBatches(file, own, { ...metadata, [FACTS_KEY]: UNKNOWN }) };

@@ -1,4 +1,4 @@
-// The rejects of a part or of a file: one line for each row, or trace of it, that was turned down.
+// The rejects of a part or of a file: one line for each row, or trace of a row, that was rejected.
 import { dirname } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { BadRow } from '../../rows.js';

@@ -9,9 +9,6 @@ import { fileError, readJson } from '../files/files.js';
 import { summaryPath } from '../files/run-folder.js';
 import { PartSchema } from './part.js';
 
-/** A place beside the output that is not ours to write, or another disk's: no reason to fail. */
-const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EXDEV']);
-
 const Count = z.int().nonnegative();
 
 const SummarySchema = z.object({
@@ -38,25 +35,21 @@ export type StoredSummary = Readonly<z.infer<typeof SummarySchema>>;
 /**
  * Writes it, before the file is published: a death in between is made good by the next attempt.
  * @param folder where it lies until it is whole
- * @returns what is to be said where it could not be written
- * @throws RredcotError (exit 75) where the disk is full, or fails
+ * @throws RredcotError where it cannot be written
  */
 export async function writeSummary(
   output: string,
   summary: Omit<StoredSummary, 'format'> & Readonly<Record<string, unknown>>,
   folder: string,
-): Promise<string | undefined> {
+): Promise<void> {
   const path = summaryPath(output);
   const own = join(folder, `.summary.json.${process.pid}.tmp`);
   const whole = { format: 2, rredcot: VERSION, ...summary };
   try {
     await writeFile(own, `${JSON.stringify(whole, null, 2)}\n`);
     await putInPlace(own, path);
-    return undefined;
   } catch (error) {
     await rm(own, { force: true }).catch(() => {});
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (NOT_OURS.has(code ?? '')) return `${path}: the summary cannot be written: ${message}`;
     throw fileError(error, path, 'written');
   }
 }

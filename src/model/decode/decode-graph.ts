@@ -2,9 +2,8 @@
 
 import { type Architecture, layerWindow } from '../graph/architecture.js';
 import type { KeysAndValues } from '../graph/branch-attention.js';
-import { DTYPE, Graph, MICROSOFT } from '../graph/onnx.js';
+import { cast, DTYPE, Graph, MICROSOFT, type Precision } from '../graph/onnx.js';
 import { rowLayers, type Weight } from '../graph/operators.js';
-import { cast, type Precision } from '../graph/precision.js';
 import { sampler } from './sampler.js';
 
 const CPU = 'policy.decode.onnx';

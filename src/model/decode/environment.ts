@@ -7,7 +7,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
 import { describeValue } from '../../printable.js';
 import type { Message } from '../../trace.js';
-import { BoundedThread, StoppedError } from '../text/bounded-thread.js';
+import { BoundedProcess, StoppedError } from '../text/bounded-process.js';
 import type {
   EnvironmentInit,
   EnvironmentReply,
@@ -44,7 +44,7 @@ export async function readEnvironment(path: string): Promise<EnvironmentInit> {
 export class Environment implements AsyncDisposable {
   private constructor(
     private readonly path: string,
-    private readonly thread: BoundedThread<EnvironmentThread>,
+    private readonly thread: BoundedProcess<EnvironmentThread>,
   ) {}
 
   /** @throws RredcotError (exit 2) for a module that does not load, or whose default export is no function */
@@ -54,10 +54,10 @@ export class Environment implements AsyncDisposable {
   ): Promise<Environment> {
     const workerData: EnvironmentInit = { path: resolve(path), sha256 };
     const file = new URL('./environment-thread.js', import.meta.url);
-    const source = { title: path, hint: HINT, file, workerData, processMb: MEMORY_MB };
+    const source = { title: path, hint: HINT, file, workerData, memoryMb: MEMORY_MB };
     // one that hangs costs the row in which it does, and no other
     const bounds = { timeoutMs, mostStopped: Number.POSITIVE_INFINITY, signal };
-    const environment = new Environment(path, new BoundedThread(source, bounds));
+    const environment = new Environment(path, new BoundedProcess(source, bounds));
     const loaded = await environment.call();
     if ('said' in loaded) return environment;
     await environment[Symbol.asyncDispose]();

@@ -1,7 +1,6 @@
 // The attention of a prefix in the scoring graph: causal over its tokens.
 import { type Architecture, layerWindow } from './architecture.js';
-import { Graph, MICROSOFT } from './onnx.js';
-import { cast, cutFlatHeads, cutHeads, type Precision, paddedHeadDim, padHeads } from './precision.js';
+import { cast, Graph, MICROSOFT, type Precision } from './onnx.js';
 
 /** Rotation tables, graph inputs [M, headDim/2]. */
 export interface Rope {
@@ -118,4 +117,37 @@ function inBlocks(g: Graph, arch: Architecture, batch: string, length: string) {
     g.node('Loop', [count, '', none[0], none[1], none[1]], { body: { graph: body } }, { outputs });
     return outputs;
   };
+}
+
+// ------ heads of widths that the kernel does not take
+
+/** head sizes that the operator takes are multiples of this; a few checkpoints have others, such as 100 */
+const MULTIPLE = 8;
+
+function paddedHeadDim(headDim: number): number {
+  return Math.ceil(headDim / MULTIPLE) * MULTIPLE;
+}
+
+/** x [B,S,heads·headDim] → [B,S,heads·paddedHeadDim]; x itself where nothing is missing. */
+function padHeads(g: Graph, x: string, heads: number, headDim: number, precision: Precision): string {
+  const padded = paddedHeadDim(headDim);
+  if (padded === headDim) return x;
+  const apart = g.node('Reshape', [x, g.ints([0, 0, heads, headDim])]);
+  // in float32: CUDA has no kernel of Pad in bfloat16
+  const float = cast(g, apart, precision, 'f32');
+  const wide = g.node('Pad', [float, g.ints([0, padded - headDim]), '', g.ints([3])]);
+  return g.node('Reshape', [cast(g, wide, 'f32', precision), g.ints([0, 0, heads * padded])]);
+}
+
+/** Cuts the last axis of x [B,heads,S,paddedHeadDim] back to headDim. */
+function cutHeads(g: Graph, x: string, headDim: number): string {
+  if (paddedHeadDim(headDim) === headDim) return x;
+  return g.node('Slice', [x, g.ints([0]), g.ints([headDim]), g.ints([3])]);
+}
+
+/** x [B,S,heads·paddedHeadDim] → [B,S,heads,headDim], to be flattened by the caller; x itself where nothing was added. */
+function cutFlatHeads(g: Graph, x: string, heads: number, headDim: number): string {
+  const padded = paddedHeadDim(headDim);
+  if (padded === headDim) return x;
+  return cutHeads(g, g.node('Reshape', [x, g.ints([0, 0, heads, padded])]), headDim);
 }

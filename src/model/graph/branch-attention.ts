@@ -1,8 +1,7 @@
 // The attention of branches in the scoring graph: to what comes before their exits, on prefix and suffix, and to themselves.
 import { type Architecture, layerWindow } from './architecture.js';
 import type { Rope } from './attention.js';
-import { Graph } from './onnx.js';
-import { cast, type Precision } from './precision.js';
+import { cast, Graph, type Precision } from './onnx.js';
 
 /**
  * What a branch row sees and where it stands: graph inputs [G,W,R], W traces lanes; `from` and `to` [G,2] cut a group's keys

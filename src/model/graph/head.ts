@@ -1,6 +1,5 @@
 // The head of the scoring graph: entropies and log-probabilities of rows, without their logits ever leaving the graph.
-import { Graph } from './onnx.js';
-import { cast, type Precision } from './precision.js';
+import { cast, Graph, type Precision } from './onnx.js';
 
 /** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
 const CPU_ENTRIES = 2048;

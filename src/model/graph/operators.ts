@@ -3,8 +3,7 @@ import type { Architecture } from './architecture.js';
 import { familyOf } from './families.js';
 import type { Operators } from './family.js';
 import { entropyHead, type MatrixSlice } from './head.js';
-import { type Dtype, type ExternalData, Graph } from './onnx.js';
-import { cast, type Precision } from './precision.js';
+import { cast, type Dtype, type ExternalData, Graph, type Precision } from './onnx.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export interface Weight extends ExternalData {

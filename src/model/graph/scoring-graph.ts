@@ -2,9 +2,8 @@
 import type { Architecture } from './architecture.js';
 import { prefixAttention, type Rope } from './attention.js';
 import { type BranchInputs, branchAttention, suffixKeys } from './branch-attention.js';
-import { Graph } from './onnx.js';
+import { cast, Graph, type Precision } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
-import { cast, type Precision } from './precision.js';
 
 /**
  * The scoring graph: B traces of S tokens each, causal (the prefix), and G groups in which branches stand, R rows for each of

@@ -3,7 +3,7 @@
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
-import type { Precision } from '../graph/precision.js';
+import type { Precision } from '../graph/onnx.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
 import { parseJson, untrustedText } from '../text/untrusted-files.js';

@@ -9,7 +9,7 @@ import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
 import { chooseWeights } from '../graph/checkpoint.js';
-import { CUDA_PRECISIONS } from '../graph/precision.js';
+import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import { assertModelFolder, fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';

@@ -27,7 +27,7 @@ export function openGraph(folder: string, file: string, device: Device): Promise
     intraOpNumThreads: ownCores(),
     // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
     extra: { session: { intra_op: { allow_spinning: '0' } } },
-    // warnings about unused initialisers and the like are nobody's business on stderr
+    // warnings about unused initialisers and the like are not for users
     logSeverityLevel: 3,
   });
 }

@@ -5,7 +5,7 @@ import { OutOfMemoryError } from '../../errors.js';
 import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
 import { headRows } from '../graph/head.js';
-import type { Precision } from '../graph/precision.js';
+import type { Precision } from '../graph/onnx.js';
 import type { Device } from './device.js';
 import { blockRows, packBranches, suffixTable } from './layout.js';
 import {

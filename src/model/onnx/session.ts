@@ -1,7 +1,7 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
-import type { Precision } from '../graph/precision.js';
+import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary, unproved } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { GRAPH, type PolicyFolder } from './folder.js';

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
-import { BoundedThread, StoppedError } from './bounded-thread.js';
+import { BoundedProcess, StoppedError } from './bounded-process.js';
 import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -131,7 +131,7 @@ const HINT = 'build the policy with another chat_template.jinja, or give prompts
 
 /** Renders messages, one conversation at a time, in a process that is started when the first one comes. */
 export class ChatRenderer {
-  private readonly thread: BoundedThread<TextThread>;
+  private readonly thread: BoundedProcess<TextThread>;
 
   constructor(
     readonly template: ChatTemplate,
@@ -140,8 +140,8 @@ export class ChatRenderer {
     const { source, variables, file } = template;
     const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
     const thread = new URL('./text-thread.js', import.meta.url);
-    this.thread = new BoundedThread(
-      { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, processMb: MEMORY_MB },
+    this.thread = new BoundedProcess(
+      { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
       { timeoutMs, mostStopped: MOST_STOPPED, signal },
     );
   }

@@ -1,6 +1,6 @@
 // A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
 import { TraceRejected, usageError } from '../../errors.js';
-import { BoundedThread, StoppedError } from './bounded-thread.js';
+import { BoundedProcess, StoppedError } from './bounded-process.js';
 import type { EncodeReply, Encoding, TextInit, TextThread } from './text-thread.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
@@ -34,9 +34,9 @@ export async function openTokenizer(
     hint: 'use a policy whose tokenizer.json is sound, or give token ids: --map prompt_ids=<path>,completion_ids=<path>',
     file: new URL('./text-thread.js', import.meta.url),
     workerData: { folder } satisfies TextInit,
-    processMb: memoryMb,
+    memoryMb,
   };
-  const thread = new BoundedThread<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
+  const thread = new BoundedProcess<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
   const {
     kind,
     start,

@@ -1,7 +1,7 @@
 // The process that one thread has to itself: it passes messages on, and ends before the thread has taken the machine's memory.
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 import { crashOf } from '../../thread.js';
-import type { ProcessInit } from './own-process.js';
+import type { ProcessInit } from './bounded-process.js';
 
 /** A thread at work takes a gigabyte in a second. */
 const WATCH_MS = 10;

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type ColumnType, describeType, findMisfit, inferColumns } from '../../../dist/io/arrow/schema.js';
+import { type ColumnType, describeType, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { openOutput } from '../../../dist/io/write/output.js';
 import { declared } from '../../../dist/scored/columns.js';
 import { bareRow, queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
@@ -72,52 +72,7 @@ describe('inference', () => {
     for (let n = 0; n < 40; n++) deep = [deep];
     expect(typeOf(deep)).toMatch(/^(list<)+json>+$/);
   });
-
-  it('fits every value that it has seen', () => {
-    fc.assert(
-      fc.property(fc.array(fc.jsonValue(), { minLength: 1, maxLength: 6 }), (list) => {
-        const columns = infer(...list.map((v) => ({ v })));
-        for (const v of list) expect(findMisfit({ v }, columns)).toBeNull();
-      }),
-    );
-  });
 });
-
-/** What a reader is to give for a value in a column of that type: the promotions of the documentation. */
-function expected(value: unknown, type: ColumnType): unknown {
-  if (value === null || value === undefined) return null;
-  switch (type.kind) {
-    case 'int64':
-      return BigInt(value as number);
-    case 'double':
-      return Number(value);
-    case 'json':
-      return { json: JSON.parse(JSON.stringify(value)) };
-    case 'list':
-      return (value as unknown[]).map((item) => expected(item, type.element));
-    case 'struct':
-      return Object.fromEntries(
-        type.fields.map(({ name, type: field }) => [
-          name,
-          expected(Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : null, field),
-        ]),
-      );
-    default:
-      return value;
-  }
-}
-
-/** A reader's value in the same form: JSON text parsed. */
-function found(value: unknown, type: ColumnType): unknown {
-  if (value === null || value === undefined) return null;
-  if (type.kind === 'json') return { json: JSON.parse(value as string) };
-  if (type.kind === 'list') return Array.from(value as unknown[], (item) => found(item, type.element));
-  if (type.kind === 'struct') {
-    const fields = value as Record<string, unknown>;
-    return Object.fromEntries(type.fields.map(({ name, type: field }) => [name, found(fields[name], field)]));
-  }
-  return value;
-}
 
 async function writeColumn(path: string, values: unknown[]) {
   const rows = values.map((v) => ({ v }));
@@ -136,66 +91,6 @@ async function writeColumn(path: string, values: unknown[]) {
 }
 
 describe('any JSON value passes through Parquet', () => {
-  async function roundTrip(values: unknown[]): Promise<void> {
-    const path = join(await temporaryFolder(), 'v.parquet');
-    const type = await writeColumn(path, values);
-    const wanted = values.map((value) => expected(value, type));
-    const hyparquet = await readWithHyparquet(path);
-    expect(hyparquet.map(({ v }) => found(v, type))).toEqual(wanted);
-    const duckdb = await queryDuckdb(`select v from '${path}' order by source_row`);
-    expect(duckdb.map(({ v }) => found(v, type))).toEqual(wanted);
-  }
-
-  it.each([
-    [[null, null]],
-    [[[], [null], [[]], [[null, []]]]],
-    [[{}, { a: {} }, { a: { b: null } }, null]],
-    [[{ a: [{ b: 1 }, {}] }, { a: [] }, { a: null }, {}, null, { a: [null] }]],
-    [['', 'é\u2028\u0000"', null]],
-    [[1, 2 ** 53 - 1, -(2 ** 53) + 1, null]],
-    [[0.1, 5e-324, Number.MAX_VALUE, 3]],
-    [[true, null, false, true, true, true, true, true, true, false]],
-    [[{ 'x.y': 1, '': 2, element: 3, list: 4, __proto: 5 }]],
-    [[{ constructor: 2, toString: 'x' }]],
-  ])('%j', async (values) => {
-    await roundTrip(values);
-  });
-
-  it('as random values', async () => {
-    const key = fc.constantFrom('a', 'b', 'c.d', 'é', 'toString', 'element');
-    const leaf = fc.oneof(
-      fc.constant(null),
-      fc.boolean(),
-      fc.maxSafeInteger(),
-      fc.double({ noNaN: true, noDefaultInfinity: true }).map((value) => value + 0),
-      fc.string({ unit: 'grapheme' }),
-    );
-    const { value } = fc.letrec<{ value: unknown }>((tie) => ({
-      value: fc.oneof(
-        { maxDepth: 4, depthSize: 'medium' },
-        leaf,
-        fc.array(tie('value'), { maxLength: 4 }),
-        fc
-          .uniqueArray(fc.tuple(key, tie('value')), { maxLength: 3, selector: ([name]) => name })
-          .map(Object.fromEntries),
-      ),
-    }));
-    // half of the time of one shape, as real columns are: then types nest instead of ending as JSON text
-    const shaped = fc.array(
-      fc.array(fc.dictionary(key, fc.array(fc.integer(), { maxLength: 3 }), { maxKeys: 3 }), {
-        maxLength: 3,
-      }),
-      {
-        minLength: 1,
-        maxLength: 12,
-      },
-    );
-    await fc.assert(
-      fc.asyncProperty(fc.oneof(fc.array(value, { minLength: 1, maxLength: 8 }), shaped), roundTrip),
-      { numRuns: 40 },
-    );
-  });
-
   it('takes __proto__ as a key like any other', async () => {
     const path = join(await temporaryFolder(), 'v.parquet');
     // hyparquet builds plain objects and loses it, DuckDB does not

@@ -29,13 +29,6 @@ describe('a call that failed', () => {
     expect((found as Error).message).toContain(message);
   });
 
-  it('tells who reads to look at the path', () => {
-    expect(of(named('ENOENT'), 'read')).toMatchObject({
-      message: 'a.parquet: cannot be read: no such file or folder',
-      hint: 'check the path and its permissions',
-    });
-  });
-
   it.each([usageError('said already', 'this'), new Error('no code'), undefined])(
     'leaves what is none of the system as it is: %s',
     (error) => expect(of(error)).toBe(error),

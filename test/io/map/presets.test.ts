@@ -271,17 +271,6 @@ describe('the program', () => {
 });
 
 describe('inspect', () => {
-  it('says once what a row is rejected for, where the reason begins like its code', async () => {
-    const [rows = '', joined = ''] = await files(
-      [{ k: 1, prompt: 'p', completion: 'c' }],
-      [{ k: 2, gold: 'a' }],
-    );
-    const flags = ['--join', joined, '--join-on', 'k', '--map', 'reference=join.gold'];
-    const { code, stdout, stderr } = await rredcotHere(['inspect', rows, ...flags]);
-    expect(code, stderr).toBe(65);
-    expect(stdout).toMatch(/^rejected +join: no row of /m);
-  });
-
   it('shows preset, trace and what is missing, with control characters made visible', async () => {
     const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
     const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
@@ -321,12 +310,6 @@ describe('inspect', () => {
     const none = await rredcotHere(['inspect', path, '--row', '2']);
     expect(none.code).toBe(2);
     expect(none.stderr).toContain('--row 2: no such row or id in 2 rows');
-  });
-
-  it('names what a file without traces is good for', async () => {
-    const run = await rredcotHere(['inspect', join(FIXTURES, 'open-rs.join.jsonl')]);
-    expect(run.code).toBe(65);
-    expect(run.stdout).toMatch(/missing {5}traces: .*open-rs.*--join/);
   });
 });
 

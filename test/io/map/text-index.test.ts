@@ -49,14 +49,4 @@ describe('textIndex', () => {
       { numRuns: 500 },
     );
   });
-
-  it('gets exactly a key, white space around it aside', () => {
-    fc.assert(
-      fc.property(fc.uniqueArray(key, { minLength: 2, maxLength: 8 }), ([first, ...others]) => {
-        const index = indexOf(others);
-        expect(index.get(first as string)).toBeUndefined();
-        for (const other of others) expect(index.get(`\n${other} `)).toBe(other);
-      }),
-    );
-  });
 });

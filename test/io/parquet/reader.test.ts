@@ -1,6 +1,16 @@
 // A Parquet file that is read again: the thread that decoded the last one is taken again, whatever became of that, and what it had open is not.
 import { open, readFile, rename, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import {
+  Dictionary,
+  DurationMillisecond,
+  Int32,
+  Table,
+  tableToIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import { Table as Wasm, writeParquet } from 'parquet-wasm/node';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openParquet } from '../../../dist/io/parquet/reader.js';
 import { queryDuckdb, temporaryFolder } from '../../support/io-helpers.js';
@@ -153,4 +163,21 @@ it('of the columns that are asked for, whatever their names and types; others ar
     expect(found).toMatchObject(own);
     expect(Object.keys(found[0] ?? {})).not.toContain(names.includes('segments') ? 'a' : 'segments');
   }
+});
+
+it('a duration beside a declared dictionary is a whole number, and says so', async () => {
+  const table = new Table({
+    colour: vectorFromArray(['red', 'red'], new Dictionary(new Utf8(), new Int32())),
+    took: vectorFromArray([1n, 2n], new DurationMillisecond()),
+    n: vectorFromArray([1, 2], new Int32()),
+  });
+  await writeFile(path, writeParquet(Wasm.fromIPCStream(tableToIPC(table, 'stream'))));
+  const { losses, close } = await openParquet(path);
+  expect(losses).toEqual(
+    new Map([
+      ['took', 'is Duration<MILLISECOND> and read as Int64, as another column has a dictionary'],
+      ['colour', 'its dictionary is written out as plain values'],
+    ]),
+  );
+  await close();
 });

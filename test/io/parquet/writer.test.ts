@@ -50,10 +50,10 @@ import {
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type OutputColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
+import { parquetSchema, refuseUnwritable } from '../../../dist/io/arrow/types.js';
 import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/files.js';
-import { parquetSchema, refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { declared, type OurColumn } from '../../../dist/scored/columns.js';
 import type { OutputRow } from '../../../dist/scored.js';
@@ -108,20 +108,6 @@ async function write(writer: RowWriter, rows: readonly OutputRow[]): Promise<voi
 }
 
 describe('the encoder', () => {
-  it('encodes batches of one schema', async () => {
-    await encoder.send(ipc(ints(1, 2, 3)), 3);
-    await encoder.send(ipc(ints(4)), 1);
-    expect(await encoder.close()).toBe(4);
-    await file.finish();
-    await file.publish();
-    expect(await queryDuckdb(`select a from '${file.path}'`)).toEqual([
-      { a: 1 },
-      { a: 2 },
-      { a: 3 },
-      { a: 4 },
-    ]);
-  });
-
   it.each([
     ['another type', new ArrowTable({ a: makeVector(Float32Array.of(1, 2)) })],
     ['another name', new ArrowTable({ b: vectorFromArray([1, 2], new Int32()) })],
@@ -135,19 +121,6 @@ describe('the encoder', () => {
     await expect(sentAll(ipc(table), 2)).rejects.toThrow(
       'a batch has another schema than the first batch of the file',
     );
-  });
-
-  it('turns down bytes that are no batch', async () => {
-    await expect(sentAll(new Uint8Array(64).fill(7), 1)).rejects.toThrow();
-  });
-
-  it('turns down a batch cut short', async () => {
-    await encoder.send(ipc(ints(1)), 1);
-    await expect(sentAll(ipc(ints(1, 2, 3, 4)).slice(0, -40), 4)).rejects.toThrow();
-  });
-
-  it('counts the rows of each batch', async () => {
-    await expect(sentAll(ipc(ints(1, 2)), 3)).rejects.toThrow('a batch of 3 rows was decoded as 2 rows');
   });
 
   it("counts the rows of the file's footer, as it lies on the disk", async () => {
@@ -224,19 +197,6 @@ describe('types', () => {
   ])('that cannot be written are turned down by name: %s', (type, found) => {
     const act = () => refuseUnwritable('x.parquet', [item(new Utf8()), new Field('c', type, true)]);
     expect(act).toThrow(`x.parquet: column "c" ${found}, which cannot be written as Parquet`);
-  });
-
-  it('are counted as the columns that they become', () => {
-    const columns = (n: number, type: DataType) =>
-      Array.from({ length: n }, (_, i) => new Field(`c${i}`, type, true));
-    const four = new Struct([
-      item(new Int32()),
-      item(new List(new Field('x', new Struct(columns(3, new Utf8()))))),
-    ]);
-    expect(() => refuseUnwritable('x.parquet', columns(2500, four))).not.toThrow();
-    expect(() => refuseUnwritable('x.parquet', [...columns(2500, four), item(new Utf8())])).toThrow(
-      "x.parquet: 10,001 columns (a struct's fields counted each), Parquet files are written with 10,000 at most",
-    );
   });
 
   // parquet-wasm drops the error of such a column, and where one before it is written already, it never ends its stream

@@ -140,16 +140,6 @@ describe('a JSON list', () => {
     }
   });
 
-  it('packed, and on standard input', async () => {
-    const packed = await file('list.json.gz', gzipSync(list()));
-    expect(await read([packed])).toHaveLength(3000);
-    const run = await rredcotHere(['segment', '--no-policy'], {
-      stdin: '[{"completion":"a\\nb"},{"completion":"c"}]',
-    });
-    expect(run.stderr).not.toMatch(/rejects in/);
-    expect(run.stdout.trim().split('\n')).toHaveLength(2);
-  });
-
   it('cuts no string and no nested list, wherever the chunks end', async () => {
     const value = fc.record({ a: fc.jsonValue(), '[b],{"\\': fc.string() });
     await fc.assert(
@@ -202,16 +192,6 @@ describe('rows that nobody wants', () => {
       ['bad', 1],
     ]);
   });
-
-  it('nor is the row that a truncated file ends in', async () => {
-    const path = await file('skip.jsonl.gz', gzipSync(TEXT).subarray(0, -20));
-    const all = await read([path]);
-    expect(all.at(-1)).toMatchObject({ kind: 'bad' });
-    const last = (all.at(-1)?.row ?? 0) as number;
-    const before = await read([path], { wanted: (row) => row < last });
-    expect(before).toHaveLength(last);
-    expect(before.every(({ kind }) => kind === 'row')).toBe(true);
-  });
 });
 
 describe('patterns and folders', () => {
@@ -244,13 +224,6 @@ describe('patterns and folders', () => {
     ['set/?.jsonl', ['set/b.jsonl']],
     ['set/deep/c[1].jsonl', ['set/deep/c[1].jsonl']],
   ])('%s', async (path, expected) => expect(await names(path)).toEqual(expected));
-
-  it('a relative pattern gives relative paths', async () => {
-    const run = await rredcotHere(['segment', '--no-policy', 'set/d*/b.jsonl', '--map', 'completion=a'], {
-      cwd: folder,
-    });
-    expect(run.stderr).toMatch(/in b\.rejects\.jsonl/);
-  });
 
   it('stems stay apart', async () => {
     const stems = async (...paths: string[]) =>
@@ -305,10 +278,6 @@ describe('what is not read, or not what its name says', () => {
     const path = await file(name, content);
     await expect(resolveInputs([path])).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
     await expect(resolveInputs([path])).rejects.toThrow(message);
-  });
-
-  it('but JSON is read whatever its name', async () => {
-    expect(await seen(await file('y.csv', '{"a":1}\n'))).toEqual([[0, 0, { a: 1 }]]);
   });
 
   it('stdin twice', async () => {

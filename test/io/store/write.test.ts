@@ -1,8 +1,6 @@
 // Outputs in a store that speaks S3: what is there in the end are the bytes of the same command on this disk, whatever goes wrong on the way.
-import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { putObject } from '../../../dist/io/store/object.js';
 import { writeFixtures } from '../../support/program.js';
 import { type S3Server, startS3 } from '../../support/s3-server.js';
 import { openScene, type Scene } from '../../support/scene.js';
@@ -133,20 +131,6 @@ describe('one file', () => {
     store.failWith(() => undefined);
     await scene.done(`${SEGMENT} -o s3://out/run.jsonl --overwrite`);
     await expectSame('run.jsonl', 'run.jsonl');
-  });
-
-  it('of a large file goes in one request, that is asked again where its answer was lost', async () => {
-    await scene.write('large', randomBytes(17 * 2 ** 20));
-    const put = () => putObject(scene.at('large'), 's3://out/large', false);
-    let puts = 0;
-    store.failWith(({ method }) => (method === 'PUT' && ++puts === 1 ? 'lost' : undefined));
-    await put();
-    await expectSame('large', 'large');
-    expect(puts).toBe(2);
-    store.reset();
-    store.put('out/large', 'of another one');
-    await expect(put()).rejects.toThrow('another command has made it');
-    expect(String(store.bytes('out/large'))).toBe('of another one');
   });
 });
 

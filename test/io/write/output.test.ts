@@ -252,23 +252,6 @@ describe('our columns', () => {
       }
     },
   );
-
-  it('of Arrow go in batches', async () => {
-    const folder = await temporaryFolder();
-    const raw = 'x'.repeat(2 ** 20);
-    const rows = Array.from({ length: 20 }, (_, n): OutputRow => {
-      const trace = { ...FULL.trace, id: `t${n}` };
-      return { ...FULL, trace: { ...trace, source: { ...trace.source, row: n, raw } } };
-    });
-    const path = join(folder, 'x.arrow');
-    const output = await open(path);
-    for (const row of rows) await output.write(row);
-    await output.finish();
-    await output.publish();
-    const table = tableFromIPC(await readFile(path));
-    expect(table.batches.length).toBeGreaterThan(1);
-    expect(table.toArray().map(({ id }) => id)).toEqual(rows.map(({ trace }) => trace.id));
-  });
 });
 
 describe('names', () => {
@@ -311,11 +294,6 @@ describe('names', () => {
       expect([true, false].map(reward(type, 'double')), `${type}`).toEqual([0, 1]);
     expect(reward(new Float64(), 'double')(true)).toBe(1);
     expect(reward(new Bool(), 'bool')(true)).toBe(1);
-  });
-
-  it('that are left double are a bug, told at once', async () => {
-    const twice = open('/nowhere/x.parquet', { passThrough: infer({ id: 1 }) });
-    await expect(twice).rejects.toThrow(/two output columns/);
   });
 
   it('tell the format', () => {
@@ -368,17 +346,6 @@ describe('files', () => {
       const refusal = { exitCode: 2, message: expect.stringContaining(message) };
       await expect(open(path, { format })).rejects.toMatchObject(refusal);
     }
-  });
-
-  it('leave nothing behind after an error', async () => {
-    const folder = await temporaryFolder();
-    const path = join(folder, 'out.parquet');
-    const output = await open(path);
-    await output.write(FULL);
-    await output.write(bareRow({ question: 1 }, 9));
-    await expect(output.finish()).rejects.toThrow('must be of type string');
-    await output.abort();
-    expect(await readdir(folder)).toEqual([]);
   });
 });
 

@@ -2,7 +2,7 @@
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { EMBEDDED, ROOT, temporaryFolder } from '../../support/program.js';
+import { EMBEDDED, temporaryFolder } from '../../support/program.js';
 import { fixtureRows, openScene } from '../../support/scene.js';
 
 interface Sampled {
@@ -21,7 +21,7 @@ interface Sampled {
   readonly status: string;
 }
 
-const { done, expectSame, fails, joinParts, json, rows, text, write } = await openScene();
+const { done, expectSame, fails, joinParts, json, rows, write } = await openScene();
 const N = 4;
 const SAMPLE = `sample prompts.jsonl -n ${N}`;
 let prompts: { id: string; prompt: string; answer: string }[];
@@ -116,18 +116,6 @@ test('a prompt that leaves no room is rejected, and costs no other', async () =>
   const { decoding: _, ...older } = config;
   await write(join(policy, 'policy.json'), JSON.stringify(older));
   await fails(`sample odd.jsonl --policy ${policy} -o none.jsonl`, 2, 'rredcot policy build <checkpoint> -o');
-});
-
-test('a row with four solutions is one prompt', async () => {
-  await write('gsm.jsonl', (await text(join(ROOT, 'test/io/map/dumps/gsm8k-solutions.jsonl'))).repeat(3));
-  const sampling = '-n 2 --max-tokens 3 --limit 3 --rows-per-part 1';
-  await done(`sample gsm.jsonl ${sampling} --format jsonl -o gsm/`);
-  await done('verify gsm/');
-  await joinParts('gsm', 'gsm.out.jsonl');
-  const written = await rows<Sampled>('gsm.out.jsonl');
-  expect(written.map(({ id, group }) => [id, group])).toEqual(
-    [0, 1, 2].flatMap((row) => [0, 1].map((m) => [`gsm:${row}/${m}`, `gsm:${row}`])),
-  );
 });
 
 test.each([

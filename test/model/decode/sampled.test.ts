@@ -110,16 +110,4 @@ describe('a scored file', () => {
     const verified = await rredcotHere(['verify', 'mc.jsonl'], { cwd });
     expect(verified.code, verified.stdout).toBe(0);
   });
-
-  test('says how much was cut off, and that such values are not to be trusted', async () => {
-    const how = ['--estimator', 'mc-truncated', '--mc-samples', '4', '--mc-max-tokens', '30'];
-    const rows = await scored('cut.jsonl', ...how);
-    for (const { status, lost_fraction: lost, value_start: start } of rows) {
-      expect(status).toContain('mc:lost');
-      expect([lost[0], start]).toEqual([1, 0]);
-      expect(lost.at(-1)).toBeLessThan(1);
-    }
-    const { code, stderr } = await rredcotHere(['score', 'traces.jsonl', '--keep-samples'], { cwd });
-    expect([code, stderr]).toEqual([2, expect.stringContaining('--keep-samples has no meaning')]);
-  });
 });

@@ -321,16 +321,6 @@ describe('refused before anything is loaded', () => {
     ),
   );
 
-  test('a tensor in two shards', async () => {
-    const checkpoint = sharded();
-    const tensors = [...randomTensors(LLAMA, 'F32')];
-    writeFileSync(
-      join(checkpoint, SHARD(1, 2)),
-      safetensors(tensors.filter((_, t) => t % 2 === 1 || t === 0)),
-    );
-    await refused(checkpoint, /tensor model\.embed_tokens\.weight is in both/);
-  });
-
   // ------ links
 
   test('links that lead out of the checkpoint; into it, and hard links, are fine', async () => {

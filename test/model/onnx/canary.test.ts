@@ -141,15 +141,6 @@ describe('a session', () => {
     },
   );
 
-  test.each([33, 200])(
-    'is refused where it is wrong beyond %i tokens alone, and nowhere before',
-    async (n) => {
-      const beyondN: Fault = (value, { token, branch }) =>
-        branch === null && token >= n ? value + 0.5 : value;
-      expect(beyond((await shown(beyondN)).findings).map(({ what }) => what)).toEqual(['log p', 'entropy']);
-    },
-  );
-
   test.each(['log p', 'entropy', 'branch log p'])(
     'is refused where %s is wrong behind a shared prompt alone',
     async (kind) => {

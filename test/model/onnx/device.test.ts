@@ -15,7 +15,6 @@ import {
 } from '../../../dist/model/onnx/device.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
-import { rredcotHere } from '../../support/in-process.js';
 import { EMBEDDED, temporaryFolder } from '../../support/program.js';
 
 const scratch = await temporaryFolder();
@@ -72,14 +71,6 @@ describe('--device', () => {
       );
     },
   );
-
-  it('is exit 2 on the command line before anything is read', async () => {
-    for (const command of ['score', 'segment']) {
-      const { code, stderr } = await rredcotHere([command, 'no-such-file.jsonl', '--device', 'cuda:x']);
-      expect(code).toBe(2);
-      expect(stderr).toContain('--device cuda:x: expected auto, cpu, cuda or cuda:<number of the GPU>');
-    }
-  });
 });
 
 describe('resolveDevice', () => {
@@ -99,10 +90,6 @@ describe('resolveDevice', () => {
       reason: 'CUDA lacks: no NVIDIA driver answers (nvidia-smi)',
     });
     expect(autoDevice(complete).device).toEqual(cuda(0));
-  });
-
-  it('cuda asked for and all there is cuda, the GPU that was named', async () => {
-    expect((await resolveDevice(cuda(1), finding(complete))).device).toEqual(cuda(1));
   });
 
   it('cuda asked for with nothing there is exit 69, naming each thing and what fixes it', async () => {

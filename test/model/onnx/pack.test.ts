@@ -60,21 +60,6 @@ describe('packBranches', () => {
     );
   });
 
-  test('a group holds a branch at least, of traces that are there; traces follow one another', () => {
-    fc.assert(
-      fc.property(anyTraces, (traces) => {
-        const { groups, lanes: W, rowsPerGroup: R, number, from, to } = packBranches(traces);
-        expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
-        for (let g = 0; g < groups; g++) {
-          expect(number.subarray(g * W * R, (g + 1) * W * R).some((i) => i !== -1n)).toBe(true);
-          expect([Number(to[2 * g]) - Number(from[2 * g]), from[2 * g + 1]]).toEqual([W, 0n]);
-          expect(to[2 * g] as bigint).toBeLessThanOrEqual(BigInt(traces.length));
-          if (g > 0) expect(from[2 * g] as bigint).toBeGreaterThanOrEqual(from[2 * g - 2] as bigint);
-        }
-      }),
-    );
-  });
-
   test('every scored token is read out once, in the order given, from the row of the token before it', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
@@ -168,40 +153,6 @@ describe('packBranches', () => {
     );
   });
 
-  test('padding rows are of branch −1 at exit 0, and no row is read out of them', () => {
-    fc.assert(
-      fc.property(anyTraces, (traces) => {
-        const { ids, pos, exit, number, rows } = packBranches(traces);
-        const used = traces.flat().reduce((sum, { ids: suffix }) => sum + suffix.length, 0);
-        const padding = [...number.keys()].filter((row) => number[row] === -1n);
-        expect(padding).toHaveLength(number.length - used);
-        for (const row of padding) expect([ids[row], pos[row], exit[row]]).toEqual([0n, 0n, 0n]);
-        for (const row of rows) expect(number[row]).not.toBe(-1n);
-      }),
-    );
-  });
-
-  test("a trace's next part is begun only where the next branch has no room in the last one", () => {
-    fc.assert(
-      fc.property(anyTraces, (traces) => {
-        const { lanes: W, rowsPerGroup: R, number, from } = packBranches(traces);
-        const owner = owners(traces);
-        const parts = traces.map((): bigint[][] => []);
-        for (let part = 0; part * R < number.length; part++) {
-          const inside = [...number.subarray(part * R, (part + 1) * R)].filter((i) => i !== -1n);
-          if (inside.length > 0) parts[owner[Number(inside[0])] as number]?.push(inside);
-          expect(Number(from[2 * Math.floor(part / W)])).toBeLessThan(traces.length);
-        }
-        for (const own of parts)
-          for (const [n, inside] of own.entries()) {
-            const next = own[n + 1]?.[0];
-            if (next === undefined) continue;
-            expect(inside.length + (traces.flat()[Number(next)] as Branch).ids.length).toBeGreaterThan(R);
-          }
-      }),
-    );
-  });
-
   test('on a GPU groups are fewer, and hold the same rows', () => {
     fc.assert(
       fc.property(anyTraces, fc.constant('cuda' as const), (traces, device) => {
@@ -219,27 +170,6 @@ describe('packBranches', () => {
     expect(packBranches([exits])).toMatchObject({ groups: 10, lanes: 1, rowsPerGroup: 64 });
     const wide = packBranches([exits], undefined, undefined, 'cuda');
     expect(wide).toMatchObject({ groups: 3, lanes: 1, rowsPerGroup: 224 });
-  });
-
-  test('no more rows, and 16 a group, than with 64 rows of one trace in each', () => {
-    fc.assert(
-      fc.property(anyTraces, (traces) => {
-        const { groups, lanes, rowsPerGroup } = packBranches(traces);
-        const room = Math.max(64, ...traces.flat().map(({ ids }) => ids.length));
-        const parts = traces.flatMap((own) => {
-          const filled: number[] = [];
-          for (const { ids } of [...own].sort(
-            (one, other) => one.exit - other.exit || one.ids.length - other.ids.length,
-          ))
-            if ((filled.at(-1) ?? room) + ids.length > room) filled.push(ids.length);
-            else filled.push((filled.pop() as number) + ids.length);
-          return filled;
-        });
-        expect(groups * (lanes * rowsPerGroup + 16)).toBeLessThanOrEqual(
-          parts.length * (Math.max(...parts) + 16),
-        );
-      }),
-    );
   });
 
   test('rows of a trace are divided so that few are padding, and short traces stand lanes', () => {

@@ -253,14 +253,6 @@ describe('failures', () => {
     await session.release(778); // twice is no harm
   });
 
-  test('a branch that scores nothing, or its first token, is an error; the session goes on', async () => {
-    await prefix(0, Int32Array.of(1, 2, 3), 1);
-    for (const scoredFrom of [0, 2])
-      await expect(branchScores(0, [{ ...branch, scoredFrom }])).rejects.toThrow('expected at least one');
-    expect(await branchScores(0, [branch])).toHaveLength(1);
-    await session.release(0);
-  });
-
   test('an id outside the vocabulary is an error; the session goes on', async () => {
     await expect(prefix(0, Int32Array.of(1, 259, 3), 1)).rejects.toThrow("the policy's run failed");
     expect((await prefix(0, Int32Array.of(1, 2, 3), 1)).logprobs).toHaveLength(2);

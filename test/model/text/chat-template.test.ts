@@ -1,5 +1,5 @@
 // Prompts that are messages: the policy's chat template, its switches and bounds, and dumps without special tokens.
-import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RredcotError, TraceRejected } from '../../../dist/errors.js';
@@ -349,44 +349,5 @@ describe('rredcot score', () => {
     );
     expect(messages?.map(({ prompt_ids }) => prompt_ids)).toEqual(rows.map(({ prompt_ids }) => prompt_ids));
     expect(messages?.[0]?.prompt).toEqual([user(rows[0]?.prompt.trimEnd() as string)]);
-  });
-
-  it('sets messages aside where the policy has no template, and says what mends it', async () => {
-    const policy = join(folder, 'policy');
-    await mkdir(policy);
-    const manifest = JSON.parse(await readFile(join(EMBEDDED, 'policy.json'), 'utf8'));
-    for (const name of [...Object.keys(manifest.files), 'canary.json'])
-      await cp(join(EMBEDDED, name), join(policy, name));
-    await rm(join(policy, 'chat_template.jinja'));
-    delete manifest.files['chat_template.jinja'];
-    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
-    const out = join(folder, 'none.jsonl');
-    const { code } = await rredcotHere([
-      'score',
-      join(folder, 'messages.jsonl'),
-      '--policy',
-      policy,
-      '-o',
-      out,
-    ]);
-    expect(code).toBe(65);
-    const rejects = await readJsonl<{ code: string; reason: string }>(`${out}.rejects.jsonl`);
-    expect(rejects.map((reject) => reject.code)).toEqual(Array(4).fill('chat_template'));
-    expect(rejects[0]?.reason).toMatch(/no chat template: add chat_template\.jinja .* --map prompt=/);
-  });
-
-  it.each([
-    [['score', '--chat-template-arg', 'x=1'], 'does not read it'],
-    [['score', '--chat-template-arg', 'x'], 'is not name=value'],
-    [['segment', '--no-policy', '--chat-template-arg', 'x=1'], 'no meaning without a policy'],
-  ])('%j is an error of the call', async (args, message) => {
-    const { code, stderr } = await rredcotHere([
-      ...args,
-      join(folder, 'text.jsonl'),
-      '-o',
-      join(folder, 'x.jsonl'),
-    ]);
-    expect(code).toBe(2);
-    expect(stderr).toContain(message);
   });
 });

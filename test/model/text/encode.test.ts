@@ -1,7 +1,6 @@
 // What a row's ids and texts become: ids win, disagreement is said, nothing beyond the vocabulary is scored.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { alignNormalized } from '../../../dist/model/text/align.js';
-import { encodeTrace } from '../../../dist/model/text/encode.js';
+import { alignNormalized, encodeTrace } from '../../../dist/model/text/encode.js';
 import { loadTokenizer, type PolicyTokenizer } from '../../../dist/model/text/tokenizer.js';
 import type { Trace } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
@@ -103,12 +102,6 @@ describe('token ids of a row', () => {
       expect.objectContaining({ code: 'chat_template' }),
     );
     expect((await encode({ prompt, promptIds: ids('x'), completion: 'a' })).status).toEqual([]);
-  });
-
-  it('carry the status that earlier stages gave the trace', async () => {
-    const status = ['prompt:retemplated'];
-    const found = await encode({ completion: 'b', completionIds: ids('a'), status });
-    expect(found.status).toEqual(['prompt:retemplated', 'ids:text-mismatch']);
   });
 });
 

@@ -93,15 +93,6 @@ it('a text that becomes gigabytes is turned down before they are there', async (
   expect(await tokenizer.encode('a')).toHaveLength(1);
 });
 
-it('an error of the tokenizer in its thread is told as outside of one', async () => {
-  const folder = await temporaryFolder();
-  const alone = (await loadTokenizer(folder).catch((error: unknown) => error)) as RredcotError;
-  const error = (await openTokenizer(folder).catch((caught: unknown) => caught)) as RredcotError;
-  expect(error).toBeInstanceOf(RredcotError);
-  expect(alone.exitCode).toBe(2);
-  expect([error.message, error.hint, error.exitCode]).toEqual([alone.message, alone.hint, 2]);
-});
-
 it('a tokenizer that is not loaded in time is an error of the call', async () => {
   await expect(openTokenizer(QWEN3, { timeoutMs: 1 })).rejects.toMatchObject({
     exitCode: 2,

@@ -2,9 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { alignTokens } from '../../../dist/model/text/align.js';
 import { encodeTrace } from '../../../dist/model/text/encode.js';
 import {
   isSentencePiece,
@@ -83,28 +81,6 @@ describe('the form of tokenizer.json', () => {
 });
 
 describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/models-src is absent)', () => {
-  test('ids of a continuing text spell it byte by byte; a prompt has the start token and the space', async () => {
-    const tokenizer = await loadTokenizer(stories);
-    expect(tokenizer.kind).toBe('sentencepiece');
-    const units = ['a', ' ', '  ', '\n', 'é', '😀', '字', 'the', '<', '0x0A>', '\u0000', '\ufeff'];
-    fc.assert(
-      fc.property(fc.string({ unit: fc.constantFrom(...units) }), (text) => {
-        const ids = tokenizer.encode(text);
-        expect(tokenizer.decode(ids)).toEqual(Buffer.from(text, 'utf8'));
-        expect(alignTokens(Array.from(ids, tokenizer.bytes), text)?.textEnd).toBe(ids.length);
-        const prompt = tokenizer.encodePrompt(text);
-        expect(prompt[0]).toBe(1);
-        if (text !== '') expect(tokenizer.decode(prompt.subarray(1)).toString()).toBe(` ${text}`);
-      }),
-      { numRuns: 300 },
-    );
-    const published = JSON.parse(readFileSync(join(stories, 'reference.json'), 'utf8')) as {
-      text: string;
-      ids: number[];
-    };
-    expect([...tokenizer.encodePrompt(published.text)]).toEqual(published.ids);
-  });
-
   test('sampled ids whose first space the decoded text has lost are aligned', async () => {
     const tokenizer = await loadTokenizer(stories);
     const encode = (completion: string, text: string) =>

@@ -1,9 +1,12 @@
-// Work on text that a downloaded file steers, in a thread of its own: it is stopped after a while, and when the program is to end.
+// Work on text that a downloaded file steers, in a process of its own: it is stopped after a while, when it takes too much memory, and when the
+// program is to end. The process seems to be the one thread that runs in it: the limits of a thread alone do not hold, since V8 ends the
+// whole process where it cannot have one large array.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
-import { type Functions, startThread, type Thread } from '../../thread.js';
-import { inProcess } from './own-process.js';
+import { type Functions, startThread, type Thread, type WorkerLike } from '../../thread.js';
 
-/** Why a call has no answer: the thread was stopped, or has crashed. The next call starts another. */
+/** Why a call has no answer: the process was stopped, or has crashed. The next call starts another. */
 export class StoppedError extends Error {}
 
 export interface Bounds {
@@ -11,35 +14,36 @@ export interface Bounds {
   readonly timeoutMs: number;
   /** one text may be strange; what is stopped so often would hold up the whole run */
   readonly mostStopped: number;
-  /** ends the call under way, and the thread with it */
+  /** ends the call under way, and the process with it */
   readonly signal: AbortSignal | undefined;
 }
 
-/** What a thread is, for its errors and to start it. */
-export interface ThreadSource {
+/** What a process does, for its errors and to start it. */
+interface ProcessSource {
   /** what it does with which file, e.g. `policy/chat_template.jinja: the chat template` */
   readonly title: string;
   /** what to do about one that does not end */
   readonly hint: string;
+  /** the thread's module */
   readonly file: URL;
   readonly workerData: unknown;
-  /** most memory, of a process of its own; absent: a thread of this one, without a bound */
-  readonly processMb?: number;
+  /** what the process may take, MB */
+  readonly memoryMb: number;
 }
 
-/** A thread that is started when the first call comes, and keeps no process alive between calls. Its calls come one by one. */
-export class BoundedThread<F extends Functions<F>> {
+/** A process that is started when the first call comes, and keeps the program alive during calls alone. Its calls come one by one. */
+export class BoundedProcess<F extends Functions<F>> {
   private thread: Thread<F> | undefined;
   private stopped = 0;
 
   constructor(
-    private readonly source: ThreadSource,
+    private readonly source: ProcessSource,
     private readonly bounds: Bounds,
   ) {}
 
   /**
    * @throws StoppedError where there is no answer
-   * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the thread was stopped too often
+   * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often
    */
   async call<Name extends keyof F>(
     name: Name,
@@ -86,9 +90,8 @@ export class BoundedThread<F extends Functions<F>> {
   }
 
   private start(): Thread<F> {
-    const { file, workerData, processMb } = this.source;
-    const source = processMb === undefined ? file : inProcess(file, workerData, processMb);
-    return startThread('its thread', source, { workerData });
+    const { file, workerData, memoryMb } = this.source;
+    return startThread('its thread', inProcess({ file: file.href, workerData, memoryMb }));
   }
 }
 
@@ -105,4 +108,38 @@ function afterRunning(ms: number, call: () => void): NodeJS.Timeout {
     call();
   }, step);
   return timer;
+}
+
+/** What the process is told first. */
+export type ProcessInit = Pick<ProcessSource, 'workerData' | 'memoryMb'> & { readonly file: string };
+
+export function inProcess(init: ProcessInit): WorkerLike {
+  const child = fork(new URL('./process-thread.js', import.meta.url), {
+    execArgv: [],
+    serialization: 'advanced',
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'], // V8 prints its last words
+    detached: true, // an interrupt from the keyboard is not for it
+  });
+  const ended = once(child, 'close').catch(() => {}); // it may have failed to start
+  const post = (message: unknown) => void child.send(message as object, () => {}); // one that is dead has told so
+  post(init);
+  return {
+    // a message may come behind `exit`
+    on: (event: string, listener: (value: never) => void) =>
+      void child.on(event === 'exit' ? 'close' : event, listener as (value: unknown) => void),
+    postMessage: post,
+    async terminate() {
+      child.ref();
+      child.kill('SIGKILL');
+      await ended;
+    },
+    ref() {
+      child.ref();
+      child.channel?.ref();
+    },
+    unref() {
+      child.unref();
+      child.channel?.unref();
+    },
+  };
 }
