@@ -1,4 +1,4 @@
-"""Modules that stand in for a trainer: made of its record in examples/hooks, with bodies that a test gives.
+"""Modules that stand in for a trainer that cannot be installed: made of its record in examples/hooks, with bodies that a test gives.
 
 What the record does not have is not there; a call that does not fit a recorded signature, or a field that a class does not have, is
 an error, as it would be in the trainer.
@@ -11,16 +11,12 @@ import types
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 
 
-def record_of(trainer):
-    with open(os.path.join(EXAMPLES, "hooks", f"{trainer}.json"), encoding="utf-8") as file:
-        return json.load(file)
-
-
 class StandIn:
-    """The modules of one record. `put` is to be called before the example is imported, `gone` after."""
+    """The modules of one trainer. `put` is to be called before the example is imported, `gone` after."""
 
-    def __init__(self, record):
-        self.source = record["source"]
+    def __init__(self, trainer):
+        with open(os.path.join(EXAMPLES, "hooks", f"{trainer}.json"), encoding="utf-8") as file:
+            self.source = json.load(file)["source"]
         self.made = set()
 
     def fact(self, path, name):
@@ -73,21 +69,3 @@ class StandIn:
 def module_of(path):
     """The module that a file is."""
     return path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def mutations(record):
-    """Each (place, record) in which one recorded thing is another: a name, a field, a parameter, a definition."""
-    for path, definitions in record["source"].items():
-        for name, fact in definitions.items():
-
-            def changed(**parts):
-                source = {**record["source"], path: {**definitions, name: {**fact, **parts}}}
-                return {**record, "source": source}
-
-            for n, each in enumerate(fact["names"]):
-                names = [*fact["names"][:n], f"{each}_moved", *fact["names"][n + 1 :]]
-                fields = fact.get("fields")
-                renamed = fields and {(f"{key}_moved" if key == each else key): value for key, value in fields.items()}
-                yield f"{path}: {name}: {each}", changed(names=names, **({"fields": renamed} if fields else {}))
-            if "signature" in fact:
-                yield f"{path}: {name}: one parameter more", changed(signature=fact["signature"].replace("(", "(moved, ", 1).replace(", )", ")"))

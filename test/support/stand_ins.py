@@ -1,7 +1,4 @@
-"""The examples for trainers, each run on stand-ins that are made of its record in examples/hooks: what comes of them, or an error.
-
-A check takes the record, so that a test can give it another one; what it holds the example to, it has by the record's names alone.
-"""
+"""The examples for trainers that no test can install, each run on stand-ins that are made of its record in examples/hooks."""
 import asyncio
 import importlib
 import inspect
@@ -32,79 +29,11 @@ def padded(lists, width):
     return torch.tensor([list(each) + [0] * (width - len(each)) for each in lists])
 
 
-def trl(record, dumps=()):
-    hook = StandIn(record)
-    path = "trl/trainer/grpo_trainer.py"
-    own = hook.names(path, "GRPOTrainer.__init__")
-    rollout, prompt_ids, completion_ids, logprobs = hook.names(path, "GRPOTrainer._generate")
-    made_ids, made_advantages, made_old, sampled = hook.names(path, "GRPOTrainer._generate_and_score_completions")
-    used = hook.names(path, "GRPOTrainer._compute_loss")
-
-    def init(self, **options):
-        if set(options) - set(own):
-            raise TypeError(f"GRPOTrainer has no {set(options) - set(own)}")
-        vars(self).update({name: options.get(name) for name in own})
-        trained.append(self)
-
-    def generate_and_score(self, inputs):
-        """Pads and scores as TRL does, with the traces that `rollout_func` brings; merges what else that returns."""
-        found = dict(getattr(self, rollout)([example["prompt"] for example in inputs], self))
-        ids, lists = found.pop(completion_ids), found.pop(logprobs)
-        found.pop(prompt_ids)
-        for name, values in found.items():
-            for example, value in zip(inputs, values, strict=True):
-                example[name] = value
-        width = max(map(len, ids))
-        return {
-            made_ids: padded(ids, width),
-            made_advantages: torch.tensor([2.0, -4.0] * (len(inputs) // 2)),
-            sampled: padded(lists, width).float(),
-        }
-
-    def train(self):
-        out = [self._generate_and_score_completions([dict(row) for _ in range(self.args.num_generations)]) for row in self.train_dataset]
-        self.out = [{"completion_ids": batch[made_ids], "advantages": batch[used[0]], "old": batch[used[1]]} for batch in out]
-
-    def config(**options):
-        missing = set(hook.names("trl/trainer/grpo_config.py", "GRPOConfig")) - set(options)
-        if missing:
-            raise TypeError(f"the example gives GRPOConfig no {missing}")
-        return types.SimpleNamespace(**options)
-
-    trained = []
-    scored = hook.function(path, "GRPOTrainer._generate_and_score_completions", generate_and_score)
-    trainer = type("GRPOTrainer", (), {"__init__": init, "train": train, "_generate_and_score_completions": scored})
-    hook.put("trl", GRPOTrainer=trainer, GRPOConfig=config)
-    hook.put("datasets", Dataset=types.SimpleNamespace(from_list=list))
-    try:
-        trl_sigma = importlib.import_module("trl_sigma")
-        replay = trl_sigma.Replay(ROWS)
-        alone = trl_sigma.SigmaGRPOTrainer(**{own[4]: replay})
-        inputs = [{"prompt": "p"}, {"prompt": "p"}]
-        out = alone._generate_and_score_completions(inputs)
-        rewards = trl_sigma.stored_reward(["", ""], reward=[example["reward"] for example in inputs])
-        again = replay(["p", "p", "p"], alone)[completion_ids]
-        found = []
-        for dump in dumps:
-            trl_sigma.main("checkpoint", dump)
-            found.append([{name: values.tolist() for name, values in batch.items()} for batch in trained[-1].out])
-    finally:
-        hook.gone("trl_sigma")
-    return {
-        "dumps": found,
-        "advantages": out[used[0]].tolist(),
-        "old": out[used[1]].tolist(),
-        "rewards": rewards,
-        "again": again,
-    }
-
-
 class Table(dict):
     """What verl's store gives and takes: columns, jagged where they are tensors."""
 
     def select(self, *names):
         return Table({name: self[name] for name in names})
-
 
     def to_padded_tensor(self):
         is_jagged = {name: isinstance(values, torch.Tensor) and values.is_nested for name, values in self.items()}
@@ -148,8 +77,8 @@ def group_advantages(scores, groups):
     return torch.stack([score - torch.stack([s for s, g in zip(scores, groups) if g == own]).mean() for score, own in zip(scores, groups)])
 
 
-def verl(record, dumps=(), scratch=""):
-    hook = StandIn(record)
+def verl(dumps, scratch):
+    hook = StandIn("verl")
     base, agent, ray_trainer, core = (
         *("verl/trainer/ppo/v1/trainer_base.py", "verl/experimental/agent_loop/agent_loop.py"),
         *("verl/trainer/ppo/ray_trainer.py", "verl/trainer/ppo/core_algos.py"),
@@ -311,8 +240,8 @@ def write_rows(path):
     os.environ["RREDCOT_SCORED"] = path
 
 
-def openrlhf(record, scratch):
-    hook = StandIn(record)
+def openrlhf(scratch):
+    hook = StandIn("openrlhf")
     maker_path, agent_path = "openrlhf/trainer/ppo_utils/experience_maker.py", "openrlhf/utils/agent.py"
     method = "RemoteExperienceMaker.compute_advantages_and_returns"
     advantages_of, action_mask_of = hook.names(maker_path, method)
@@ -381,8 +310,8 @@ def openrlhf(record, scratch):
     }
 
 
-def slime(record, scratch):
-    hook = StandIn(record)
+def slime(scratch):
+    hook = StandIn("slime")
     cp, kinds = "slime/backends/megatron_utils/cp_utils.py", "slime/utils/types.py"
     tokens_of, rewards_of, lengths_of, totals_of = hook.names("slime/ray/rollout.py", "RolloutManager._split_train_data_by_dp")
     _, advantages_of, returns_of, kl_of = hook.names("slime/backends/megatron_utils/loss.py", "compute_advantages_and_returns")
@@ -434,9 +363,9 @@ def slime(record, scratch):
     return {"rollouts": rollouts, "size": size, "samples": samples, "advantages": whole, "halves": cut_in_two, "unknown": unknown}
 
 
-def prime_rl(record, verifiers, rows, answers=None):
+def prime_rl(rows):
     """`rows` are traces of one group, as `score` takes them; the command that scores is in RREDCOT_SCORE."""
-    hook, graph = StandIn(record), StandIn(verifiers)
+    hook, graph = StandIn("prime-rl"), StandIn("verifiers")
     base, routing, grpo = (f"src/prime_rl/orchestrator/algo/{name}.py" for name in ("base", "routing", "grpo"))
     init = "src/prime_rl/orchestrator/algo/__init__.py"
     parent, tokens, mask, advantages = graph.names("verifiers/v1/graph.py", "MessageNode")
