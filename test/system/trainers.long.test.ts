@@ -340,8 +340,22 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const { rollouts, size, samples, advantages, halves, unknown } = results.slime;
     expect([rollouts, size]).toEqual([1, 2]);
     expect(samples).toMatchObject([
-      { group: 0, index: 0, tokens: [1, 2, 7, 8, 9], length: 3, reward: 1, logprobs: [-1, -2, -3] },
-      { group: 0, index: 1, tokens: [1, 2, 5], length: 1, reward: 0, logprobs: [-0.5] },
+      {
+        group_index: 0,
+        index: 0,
+        tokens: [1, 2, 7, 8, 9],
+        response_length: 3,
+        reward: 1,
+        rollout_log_probs: [-1, -2, -3],
+      },
+      {
+        group_index: 0,
+        index: 1,
+        tokens: [1, 2, 5],
+        response_length: 1,
+        reward: 0,
+        rollout_log_probs: [-0.5],
+      },
     ]);
     expect(advantages).toEqual(WEIGHTED);
     expect(halves).toEqual([[0.75], []]);
