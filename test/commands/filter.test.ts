@@ -35,7 +35,7 @@ describe('a condition', () => {
     ['status == uniform:no-gain', true],
     ['status == ok', false],
     ['status != uniform:*', false],
-    ['status == referenceSet:*', true],
+    ['status == references:*', true],
     ['status != rudder:no-gain and status != rudder:*', true],
     ['advantage == .75', true],
     ['tokens == 4 and segments == 2', true],

@@ -6,10 +6,10 @@ import type { ScoredRow } from '../support/program.js';
 
 let fixtures: Fixtures;
 beforeAll(async () => {
-  fixtures = await openFixtures(4);
+  fixtures = await openFixtures(8);
 });
 
-describeAgainstOracle({ everyGroup: 32, traces: 4, others: 1 });
+describeAgainstOracle({ everyGroup: 32, traces: 2, others: 1 });
 
 describe('the scored file', () => {
   let rows: ScoredRow[];
