@@ -6,7 +6,7 @@ import type { ScoredRow } from '../support/program.js';
 
 let fixtures: Fixtures;
 beforeAll(async () => {
-  fixtures = await openFixtures(8);
+  fixtures = await openFixtures(4);
 });
 
 describeAgainstOracle({ everyGroup: 32, traces: 2, others: 1 });
