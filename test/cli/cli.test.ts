@@ -264,7 +264,7 @@ describe('score', () => {
     expect(await rows('from-stdin.out.jsonl')).toEqual(named);
   });
 
-  it('turns down a trace of a stream whose group had ended', async () => {
+  it('rejects a trace of a stream whose group had ended', async () => {
     const stream = ['g', 'g', 'h', 'g'].map((group, i) => good({ group, id: String(i) })).join('');
     await done('score - -o split.out.jsonl', stream);
     expect((await rows('split.out.jsonl')).map((row) => row.id)).toEqual(['0', '1', '2']);

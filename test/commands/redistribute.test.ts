@@ -118,7 +118,7 @@ describe('a redistributed file', () => {
       return counted.length;
     };
     expect(await expectCounted('counted.jsonl', 8)).toBe(10);
-    // a row that is turned down is in neither
+    // a row that is rejected is in neither
     const damaged = (await rows('scored.jsonl')).map((row, n) => (n === 1 ? { ...row, segments: [] } : row));
     await write('damaged.jsonl', damaged);
     await write('damaged.jsonl.summary.json', await text('scored.jsonl.summary.json'));

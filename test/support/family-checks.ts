@@ -1,4 +1,4 @@
-// Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
+// Small random checkpoints of every family, weight type and rope type: built, run, and compared with the float64 pass.
 import { describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import type { Branch } from '../../dist/model/onnx/placed.js';
