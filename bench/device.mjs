@@ -9,8 +9,7 @@ import { OutOfMemoryError, RredcotError } from '../dist/errors.js';
 import { Graph, serialiseModel } from '../dist/model/graph/onnx.js';
 import { cast } from '../dist/model/graph/precision.js';
 import { beyond, describeFinding } from '../dist/model/onnx/canary.js';
-import { findCuda } from '../dist/model/onnx/cuda.js';
-import { parseDevice, resolveDevice } from '../dist/model/onnx/device.js';
+import { findCuda, parseDevice, resolveDevice } from '../dist/model/onnx/device.js';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
 import { EMBEDDED_POLICY } from '../dist/package-files.js';
@@ -74,9 +73,9 @@ async function measured({ name, shape, lengths }) {
   const session = await ModelSession.openUnproved(folder, device);
   const lines = [];
   try {
-    const { findings, attentionOnCpu } = await session.prove();
+    const { findings } = await session.prove();
     const verdict = beyond(findings).length === 0 ? 'within its bounds' : 'BEYOND ITS BOUNDS';
-    lines.push(`${name}, ${precision}; canary ${verdict}${attentionOnCpu ? ', attention on the CPU' : ''}:`);
+    lines.push(`${name}, ${precision}; canary ${verdict}:`);
     lines.push(...findings.map((finding) => `  ${describeFinding(finding)}`));
     const peak = await peakOf(device, precision);
     lines.push(`  a matrix product: ${(peak / 1e12).toFixed(2)} TFLOP/s`);

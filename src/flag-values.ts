@@ -104,3 +104,10 @@ function editDistance(a: string, b: string): number {
 }
 
 const at = (row: readonly number[], j: number): number => row[j] as number;
+
+/** A list of names. @throws RredcotError (exit 2) for an empty one */
+export function parseNames(flag: string, text: string): readonly string[] {
+  const names = text.split(',').map((name) => name.trim());
+  if (names.includes('')) throw usageError(`${flag} ${text}: expected names of columns`, `${flag} a,b`);
+  return [...new Set(names)];
+}

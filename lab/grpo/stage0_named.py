@@ -17,7 +17,7 @@ from model import Llama
 SHARE = ["--sigma", "share"]
 # σ by a rule and an option, of the values `pr` and `calibrated`
 OPTIONS = {
-    "share": SHARE, "share, smooth 1": [*SHARE, "--smooth", "1"], "share, smooth 2": [*SHARE, "--smooth", "2"], "share, even 0.5": [*SHARE, "--mix", "0.5"],
+    "share": SHARE, "share, even 0.5": [*SHARE, "--mix", "0.5"],
     "softmax": ["--sigma", "softmax"], "softmax, tau 0.2": ["--sigma", "softmax", "--tau", "0.2"], "softmax, tau 5": ["--sigma", "softmax", "--tau", "5"],
     "discounted": ["--sigma", "discounted"], "discounted, gamma 0.9": ["--sigma", "discounted", "--gamma", "0.9"],
 }

@@ -5,7 +5,7 @@ import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { endProgressLine } from '../report/terminal.js';
-import type { Interruption } from '../run/signals.js';
+import type { Interruption } from './signals.js';
 
 /** What a command is told of the call beside its own flags. */
 export interface CommandCall {

@@ -1,16 +1,14 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
 import { CORES_VARIABLE } from '../cores.js';
-import { usageError } from '../errors.js';
-import { given, oneOf, positiveInteger } from '../flag-values.js';
+import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
+import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
 import type { Log } from '../report/log.js';
 import { resolveMaxRejects } from '../run/reject-limits.js';
-import { parseShard, shardOfEnvironment } from '../run/shard.js';
-import { parseColumnChoice, parseColumns, parseNames } from '../run/written-columns.js';
 import { type LogFlags, logOf, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
@@ -35,9 +33,7 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
-  readonly keep?: string;
   readonly drop?: string;
-  readonly text?: boolean;
   readonly joinColumns?: string;
   readonly device: string;
   readonly limit?: string;
@@ -72,20 +68,14 @@ export function run(
     )
     .option(
       '-o, --output <file|folder>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput.includes(' ') ? defaultOutput : `./<input>.${defaultOutput}`})`,
+      `.parquet, .arrow or .jsonl; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput.includes(' ') ? defaultOutput : `./<input>.${defaultOutput}`})`,
     )
     .option(
       '--format <name>',
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
-    .option('--keep <a,b>', 'columns of the input that are written (default: all)', appended)
-    .option('--drop <a,b>', 'columns of the input that are not written', appended)
-    .option(
-      '--text',
-      'write prompt and completion as text (default: where no column of the input holds them)',
-    )
-    .option('--no-text', 'never write them');
+    .option('--drop <a,b>', 'columns of the input that are not written', appended);
   return more(output)
     .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)
@@ -107,10 +97,7 @@ export function run(
       '--max-rejects <n|p%>',
       `rejected ${things} beyond which the run fails, with exit 65 (default: no limit)`,
     )
-    .option(
-      '--shard <i/n>',
-      'make every n-th part of a folder, from the i-th (default: the place in a Slurm array or Indexed Job)',
-    )
+    .option('--shard <i/n>', 'make every n-th part of a folder, from the i-th (default: the whole)')
     .option(
       '--rows-per-part <n>',
       'input rows that are kept or done again together (default: 64 to 512 by the number of rows, fewer long ones; without a policy up to 16384)',
@@ -128,17 +115,7 @@ export function run(
 
 /** The log of a command that makes a run: its records say which shard. */
 export function jobLog(flags: LogFlags & Pick<RunFlags, 'shard'>): Promise<Log> {
-  return logOf(flags, flags.shard ?? scheduledShard());
-}
-
-/** What is wrong with it is told where the shard is taken. */
-function scheduledShard(): string | undefined {
-  try {
-    const found = shardOfEnvironment(process.env)?.shard;
-    return found && `${found.index}/${found.count}`;
-  } catch {
-    return undefined;
-  }
+  return logOf(flags, flags.shard);
 }
 
 /** `--threads` as what this process goes by. */
@@ -205,19 +182,13 @@ export function jobOptions(flags: JobFlags) {
 }
 
 export function runOptions(flags: RunFlags) {
-  if (flags.text === true && flags.columns !== undefined)
-    throw usageError(
-      '--columns says which columns are written',
-      'leave out --text, and name prompt,completion',
-    );
   return {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
     format: given(flags.format, (text) => oneOf('--format', text, FORMATS)),
-    columns: parseColumns(flags.columns),
-    choice: parseColumnChoice(flags.keep, flags.drop),
-    text: flags.text,
+    columns: given(flags.columns, (text) => parseNames('--columns', text)),
+    drop: given(flags.drop, (text) => parseNames('--drop', text)),
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
     maxRejects: resolveMaxRejects(flags.maxRejects),

@@ -5,8 +5,8 @@ import { fileError } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
-import { type Interruption, interruptible } from '../run/signals.js';
 import { type CommandCall, endHelp, readableHelp } from './declare.js';
+import { type Interruption, interruptible } from './signals.js';
 
 const scored = () => import('./scored-commands.js');
 const runs = () => import('./score-command.js');

@@ -37,10 +37,8 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const { setUpEstimator } = await import('../estimate/registry.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
-      const { refuseOfOthers } = await import('../run/options.js');
       const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
       const credit = resolveCreditOptions(flags);
-      refuseOfOthers(credit);
       const references = oneOf('--references', flags.references, REFERENCE_SOURCES);
       if (references === 'group' && !scoresReferences(credit.estimator))
         throw usageError(

@@ -2,11 +2,9 @@
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
-import { given, oneOf, positiveInteger } from '../flag-values.js';
+import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { depthOf } from '../report/terminal.js';
-import { parseColumnChoice, parseColumns } from '../run/written-columns.js';
-import { parseNamedPath } from '../scored/trace-credits.js';
 
 import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
@@ -42,7 +40,7 @@ interface ScoredFlags extends LogFlags {
 }
 
 type RedistributeFlags = ScoredFlags &
-  CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string };
+  CreditFlags & { columns?: string; drop?: string; calibration?: string };
 
 export function redistribute(command: Command, { interruption: { signal }, done }: CommandCall): void {
   scored(command, './<input>.redistributed.parquet')
@@ -52,10 +50,9 @@ export function redistribute(command: Command, { interruption: { signal }, done 
       'which of our columns are written (default: those that the file has)',
       appended,
     )
-    .option('--keep <a,b>', "the input's columns that are written (default: all)", appended)
     .option('--drop <a,b>', "the input's columns that are not written", appended)
     .description(
-      "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, reward ranges, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
+      "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
     )
     .addHelpText(
       'after',
@@ -63,13 +60,12 @@ export function redistribute(command: Command, { interruption: { signal }, done 
     )
     .action(async (path: string, flags: RedistributeFlags) => {
       const commands = await import('../commands/redistribute.js');
-      const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
-        flags;
+      const { output, format, columns, drop, calibration, overwrite, quiet, logJson, ...credit } = flags;
       const opts = {
         ...{ flags: credit, calibration, output, overwrite, signal },
         format: formatOf({ format }),
-        columns: parseColumns(columns),
-        choice: parseColumnChoice(keep, drop),
+        columns: given(columns, (text) => parseNames('--columns', text)),
+        drop: given(drop, (text) => parseNames('--drop', text)),
       };
       done(await commands.redistribute(path, opts, await logOf({ quiet, logJson })));
     });
@@ -101,7 +97,7 @@ function scored(command: Command, defaultOutput: string): Command {
   const made = scoredFile(command)
     .option(
       '-o, --output <file>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
+      `.parquet, .arrow or .jsonl; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
     )
     .option(...OVERWRITE_FLAG);
   return logged(made);
@@ -159,26 +155,18 @@ export function calibrate(command: Command, { interruption: { signal }, done }: 
     )
     .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, or run folders')
     .requiredOption('-o, --output <file>', 'the calibration, a JSON file')
-    .option(
-      '--features <column,…>',
-      "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",
-    )
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
   logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
     const commands = await import('../commands/calibrate.js');
-    const { parseFeatures } = await import('../estimate/states.js');
-    const further = flags.features === undefined ? [] : parseFeatures(flags.features);
-    done(await commands.calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
+    done(await commands.calibrate(scored, { output: flags.output, signal }, await logOf(flags)));
   });
 }
 
-type CalibrateFlags = LogFlags & { output: string; features?: string };
+type CalibrateFlags = LogFlags & { output: string };
 
 interface InspectFlags extends MappingFlags {
   readonly row?: string;
   readonly worst: boolean;
-  readonly best: boolean;
-  readonly random: boolean;
   readonly where?: readonly string[];
   readonly all: boolean;
   readonly json: boolean;
@@ -196,8 +184,6 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
     .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
     .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
     .option('--worst', 'of a scored file the wrong trace whose value fell the most in one segment', false)
-    .option('--best', 'of a scored file the right trace whose value rose the most in one segment', false)
-    .option('--random', 'a row by chance', false)
     .option(
       '--where <condition>',
       "of a scored file the first trace that fits, or the worst of them: 'reward == 0'; figures as of filter (default: any)",
@@ -209,26 +195,19 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
     .action(async (file: string, flags: InspectFlags) => {
       const commands = await import('../commands/inspect.js');
       const opts = { ...mappingOptions(flags), ...viewOf(flags), signal };
-      done(await commands.inspect(file, opts, write, await logOf({ quiet: true, logJson: false })));
+      done(await commands.inspect(file, opts, write));
     });
 }
 
-function viewOf({ row, worst, best, random, where = [], all, json }: InspectFlags) {
-  const picks = (['worst', 'best', 'random'] as const).filter((pick) => ({ worst, best, random })[pick]);
-  if (picks.length > 1)
-    throw usageError(
-      `${picks.map((pick) => `--${pick}`).join(' and ')} are different traces`,
-      'leave out all but one',
-    );
+function viewOf({ row, worst, where = [], all, json }: InspectFlags) {
   return {
-    ...{ row, pick: picks[0], where, all, json },
+    ...{ row, worst, where, all, json },
     depth: depthOf(process.stdout),
     width: process.stdout.columns || WIDTH,
   };
 }
 
 interface CompareFlags extends LogFlags {
-  readonly credit?: readonly string[];
   readonly json: boolean;
   readonly csv: boolean;
   readonly maxLineBytes?: string;
@@ -238,12 +217,7 @@ export function compare(command: Command, { done }: CommandCall): void {
   logged(command)
     .argument('<files...>', 'scored files or run folders; further ones hold the same traces as the first')
     .description(
-      'Pearson and Spearman of the credits of thought segments, inside traces: differences of values, σ by each rule of the file, uniform σ, and columns that --credit names. Intervals: 95 % of 1,000 resamples of groups. See docs/compare.md.',
-    )
-    .option(
-      '--credit <name=path>',
-      'a column with a number a thought segment, or with the values before and after each; may be given several times',
-      repeated,
+      'Pearson and Spearman of the credits of thought segments, inside traces: differences of values, σ by each rule of the file, and uniform σ. Intervals: 95 % of 1,000 resamples of groups. See docs/compare.md.',
     )
     .option('--json', 'one JSON object', false)
     .option('--csv', 'a line a pair of credits', false)
@@ -252,19 +226,9 @@ export function compare(command: Command, { done }: CommandCall): void {
     .action(async (files: string[], flags: CompareFlags) => {
       if (flags.json && flags.csv)
         throw usageError('--json and --csv are two forms of one output', 'leave out one');
-      const columns = (flags.credit ?? []).map((text) => parseNamedPath('--credit', text));
-      for (const [n, { name }] of columns.entries())
-        if (columns.findIndex((other) => other.name === name) !== n)
-          throw usageError(`--credit ${name}: is there twice`, '--credit another=path');
       const commands = await import('../commands/compare.js');
       const form = flags.json ? 'json' : flags.csv ? 'csv' : 'table';
-      done(
-        await commands.compare(
-          files,
-          { columns, form, maxLineBytes: maxLineBytesOf(flags) },
-          write,
-          await logOf(flags),
-        ),
-      );
+      const opts = { form, maxLineBytes: maxLineBytesOf(flags) } as const;
+      done(await commands.compare(files, opts, write, await logOf(flags)));
     });
 }

@@ -1,64 +1,59 @@
 // `rredcot calibrate`: fits the calibrated value's weights to the rewards of scored files, and says how good they are.
-import { randomBytes } from 'node:crypto';
-import { basename, dirname, join } from 'node:path';
+import { dirname } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
 import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
-import { agreement, baseOfFile, fitTraceOf, WHOSE } from '../estimate/calibration-rows.js';
-import { type Base, type ColumnFeature, FEATURES_OF } from '../estimate/states.js';
-import { writeText } from '../io/files/json-file.js';
+import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
+import { type Base, FEATURES_OF } from '../estimate/states.js';
+import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/part.js';
+import { assertPlace } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { assertPlace } from '../run/target.js';
-import { assertWritten, storedRunOf } from '../scored/open-scored.js';
-import { partOf } from '../scored/provenance.js';
-import { openScratch, type Scratch } from '../scored/scratch.js';
-import { columnsOf, storedRow } from '../scored/stored-rows.js';
+import { storedRow } from '../scored/columns.js';
+import { openSpill } from '../scored/spill.js';
+import { assertWritten, columnsOf, configIn, firstAccount, partOf, policyIn } from '../scored/stored-run.js';
 import { tellCalibration } from './calibration-view.js';
 
 export interface CalibrateOptions {
   readonly output: string;
-  /** beside those that are always there */
-  readonly further: readonly ColumnFeature[];
   readonly signal: AbortSignal;
 }
 
 /**
  * Fits the calibrated value to the rewards of scored traces, and writes it. Rows are read once; their features lie in a
- * scratch file beside the output until the fit has ended.
+ * spill file beside the output until the fit has ended.
  * @throws RredcotError: exit 2 for files that are not to be fitted to, 65 where no trace can be used
  */
 export async function calibrate(
   paths: readonly string[],
-  { output, further, signal }: CalibrateOptions,
+  { output, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
-  const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
-  const scratch = await openScratch(join(dirname(output), name));
+  const features = await openFeatures(dirname(output));
   try {
-    const { base, ...common } = await gather(paths, further, scratch, signal, log);
-    const F = FEATURES_OF[base].length + further.length;
-    const fit = await fitCalibration(() => fitTraces(scratch, signal), F, base !== 'none');
-    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, further, base);
+    const { base, ...common } = await gather(paths, features, signal, log);
+    const F = FEATURES_OF[base].length;
+    const fit = await fitCalibration(() => features.traces(signal), F, base !== 'none');
+    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, base);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     tellCalibration(file, output, log);
     return EXIT.done;
   } finally {
-    await scratch.close();
+    await features.close();
   }
 }
 
-/** Reads all files, and leaves the features of their traces in the scratch file. */
+/** Reads all files, and leaves the features of their traces in the spill file. */
 async function gather(
   paths: readonly string[],
-  further: readonly ColumnFeature[],
-  scratch: Scratch,
+  features: Features,
   signal: AbortSignal,
   log: Log,
 ): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
@@ -67,28 +62,28 @@ async function gather(
   const skipped = new Map<string, number>();
   let traces = 0;
   let example: string | undefined;
-  const policies = agreement<NonNullable<ScoredWith['policy']>>(
-    'which policy scored it',
-    'by another policy',
-  );
+  let common: ScoredWith | undefined;
   let base: Base | undefined;
-  const ways = agreement<NonNullable<ScoredWith['scored_with']>>(
-    'with which flags it was scored',
-    'with other flags',
-  );
   for (const path of paths) {
-    const { account, columns, part, rows } = await opened(path);
-    const own = baseOfFile(path, columns, account.config, further);
+    const { config, policy, columns, part, rows } = await opened(path);
+    const own = baseOfFile(path, columns, config);
     base ??= own;
     if (own !== base)
       throw usageError(
-        `${path}: its values are ${WHOSE[own]}, those of ${paths[0]} ${WHOSE[base]}`,
+        `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
         'files of one estimator',
       );
-    const { policy = null, config } = account;
-    const way = config === undefined ? null : scoredWith(config);
-    for (const told of [policies.add(policy && { ...policy }, path), ways.add(way, path)])
-      if (told !== undefined) log.warn('files_differ', told);
+    const said = { policy: policy ? { ...policy } : null, scored_with: config ? scoredWith(config) : null };
+    common ??= said;
+    for (const [
+      key,
+      other,
+    ] of [['policy', 'by another policy'], ['scored_with', 'with other flags']] as const) // biome-ignore format: one line
+      if (!isDeepStrictEqual(common[key], said[key])) {
+        common = { ...common, [key]: null };
+        const what = `${path}: was scored ${other} than the files before it, or one of them does not say how`;
+        log.warn('files_differ', what);
+      }
     if (part !== undefined)
       log.warn(
         'part',
@@ -99,10 +94,9 @@ async function gather(
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
       const stored = storedRow(row.columns, row);
-      const found = fitTraceOf(stored, further, own);
+      const found = fitTraceOf(stored, own);
       if (typeof found !== 'string') {
-        const { features, reward, place: at } = found;
-        await scratch.add(Float64Array.of(reward, at.fold, at.mark, ...features));
+        await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
         continue;
       }
@@ -121,8 +115,7 @@ async function gather(
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
   return {
-    policy: policies.common(),
-    scored_with: ways.common(),
+    ...(common as ScoredWith),
     base: base as Base,
     skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
   };
@@ -133,16 +126,38 @@ const HINT = 'rredcot verify names what is damaged; score makes it again';
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
 async function opened(path: string) {
   const inputs = await resolveInputs([path]);
-  const account = await storedRunOf(path, inputs);
+  const account = await firstAccount(inputs);
   await assertWritten(inputs);
   const { columns } = await columnsOf(inputs);
-  return { account, columns, part: (await partOf(inputs))?.part, rows: readRows(inputs) };
+  return {
+    ...{ config: configIn(account), policy: policyIn(account) ?? null, columns },
+    ...{ part: (await partOf(inputs))?.part, rows: readRows(inputs) },
+  };
 }
 
-async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator<FitTrace> {
-  for await (const row of scratch.rows()) {
-    throwIfInterrupted(signal);
-    const [reward = 0, fold = 0, mark = 0] = row;
-    yield { features: row.subarray(3), reward, place: { fold, mark } };
-  }
+/** Traces that are read and written at a time. */
+const BLOCK = 256;
+
+type Features = Awaited<ReturnType<typeof openFeatures>>;
+
+/** The features of traces, which the fit reads many times, in a spill file. */
+async function openFeatures(folder: string) {
+  const spill = await openSpill(folder);
+  const blocks: number[] = [];
+  let last: FitTrace[] = [];
+  return {
+    async add(trace: FitTrace): Promise<void> {
+      if (last.push(trace) < BLOCK) return;
+      blocks.push(await spill.add(last));
+      last = [];
+    },
+    async *traces(signal: AbortSignal): AsyncGenerator<FitTrace> {
+      for (const block of blocks) {
+        throwIfInterrupted(signal);
+        yield* (await spill.get(block)) as FitTrace[];
+      }
+      yield* last;
+    },
+    close: () => spill.close(),
+  };
 }

@@ -7,7 +7,6 @@ type LossName = keyof NonNullable<CalibrationFile['log_loss']>;
 
 const LOSSES: readonly (readonly [LossName, string])[] = [
   ['calibrated', 'calibrated'],
-  ['value_fitted', 'the same fit on v̂ alone'],
   ['value', 'v̂ as it is'],
   ['group_mean', "mean reward of the group's others"],
   ['constant', 'mean reward of the other folds'],

@@ -9,19 +9,10 @@ import { escapeControls, printableJson } from '../printable.js';
 import { correlate, correlationsCsv, correlationsTable, type TracePair } from '../report/correlations.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { storedRunOf } from '../scored/open-scored.js';
-import {
-  type CreditColumn,
-  DELTA,
-  isRead,
-  SIGMA,
-  type TraceCredits,
-  traceCredits,
-  UNIFORM,
-} from '../scored/trace-credits.js';
+import { configIn, firstAccount } from '../scored/stored-run.js';
+import { DELTA, isRead, SIGMA, type TraceCredits, traceCredits, UNIFORM } from '../scored/trace-credits.js';
 
 export interface CompareOptions {
-  readonly columns: readonly CreditColumn[];
   readonly form: 'table' | 'json' | 'csv';
   readonly maxLineBytes: number;
 }
@@ -31,7 +22,7 @@ type Gathered = Pick<TraceCredits, 'group' | 'ends'> & { readonly credits: Map<s
 
 /**
  * Compares the credits of one file, or of several files with the same traces.
- * @throws RredcotError (exit 2) for a column that no row has, (exit 65) where nothing can be compared
+ * @throws RredcotError (exit 65) where nothing can be compared
  */
 export async function compare(
   paths: readonly string[],
@@ -56,12 +47,6 @@ export async function compare(
   if (traces.size === 0)
     throw dataError(`no trace to compare: ${refusal.first}`, 'rredcot score traces.jsonl -o scored.parquet');
   const names = [...new Set([...traces.values()].flatMap(({ credits }) => [...credits.keys()]))];
-  const missing = opts.columns.find(({ name }) => !names.includes(name));
-  if (missing !== undefined)
-    throw usageError(
-      `--credit ${missing.name}=${missing.path.text}: no row has it`,
-      'rredcot inspect <file> shows the columns of a row',
-    );
   const pairs = names
     .flatMap((a, i) => names.slice(i + 1).map((b) => ({ a, b, ...correlate(pairsOf(traces, a, b)) })))
     .filter(({ pearson }) => pearson.value !== null);
@@ -84,22 +69,23 @@ async function gather(
   path: string,
   isFirst: boolean,
   traces: Map<string, Gathered>,
-  { columns, maxLineBytes }: CompareOptions,
+  { maxLineBytes }: CompareOptions,
   leave: (code: string, reason: string) => void,
 ): Promise<string | undefined> {
   const inputs = await resolveInputs([path]);
-  const { metadata, config = {} } = await storedRunOf(path, inputs);
+  const account = await firstAccount(inputs);
+  const config = configIn(account) ?? {};
   const isMagnitude = storedNature(config)?.isMagnitude === true;
   const taken = new Set([...traces.values()].flatMap(({ credits }) => [...credits.keys()]));
   const seen = new Set<string>();
-  for await (const row of readRows(inputs, { maxLineBytes, columns: isRead(columns) })) {
+  for await (const row of readRows(inputs, { maxLineBytes, columns: isRead })) {
     const place = `${row.file}:${row.row}`;
     if (isBad(row)) {
       leave(row.rejection.code, `${place}: ${row.rejection.reason}`);
       continue;
     }
     try {
-      const { id, group, ends, credits } = traceCredits(row, columns, isMagnitude);
+      const { id, group, ends, credits } = traceCredits(row, isMagnitude);
       if (seen.has(id)) throw new TraceRejected('duplicate_id', `id ${JSON.stringify(id)} is there twice`);
       seen.add(id);
       if (isFirst) traces.set(id, { group, ends, credits: new Map() });
@@ -115,7 +101,7 @@ async function gather(
         const name = creditName(own, config);
         const title = own !== UNIFORM && taken.has(name) ? `${fileStem(path)}:${name}` : name;
         if (own !== UNIFORM && known.credits.has(title))
-          throw usageError(`two credits are called ${title}`, '--credit another=path, or another file name');
+          throw usageError(`two credits are called ${title}`, 'another file name');
         known.credits.set(title, credit);
       }
     } catch (error) {
@@ -130,7 +116,7 @@ async function gather(
       'score the same traces, or leave the file out',
     );
   if (without > 0) leave('missing', `${path} lacks ${plural(without, 'trace')} of the first file`);
-  return metadata.get(POLICY_KEY);
+  return account.get(POLICY_KEY);
 }
 
 /** The file's own credits are called after how they were made, where the file says so. */

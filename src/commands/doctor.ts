@@ -2,15 +2,18 @@
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
 import type { Proof } from '../model/onnx/canary.js';
 import {
+  autoDevice,
   type CudaFindings,
   cudaProblems,
+  type Device,
+  type DeviceChoice,
+  deviceName,
   driverProblems,
   findCuda,
   libraryProblem,
   onnxRuntimePackage,
   type Problem,
-} from '../model/onnx/cuda.js';
-import { autoDevice, type Device, type DeviceChoice, deviceName } from '../model/onnx/device.js';
+} from '../model/onnx/device.js';
 import { openPolicyFolder } from '../model/onnx/folder.js';
 import { ModelSession } from '../model/onnx/session.js';
 import { escapeControls, printableJson } from '../printable.js';
@@ -149,8 +152,7 @@ export function cudaChecks(cuda: CudaFindings): Check[] {
     const { name, path } = library;
     const problem = libraryProblem(library, cuda);
     if (problem === undefined) return check(name, 'ok', path ?? '');
-    const detail = problem.what.slice(name.length).replace(/^ is missing /, ' ');
-    return check(name, path === undefined ? 'missing' : 'wrong', detail.trim(), problem.fix);
+    return check(name, 'missing', problem.what.replace(/^.* is missing /, ''), problem.fix);
   });
   return [driverCheck, ...libraries];
 }
@@ -167,10 +169,7 @@ export function formatDiagnosis({ checks, auto }: Diagnosis): string {
     auto === null
       ? 'Nothing can be scored here, not even on the CPU: fix what is above first.'
       : `--device auto will use ${auto.device}: ${auto.reason}.`;
-  const cudaLacks = checks.some(({ name, state }) => state !== 'ok' && /^(CUDA|NVIDIA|lib)/.test(name));
-  const calm =
-    cudaLacks && auto !== null ? 'What CUDA lacks matters on a machine with an NVIDIA GPU only.\n' : '';
-  return `${lines.join('\n')}\n\n${calm}${escapeControls(sentence)}\n`;
+  return `${lines.join('\n')}\n\n${escapeControls(sentence)}\n`;
 }
 
 function firstLine(error: unknown): string {

@@ -2,16 +2,17 @@
 
 import { valueNameOf } from '../credit/nature.js';
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { STORED } from '../estimate/credit-flags.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
+import { resolveTarget, stemOf } from '../io/write/target.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
-import { resolveTarget, stemOf } from '../run/target.js';
 import { writeScored } from '../run/write-scored.js';
+import { type Condition, parseWhere } from '../scored/choose.js';
 import { openScored, originOf, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
-import { type Condition, parseWhere } from '../scored/where.js';
 import type { OutputRow } from '../scored.js';
 
 export interface FilterOptions {
@@ -38,7 +39,7 @@ interface Removed {
  */
 export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
   const { signal, overwrite } = opts;
-  const source = await openScored(path, log);
+  const source = await openScored(path, STORED);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
   const format = formatOf(source);
   const output = opts.output ?? `${stemOf(source.inputs)}.filtered.${format}`;
@@ -78,7 +79,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     ourColumns: [],
     passThrough: source.typed ?? [],
     names: new Set(source.columns),
-    metadata: source.metadata,
+    metadata: source.account,
     config: source.config,
     made: { ...source.provenance, ...(conditions.length > 0 && { [PART_KEY]: JSON.stringify(part) }) },
     valueName: valueNameOf(source.credit.estimator),

@@ -1,28 +1,24 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
+
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { STDIN } from '../io/files/files.js';
-import { withHiveKeys } from '../io/read/find-files.js';
+import { STORED } from '../estimate/credit-flags.js';
+import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { drawInspection, forPrograms, hasTrace, inspectRow } from '../report/inspect-view.js';
-import type { Log } from '../report/log.js';
 import { type Depth, terminalNotice } from '../report/terminal.js';
 import { drawShown } from '../report/trace-view.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
-import { type Mapping, type MappingOptions, resolveMapping } from '../run/mapping.js';
-import { rewardNote } from '../run/reward-scale.js';
+import { type Picked, parseWhere, pickTrace } from '../scored/choose.js';
 import { openScored } from '../scored/open-scored.js';
-import { type Pick, type Picked, pickRow, pickTrace, rowAt } from '../scored/pick.js';
-import { isScored } from '../scored/stored-rows.js';
-import { parseWhere } from '../scored/where.js';
 import { shownFile, shownRecord, shownTrace } from './shown.js';
 
 export interface InspectOptions extends MappingOptions {
   /** a row's number, or a trace's id; the first row that can be read where absent */
   readonly row: string | undefined;
-  /** which trace of a scored file, where no row is named */
-  readonly pick: Pick | undefined;
+  /** the worst trace of a scored file, where no row is named */
+  readonly worst: boolean;
   /** of those that fit all of these */
   readonly where: readonly string[];
   /** all segments and whole texts */
@@ -39,31 +35,24 @@ export async function inspect(
   path: string,
   opts: InspectOptions,
   write: (text: string) => void,
-  log: Log,
 ): Promise<ExitCode> {
-  const inputs = withHiveKeys(await resolveInputs([path]));
+  const inputs = await resolveInputs([path]);
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);
-  const picked = await pickedOf(path, mapping, opts, log);
+  const picked = await pickedOf(path, opts);
   const { row, id } =
     picked === undefined
       ? await findRow(mapping, opts)
-      : { row: (await rowAt(picked.ordinal, mapping.read)) as InputRow, id: undefined };
+      : { row: await rowAt(picked.ordinal, mapping), id: undefined };
   const isGiven = opts.map !== undefined || opts.preset !== 'auto' || opts.join !== undefined;
-  const file = await shownFile(path, inputs, row.file, mapping, isGiven);
-  const shown = isBad(row) ? undefined : await shownTrace(row, file, picked);
+  const file = await shownFile(inputs, row.file, mapping, isGiven);
+  const shown = isBad(row) ? undefined : shownTrace(row, file, picked?.why);
   if (shown !== undefined && !opts.json) {
     write(`${drawShown(shown, opts).join('\n')}\n`);
     return EXIT.done;
   }
-  const isRaw = shown === undefined && inputs.every(({ size }) => size !== null);
-  const note = isRaw ? await rewardNote({ inputs, mapping }, opts.signal) : undefined;
-  const { missing, ...rest } = inspectRow(row, id, mapping);
-  const found = {
-    ...rest,
-    missing: note === undefined ? missing : [...missing, { field: 'reward', ...note }],
-  };
+  const found = inspectRow(row, id, mapping);
   if (opts.json) {
     const scored = shown === undefined ? {} : { scored: shownRecord(shown, row as InputRow) };
     write(`${printableJson(JSON.stringify({ ...(forPrograms(found) as object), ...scored }))}\n`);
@@ -74,22 +63,19 @@ export async function inspect(
 /** The row that was asked for by what it is. */
 async function pickedOf(
   path: string,
-  { first, read }: Mapping,
-  { row, pick, where, signal }: InspectOptions,
-  log: Log,
+  { row, worst, where, signal }: InspectOptions,
 ): Promise<Picked | undefined> {
-  if (pick === undefined && where.length === 0) return undefined;
+  if (!worst && where.length === 0) return undefined;
   if (row !== undefined)
-    throw usageError(
-      '--row names a row, and --worst, --best, --random and --where look for one',
-      'leave out --row',
-    );
-  // chance asks for no values
-  if (pick === 'random' && where.length === 0 && path !== STDIN && !isScored(first))
-    return pickRow(read, signal);
-  const source = await openScored(path, log);
+    throw usageError('--row names a row, and --worst and --where look for one', 'leave out --row');
+  const source = await openScored(path, STORED);
   const conditions = where.map((text) => parseWhere(text, path, source));
-  return pickTrace(source, pick ?? 'first', conditions, signal);
+  return pickTrace(source, worst, conditions, signal);
+}
+
+async function rowAt(ordinal: number, { read }: Mapping): Promise<InputRow | BadRow> {
+  for await (const row of read({ wanted: (n) => n === ordinal })) if (row.ordinal === ordinal) return row;
+  throw new Error(`there is no row ${ordinal} any more`);
 }
 
 /** The row that was asked for, and the trace's id where that was asked for. */

@@ -2,24 +2,22 @@
 
 import { type CreditOptions, credited } from '../credit/credit.js';
 import { valueNameOf } from '../credit/nature.js';
-import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../credit/requested.js';
+import { requestedColumns } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { type CreditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
-import { mergedConfig, mergedFlags, natureOf } from '../estimate/stored-credit.js';
-import { calibrationOf, hasSameValues, refuseImpossible, revalued } from '../estimate/stored-values.js';
-import { type ColumnChoice, isWritten } from '../io/arrow/output-columns.js';
+import { type CreditFlags, STORED } from '../estimate/credit-flags.js';
+import { hasSameValues, mergedConfig, newCredit, revalued } from '../estimate/stored-values.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { partText, wholeText } from '../io/write/part.js';
+import { resolveTarget, stemOf } from '../io/write/target.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { resolveTarget, stemOf } from '../run/target.js';
 import { writeScored } from '../run/write-scored.js';
-import { declared, type OurColumn } from '../scored/columns.js';
-import { ofWholeGroups, rescaled, sumGroups } from '../scored/group-sums.js';
+import { chosenColumns, declared } from '../scored/columns.js';
+import { ofWholeGroups, sumGroups } from '../scored/group-sums.js';
 import { refuseUnknown, renamedText, resolveColumnNames } from '../scored/layout.js';
-import { openScored, originOf, type ScoredFiles, setAside, storedTrace } from '../scored/open-scored.js';
-import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/provenance.js';
+import { openScored, originOf, rejected, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
+import { REDISTRIBUTED_KEY, rejectsOf } from '../scored/stored-run.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
@@ -29,9 +27,9 @@ export interface RedistributeOptions {
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: those that the file has */
-  readonly columns: readonly OurColumn[] | undefined;
-  /** columns of the input that are written */
-  readonly choice: ColumnChoice;
+  readonly columns: readonly string[] | undefined;
+  /** columns of the input that are not written */
+  readonly drop: readonly string[] | undefined;
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
 }
@@ -41,36 +39,24 @@ export interface RedistributeOptions {
  * @throws RredcotError: exit 2 for what the stored values do not allow, naming the reason; 65 for a file that was changed
  */
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
-  const { signal, choice, overwrite, columns } = opts;
-  const source = await openScored(path, log);
-  const calibration = await calibrationOf(path, source, opts, log);
-  const flags = mergedFlags(source.credit, opts.flags);
-  const credit = resolveCreditOptions(flags, natureOf(source.credit, opts.flags, flags, calibration));
-  refuseImpossible(path, source, credit, calibration);
-  const notice = methodNotice(credit);
-  if (notice !== undefined) log.info(notice);
+  const { signal, drop = [], overwrite, columns } = opts;
+  const source = await openScored(path, STORED);
+  const { credit, calibration } = await newCredit(path, source, opts, log);
   const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
     throw usageError(`${target.path}: redistribute writes one file`, '-o <file>.parquet, .arrow or .jsonl');
-  const absent = columns?.find((name) => !source.ours.includes(name));
-  if (absent !== undefined)
-    throw usageError(
-      `--columns ${absent}: ${path} has no such column`,
-      `--columns with some of ${source.ours.join(',')}`,
-    );
+  const ours = columns === undefined ? source.ours : chosenColumns(source.ours, columns).columns;
 
   // the file as a whole, and the columns
   await checkPart(path, source, credit, log);
   const sums = await sumGroups(source, credit, target.format !== 'jsonl', signal);
   const isOther = opts.flags.estimator !== undefined && opts.flags.estimator !== source.config.estimator;
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
-  const ourColumns = declared([...(columns ?? source.ours), ...beside]);
+  const ourColumns = declared([...ours, ...beside]);
   const isInputs = (name: string) => !source.made.has(name);
-  refuseUnknown(choice, source.columns.filter(isInputs));
-  const ofInput = (source.typed ?? sums.columns).filter(
-    ({ name }) => isInputs(name) && isWritten(choice, name),
-  );
+  refuseUnknown(drop, source.columns.filter(isInputs));
+  const ofInput = (source.typed ?? sums.columns).filter(({ name }) => isInputs(name) && !drop.includes(name));
   const unmapped = { mapped: new Map(), defaults: new Map() };
   const passThrough = resolveColumnNames(ofInput, ourColumns, unmapped, false);
   for (const column of passThrough)
@@ -79,26 +65,18 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   // read, values where they are others, credit
   const isKept = hasSameValues(source.credit, credit) && calibration === undefined;
   async function* rows() {
-    let n = 0;
     for await (const row of source.read({})) {
       const stored = isBad(row) ? row : storedTrace(row, source);
       if (isBad(row) || isBad(stored)) {
         yield stored;
         continue;
       }
-      const reward = rescaled(stored.reward, stored.status, source.credit, credit);
-      if (reward instanceof TraceRejected) {
-        yield setAside(row, reward);
-        continue;
-      }
-      const own = n++;
       try {
-        const rewarded = { ...stored, reward };
-        const valued = isKept ? rewarded : revalued(rewarded, credit.estimator, isOther, calibration);
-        yield credited(valued, sums.meansOf(valued), credit, sums.countsOf(valued, own));
+        const valued = isKept ? stored : revalued(stored, credit.estimator, isOther, calibration);
+        yield credited(valued, sums.meansOf(valued), credit);
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
-        yield setAside(row, error);
+        yield rejected(row, error);
       }
     }
   }
@@ -106,10 +84,10 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const origin = { [REDISTRIBUTED_KEY]: JSON.stringify(originOf(source)) };
   await writeScored(rows(), {
     ...{ command: 'redistribute', inputs: source.inputs },
-    ...{ target, ourColumns, passThrough, choice, overwrite, signal, log },
+    ...{ target, ourColumns, passThrough, drop, overwrite, signal, log },
     names: new Set([...ourColumns.map(({ name }) => name), ...passThrough.map(({ as }) => as)]),
-    metadata: source.metadata,
-    config: mergedConfig(source.config, credit, { columns, choice, isOther, calibration }),
+    metadata: source.account,
+    config: mergedConfig(source.config, credit, { columns, drop: opts.drop, isOther, calibration }),
     made: { ...source.provenance, ...(target.path === '-' ? {} : origin) },
     valueName: valueNameOf(credit.estimator),
   });
@@ -117,34 +95,22 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
 }
 
 /**
- * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation, of their tokens another sum.
- * @throws RredcotError (exit 65) where a mean or a deviation would follow from it
+ * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation.
+ * @throws RredcotError (exit 65) where one of these would follow from it
  */
 async function checkPart(path: string, source: ScoredFiles, credit: CreditOptions, log: Log): Promise<void> {
   const { part } = source;
   const figure = ofWholeGroups(source, credit);
-  const ofTokens = credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [];
-  const rejects =
-    part === undefined && (figure !== undefined || ofTokens.length > 0) ? await rejectsOf(source.inputs) : 0;
-  if (rejects > 0) {
-    const figures = [
-      ...(figure === undefined ? [] : [`the ${figure} of a group's rewards`]),
-      ...ofTokens.map(normaliserColumn),
-    ];
-    log.warn(
-      'part',
-      `${path}: its run has rejected ${plural(rejects, 'trace')}: ${figures.join(' and ')} is that of those that are left; rredcot score with these flags counts them all`,
-    );
-  }
-  if (part === undefined) return;
-  if (figure !== undefined)
+  if (figure === undefined) return;
+  if (part !== undefined)
     throw dataError(
       `${path}: ${partText(part)}, so that the ${figure} of its groups' rewards is not known`,
       `rredcot redistribute ${wholeText(part)}, with these flags`,
     );
-  for (const name of ofTokens)
+  const rejects = await rejectsOf(source.inputs);
+  if (rejects > 0)
     log.warn(
       'part',
-      `${path}: ${partText(part)}: ${normaliserColumn(name)} is one over the tokens of those traces that are left`,
+      `${path}: its run has rejected ${plural(rejects, 'trace')}: the ${figure} of a group's rewards is that of those that are left; rredcot score with these flags counts them all`,
     );
 }

@@ -3,8 +3,10 @@ import { statSync } from 'node:fs';
 import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { writeText } from '../io/files/json-file.js';
+import { STORED } from '../estimate/credit-flags.js';
+import { writeText } from '../io/files/atomic-file.js';
 import { fileStem } from '../io/read/inputs.js';
+import { assertPlace } from '../io/write/target.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Kind } from '../report/gathered.js';
@@ -12,10 +14,8 @@ import type { Log } from '../report/log.js';
 import { type PackedPage, packTrace, scoredPage } from '../report/page/scored-page.js';
 import { type NamedSigma, traceRecord } from '../report/trace-record.js';
 import { type InputRow, isBad } from '../rows.js';
-import { assertPlace } from '../run/target.js';
+import { parseWhere } from '../scored/choose.js';
 import { openScored, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
-import { Neighbours } from '../scored/pick.js';
-import { parseWhere } from '../scored/where.js';
 import type { OutputRow } from '../scored.js';
 import { type TextPlaces, textPlaces, textsOf } from './shown.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
@@ -33,13 +33,13 @@ export interface ReportOptions {
 const MOST_PACKED = 2.6e6;
 
 /**
- * Reads the file twice: all of it for its numbers, and the traces that were chosen with the rows near them.
+ * Reads the file twice: all of it for its numbers, and the traces that were chosen.
  * @throws RredcotError: exit 2 for what `score` has not written, or a condition that cannot be asked; 65 for a file that was changed,
  * or has no trace
  */
 export async function report(path: string, opts: ReportOptions, log: Log): Promise<ExitCode> {
   const { output, signal } = opts;
-  const source = await openScored(path, log);
+  const source = await openScored(path, STORED);
   const inputs = source.inputs.map((each) => each.path);
   await assertPlace(output, inputs);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
@@ -85,12 +85,9 @@ async function packChosen(
 ): Promise<PackedPage[]> {
   const places = await textPlaces(source);
   const found = new Map<number, PackedPage>();
-  const neighbours = new Neighbours([...chosen.keys()]);
-  for await (const row of source.read({ wanted: neighbours.isNear })) {
+  for await (const row of source.read({ wanted: (ordinal) => chosen.has(ordinal) })) {
     throwIfInterrupted(signal);
-    if (isBad(row)) continue;
-    neighbours.add(row);
-    if (!chosen.has(row.ordinal)) continue;
+    if (isBad(row) || !chosen.has(row.ordinal)) continue;
     const packed = packRow(row, chosen.get(row.ordinal) ?? [], places, source);
     if (packed !== undefined) found.set(row.ordinal, packed);
   }
@@ -102,18 +99,12 @@ async function packChosen(
   });
   return kept
     .sort((a, b) => a - b)
-    .flatMap((ordinal) => {
-      const packed = found.get(ordinal);
-      return packed === undefined
-        ? []
-        : [{ ...packed, peers: neighbours.peersOf(ordinal).slice(0, PEERS_SHOWN) }];
-    });
+    .map((ordinal) => found.get(ordinal))
+    .filter((packed) => packed !== undefined);
 }
 
 /** Turns of each kind that a page shows. */
 const TURNS = 5;
-/** Others of a group that a page lists: more than a group has. */
-const PEERS_SHOWN = 128;
 
 function packRow(
   row: InputRow,

@@ -3,23 +3,22 @@
 import { groupMeanOf, withContiguousMeans } from '../credit/baseline.js';
 import { asksForMean, type CreditOptions, creditConfig, credited } from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
-import { methodNotice, requestedColumns } from '../credit/requested.js';
+import { requestedColumns } from '../credit/requested.js';
 import type { ExitCode } from '../errors.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { needNotice, policyNeed, preparing, rewarding } from '../estimate/ready.js';
+import { policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
+import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward-scale.js';
 import { openStages } from '../estimate/stages.js';
-import { valuedRow } from '../estimate/valued-row.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
-import { openInputs } from '../run/mapping.js';
 import type { CutOptions } from '../run/options.js';
-import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../run/reward-scale.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
-import { chosenColumns, SCORE_COLUMNS } from '../run/written-columns.js';
+import { openInputs } from '../run/source.js';
+import { chosenColumns, OUR_COLUMNS } from '../scored/columns.js';
 
 export interface ScoreOptions extends CutOptions {
   readonly policy: string;
@@ -34,12 +33,15 @@ export interface ScoreOptions extends CutOptions {
 /** Nothing is looked for that would run nothing. */
 const NO_DEVICE = { name: 'cpu' } as const;
 
+/** What it writes. */
+const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
+
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const { setUp, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
-  const written = chosenColumns(SCORE_COLUMNS, opts.columns);
+  const written = chosenColumns(COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
   const given = await openInputs(paths, opts, log);
@@ -55,8 +57,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
   const credit: CreditOptions = { ...own, estimator: nature };
-  for (const notice of [methodNotice(credit), needNotice(need, opts.policy)])
-    if (notice !== undefined) log.info(notice);
+  if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
     ...{ need, opened, segments, rewardRange, marks, nature, setUp, estimator },
@@ -92,9 +93,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const valued = stages.values(answered);
 
     // credit: the baseline and σ
-    yield* eachTrace(valued, ({ job, result, values }) =>
-      credited(valuedRow(job, result, values), job, credit),
-    );
+    yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
   };
 
   const config = {

@@ -2,12 +2,11 @@
 import type { ExitCode } from '../errors.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
-import { openInputs } from '../run/mapping.js';
 import type { CutOptions } from '../run/options.js';
 import { runJob } from '../run/run-job.js';
 import type { RunContext, Source } from '../run/source.js';
-import { chosenColumns } from '../run/written-columns.js';
-import type { OurColumn } from '../scored/columns.js';
+import { openInputs } from '../run/source.js';
+import { chosenColumns, type OurColumn } from '../scored/columns.js';
 import { byLength } from '../segment/by-length.js';
 
 export interface SegmentCommandOptions extends CutOptions {

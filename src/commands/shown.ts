@@ -4,34 +4,25 @@ import { stepsText, valueNameOf } from '../credit/nature.js';
 import { RredcotError } from '../errors.js';
 import { storedNature } from '../estimate/registry.js';
 import { mapRow } from '../io/map/map.js';
-import { type Input, inputMetadata } from '../io/read/inputs.js';
-import { type Config, TEXT_KEY } from '../io/write/output.js';
-import { mean } from '../report/run-counts.js';
+import { type Mapping, resolveMapping } from '../io/map/mapping.js';
+import type { Input } from '../io/read/inputs.js';
+import type { Config } from '../io/write/output.js';
+import { isUnlikely } from '../report/counts.js';
 import { traceRecord } from '../report/trace-record.js';
 import type { ShownTrace } from '../report/trace-view.js';
-import { isUnlikely } from '../report/warnings.js';
 import { type InputRow, isBad } from '../rows.js';
-import { type Mapping, resolveMapping } from '../run/mapping.js';
-import { runBeside, type ScoredFiles, vocabOf } from '../scored/open-scored.js';
-import { type Picked, peersOf } from '../scored/pick.js';
-import { isCut, isScored, storedConfig, storedRow } from '../scored/stored-rows.js';
+import { mean } from '../scored/choose.js';
+import { kindOf, storedRow } from '../scored/columns.js';
+import type { ScoredFiles } from '../scored/open-scored.js';
+import { accountOf, configIn, textColumnsIn, vocabIn } from '../scored/stored-run.js';
 import type { Trace } from '../trace.js';
 
 /** Where the texts of a file's rows are. */
 export type TextPlaces = Awaited<ReturnType<typeof textPlaces>>;
 
 /** Finds them, in a scored file: by its map, and the names of the columns, as the file says them; none of JSON lines. */
-export async function textPlaces({ inputs, config, metadata }: ScoredFiles) {
-  return { map: (await scoredMapping(inputs, config)).map, named: namedTexts(metadata) };
-}
-
-/** A file's own words of where its texts are. @param metadata another program's may be anything */
-function namedTexts(metadata: ReadonlyMap<string, string>): Record<string, unknown> {
-  try {
-    return JSON.parse(metadata.get(TEXT_KEY) ?? '{}') as Record<string, unknown>;
-  } catch {
-    return {};
-  }
+export async function textPlaces({ inputs, config, account }: ScoredFiles) {
+  return { map: (await scoredMapping(inputs, config)).map, named: textColumnsIn(account) };
 }
 
 /**
@@ -78,53 +69,44 @@ function promptText(prompt: Trace['prompt']): string {
 export type ShownFile = Awaited<ReturnType<typeof shownFile>>;
 
 /**
- * @param path as it was given, beside which a summary may lie
  * @param isGiven whether somebody has said where the fields are
  */
-export async function shownFile(
-  path: string,
-  inputs: readonly Input[],
-  file: string,
-  mapping: Mapping,
-  isGiven: boolean,
-) {
+export async function shownFile(inputs: readonly Input[], file: string, mapping: Mapping, isGiven: boolean) {
   const input = inputs.find((each) => each.path === file);
-  const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
-  /** whether its rows can be read again, so that peers can be looked for */
-  const isFile = inputs.every(({ size }) => size !== null);
   // a row can be looked at whatever became of what lies beside its file
-  const config =
-    storedConfig(metadata) ?? (isFile ? (await runBeside(path).catch(() => undefined))?.config : undefined);
+  const account = input && (await accountOf(input).catch(() => undefined));
+  const isFile = inputs.every(({ size }) => size !== null);
+  const config = account && configIn(account);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
-  /** of the policy; undefined where the file does not say */
-  const vocab = vocabOf({ metadata });
   const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
   /** the first is that of the segments */
   const credits: readonly string[] = rules.filter((rule) => typeof rule === 'string');
   const { steps } = config ?? {};
   /** what its values are; undefined where nobody knows */
   const nature = config && storedNature(config);
-  return { mapping: own, named: namedTexts(metadata), nature, steps, credits, vocab, isFile };
+  return { mapping: own, account, nature, steps, credits };
 }
 
-/** What is shown of a row; undefined where it was neither scored nor cut. @param picked where it was looked for */
-export async function shownTrace(
+/** What is shown of a row; undefined where it was neither scored nor cut. @param why it is this one, where it was looked for */
+export function shownTrace(
   row: InputRow,
-  { mapping, named, nature, steps, credits, vocab, isFile }: ShownFile,
-  picked: Pick<Picked, 'why' | 'warnings'> | undefined,
-): Promise<ShownTrace | undefined> {
-  if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
-  const { prompt, completion, references } = textsOf(row, { map: mapping.map, named });
+  { mapping, account = new Map(), nature, steps, credits }: ShownFile,
+  why: string | undefined,
+): ShownTrace | undefined {
+  if (kindOf(row.columns) === undefined) return undefined;
+  const { prompt, completion, references } = textsOf(row, {
+    map: mapping.map,
+    named: textColumnsIn(account),
+  });
   const stored = storedRow(row.columns, row);
   const scored = { ...stored, trace: { ...stored.trace, completion } };
   return {
     ...traceRecord(scored, { prompt, references, isMagnitude: nature?.isMagnitude === true }),
     place: `${row.row} of ${row.file}`,
-    why: picked?.why,
+    why,
     credits,
-    warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : unlikelyTrace(row, vocab),
-    peers: isFile ? await peersOf(row, mapping.read) : [],
+    warnings: unlikelyTrace(row, vocabIn(account)),
     valueName: valueNameOf(nature),
     steps: stepsText(steps),
   };
@@ -141,7 +123,7 @@ function unlikelyTrace({ columns }: InputRow, vocab: number | undefined): string
 
 /** The same for programs; per-token lists as the row has them. */
 export function shownRecord(
-  { why, warnings, reward, baseline, status, start, segments, decisive, harmful, peers }: ShownTrace,
+  { why, warnings, reward, baseline, status, start, segments, decisive, harmful }: ShownTrace,
   row: InputRow,
 ): unknown {
   const thoughts = segments.filter(({ answer }) => !answer);
@@ -152,6 +134,5 @@ export function shownRecord(
     segments: storedRow(row.columns, row).segments,
     ...{ decisive, harmful },
     ...{ sigma: list('sigma'), logprobs: list('logprobs'), entropies: list('entropies') },
-    peers: peers.map(({ id, row: number, reward: own }) => ({ id, row: number, reward: own })),
   };
 }

@@ -1,27 +1,28 @@
 // `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
 
-import { creditableOf } from '../credit/credit.js';
-import { hasLevel, valueNameOf } from '../credit/nature.js';
+import { valueNameOf } from '../credit/nature.js';
 import { creditColumn } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
+import { STORED } from '../estimate/credit-flags.js';
 import { hashSaid } from '../io/files/facts.js';
-import { readJson } from '../io/files/json-file.js';
+import { readJson } from '../io/files/files.js';
 import { summaryPath } from '../io/files/run-folder.js';
-import { POLICY_KEY, RUN_KEY, VERSION_KEY } from '../io/write/output.js';
+import { RUN_KEY, VERSION_KEY } from '../io/write/output.js';
 import { partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
 import { plural, ranges } from '../plural.js';
 import { printableJson } from '../printable.js';
+import { RunCounts } from '../report/counts.js';
 import { TraceChoice } from '../report/gathered.js';
 import type { Log } from '../report/log.js';
-import { drawNumbers } from '../report/numbers-view.js';
-import { RunCounts } from '../report/run-counts.js';
-import { type RunStats, warningsOf } from '../report/warnings.js';
+import { drawNumbers, type RunStats } from '../report/numbers-view.js';
+import { warningsOf } from '../report/warnings.js';
 import { type BadRow, isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
 import { readRun } from '../run/identity.js';
-import { openScored, type ScoredFiles, storedTrace, vocabOf } from '../scored/open-scored.js';
-import type { Condition } from '../scored/where.js';
+import type { Condition } from '../scored/choose.js';
+import { openScored, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
+import { policyIn, vocabIn } from '../scored/stored-run.js';
 
 export interface SummaryOptions {
   readonly json: boolean;
@@ -36,7 +37,7 @@ export async function summary(
   log: Log,
 ): Promise<ExitCode> {
   const { missing, parts, done } = await partsOf(path);
-  const source = await openScored(done, log);
+  const source = await openScored(done, STORED);
   const counted = await countScored(source, { traces: 0, conditions: [], signal }, log);
   assertTraces(path, counted);
   const throughput = await throughputOf(path);
@@ -44,9 +45,9 @@ export async function summary(
   if (json) {
     const about = {
       ...{ format: 1, rredcot: VERSION, file: path },
-      run: source.metadata.get(RUN_KEY) ?? null,
-      sha256: hashSaid(source.metadata) ?? null,
-      ...{ config: source.config, policy: policyOf(source.metadata), throughput: throughput ?? null },
+      run: source.account.get(RUN_KEY) ?? null,
+      sha256: hashSaid(source.account) ?? null,
+      ...{ config: source.config, policy: policyIn(source.account) ?? {}, throughput: throughput ?? null },
       ...(missing.length > 0 && { missing_parts: missing, parts }),
     };
     const numbers = { warnings: counted.warnings, ...counted.numbers };
@@ -101,7 +102,7 @@ export async function countScored(
   log: Log,
 ) {
   const { estimator } = source.credit;
-  const counts = new RunCounts(hasLevel(estimator));
+  const counts = new RunCounts(estimator.noLevel === undefined, vocabIn(source.account));
   /** traces worth a page, by number of their row */
   const choice = new TraceChoice(traces, estimator.isMagnitude === true);
   /** the first row that is not as `score` writes one */
@@ -112,11 +113,11 @@ export async function countScored(
     if (++read % ROWS_TOLD === 0) log.progress(`reading: ${plural(read, 'row')}`, { read });
     const trace = isBad(row) ? row : storedTrace(row, source);
     if (isBad(trace)) {
-      counts.reject(trace);
+      counts.rejects.add(trace);
       firstBad ??= trace;
       continue;
     }
-    counts.add(trace, creditableOf(trace, estimator).values, row.row);
+    counts.add(trace, row.row);
     if (!conditions.every(({ holds }) => holds(trace))) continue;
     choice.add(trace);
   }
@@ -124,9 +125,12 @@ export async function countScored(
   const { part } = source;
   const ofPart = part && {
     code: 'part',
-    text: `the file ${partText(part)}: its groups may lack traces`,
+    message: `the file ${partText(part)}: its groups may lack traces`,
   };
-  const warnings = [...(ofPart ? [ofPart] : []), ...warningsOf(numbers, vocabOf(source), source.config.rule)];
+  const warnings = [
+    ...(ofPart ? [ofPart] : []),
+    ...warningsOf(numbers, { vocab: vocabIn(source.account), rule: source.config.rule }),
+  ];
   return { numbers, warnings, choice, firstBad };
 }
 
@@ -135,26 +139,20 @@ const ROWS_TOLD = 1000;
 /** How a file was made, by name: what identifies it, its configuration, and the hashes of its policy. */
 export function factsOf(
   path: string,
-  { metadata, config, credit }: ScoredFiles,
+  { account, config, credit }: ScoredFiles,
 ): [name: string, text: string][] {
   const named: [string, string | undefined][] = [
     ['file', path],
-    ['version', metadata.get(VERSION_KEY)],
-    ['run', metadata.get(RUN_KEY)],
-    ['sha256', hashSaid(metadata)],
+    ['version', account.get(VERSION_KEY)],
+    ['run', account.get(RUN_KEY)],
+    ['sha256', hashSaid(account)],
   ];
   for (const [name, value] of Object.entries(config))
     named.push([name, typeof value === 'string' ? value : JSON.stringify(value)]);
   if ((credit.others ?? []).length > 0)
     named.push(['columns of further credits', (credit.others ?? []).map(creditColumn).join(', ')]);
-  for (const [name, hash] of Object.entries(policyOf(metadata)))
-    named.push([`policy: ${name}`, String(hash)]);
+  for (const [name, hash] of Object.entries(policyIn(account) ?? {})) named.push([`policy: ${name}`, hash]);
   return named.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as [string, string]]));
-}
-
-/** Hashes of the policy's files; empty where the file has none. */
-export function policyOf(metadata: ReadonlyMap<string, string>): Record<string, unknown> {
-  return JSON.parse(metadata.get(POLICY_KEY) ?? '{}') as Record<string, unknown>;
 }
 
 /** From the summary beside the file, where it is that of a run of the policy. */

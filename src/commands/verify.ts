@@ -1,22 +1,21 @@
 // `rredcot verify`: compares every part of a run, or a file, with what the run and the part itself say of it.
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
-import { FACTS_KEY, type Facts, type WrittenFacts } from '../io/files/facts.js';
-import { fileBytes, isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
+import { FACTS_KEY, type WrittenFacts } from '../io/files/facts.js';
+import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { rejectsPath, runPaths } from '../io/files/run-folder.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { factsOfFile, factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
-import { count, plural, ranges } from '../plural.js';
+import { plural, ranges } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';
 import { readRun } from '../run/identity.js';
 import { checkRow } from '../scored/check-row.js';
-import { storedRunOf } from '../scored/open-scored.js';
-import { partOf } from '../scored/provenance.js';
-import { oursOf } from '../scored/stored-rows.js';
+import { oursOf } from '../scored/columns.js';
+import { configIn, firstAccount, partOf } from '../scored/stored-run.js';
 
 export interface VerifyOptions {
   readonly signal: AbortSignal;
@@ -24,57 +23,79 @@ export interface VerifyOptions {
   readonly print: (line: string) => void;
 }
 
+/** What is checked: files with what each says of itself, and what is known of the whole. */
+interface Checked {
+  readonly files: readonly {
+    readonly path: string;
+    readonly facts: WrittenFacts;
+    readonly rejects: string;
+  }[];
+  readonly findings: readonly string[];
+  readonly config: Config | undefined;
+  /** what has cut the rows out of a data set */
+  readonly part: Part | null | undefined;
+  /** parts that are not there, in words */
+  readonly missing?: string;
+}
+
 /**
  * Checks a run folder or a file; every finding is a line on stdout.
  * @returns 65 where there are findings, 75 where there are none but parts are missing
  */
-export async function verify(out: string, opts: VerifyOptions, log: Log): Promise<ExitCode> {
+export async function verify(out: string, { signal, print }: VerifyOptions, log: Log): Promise<ExitCode> {
   const found = await statIfThere(out);
-  const folder = found?.isDirectory() || (isStored(out) && out.endsWith('/')) ? out.replace(/\/+$/, '') : '';
-  if (folder !== '') return await verifyRun(folder, opts, log);
-  if (found === null)
+  const isFolder = found?.isDirectory() || (isStored(out) && out.endsWith('/'));
+  if (found === null && !isFolder)
     throw usageError(`${out}: no such file or folder`, 'name an output of score or segment');
-  return await verifyFile(out, opts, log);
+  const path = isFolder ? out.replace(/\/+$/, '') : out;
+  const { files, findings, config, part, missing } = await (isFolder ? ofRun(path) : ofFile(path));
+  let count = findings.length;
+  for (const finding of findings) print(finding);
+  for (const [n, { path: file, facts, rejects }] of files.entries()) {
+    throwIfInterrupted(signal);
+    if (isFolder) log.progress(`checking: ${n} of ${plural(files.length, 'part')}`, { parts: n });
+    for await (const [where, text] of faultsOf(file, facts, rejects, config)) {
+      count++;
+      print(`${where}: ${text}`);
+    }
+  }
+  if (missing !== undefined) print(missing);
+  // no fault of a file, and stands against what follows of its groups
+  if (part && count === 0) log.warn('part', `${path}: ${partText(part)}: groups may lack traces`);
+  const { traces, rejects } = sumCounts(files.map(({ facts }) => facts));
+  const parts = isFolder ? `${plural(files.length, 'part')}, ` : '';
+  const outcome = count === 0 ? 'nothing found' : plural(count, 'finding');
+  log.record('verified', { findings: count });
+  log.info(`${path}: ${parts}${plural(traces, 'trace')}, ${plural(rejects, 'reject')}; ${outcome}`);
+  if (count > 0) return EXIT.data;
+  return missing === undefined ? EXIT.done : EXIT.interrupted;
 }
 
-async function verifyRun(folder: string, { signal, print }: VerifyOptions, log: Log): Promise<ExitCode> {
+async function ofRun(folder: string): Promise<Checked> {
   const run = await readRun(folder);
   if (run === undefined)
     throw usageError(`${folder}: holds no _run.json, expected a run`, 'name a folder that was given with -o');
   const paths = runPaths(folder);
   const present = await presentParts(folder, run);
-  const [missing, whole]: [number[], Facts[]] = [[], []];
-  let findings = 0;
-  const add = (file: string, text: string): void => {
-    findings++;
-    print(`${file}: ${text}`);
-  };
-  for (const part of present)
-    if (part >= run.parts) add(paths.part(part, run.output), 'is no part of the run');
-  for (let part = 0; part < run.parts; part++) {
-    throwIfInterrupted(signal);
-    log.progress(`checking: ${count(part)} of ${plural(run.parts, 'part')}`, { parts: part });
+  const numbers = Array.from({ length: run.parts }, (_, part) => part);
+  const missing = numbers.filter((part) => !present.has(part));
+  const findings = [...present]
+    .filter((part) => part >= run.parts)
+    .map((part) => `${paths.part(part, run.output)}: is no part of the run`);
+  const files: Checked['files'][number][] = [];
+  for (const part of numbers.filter((each) => present.has(each))) {
     const path = paths.part(part, run.output);
-    const facts = present.has(part) ? await factsOfPart(folder, part, run.output) : undefined;
-    if (!present.has(part)) missing.push(part);
-    else if (facts === undefined)
-      add(path, `does not say that it is part ${part} of a run: it is damaged, or another file`);
-    else if (facts.run !== run.run) add(path, 'is of another run than _run.json');
-    else {
-      whole.push(facts);
-      const rejects = paths.rejectsOf(part);
-      for await (const [file, text] of faultsOf(path, facts, rejects, run.config)) add(file, text);
-    }
+    const facts = await factsOfPart(folder, part, run.output);
+    if (facts === undefined)
+      findings.push(`${path}: does not say that it is part ${part} of a run: it is damaged, or another file`);
+    else if (facts.run !== run.run) findings.push(`${path}: is of another run than _run.json`);
+    else files.push({ path, facts, rejects: paths.rejectsOf(part) });
   }
-  if (missing.length > 0) print(`${folder}: missing: ${ranges(missing)} of ${plural(run.parts, 'part')}`);
-  if (run.part !== null) tellOfPart(folder, run.part, log);
-  const { traces, rejects } = sumCounts(whole);
-  const summary = `${plural(whole.length, 'part')}, ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
-  const code = conclude(`${folder}: ${summary}`, findings, log);
-  return code === EXIT.done && missing.length > 0 ? EXIT.interrupted : code;
+  const lack = missing.length > 0 && `${folder}: missing: ${ranges(missing)} of ${plural(run.parts, 'part')}`;
+  return { files, findings, config: run.config, part: run.part, ...(lack && { missing: lack }) };
 }
 
-async function verifyFile(path: string, { print }: VerifyOptions, log: Log): Promise<ExitCode> {
+async function ofFile(path: string): Promise<Checked> {
   const facts = await factsOfFile(path);
   if (facts === undefined)
     throw usageError(
@@ -82,24 +103,9 @@ async function verifyFile(path: string, { print }: VerifyOptions, log: Log): Pro
       'name a file that score or segment has written with -o',
     );
   const inputs = await resolveInputs([path]);
-  const { config } = await storedRunOf(path, inputs);
-  let findings = 0;
-  for await (const [file, text] of faultsOf(path, facts, rejectsPath(path), config)) {
-    findings++;
-    print(`${file}: ${text}`);
-  }
-  const part = findings === 0 ? (await partOf(inputs))?.part : undefined;
-  if (part !== undefined) tellOfPart(path, part, log);
-  return conclude(
-    `${path}: ${plural(facts.traces, 'trace')}, ${plural(facts.rejects, 'reject')}`,
-    findings,
-    log,
-  );
-}
-
-/** No fault of a file, and stands against what follows of its groups. */
-function tellOfPart(path: string, part: Part, log: Log): void {
-  log.warn('part', `${path}: ${partText(part)}: groups may lack traces`);
+  const config = configIn(await firstAccount(inputs));
+  const files = [{ path, facts, rejects: rejectsPath(path) }];
+  return { files, findings: [], config, part: (await partOf(inputs))?.part };
 }
 
 /** Sums of float32, added up in another order. */
@@ -120,7 +126,7 @@ async function* faultsOf(
   if (typeof fault === 'string') yield [path, fault];
   const { command, columns } = config ?? {};
   const chosen = Array.isArray(columns) ? (columns as string[]) : undefined;
-  const rules = { isScored: command === undefined ? undefined : command === 'score' };
+  const isScored = command === undefined ? undefined : command === 'score';
   let [traces, sigma, faults] = [0, 0, 0];
   try {
     for await (const row of readRows(await resolveInputs([path]))) {
@@ -128,10 +134,9 @@ async function* faultsOf(
       traces++;
       const ours = oursOf(row.columns, chosen);
       if (isList(ours.sigma)) sigma += sum(ours.sigma);
-      const found = checkRow(ours, rules);
-      for (const text of found.faults)
-        if (++faults <= MOST_FAULTS)
-          yield [path, `row ${row.row}: ${found.id && `(id ${JSON.stringify(found.id)}) `}${text}`];
+      const id = typeof ours.id === 'string' ? `(id ${JSON.stringify(ours.id)}) ` : '';
+      for (const text of checkRow(ours, isScored))
+        if (++faults <= MOST_FAULTS) yield [path, `row ${row.row}: ${id}${text}`];
     }
     if (faults > MOST_FAULTS) yield [path, `and ${plural(faults - MOST_FAULTS, 'more fault')}`];
     if (traces !== facts.traces) yield [path, `holds ${plural(traces, 'trace')}, expected ${facts.traces}`];
@@ -142,28 +147,9 @@ async function* faultsOf(
     yield [path, `cannot be read: ${(error as Error).message.replace(`${path}: `, '')}`];
   }
   if ((await sha256OfFile(rejects)) !== facts.rejects_sha256)
-    yield [
-      rejects,
-      facts.rejects_sha256 === null
-        ? 'is there, though no trace was rejected'
-        : `is not the file that was written, with ${plural(facts.rejects, 'reject')}`,
-    ];
-  else if (facts.rejects !== (facts.rejects_sha256 === null ? 0 : await countLines(rejects)))
-    yield [rejects, `does not hold the ${plural(facts.rejects, 'reject')} that ${path} counts`];
+    yield [rejects, `is not what was written, with ${plural(facts.rejects, 'reject')}`];
 }
 
 function sum(list: ArrayLike<unknown>): number {
   return Array.from(list, (x) => Math.fround(Number(x))).reduce((total, x) => total + x, 0);
-}
-
-async function countLines(path: string): Promise<number> {
-  let lines = 0;
-  for await (const bytes of fileBytes(path)) for (const byte of bytes) if (byte === 10) lines++;
-  return lines;
-}
-
-function conclude(summary: string, findings: number, log: Log): ExitCode {
-  log.record('verified', { findings });
-  log.info(`${summary}; ${findings === 0 ? 'nothing found' : plural(findings, 'finding')}`);
-  return findings === 0 ? EXIT.done : EXIT.data;
 }

@@ -33,8 +33,8 @@ export interface Nature {
   readonly hasOwnScale?: true;
   /** values are expected rewards, so that ζ − V(s) is an advantage */
   readonly onRewardScale?: true;
-  /** values have the trace's own outcome in them: right to share it out, wrong as a baseline */
-  readonly hasOutcome?: true;
+  /** values have the trace's own outcome in them, right to share it out, wrong as a baseline: the column that begins with a V(s_0) without it */
+  readonly priorColumn?: string;
   /** right references are set against wrong ones */
   readonly isContrast?: true;
   /** no state has a value: they are sums of what the segments so far count for, a_1 + … + a_k, and v_0 = 0 */
@@ -52,17 +52,12 @@ export function scoresReferences({ scores }: Pick<Nature, 'scores'>): boolean {
   return scores === 'answers' || scores === 'continuations';
 }
 
-/** Whether the size of a value says something of the reward. */
-export function hasLevel({ noLevel }: Nature): boolean {
-  return noLevel === undefined;
-}
-
 /**
  * Whether its values are of the states of the policy that wrote the trace, on one scale: a martingale under it, but for their error,
  * so that what it was sure to write cannot have changed them (METHOD §3).
  */
 export function isMartingale(nature: Nature): boolean {
-  return hasLevel(nature) && nature.isOfProver !== true;
+  return nature.noLevel === undefined && nature.isOfProver !== true;
 }
 
 /** How its values are called where they are shown. @param nature undefined for what nobody knows */

@@ -1,8 +1,6 @@
-// Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
-
+// Columns that a run writes on request beside ours: credits by other rules, and advantages of tokens that are no σ.
 import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import { HIERARCHICAL, hierarchical } from './hierarchical.js';
-import { ruleOf, type SigmaRule } from './rules.js';
+import { ruleOf, type SigmaRule, sum } from './rules.js';
 import { redistribute, type SigmaInput, type SigmaOptions, segmentAdvantages } from './sigma.js';
 
 export const METHODS = ['sigma', 'segment', 'hierarchical'] as const;
@@ -13,38 +11,25 @@ export interface RequestOptions extends SigmaOptions {
   readonly others?: readonly SigmaRule[];
   /** `segment`: advantages of segments as actions; `hierarchical`: of outcome, progress and token; in `token_advantage` */
   readonly method?: (typeof METHODS)[number];
-  /** α and β of `hierarchical`; METHOD's where absent */
+  /** α of `hierarchical`: what a segment's progress counts for beside the outcome; METHOD's where absent */
   readonly alpha?: number;
+  /** β of it: how far a token's entropy takes its share from the others of its segment */
   readonly beta?: number;
-  readonly normalisers?: readonly Normaliser[];
-  /** M of `dr_grpo`, tokens */
-  readonly maxCompletionLength?: number;
-  /** traces a batch of `batch_tokens`, in the order of the file */
-  readonly batchSize?: number;
 }
+
+/** α and β of METHOD §5. */
+export const HIERARCHICAL = { alpha: 1, beta: 0.5 } as const;
+/** What keeps the outcome finite in a group whose rewards are all the same, as TRL has it. */
+const LEAST_STD = 1e-4;
 
 /** The column of `--method segment` and `hierarchical`. */
 export const TOKEN_ADVANTAGE = 'token_advantage';
-/** What `--method hierarchical` is made of, apart. */
-export const PROGRESS = 'progress';
-export const TOKEN_FACTOR = 'token_factor';
-export const OUTCOME_ADVANTAGE = 'outcome_advantage';
+/** What `--method hierarchical` has of the whole group, which a part of it does not tell. */
 export const GROUP_STD = 'group_std';
-
-/** What is said of a method whose output is no σ; undefined of σ. */
-export function methodNotice({ method }: RequestOptions): string | undefined {
-  if (method !== 'hierarchical') return undefined;
-  return `--method hierarchical: ${TOKEN_ADVANTAGE} joins outcome, progress and token; it is no σ and not return-equivalent`;
-}
 
 /** The column of a further credit. */
 export function creditColumn(rule: SigmaRule): string {
   return `sigma_${rule.replaceAll('-', '_')}`;
-}
-
-/** The column of a normaliser. */
-export function normaliserColumn(name: Normaliser): string {
-  return `normaliser_${name}`;
 }
 
 /** Whether the credit rests on the tokens' entropies. */
@@ -59,64 +44,48 @@ export function readsLogprobs({ within, steps, rule, others = [] }: RequestOptio
   return isOfTokens || within === 'unsure' || steps !== undefined;
 }
 
-const SEGMENT_ADVANTAGE = requestedColumn(
-  TOKEN_ADVANTAGE,
-  FLOAT32_LIST,
-  'advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer; no σ, not return-equivalent',
-);
-const HIERARCHICAL_COLUMNS: readonly OutputColumn[] = [
-  requestedColumn(
-    TOKEN_ADVANTAGE,
-    FLOAT32_LIST,
-    "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
-  ),
-  requestedColumn(
-    OUTCOME_ADVANTAGE,
-    FLOAT32,
-    '(ζ − mean)/(std + 1e-4) of the group; ζ − b where b is not its mean',
-  ),
-  requestedColumn(
-    GROUP_STD,
-    FLOAT32,
-    "standard deviation of the group's rewards (n − 1); null without a group",
-  ),
-  requestedColumn(PROGRESS, FLOAT32_LIST, "how far each segment moved the prover's value; 0 for the answer"),
-  requestedColumn(
-    TOKEN_FACTOR,
-    FLOAT32_LIST,
-    "what each token takes of its segment's advantage, by its entropy; mean 1 in a segment",
-  ),
-];
+/** What each method writes beside σ. */
+const COLUMNS_OF: Readonly<Record<(typeof METHODS)[number], readonly OutputColumn[]>> = {
+  sigma: [],
+  segment: [
+    requestedColumn(
+      TOKEN_ADVANTAGE,
+      FLOAT32_LIST,
+      'advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer; no σ, not return-equivalent',
+    ),
+  ],
+  hierarchical: [
+    requestedColumn(
+      TOKEN_ADVANTAGE,
+      FLOAT32_LIST,
+      "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
+    ),
+    requestedColumn(
+      GROUP_STD,
+      FLOAT32,
+      "standard deviation of the group's rewards (n − 1); null without a group",
+    ),
+  ],
+};
 
 /** The columns that were asked for, in their order. */
 export function requestedColumns({
   others = [],
-  method,
-  normalisers = [],
-}: Pick<RequestOptions, 'others' | 'method' | 'normalisers'>): OutputColumn[] {
-  return [
-    ...others.map((rule) =>
-      requestedColumn(
-        creditColumn(rule),
-        FLOAT32_LIST,
-        `the same credit by another rule: ${ruleOf(rule).words}`,
-      ),
-    ),
-    ...(method === 'segment' ? [SEGMENT_ADVANTAGE] : []),
-    ...(method === 'hierarchical' ? HIERARCHICAL_COLUMNS : []),
-    ...normalisers.map((name) =>
-      requestedColumn(normaliserColumn(name), FLOAT32, `the weight of every token under ${name}`),
-    ),
-  ];
+  method = 'sigma',
+}: Pick<RequestOptions, 'others' | 'method'>): OutputColumn[] {
+  const ofRules = others.map((rule) => {
+    const words = `the same credit by another rule: ${ruleOf(rule).words}`;
+    return requestedColumn(creditColumn(rule), FLOAT32_LIST, words);
+  });
+  return [...ofRules, ...COLUMNS_OF[method]];
 }
 
 /**
  * Fills them for a trace.
- * @param counts of tokens beyond the trace's own, where they are known
  * @returns status: which of the credits are uniform although their rules are not, `<rule>:<reason>`
  */
-export function requestedOf(input: SigmaInput, opts: RequestOptions, counts?: TokenCounts) {
-  const { others = [], method, normalisers = [], maxCompletionLength: most } = opts;
+export function requestedOf(input: SigmaInput, opts: RequestOptions) {
+  const { others = [], method } = opts;
   const columns: Record<string, unknown> = {};
   const status: string[] = [];
   for (const rule of others) {
@@ -126,40 +95,47 @@ export function requestedOf(input: SigmaInput, opts: RequestOptions, counts?: To
   }
   if (method === 'segment') columns[TOKEN_ADVANTAGE] = segmentAdvantages(input, opts);
   if (method === 'hierarchical') {
-    const { outcome, progress, factors, advantages } = hierarchical(input, { ...HIERARCHICAL, ...opts });
-    Object.assign(columns, {
-      [TOKEN_ADVANTAGE]: advantages,
-      [OUTCOME_ADVANTAGE]: outcome,
-      [GROUP_STD]: input.groupStd ?? null,
-      [PROGRESS]: progress,
-      [TOKEN_FACTOR]: factors,
-    });
-  }
-  const own = input.ends[input.ends.length - 1] as number;
-  const tokens = { grpo: own, dapo: counts?.group, batch_tokens: counts?.batch, dr_grpo: most };
-  for (const name of normalisers) {
-    const number = tokens[name];
-    columns[normaliserColumn(name)] = number === undefined ? null : 1 / number;
+    columns[TOKEN_ADVANTAGE] = hierarchicalAdvantages(input, opts);
+    columns[GROUP_STD] = input.groupStd ?? null;
   }
   return { columns, status };
 }
 
 /**
- * - `grpo` 1/|o|, which alone sums to 1 over a trace
- * - `dapo` 1/Σ_group |o|
- * - `batch_tokens` 1/|B|, the tokens of the batch
- * - `dr_grpo` 1/M
+ * A_t = (A_outcome + α P_k) · m_t of (T) tokens, with A_outcome = (ζ − mean)/(std + 1e-4) of the group, else ζ − b, and P_k the
+ * progress of the segment under the prover. No σ: it does not sum to 1, and is not return-equivalent.
+ * @returns null where reward or baseline is unknown
  */
-export const NORMALISERS = ['grpo', 'dapo', 'batch_tokens', 'dr_grpo'] as const;
-export type Normaliser = (typeof NORMALISERS)[number];
+function hierarchicalAdvantages(input: SigmaInput, opts: RequestOptions): Float32Array | null {
+  const { ends, values, entropies, reward, baseline, groupStd } = input;
+  const { alpha, beta } = { ...HIERARCHICAL, ...opts };
+  if (reward === null || baseline === undefined) return null;
+  const outcome = (reward - baseline) / (groupStd === undefined ? 1 : groupStd + LEAST_STD);
+  const factors = tokenFactors(entropies, ends, beta);
+  const advantages = new Float32Array(factors.length);
+  let t = 0;
+  for (const [k, end] of ends.entries()) {
+    const step = k + 1 < values.length ? (values[k + 1] as number) - (values[k] as number) : 0;
+    for (; t < end; t++) advantages[t] = (outcome + alpha * step) * (factors[t] as number);
+  }
+  return advantages;
+}
 
-/** The normalisers that need more than the trace itself: they are made of a whole file alone. */
-export const OF_OTHERS: readonly Normaliser[] = ['dapo', 'batch_tokens'];
-
-/** Numbers of completion tokens, but for the trace's own. */
-export interface TokenCounts {
-  /** of all traces of its group; undefined where it has none */
-  readonly group: number | undefined;
-  /** of all traces of its batch */
-  readonly batch: number | undefined;
+/** m_t = 1 + β(H_t / the segment's mean H − 1), held between 0 and 2, over its mean in the segment; 1 where all H are 0. */
+function tokenFactors(entropies: Float32Array, ends: Int32Array, beta: number): Float64Array {
+  const factors = new Float64Array(ends[ends.length - 1] as number).fill(1);
+  let start = 0;
+  for (const end of ends) {
+    const own = factors.subarray(start, end);
+    const H = entropies.subarray(start, end);
+    const mean = sum(H) / own.length;
+    if (mean > 0) {
+      for (let i = 0; i < own.length; i++)
+        own[i] = Math.min(2, Math.max(0, 1 + beta * ((H[i] as number) / mean - 1)));
+      const kept = sum(own) / own.length;
+      for (let i = 0; i < own.length; i++) own[i] = (own[i] as number) / kept;
+    }
+    start = end;
+  }
+  return factors;
 }

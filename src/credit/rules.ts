@@ -20,7 +20,7 @@ interface SegmentSteps {
 type PerSegment = Float64Array | string;
 
 /** What shapes a rule's credit, by its flag. */
-export type RuleFlag = 'residual' | 'mix' | 'cap' | 'tau' | 'smooth' | 'gamma';
+export type RuleFlag = 'residual' | 'mix' | 'cap' | 'tau' | 'gamma';
 
 /** A rule: of segments, whose credit the values' differences decide, or of tokens, whatever the values. */
 export interface Rule {
@@ -62,7 +62,7 @@ const NO_GAIN = 'uniform:no-gain';
 /** RUDDER's additive correction: σ of a token of segment k = (Δ_k/n_k + ρ/|o|) / R*, ρ = R* − ΣΔ, which may go to the answer instead. */
 const rudder: Rule = {
   words: 'value differences over the return, what they leave unexplained spread evenly; signed',
-  flags: ['residual', 'smooth'],
+  flags: ['residual'],
   ofSegments(steps, { residual }) {
     const { advantage, deltas } = steps;
     return normalised(steps, advantage - sum(deltas), advantage, residual);
@@ -74,7 +74,6 @@ const signed: Rule = {
   words: 'the value differences as they stand, the answer as the last step; signed',
   needsNoBaseline: true,
   needsLevel: true,
-  flags: ['smooth'],
   ofSegments(steps) {
     const { reward, last, deltas } = steps;
     const outcome = reward - last;
@@ -85,7 +84,7 @@ const signed: Rule = {
 /** g_k/Σg, g_k = max(0, sign(R*)·Δ_k): what is shared out beside the part that is even. */
 const share: Rule = {
   words: 'the shares of the value differences that go the way of the reward; not negative',
-  flags: ['mix', 'cap', 'smooth'],
+  flags: ['mix', 'cap'],
   ofSegments({ deltas, advantage, ends }) {
     if (advantage === 0) return NO_RETURN;
     const gains = deltas.map((delta) => Math.max(0, Math.sign(advantage) * delta));
@@ -96,7 +95,7 @@ const share: Rule = {
 /** σ of a segment ∝ n_k · exp(sign(R*)·Δ_k / τ). */
 const softmax: Rule = {
   words: 'a softmax of the value differences in the direction of the reward; not negative',
-  flags: ['tau', 'smooth'],
+  flags: ['tau'],
   ofSegments({ deltas, advantage, ends }, { tau = 1 }) {
     if (advantage === 0) return NO_RETURN;
     const scores = deltas.map((delta) => (Math.sign(advantage) * delta) / tau);

@@ -1,9 +1,7 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import type { StoredTrace } from './hierarchical.js';
 import { boundedSteps } from './martingale.js';
 import type { Nature } from './nature.js';
 import { ruleOf, SHARE_MIX, type SigmaRule } from './rules.js';
-import { smoothed, spread, tokenWeights, unsureness } from './shaping.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
@@ -17,8 +15,6 @@ export interface SigmaOptions {
   readonly within: (typeof WITHINS)[number];
   /** τ of `softmax`; 1 where absent */
   readonly tau?: number;
-  /** segments on either side that σ is averaged over; 0 where absent */
-  readonly smooth?: number;
   /** γ of `discounted` */
   readonly gamma?: number;
   /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
@@ -30,7 +26,19 @@ export interface SigmaOptions {
 }
 
 /** What σ is computed from, all of it as stored in the output, so that σ can be computed again from a file. */
-export interface SigmaInput extends StoredTrace {
+export interface SigmaInput {
+  /** (K or K+1) segment ends, exclusive */
+  readonly ends: Int32Array;
+  /** (K+1) values of the states 0..K; logarithms where the estimator's are */
+  readonly values: Float32Array;
+  /** (T) nats; read where `within` is `entropy`, and by rules and methods that say so */
+  readonly entropies: Float32Array;
+  /** ζ; null where unknown */
+  readonly reward: number | null;
+  /** b; undefined where the trace has none */
+  readonly baseline: number | undefined;
+  /** standard deviation of the group's rewards, where b is their mean */
+  readonly groupStd?: number | undefined;
   /** whether the last of the segments is the answer */
   readonly answered: boolean;
   readonly estimator: Nature;
@@ -85,10 +93,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const perSegment = ofSegments?.(steps, opts);
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
-  const smooth = smoothed(perSegment, ends, opts.smooth ?? 0);
   const mix = flags?.includes('mix') ? (opts.mix ?? SHARE_MIX) : 0;
   const cap = flags?.includes('cap') ? opts.cap : undefined;
-  const sigma = spread(smooth, ends, tokenWeights(input, opts.within), mix, cap);
+  const sigma = spread(perSegment, ends, tokenWeights(input, opts.within), mix, cap);
   return { sigma, deltas: Float32Array.from(deltas) };
 }
 
@@ -142,6 +149,61 @@ function scaleTo(deltas: Float64Array, total: number): Float64Array {
 }
 
 /**
+ * m_t of each token, of mean 1 in its segment: 1; ∝ H_t (`entropy`); ∝ 1 − p_t (`unsure`). 1 where a segment has none of that.
+ * @param ends (K) segment ends, exclusive
+ * @param entropies (T) nats
+ * @param logprobs (T) nats
+ */
+export function tokenWeights(
+  { ends, entropies, logprobs }: { ends: Int32Array; entropies: Float32Array; logprobs: Float32Array },
+  within: 'uniform' | 'entropy' | 'unsure',
+): Float64Array {
+  const weights = new Float64Array(ends[ends.length - 1] as number).fill(1);
+  if (within === 'uniform') return weights;
+  for (const t of weights.keys())
+    weights[t] =
+      within === 'entropy' ? Math.max(0, entropies[t] as number) : unsureness(logprobs[t] as number);
+  let start = 0;
+  for (const end of ends) {
+    const own = weights.subarray(start, end);
+    const mean = own.reduce((sum, weight) => sum + weight, 0) / own.length;
+    for (const i of own.keys()) own[i] = mean === 0 ? 1 : (own[i] as number) / mean;
+    start = end;
+  }
+  return weights;
+}
+
+/** 1 − p of a token. @param logprob nats; rounding makes it a little more than 0, and an entropy a little less */
+export function unsureness(logprob: number): number {
+  return Math.max(0, -Math.expm1(logprob));
+}
+
+/**
+ * σ_t = (1−λ) m_t · σ of one token of its segment + λ/T.
+ * @param perSegment (K) @param weights (T) of {@link tokenWeights} @param even λ, spread over all tokens alike
+ * @param cap largest σ_t·T, before what is above it is spread over all tokens alike
+ */
+export function spread(
+  perSegment: Float64Array,
+  ends: Int32Array,
+  weights: Float64Array,
+  even = 0,
+  cap = Number.POSITIVE_INFINITY,
+): Float32Array {
+  const T = weights.length;
+  const sigma = new Float64Array(T);
+  let start = 0;
+  for (const [k, end] of ends.entries()) {
+    for (let t = start; t < end; t++)
+      sigma[t] = (1 - even) * (weights[t] as number) * (perSegment[k] as number) + even / T;
+    start = end;
+  }
+  const cut = sigma.map((s) => Math.max(0, s - cap / T));
+  const rest = cut.reduce((sum, c) => sum + c, 0) / T;
+  return Float32Array.from(sigma, (s, t) => s - (cut[t] as number) + rest);
+}
+
+/**
  * `--method segment`: every token of a thought segment gets Δ_k, those of the answer ζ − V(s_K), the policy gradient with a
  * segment as one action. No σ: it does not sum to 1, and not to R* either.
  * @returns (T); null where the reward is not known
@@ -154,26 +216,24 @@ export function segmentAdvantages(input: SigmaInput, opts: SigmaOptions): Float3
   return spread(raw, ends, tokenWeights(input, 'uniform'));
 }
 
-/** Effective number of tokens that carry the credit, 1/Σσ². */
-export function sigmaEss(sigma: Float32Array): number {
-  return 1 / sigma.reduce((sum, s) => sum + s * s, 0);
-}
-
 /**
- * How much larger a trace's gradient gets where σ falls on tokens of which the policy was unsure, since a sure one has hardly any:
- * Σ_t σ_t T (1 − p_t) / Σ_t (1 − p_t); 1 for uniform σ. @returns null where the policy was sure of all
+ * Figures of a trace's credit: the effective number of tokens that carry it, 1/Σσ²; the largest weight, max |σ_t·T|; and how much
+ * larger the gradient gets where σ falls on tokens of which the policy was unsure, since a sure one has hardly any:
+ * Σ_t σ_t T (1 − p_t) / Σ_t (1 − p_t), 1 for uniform σ, null where the policy was sure of all.
  */
-export function sigmaGain(sigma: Float32Array, logprobs: Float32Array): number | null {
-  let [weighted, plain] = [0, 0];
+export function sigmaFigures(sigma: Float32Array, logprobs: Float32Array) {
+  const T = sigma.length;
+  let [squares, most, weighted, plain] = [0, 0, 0, 0];
   for (const [t, s] of sigma.entries()) {
     const unsure = unsureness(logprobs[t] as number);
+    squares += s * s;
+    most = Math.max(most, Math.abs(s));
     weighted += s * unsure;
     plain += unsure;
   }
-  return plain > 0 ? (weighted * sigma.length) / plain : null;
-}
-
-/** Largest token weight, max |σ_t·T|. */
-export function sigmaMaxWeight(sigma: Float32Array): number {
-  return sigma.reduce((most, s) => Math.max(most, Math.abs(s)), 0) * sigma.length;
+  return {
+    sigmaEss: 1 / squares,
+    sigmaMaxWeight: most * T,
+    sigmaGain: plain > 0 ? (weighted * T) / plain : null,
+  };
 }

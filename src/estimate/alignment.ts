@@ -100,16 +100,17 @@ export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {
   const similarity = similarities(first, second);
   const width = J + 1;
   const total = new Float64Array((K + 1) * width);
+  // the best sums that end in pieces k and j: with both aligned to each other, and with one of them left out
+  const match = (k: number, j: number): number =>
+    (total[(k - 1) * width + j - 1] as number) + (similarity[(k - 1) * J + j - 1] as number);
+  const without = (k: number, j: number): number =>
+    Math.max(total[(k - 1) * width + j] as number, total[k * width + j - 1] as number);
   for (let k = 1; k <= K; k++)
-    for (let j = 1; j <= J; j++) {
-      const [match, without] = stepsTo(total, similarity, width, k, j);
-      total[k * width + j] = Math.max(match, without);
-    }
+    for (let j = 1; j <= J; j++) total[k * width + j] = Math.max(match(k, j), without(k, j));
   let [k, j] = [K, J];
   states[K] = J;
   while (k > 0) {
-    const [match, without] = stepsTo(total, similarity, width, k, j);
-    if (j > 0 && match >= without) [k, j] = [k - 1, j - 1];
+    if (j > 0 && match(k, j) >= without(k, j)) [k, j] = [k - 1, j - 1];
     else if (j === 0 || total[(k - 1) * width + j] === total[k * width + j]) k -= 1;
     else {
       j -= 1;
@@ -120,20 +121,6 @@ export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {
   // both begin with nothing but the prompt
   states[0] = 0;
   return { similarity: (2 * (total[K * width + J] as number)) / (K + J), states };
-}
-
-/** The best sums that end in pieces k and j: with both aligned to each other, and with one of them left out. */
-function stepsTo(
-  total: Float64Array,
-  similarity: Float64Array,
-  width: number,
-  k: number,
-  j: number,
-): readonly [match: number, without: number] {
-  if (j === 0) return [0, 0];
-  const at = k * width + j;
-  const match = (total[at - width - 1] as number) + (similarity[(k - 1) * (width - 1) + j - 1] as number);
-  return [match, Math.max(total[at - width] as number, total[at - 1] as number)];
 }
 
 /** (K·J) Dice similarity of every piece of the one with every piece of the other, tokens weighted by log(1 + pieces / pieces that have it). */

@@ -1,4 +1,4 @@
-// Compares two answers, equal, different or not known to be either, as exact numbers, letters, words, lists or TeX (docs/answers.md).
+// Compares two answers, equal, different or not known to be either, as exact numbers, letters, words or TeX (docs/answers.md).
 import { closingBrace } from '../boxed.js';
 
 /** `unknown` where a fair reader could doubt it: nothing is guessed. */
@@ -36,7 +36,6 @@ function compareValues(a: AnswerValue, b: AnswerValue): Verdict {
     if (a.word === b.word) return a.word.length > 3 || isOne(a.word) ? 'equal' : 'unknown';
     return OPPOSITES.some((pair) => pair.has(a.word) && pair.has(b.word)) ? 'different' : 'unknown';
   }
-  if (a.kind === 'list' && b.kind === 'list') return compareLists(a, b);
   return a.kind === 'other' && b.kind === 'other' && a.text === b.text ? 'equal' : 'unknown';
 }
 
@@ -79,38 +78,6 @@ function readsAsThousands(a: NumberValue, b: NumberValue): boolean {
   return a.decimals === 3 && a.num * 1000n * b.den === b.num * a.den;
 }
 
-type List = AnswerValue & { kind: 'list' };
-
-function compareLists(a: List, b: List): Verdict {
-  const isSet = (list: List) => list.brackets === '{}';
-  const isBare = (list: List) => list.brackets === '';
-  if (isSet(a) || isSet(b) || (isBare(a) && isBare(b))) {
-    if (![a, b].every((list) => isSet(list) || isBare(list))) return 'unknown';
-    if (isBare(a) && isBare(b) && compareInOrder(a, b) === 'equal') return 'equal';
-    const verdict = compareSets(a, b);
-    // without braces nobody says that the order is free
-    return verdict === 'equal' && isBare(a) && isBare(b) ? 'unknown' : verdict;
-  }
-  // (1,2) is a point or an interval, [1,2] a vector or another interval
-  return a.brackets === b.brackets ? compareInOrder(a, b) : 'unknown';
-}
-
-function compareInOrder(a: List, b: List): Verdict {
-  if (a.items.length !== b.items.length) return 'different';
-  const verdicts = a.items.map((item, i) => compareValues(item, b.items[i] as AnswerValue));
-  if (verdicts.includes('different')) return 'different';
-  return verdicts.every((verdict) => verdict === 'equal') ? 'equal' : 'unknown';
-}
-
-function compareSets(a: List, b: List): Verdict {
-  const sides = [
-    a.items.map((item) => b.items.map((other) => compareValues(item, other))),
-    b.items.map((item) => a.items.map((other) => compareValues(item, other))),
-  ].flat();
-  if (sides.some((verdicts) => verdicts.every((verdict) => verdict === 'different'))) return 'different';
-  return sides.every((verdicts) => verdicts.includes('equal')) ? 'equal' : 'unknown';
-}
-
 // ------ what an answer's text says
 
 /** A number, exactly: num / den, den > 0. */
@@ -131,8 +98,6 @@ type AnswerValue =
   /** one letter: alone, in brackets (then it is a choice), or before the text of the choice */
   | { readonly kind: 'letter'; readonly letter: string; readonly form: 'alone' | 'brackets' | 'text' }
   | { readonly kind: 'word'; readonly word: string }
-  /** `brackets` as written, empty for a bare list */
-  | { readonly kind: 'list'; readonly brackets: string; readonly items: readonly AnswerValue[] }
   | { readonly kind: 'other'; readonly text: string };
 
 /** An answer as it is compared. */
@@ -207,7 +172,7 @@ function oneSpelling(raw: string): string {
 // ------ values
 
 function readValue(text: string): AnswerValue {
-  return readNumber(text) ?? readWord(text) ?? readList(text) ?? { kind: 'other', text };
+  return readNumber(text) ?? readWord(text) ?? { kind: 'other', text };
 }
 
 const PLAIN_NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;
@@ -260,13 +225,6 @@ function readMagnitude(text: string): Magnitude | undefined {
     const scaled: Rational = exponent < 0 ? [value[0], value[1] * scale] : [value[0] * scale, value[1]];
     return { value: scaled, rest: rest.slice(power[0].length), decimals: 0, isLoose: true };
   }
-  // 1 1/2 and 1\frac{1}{2} are mixed numbers, though they could be products
-  const part = /^\d+$/.test(digits) ? readFraction(rest.replace(/^ (?=\d)/, '')) : undefined;
-  if (part !== undefined && (rest.startsWith(' ') || rest.startsWith('\\'))) {
-    const [num, den] = part.value;
-    if (num >= 0n && num < den)
-      return { value: [value[0] * den + num, den], rest: part.rest, decimals: 0, isLoose: true };
-  }
   return { value, rest, decimals, isLoose: false };
 }
 
@@ -303,34 +261,4 @@ function readWord(text: string): AnswerValue | undefined {
   // single letters are variables: p-q is no word
   if (/^[a-zA-Z]{2,}(?:[ '-][a-zA-Z]{2,})*$/.test(text)) return { kind: 'word', word: text.toLowerCase() };
   return undefined;
-}
-
-function readList(text: string): AnswerValue | undefined {
-  const [, open = '', inside = text, close = ''] = /^(\(|\[|\\?\{)(.*?)(\)|\]|\\?\})$/s.exec(text) ?? [];
-  const bracketed = open !== '' && splitTop(inside) !== undefined;
-  const items = splitTop(bracketed ? inside : text);
-  if (items === undefined || items.length < 2 || items.includes('')) return undefined;
-  // 1,000 inside a list is one number or two
-  if (/\d,\d{3}(?!\d)/.test(text)) return undefined;
-  const brackets = bracketed ? open.replace('\\', '') + close.replace('\\', '') : '';
-  return { kind: 'list', brackets, items: items.map(readValue) };
-}
-
-/** Parts between the commas (and the words `and`, `or`) that stand outside all brackets; undefined where these do not match. */
-function splitTop(text: string): string[] | undefined {
-  const parts: string[] = [];
-  let depth = 0;
-  let from = 0;
-  for (let i = 0; i < text.length; i++) {
-    const sign = text[i] as string;
-    if ('([{'.includes(sign)) depth++;
-    else if (')]}'.includes(sign) && --depth < 0) return undefined;
-    if (depth > 0) continue;
-    const [comma] = /^(?:,(?:and|or) |,| (?:and|or) )/.exec(text.slice(i, i + 5)) ?? [];
-    if (comma === undefined) continue;
-    parts.push(text.slice(from, i));
-    from = i + comma.length;
-    i = from - 1;
-  }
-  return depth === 0 ? [...parts, text.slice(from)].map((part) => part.trim()) : undefined;
 }

@@ -1,12 +1,11 @@
-// `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s), also for the states of a stored row.
+// `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s).
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
-import { dataError, TraceRejected, usageError } from '../errors.js';
+import { dataError, usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
-import { readGivenJson } from '../io/files/json-file.js';
+import { readGivenJson } from '../io/files/files.js';
 import type { Answers } from '../question.js';
-import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
 import { ask, askedValues } from './ask.js';
@@ -28,16 +27,8 @@ import type {
   ValueJob,
 } from './estimator.js';
 import { pr } from './one-pass.js';
-import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
-import {
-  contrast,
-  geometricMean,
-  noReferences,
-  rightNow,
-  type TraceValues,
-  traceValues,
-  utilitiesOf,
-} from './value.js';
+import type { Base } from './states.js';
+import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
@@ -166,10 +157,7 @@ export function calibrationWarning({ file }: Calibration, own: ScoredWith): stri
   return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
-/**
- * V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0.
- * @throws TraceRejected (`feature`) as {@link furtherNumbers}
- */
+/** V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0. */
 export function calibratedValues(
   job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
   { branches, segmentation, logprobs, entropies }: Answers,
@@ -179,7 +167,8 @@ export function calibratedValues(
   const nature = NOW[calibration.model.estimator];
   const scored =
     nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
-  const found = scored ?? noValues(segmentation.exits.length);
+  const K = segmentation.exits.length;
+  const found = scored ?? { values: new Float32Array(K), ...noReferences(K) };
   const { values, referenceLogprobs, referenceTokens } = found;
   if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;
   const { trace } = job;
@@ -187,89 +176,7 @@ export function calibratedValues(
   const before = own && ownBefore(own);
   const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
   const ends = segmentation.thoughtEnds.map((end) => before?.[end] ?? end);
-  const columns = furtherNumbers(calibration, (name) => writtenCell(trace, name), ends);
   const ofTokens = { logprobs: compact(logprobs, own), entropies: compact(entropies, own) };
-  const states = { values, geoValues, ends, ...ofTokens, columns };
+  const states = { values, geoValues, ends, ...ofTokens };
   return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
 }
-
-/** Of states of which nothing is known. @param exits K+1 */
-export function noValues(exits: number): TraceValues {
-  return { values: new Float32Array(exits), ...noReferences(exits) };
-}
-
-/**
- * What a calibration reads in columns of a trace's row.
- * @param cell of the row, by the name under which a column is written
- * @throws TraceRejected (`feature`) where one of them is missing, or has not a number for each state
- */
-export function furtherNumbers(
-  { further }: Calibration,
-  cell: (column: string) => unknown,
-  ends: Int32Array,
-): ReadonlyMap<string, Float64Array> {
-  const columns = columnNumbers(further, cell, ends);
-  if (typeof columns !== 'string') return columns;
-  const hint = '--join <file> --join-columns, or a calibration without --features';
-  throw new TraceRejected('feature', `the calibration reads it, and ${columns}: ${hint}`);
-}
-
-/** (K+1) `pr-geo` of every exit, from what a row stores. */
-export function geoValuesOf(
-  logprobs: readonly Float32Array[],
-  tokens: Int32Array,
-  utilities: Float32Array,
-): Float32Array {
-  return Float32Array.from(logprobs, (exit) => geometricMean({ logprobs: exit, tokens, utilities }));
-}
-
-/**
- * The states of a stored row.
- * @param further what of them stands in further columns
- * @param base what was scored there, if anything was
- * @returns why the row has none, as half a sentence, where that is so
- */
-export function storedStates(
-  scored: OutputRow,
-  further: readonly ColumnFeature[] = [],
-  base: Base = 'pr',
-): States | string {
-  const row = withoutShown(scored);
-  const {
-    logprobs,
-    entropies,
-    referenceLogprobs: exits,
-    referenceTokens: tokens,
-    referenceUtilities: utilities,
-  } = row;
-  if (row.segments.length === 0) return 'it has no segments';
-  if (logprobs === null) return 'it has no logprobs';
-  const ends = thoughtEnds(row);
-  const isRising = ends.every((end, k) => end > (ends[k - 1] ?? 0));
-  if (!isRising || (ends.at(-1) ?? 0) > logprobs.length)
-    return `its segments end at ${ends.join(', ')}, with ${logprobs.length} tokens`;
-  const columns = columnNumbers(further, (name) => row.trace.source.columns[name], ends);
-  if (typeof columns === 'string') return columns;
-  if (base !== 'pr' && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
-  if (!logprobs.every(Number.isFinite)) return NOT_FINITE;
-  const read = { ends, logprobs, columns, ...(base !== 'pr' && entropies && { entropies }) };
-  if (base === 'none') {
-    const none = new Float32Array(ends.length + 1);
-    return { ...read, values: none, geoValues: none };
-  }
-  if (utilities === null || exits === null) return 'it has no reference_logprobs';
-  if (utilities.length === 0) return 'it has no reference';
-  if (exits.length !== ends.length + 1)
-    return `reference_logprobs has ${exits.length} exits, its segments ${ends.length + 1}`;
-  // of another program's rows an exit may be anything
-  if (!exits.every((exit) => exit?.length === utilities.length))
-    return `reference_logprobs does not have ${utilities.length} entries at every exit`;
-  if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
-    return `its reference_tokens are not ${utilities.length} counts`;
-  const readValue = base === 'ask' ? contrast : rightNow;
-  const values = Float32Array.from(exits, (exit) => readValue({ logprobs: exit, tokens, utilities }));
-  if (!values.every(Number.isFinite)) return NOT_FINITE;
-  return { ...read, values, geoValues: geoValuesOf(exits, tokens, utilities) };
-}
-
-const NOT_FINITE = 'its numbers are not finite';

@@ -12,7 +12,7 @@ import {
 } from './logistic.js';
 import { clipped, FEATURES } from './states.js';
 
-/** One trace of a fit; K+1 states of F features, those that are always there first. */
+/** One trace of a fit; K+1 states of F features. */
 export interface FitTrace {
   /** ((K+1)·F) φ(s_0..K) */
   readonly features: Float64Array;
@@ -27,8 +27,6 @@ export const L2 = 1;
 const MIN_GROUPS = 5;
 /** Newton's method takes 6 to 10. */
 const MAX_PASSES = 200;
-/** What `v̂ alone` is fitted on, where there is one: its logarithmic odds, and itself, which come first. */
-const VALUE_FEATURES = [0, 1];
 
 /** Why a calibration is not to be used. */
 type StandBack = 'too-few-groups' | 'one-reward' | 'no-gain';
@@ -73,11 +71,10 @@ export async function fitCalibration(
   // in what remains without any one fold
   if (!folds.every((fold) => rewards.differ(fold))) return { ...none, standsBack: 'too-few-groups' };
 
-  const whole = await fitFolds(pass, found.scale, true);
-  const values = hasValue ? await fitFolds(pass, found.scale, false, VALUE_FEATURES) : null;
-  const weights = { whole: whole.pop() as Float64Array, folds: whole };
+  const fitted = await fitFolds(pass, found.scale);
+  const weights = { whole: fitted.pop() as Float64Array, folds: fitted };
   const constants = folds.map((fold) => rewards.mean(fold));
-  const assessment = new Assessment(weights.folds, values, constants, groupRewards);
+  const assessment = new Assessment(weights.folds, hasValue, constants, groupRewards);
   const z = new Float64Array(F);
   for await (const { features, reward, place } of pass()) {
     const states = features.length / F;
@@ -143,15 +140,13 @@ class FoldRewards {
   }
 }
 
-/** Weights without each fold; with `andWhole` those of all traces behind them. @param used features that are fitted; absent: all */
+/** Weights without each fold, and behind them those of all traces. */
 async function fitFolds(
   pass: () => AsyncIterable<FitTrace>,
   scale: Standardisation,
-  andWhole: boolean,
-  used?: readonly number[],
 ): Promise<Float64Array[]> {
   const F = scale.mean.length;
-  const fits = Array.from({ length: andWhole ? FOLDS + 1 : FOLDS }, () => new LogisticFit(F, L2, used));
+  const fits = Array.from({ length: FOLDS + 1 }, () => new LogisticFit(F, L2));
   const z = new Float64Array(F);
   for (let passes = 0; fits.some(({ hasEnded }) => !hasEnded); passes++) {
     if (passes === MAX_PASSES) throw new Error(`the calibration has not settled in ${passes} passes`);
@@ -233,8 +228,6 @@ export const LogLoss = z.strictObject({
   group_mean: z.number().nullable(),
   /** v̂ as it is; null where nothing was scored */
   value: z.number().nullable(),
-  /** the same regression on v̂ alone */
-  value_fitted: z.number().nullable(),
 });
 
 /** The states whose value fell between `from` and `to`. */
@@ -264,19 +257,18 @@ class Assessment {
   #traces = 0;
   #calibrated = 0;
   #value = 0;
-  #valueFitted = 0;
   #constant = 0;
   #groupMean: number | null = 0;
   readonly #bins = Array.from({ length: BINS }, () => ({ states: 0, weight: 0, value: 0, reward: 0 }));
   /**
    * @param folds (1+F) of each fold, fitted without it
-   * @param values the same on v̂ alone; null where there is none
+   * @param hasValue whether there is a v̂
    * @param constants of each fold: the mean reward of the others
    * @param groups rewards of all traces; of some groups alone where they are too many
    */
   constructor(
     private readonly folds: readonly Float64Array[],
-    private readonly values: readonly Float64Array[] | null,
+    private readonly hasValue: boolean,
     private readonly constants: readonly number[],
     private readonly groups: RewardSums,
   ) {}
@@ -286,10 +278,7 @@ class Assessment {
     const logit = logitOf(this.folds[fold] as Float64Array, z);
     const calibrated = sigmoid(logit);
     this.#calibrated += weight * crossEntropy(logit, reward);
-    if (this.values !== null) {
-      this.#valueFitted += weight * crossEntropy(logitOf(this.values[fold] as Float64Array, z), reward);
-      this.#value += weight * lossOf(value, reward);
-    }
+    if (this.hasValue) this.#value += weight * lossOf(value, reward);
     const bin = this.#bins[Math.min(BINS - 1, Math.floor(calibrated * BINS))];
     if (bin === undefined) return;
     bin.states++;
@@ -316,8 +305,7 @@ class Assessment {
         calibrated: this.#calibrated / traces,
         constant: this.#constant / traces,
         group_mean: this.#groupMean === null ? null : this.#groupMean / traces,
-        value: this.values === null ? null : this.#value / traces,
-        value_fitted: this.values === null ? null : this.#valueFitted / traces,
+        value: this.hasValue ? this.#value / traces : null,
       },
       reliability: this.#bins.map(({ states, weight, value, reward }, n) => ({
         from: n / BINS,

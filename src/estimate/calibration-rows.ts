@@ -1,14 +1,13 @@
 // Rows that a calibration is fitted to: whose values a file has, whether it has what is needed, and a trace as the fit takes it.
 
-import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import type { Config } from '../io/write/output.js';
 import type { OurColumn } from '../scored/columns.js';
-import type { OutputRow } from '../scored.js';
-import { storedStates } from './calibrated.js';
+import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { type FitTrace, groupPlace } from './calibration-fit.js';
 import { storedNature } from './registry.js';
-import { type Base, type ColumnFeature, stateFeatures } from './states.js';
+import { type Base, type States, stateFeatures } from './states.js';
+import { contrast, geoValuesOf, rightNow } from './value.js';
 
 /** Columns without which nothing can be fitted. */
 const NEEDED: readonly OurColumn[] = ['segments', 'logprobs', 'reward', 'id'];
@@ -21,23 +20,16 @@ const NEEDED_OF: Readonly<Record<Base, readonly OurColumn[]>> = {
 };
 
 /** A trace as the fit takes it, or why it does not. */
-export function fitTraceOf(row: OutputRow, further: readonly ColumnFeature[], base: Base): FitTrace | string {
+export function fitTraceOf(row: OutputRow, base: Base): FitTrace | string {
   const { reward, trace } = row;
   if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
-  const states = storedStates(row, further, base);
+  const states = storedStates(row, base);
   if (typeof states === 'string') return states;
-  const features = stateFeatures(states, further, base);
+  const features = stateFeatures(states, base);
   // what a trace is left out with: its group, or itself
   return { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
 }
-
-/** Whose values a file has, where it is one of those that are calibrated. */
-export const WHOSE: Readonly<Record<Base, string>> = {
-  pr: 'of references',
-  ask: 'of ask',
-  none: 'of neither',
-};
 
 /** Whose values are to be calibrated: of a file that says nothing of its estimator `pr`, where nothing was scored none. */
 function baseOf(config: Config | undefined): Base | undefined {
@@ -56,7 +48,6 @@ export function baseOfFile(
   path: string,
   columns: readonly string[] | undefined,
   config: Config | undefined,
-  further: readonly ColumnFeature[],
 ): Base {
   const base = baseOf(config);
   const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr']];
@@ -66,12 +57,6 @@ export function baseOfFile(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
       `score without --columns, or with --columns ${needed.join(',')},group`,
     );
-  const absent = columns && further.find(({ column }) => !columns.includes(column));
-  if (absent !== undefined)
-    throw usageError(
-      `${path}: has no column ${absent.column} (--features ${absent.name})`,
-      'score rows that have it, or --join <file> --join-on id --join-columns <its name there>',
-    );
   if (base === undefined)
     throw usageError(
       `${path}: was scored with --estimator ${config?.estimator}, expected one that scores answers at exit points, or asks there, or scores nothing`,
@@ -80,22 +65,46 @@ export function baseOfFile(
   return base;
 }
 
-/** One thing that files say of how they were made, or leave unsaid. @param what as in "does not say which policy scored it" @param other as in "by another policy" */
-export function agreement<T>(what: string, other: string) {
-  let first: { readonly own: T | null; readonly path: string } | undefined;
-  let isMixed = false;
-  return {
-    /** @returns what is to be told of a file that differs from the first, and of one that is silent where others are not */
-    add(own: T | null, path: string): string | undefined {
-      first ??= { own, path };
-      if (isDeepStrictEqual(first.own, own)) return undefined;
-      isMixed = true;
-      const silent = own === null ? path : first.own === null ? first.path : undefined;
-      return silent === undefined
-        ? `${path}: was scored ${other} than the files before it`
-        : `${silent}: does not say ${what}, as other files do: nobody can tell whether it is the same`;
-    },
-    /** null where files differ, or one says nothing */
-    common: (): T | null => (isMixed ? null : (first?.own ?? null)),
-  };
+/**
+ * The states of a stored row.
+ * @param base what was scored there, if anything was
+ * @returns why the row has none, as half a sentence, where that is so
+ */
+export function storedStates(scored: OutputRow, base: Base): States | string {
+  const row = withoutShown(scored);
+  const {
+    logprobs,
+    entropies,
+    referenceLogprobs: exits,
+    referenceTokens: tokens,
+    referenceUtilities: utilities,
+  } = row;
+  if (row.segments.length === 0) return 'it has no segments';
+  if (logprobs === null) return 'it has no logprobs';
+  const ends = thoughtEnds(row);
+  const isRising = ends.every((end, k) => end > (ends[k - 1] ?? 0));
+  if (!isRising || (ends.at(-1) ?? 0) > logprobs.length)
+    return `its segments end at ${ends.join(', ')}, with ${logprobs.length} tokens`;
+  if (base !== 'pr' && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
+  if (!logprobs.every(Number.isFinite)) return NOT_FINITE;
+  const read = { ends, logprobs, ...(base !== 'pr' && entropies && { entropies }) };
+  if (base === 'none') {
+    const none = new Float32Array(ends.length + 1);
+    return { ...read, values: none, geoValues: none };
+  }
+  if (utilities === null || exits === null) return 'it has no reference_logprobs';
+  if (utilities.length === 0) return 'it has no reference';
+  if (exits.length !== ends.length + 1)
+    return `reference_logprobs has ${exits.length} exits, its segments ${ends.length + 1}`;
+  // of another program's rows an exit may be anything
+  if (!exits.every((exit) => exit?.length === utilities.length))
+    return `reference_logprobs does not have ${utilities.length} entries at every exit`;
+  if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
+    return `its reference_tokens are not ${utilities.length} counts`;
+  const readValue = base === 'ask' ? contrast : rightNow;
+  const values = Float32Array.from(exits, (exit) => readValue({ logprobs: exit, tokens, utilities }));
+  if (!values.every(Number.isFinite)) return NOT_FINITE;
+  return { ...read, values, geoValues: geoValuesOf(exits, tokens, utilities) };
 }
+
+const NOT_FINITE = 'its numbers are not finite';

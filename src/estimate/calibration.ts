@@ -1,16 +1,10 @@
 // The calibration file: what it says, checked, and the values that it gives the states of a trace.
 import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { type Fit, FOLDS, groupPlace, KnownGroups, L2, LogLoss, Reliability } from './calibration-fit.js';
 import { logitOf, sigmoid, standardise } from './logistic.js';
-import {
-  type Base,
-  type ColumnFeature,
-  columnFeature,
-  FEATURES_OF,
-  type States,
-  stateFeatures,
-} from './states.js';
+import { type Base, FEATURES_OF, type States, stateFeatures } from './states.js';
 
 const Count = z.int().nonnegative();
 const PerFeature = z.array(z.number());
@@ -72,7 +66,6 @@ export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
 export function calibrationFile(
   fit: Fit,
   about: ScoredWith & Pick<CalibrationFile, 'rredcot' | 'skipped'>,
-  further: readonly ColumnFeature[] = [],
   base: Base = 'pr',
 ): CalibrationFile {
   const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
@@ -81,7 +74,7 @@ export function calibrationFile(
     rredcot: about.rredcot,
     stands_back: standsBack,
     estimator: base,
-    features: [...FEATURES_OF[base], ...further.map(({ name }) => name)],
+    features: [...FEATURES_OF[base]],
     mean: [...scale.mean],
     sd: [...scale.sd],
     weights: weights && [...weights.whole],
@@ -115,49 +108,38 @@ export function parseCalibration(found: unknown): CalibrationFile | string {
     const place = issue?.path.join('.') ?? '';
     return place === '' ? `${issue?.message}` : `${place}: ${issue?.message}`;
   }
-  const { data } = parsed;
-  if (lacksWeights(data)) return 'stands_back is null, and there are no weights';
-  return misfit(data) ?? data;
+  return misfit(parsed.data) ?? parsed.data;
 }
 
-/** Which features are none of its values, or which list has not a number for each; undefined: all is as it should be. */
+/** Why nothing can be valued with it: no weights, other features, or a list that has not a number for each; undefined where all is there. */
 function misfit(model: StoredModel): string | undefined {
-  const { features, mean, sd, weights, fold_weights: folds } = model;
+  const { stands_back, features, mean, sd, weights, fold_weights: folds } = model;
+  if (stands_back === null && (weights === null || folds === null))
+    return 'stands_back is null, and there are no weights';
   const own = FEATURES_OF[model.estimator];
-  if (!own.every((name, f) => features[f] === name))
-    return `features: expected ${own.join(', ')}, and further ones behind them`;
-  const lists = { mean: [mean], sd: [sd], weights: weights ? [weights] : [], fold_weights: folds ?? [] };
-  for (const [name, all] of Object.entries(lists)) {
-    const expected = features.length + (name.endsWith('weights') ? 1 : 0);
-    const other = all.find(({ length }) => length !== expected);
-    if (other)
-      return `${name}: ${other.length} numbers, expected ${expected} for ${features.length} features`;
-  }
-  return undefined;
-}
-
-function lacksWeights(model: StoredModel): boolean {
-  return model.stands_back === null && (model.weights === null || model.fold_weights === null);
+  if (!isDeepStrictEqual(features, own)) return `features: expected ${own.join(', ')}`;
+  const F = own.length;
+  const fits = [mean, sd].every(({ length }) => length === F);
+  const all = [...(weights ? [weights] : []), ...(folds ?? [])];
+  if (fits && all.every(({ length }) => length === F + 1)) return undefined;
+  return `mean, sd, weights, fold_weights: expected ${F} or ${F + 1} numbers each, for ${F} features`;
 }
 
 /** The model in a run's stored configuration; undefined where there is none. */
 export function storedModel(found: unknown): StoredModel | undefined {
   const { data } = ModelSchema.safeParse(found);
-  return data === undefined || lacksWeights(data) || misfit(data) !== undefined ? undefined : data;
+  return data === undefined || misfit(data) !== undefined ? undefined : data;
 }
 
 /** A calibration as traces are valued with it. */
 export class Calibration {
   /** what of it a run keeps in its configuration */
   readonly model: StoredModel;
-  /** features that stand in columns of a trace's row */
-  readonly further: readonly ColumnFeature[];
   readonly #known: KnownGroups;
 
   constructor(readonly file: CalibrationFile) {
     const { stands_back, estimator, features, mean, sd, weights, fold_weights } = file;
     this.model = { stands_back, estimator, features, mean, sd, weights, fold_weights };
-    this.further = furtherOf(this.model);
     this.#known = KnownGroups.ofText(file.group_marks);
   }
 
@@ -177,11 +159,6 @@ export class Calibration {
   }
 }
 
-/** The features that stand in columns of a trace's row. */
-export function furtherOf({ estimator, features }: StoredModel): ColumnFeature[] {
-  return features.slice(FEATURES_OF[estimator].length).map(columnFeature);
-}
-
 /** V(s_0..K) by the weights of a fold, or of all traces (null). @throws Error for a model without weights */
 export function modelValues(model: StoredModel, states: States, fold: number | null): Float32Array {
   const weights = fold === null ? model.weights : model.fold_weights?.[fold];
@@ -189,7 +166,7 @@ export function modelValues(model: StoredModel, states: States, fold: number | n
   const all = Float64Array.from(weights);
   const scale = { mean: Float64Array.from(model.mean), sd: Float64Array.from(model.sd) };
   const F = model.features.length;
-  const features = stateFeatures(states, furtherOf(model), model.estimator);
+  const features = stateFeatures(states, model.estimator);
   const z = new Float64Array(F);
   return Float32Array.from(states.values, (_, k) => {
     standardise(features, k * F, scale, z);

@@ -1,16 +1,16 @@
 // The flags that say how values become credit: what help says of each, its value checked, and the flags of a configuration.
 
 import { BASELINES, type Baseline, type CreditOptions } from '../credit/credit.js';
-import { HIERARCHICAL } from '../credit/hierarchical.js';
-import { hasLevel, isMartingale, type Nature } from '../credit/nature.js';
-import { METHODS, NORMALISERS, type Normaliser } from '../credit/requested.js';
+import { isMartingale, type Nature } from '../credit/nature.js';
+import { HIERARCHICAL, METHODS } from '../credit/requested.js';
 import { DISCOUNT, type RuleFlag, ruleOf, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { RESIDUALS, STEPS, WITHINS } from '../credit/sigma.js';
-import { usageError } from '../errors.js';
-import { finite, oneOf, otherFlag, positiveInteger } from '../flag-values.js';
+import { RredcotError, usageError } from '../errors.js';
+import { finite, oneOf, otherFlag } from '../flag-values.js';
 import type { Config } from '../io/write/output.js';
+import type { ConfigReader } from '../scored/open-scored.js';
 import type { Estimator, FlagValues } from './estimator.js';
-import { ESTIMATORS, estimatorNamed, flagsOfAll } from './registry.js';
+import { ESTIMATORS, estimatorNamed, flagsOfAll, storedNature, valueColumns } from './registry.js';
 
 /** A flag, and its value where `score` is not told; undefined: none. */
 type CreditFlag = readonly [flag: string, text: string, fallback?: string | undefined];
@@ -54,7 +54,6 @@ export function creditFlags(): readonly CreditFlag[] {
     ],
     ['--tau <x>', `temperature ${of('tau')} (default: 1)`],
     ['--gamma <x>', `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`],
-    ['--smooth <n>', 'σ averaged with that of n segments on either side (default: 0)'],
     [
       '--steps <how>',
       `how far values may step where the policy was sure of the segment: ${STEPS.join('|')} (docs/method.md)`,
@@ -77,40 +76,58 @@ export function creditFlags(): readonly CreditFlag[] {
       '--beta <x>',
       `of --method hierarchical: how far a token's entropy takes its share (default: ${HIERARCHICAL.beta})`,
     ],
-    ['--normalisers <a,b>', `columns of ${NORMALISERS.join('|')}, to be compared with σ`],
-    ['--batch-size <n>', 'traces a batch, for --normalisers batch_tokens, which needs it (default: none)'],
-    ['--max-completion-length <n>', 'tokens, for --normalisers dr_grpo, which needs it (default: none)'],
   ];
 }
 
-/** What shapes a rule's credit: a number, left out where it is the one that changes nothing. */
-const SHAPING = {
-  mix: shape(SHARE_MIX, 'a number from 0 to 1', '0.5', (x) => x >= 0 && x <= 1),
-  cap: shape(Number.POSITIVE_INFINITY, 'a number from 1 on', '4', (x) => x >= 1),
-  tau: shape(1, 'a number above 0', '0.5', (x) => x > 0),
-  gamma: shape(DISCOUNT, 'a number above 0 up to 1', '0.99', (x) => x > 0 && x <= 1),
-  smooth: { neutral: 0, read: (flag: string, text: string) => positiveInteger(flag, text, 1, 0) },
+/** More than any α or β could mean; what is far beyond leaves float32. */
+const MOST_PART = 1e6;
+const PART = [`0 to ${MOST_PART}`, '1', (x: number) => x >= 0 && x <= MOST_PART] as const;
+
+/** Numbers, by what is the same as none, what is expected, an example, and a check. */
+const NUMBERS = {
+  mix: [SHARE_MIX, 'a number from 0 to 1', '0.5', (x: number) => x >= 0 && x <= 1],
+  cap: [Number.POSITIVE_INFINITY, 'a number from 1 on', '4', (x: number) => x >= 1],
+  tau: [1, 'a number above 0', '0.5', (x: number) => x > 0],
+  gamma: [DISCOUNT, 'a number above 0 up to 1', '0.99', (x: number) => x > 0 && x <= 1],
+  alpha: [HIERARCHICAL.alpha, ...PART],
+  beta: [HIERARCHICAL.beta, ...PART],
 } as const;
-
-function shape(neutral: number, expected: string, example: string, fits: (x: number) => boolean) {
-  return { neutral, read: (flag: string, text: string) => finite(flag, text, expected, example, fits) };
-}
-
-const SHAPES = Object.keys(SHAPING) as readonly (keyof typeof SHAPING)[];
+type NumberName = keyof typeof NUMBERS;
 
 /** Those that a rule reads, whatever else is asked for. */
-export const OF_RULES: readonly string[] = ['residual', ...SHAPES];
+export const OF_RULES: readonly string[] = ['residual', 'mix', 'cap', 'tau', 'gamma'];
 
 /** Those that a configuration keeps under their own names; `--sigma` is its `rule`. */
 const KEPT = [
-  ...(['baseline', 'residual', 'within', 'steps', 'rewardRange', 'method', 'alpha', 'beta'] as const),
-  ...(['normalisers', 'batchSize', 'maxCompletionLength'] as const),
-  ...SHAPES,
+  ...(['baseline', 'residual', 'within', 'steps', 'rewardRange', 'method'] as const),
+  ...(Object.keys(NUMBERS) as readonly NumberName[]),
 ] as const;
 
 /** Their raw values; those of estimators are among them. */
 export type CreditFlags = Readonly<Partial<Record<(typeof KEPT)[number] | 'estimator' | 'sigma', string>>> &
   FlagValues;
+
+/**
+ * The part of a scored file's configuration that credit follows from.
+ * @throws RredcotError (exit 2) naming what of it this version does not know
+ */
+function knownCredit(path: string, config: Config): CreditOptions {
+  const nature = storedNature(config);
+  try {
+    if (nature === undefined || config.rule === undefined)
+      throw usageError(`--estimator ${config.estimator} --sigma ${config.rule}`, '');
+    return resolveCreditOptions(flagsOf(config), nature);
+  } catch (error) {
+    if (!(error instanceof RredcotError)) throw error;
+    throw usageError(
+      `${path}: was scored in a way that this version does not know: ${error.message}`,
+      'score the traces again, or take the version that has scored them',
+    );
+  }
+}
+
+/** What a scored file's configuration says. */
+export const STORED: ConfigReader = { creditOf: knownCredit, valueColumns };
 
 /** The flags with which a configuration's credit is made again, but for those of its estimator. */
 export function flagsOf(config: Config): CreditFlags {
@@ -130,10 +147,10 @@ export function resolveCreditOptions(
 ): CreditOptions {
   const rules = listOf('--sigma', flags.sigma ?? String(SIGMA_RULES[0]), SIGMA_RULES);
   const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
-  const isLevel = hasLevel(estimator);
+  const isLevel = estimator.noLevel === undefined;
   const baseline = resolveBaseline(flags.baseline ?? 'auto');
-  const { hasOutcome, onRewardScale, scores } = estimator;
-  if (baseline === 'value' && hasOutcome && !onRewardScale && scores === 'nothing')
+  const { priorColumn, onRewardScale, scores } = estimator;
+  if (baseline === 'value' && priorColumn !== undefined && !onRewardScale && scores === 'nothing')
     throw usageError(
       `--baseline value: from outcomes alone --estimator ${estimator.name} has no value in front of the trace's own`,
       'use --baseline group or a number, or --calibration <file>',
@@ -150,19 +167,16 @@ export function resolveCreditOptions(
       `--sigma ${SIGMA_RULES[0]}, or another estimator`,
     );
   const residual = oneOf('--residual', flags.residual ?? RESIDUALS[0], RESIDUALS);
-  if (residual !== RESIDUALS[0] && !rules.some((each) => readersOf('residual').includes(each)))
-    throw usageError(
-      `--residual ${residual}: --sigma ${flags.sigma} leaves no residual`,
-      `add --sigma ${readersOf('residual').join('|')}, or leave out --residual`,
-    );
+  if (residual !== RESIDUALS[0]) assertRead(`--residual ${residual}`, readersOf('residual'), rules);
+  const method = resolveMethod(flags.method ?? METHODS[0], estimator);
   return {
     ...{ estimator, rule, baseline, residual },
     within: oneOf('--within', flags.within ?? WITHINS[0], WITHINS),
     rewardRange: resolveRange(flags.rewardRange ?? ANY_RANGE),
     ...(others.length === 0 ? {} : { others }),
     ...resolveSteps(flags, rules, estimator),
-    ...resolveShaping(flags, rules),
-    ...resolveRequests(flags, estimator),
+    ...resolveNumbers(flags, rules, method),
+    ...(method === METHODS[0] ? {} : { method }),
   };
 }
 
@@ -198,40 +212,39 @@ function resolveSteps(flags: CreditFlags, rules: readonly SigmaRule[], nature: N
       `--steps ${steps} is for values of the policy's states, and those of --estimator ${nature.name} are ${nature.isOfProver ? "a prover's" : nature.noLevel}`,
       'leave it out, or take another --estimator',
     );
-  if (flags.method !== 'segment' && !rules.some((rule) => VALUE_RULES.includes(rule)))
-    throw usageError(
-      `--steps ${steps} has no meaning with --sigma ${rules.join(',')}`,
-      `leave it out, or take one of --sigma ${VALUE_RULES.join('|')}`,
-    );
+  if (flags.method !== 'segment') assertRead(`--steps ${steps}`, VALUE_RULES, rules);
   return { steps };
 }
 
-/** The numbers that shape a rule's credit, each where the rule reads it. */
-function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[]) {
-  const shaping: { -readonly [K in keyof typeof SHAPING]?: number } = {};
-  for (const name of SHAPES) {
-    const text = flags[name];
-    if (text === undefined) continue;
-    const readers = readersOf(name);
-    if (!rules.some((rule) => readers.includes(rule)))
-      throw usageError(
-        `--${name} has no meaning with --sigma ${rules.join(',')}`,
-        `leave it out, or take one of --sigma ${readers.join('|')}`,
-      );
-    const value = SHAPING[name].read(`--${name}`, text);
-    if (value !== SHAPING[name].neutral) shaping[name] = value;
-  }
-  return shaping;
+/** @throws RredcotError (exit 2) where no rule reads a flag */
+function assertRead(flag: string, readers: readonly SigmaRule[], rules: readonly SigmaRule[]): void {
+  if (!rules.some((rule) => readers.includes(rule)))
+    throw usageError(
+      `${flag} has no meaning with --sigma ${rules.join(',')}`,
+      `leave it out, or take one of --sigma ${readers.join('|')}`,
+    );
 }
 
-/** More than any α or β could mean; what is far beyond leaves float32. */
-const MOST_PART = 1e6;
+/** The numbers, each where a rule or the method reads it; one that changes nothing is left out. */
+function resolveNumbers(flags: CreditFlags, rules: readonly SigmaRule[], method: string) {
+  const numbers: Partial<Record<NumberName, number>> = {};
+  for (const [name, [neutral, expected, example, fits]] of Object.entries(NUMBERS)) {
+    const text = flags[name as NumberName];
+    if (text === undefined) continue;
+    if (!(name in HIERARCHICAL)) assertRead(`--${name}`, readersOf(name as RuleFlag), rules);
+    else if (method !== 'hierarchical')
+      throw usageError(`--${name} has no meaning with --method ${method}`, 'add --method hierarchical');
+    const value = finite(`--${name}`, text, expected, example, fits);
+    if (value !== neutral) numbers[name as NumberName] = value;
+  }
+  return numbers;
+}
 
-/** `--method` and `--normalisers`: what is written beside σ. */
-function resolveRequests(flags: CreditFlags, { name, hasOutcome, onRewardScale, isOfProver }: Nature) {
-  const method = oneOf('--method', flags.method ?? METHODS[0], METHODS);
+/** `--method`: what is written beside σ. */
+function resolveMethod(text: string, { name, priorColumn, onRewardScale, isOfProver }: Nature) {
+  const method = oneOf('--method', text, METHODS);
   const expected = ESTIMATORS.filter((each) => each.onRewardScale);
-  if (method === 'segment' && hasOutcome)
+  if (method === 'segment' && priorColumn !== undefined)
     throw usageError(
       `--method segment takes V(s_k-1) for a baseline, and the values of --estimator ${name} have the trace's own outcome in them`,
       `--estimator ${expected[0]?.name}`,
@@ -241,40 +254,12 @@ function resolveRequests(flags: CreditFlags, { name, hasOutcome, onRewardScale, 
       `--method segment: the values of --estimator ${name} are no expected rewards, so ζ − V is no advantage`,
       `--estimator ${expected.map((each) => each.name).join('|')}`,
     );
-  const isHierarchical = method === 'hierarchical';
-  if (isHierarchical && !isOfProver)
+  if (method === 'hierarchical' && !isOfProver)
     throw usageError(
       `--method hierarchical takes the progress of a prover, and --estimator ${name} has none`,
       `--estimator ${ESTIMATORS.find((each) => each.isOfProver)?.name}`,
     );
-  const number = (part: keyof typeof HIERARCHICAL): number => {
-    const text = flags[part];
-    if (text !== undefined && !isHierarchical)
-      throw usageError(`--${part} has no meaning with --method ${method}`, 'add --method hierarchical');
-    const isPart = (x: number) => x >= 0 && x <= MOST_PART;
-    return finite(`--${part}`, text ?? `${HIERARCHICAL[part]}`, `0 to ${MOST_PART}`, '1', isPart);
-  };
-  const [alpha, beta] = [number('alpha'), number('beta')];
-  const normalisers =
-    flags.normalisers === undefined ? [] : listOf('--normalisers', flags.normalisers, NORMALISERS);
-  const needs = (flag: string, text: string | undefined, reader: Normaliser): number | undefined => {
-    const isRead = normalisers.includes(reader);
-    if (isRead !== (text !== undefined))
-      throw usageError(
-        isRead ? `--normalisers ${reader} needs ${flag}` : `${flag} has no meaning here`,
-        isRead ? `add ${flag} <n>` : `add --normalisers ${reader}, or leave it out`,
-      );
-    return text === undefined ? undefined : positiveInteger(flag, text, 1024);
-  };
-  const maxCompletionLength = needs('--max-completion-length', flags.maxCompletionLength, 'dr_grpo');
-  const batchSize = needs('--batch-size', flags.batchSize, 'batch_tokens');
-  return {
-    ...(method === 'segment' && { method }),
-    ...(isHierarchical && { method, alpha, beta }),
-    ...(normalisers.length > 0 && { normalisers }),
-    ...(batchSize !== undefined && { batchSize }),
-    ...(maxCompletionLength !== undefined && { maxCompletionLength }),
-  };
+  return method;
 }
 
 /** A list of named choices, each once. */

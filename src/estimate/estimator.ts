@@ -1,5 +1,6 @@
 // What an estimator is: questions about a trace, and values from the answers. Its file declares all of it, and nothing outside knows its name.
 
+import type { GroupMean } from '../credit/baseline.js';
 import type { Nature } from '../credit/nature.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
@@ -7,23 +8,24 @@ import type { Config } from '../io/write/output.js';
 import type { Device, DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { OpenModel, OpenPolicy } from '../model/onnx/open-model.js';
+import type { EncodedTrace } from '../model/text/encode.js';
 import type { AnsweredJob, Answers, TraceQuestions } from '../question.js';
 import type { Log } from '../report/log.js';
 import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
-import type { SegmentOptions } from '../segment/segment.js';
+import type { Pieces, SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
 import type { Peers } from './peers.js';
 import type { ScoredReferences } from './references.js';
-import type { AnswerMarks } from './reward.js';
+import type { AnswerMarks, RewardedTrace } from './reward.js';
 import type { TraceValues } from './value.js';
-import type { ReadyTrace } from './valued-row.js';
 
 /** Raw values of flags, by their names in camel case; absent where nobody has given one. */
 export type FlagValues = Readonly<Record<string, unknown>>;
 
-/** A trace as its values are asked for; with its peers where its estimator looks at them. */
-export interface ValueJob extends ReadyTrace, Partial<Peers> {
+/** A trace with everything that its values need; with its peers where its estimator looks at them. */
+export interface ValueJob extends EncodedTrace, RewardedTrace, GroupMean, ScoredReferences, Partial<Peers> {
+  readonly pieces: Pieces;
   readonly references: readonly Reference[];
 }
 

@@ -11,10 +11,8 @@ const ROUNDING = 1e-9;
  * and their order alone.
  */
 export class LogisticFit {
-  /** (1+F) intercept first; features that are not used have 0 */
+  /** (P) intercept first, P = 1 + F */
   readonly weights: Float64Array;
-  /** places in `weights` that are fitted */
-  readonly #places: Int32Array;
   readonly #gradient: Float64Array; // (P)
   readonly #hessian: Float64Array; // (P·P) lower triangle
   #loss = 0;
@@ -22,18 +20,13 @@ export class LogisticFit {
   /** whether more passes change nothing */
   hasEnded = false;
 
-  /**
-   * @param features F, of which a sample has as many
-   * @param used indices of those that are fitted
-   */
+  /** @param features F, of which a sample has as many */
   constructor(
     features: number,
     private readonly l2: number,
-    used: readonly number[] = Array.from({ length: features }, (_, f) => f),
   ) {
-    this.weights = new Float64Array(1 + features);
-    this.#places = Int32Array.of(0, ...used.map((f) => f + 1));
-    const P = this.#places.length;
+    const P = 1 + features;
+    this.weights = new Float64Array(P);
     this.#gradient = new Float64Array(P);
     this.#hessian = new Float64Array(P * P);
   }
@@ -46,13 +39,12 @@ export class LogisticFit {
     const p = sigmoid(logit);
     const error = weight * (p - target);
     const curvature = weight * p * (1 - p);
-    const places = this.#places;
-    const P = places.length;
+    const P = this.weights.length;
     for (let i = 0; i < P; i++) {
-      const zi = i === 0 ? 1 : (z[(places[i] as number) - 1] as number);
+      const zi = i === 0 ? 1 : (z[i - 1] as number);
       this.#gradient[i] = (this.#gradient[i] as number) + error * zi;
       for (let j = 0; j <= i; j++) {
-        const zj = j === 0 ? 1 : (z[(places[j] as number) - 1] as number);
+        const zj = j === 0 ? 1 : (z[j - 1] as number);
         this.#hessian[i * P + j] = (this.#hessian[i * P + j] as number) + curvature * zi * zj;
       }
     }
@@ -70,17 +62,16 @@ export class LogisticFit {
       this.#clear();
       return;
     }
-    const P = this.#places.length;
+    const P = weights.length;
     for (let i = 1; i < P; i++) {
-      this.#gradient[i] = (this.#gradient[i] as number) + l2 * (weights[this.#places[i] as number] as number);
+      this.#gradient[i] = (this.#gradient[i] as number) + l2 * (weights[i] as number);
       this.#hessian[i * P + i] = (this.#hessian[i * P + i] as number) + l2;
     }
     const step = solveSymmetric(this.#hessian, this.#gradient);
     this.#before = { weights: weights.slice(), loss };
     let gain = 0; // twice what the quadratic model promises
     for (let i = 0; i < P; i++) {
-      const place = this.#places[i] as number;
-      weights[place] = (weights[place] as number) - (step[i] as number);
+      weights[i] = (weights[i] as number) - (step[i] as number);
       gain += (step[i] as number) * (this.#gradient[i] as number);
     }
     this.hasEnded = gain <= LAST_GAIN * loss;
@@ -146,26 +137,23 @@ export interface Standardisation {
 /** A spread this far below the mean is rounding. */
 const FLAT_SPREAD = 1e-12;
 
-/** Weighted moments by West's update: exact to rounding for features that are far from 0, too. What is not known (NaN) does not count. */
+/** Weighted moments by West's update: exact to rounding for features that are far from 0, too. */
 export class Moments {
-  readonly #weights: Float64Array;
+  #weight = 0;
   readonly #mean: Float64Array;
   readonly #squares: Float64Array;
 
   constructor(features: number) {
-    this.#weights = new Float64Array(features);
     this.#mean = new Float64Array(features);
     this.#squares = new Float64Array(features);
   }
 
   /** Takes the features that stand from `from` on. */
   add(features: Float64Array, from: number, weight: number): void {
+    this.#weight += weight;
     for (let f = 0; f < this.#mean.length; f++) {
       const away = (features[from + f] as number) - (this.#mean[f] as number);
-      if (Number.isNaN(away)) continue;
-      const sum = (this.#weights[f] as number) + weight;
-      this.#weights[f] = sum;
-      const moved = (this.#mean[f] as number) + (away * weight) / sum;
+      const moved = (this.#mean[f] as number) + (away * weight) / this.#weight;
       this.#squares[f] =
         (this.#squares[f] as number) + weight * away * ((features[from + f] as number) - moved);
       this.#mean[f] = moved;
@@ -174,22 +162,20 @@ export class Moments {
 
   get standardisation(): Standardisation {
     const sd = this.#squares.map((squares, f) => {
-      const spread = Math.sqrt(squares / (this.#weights[f] as number));
+      const spread = Math.sqrt(squares / this.#weight);
       return spread > FLAT_SPREAD * Math.abs(this.#mean[f] as number) ? spread : 1;
     });
     return { mean: this.#mean.slice(), sd };
   }
 }
 
-/** Writes the standardised features of one state to `out` (F); what is not known (NaN) counts as the mean. */
+/** Writes the standardised features of one state to `out` (F). */
 export function standardise(
   features: Float64Array,
   from: number,
   { mean, sd }: Standardisation,
   out: Float64Array,
 ): void {
-  for (let f = 0; f < out.length; f++) {
-    const feature = features[from + f] as number;
-    out[f] = Number.isNaN(feature) ? 0 : (feature - (mean[f] as number)) / (sd[f] as number);
-  }
+  for (let f = 0; f < out.length; f++)
+    out[f] = ((features[from + f] as number) - (mean[f] as number)) / (sd[f] as number);
 }

@@ -77,32 +77,6 @@ export const snis: Estimator = {
   card: 'the share of right answers in the probability of all in the reference set, if the policy had to answer there',
 };
 
-/**
- * Values that the row brings along (`given`).
- * @param exits K+1
- * @throws TraceRejected (`values`) where there are none, not one for every exit, or one that is no expected reward on 0..1
- */
-export function givenValues(given: Float32Array | undefined, exits: number): Float32Array {
-  if (given === undefined)
-    throw new TraceRejected(
-      'values',
-      'no list of finite numbers in the row, expected one for every exit point, for --estimator given: --map values=<path> takes it from another column, or tells what is wrong with this one',
-    );
-  if (given.length !== exits)
-    throw new TraceRejected(
-      'values',
-      `values has ${given.length} entries, the trace has ${exits} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
-    );
-  // on another scale V(s_0) as the baseline would turn the sign of R* round
-  const outside = given.findIndex((value) => !(value >= 0 && value <= 1));
-  if (outside >= 0)
-    throw new TraceRejected(
-      'values',
-      `values[${outside}] is ${given[outside]}, expected 0 to 1, an expected reward on the scale onto which --reward-range maps rewards`,
-    );
-  return given;
-}
-
 /** `given`: values that the rows bring along, such as published Monte Carlo values. */
 export const given: Estimator = {
   name: 'given',
@@ -110,7 +84,24 @@ export const given: Estimator = {
   onRewardScale: true,
   isOfRow: true,
   card: 'values that the input brought along',
-  of: ({ trace, exits }) => givenValues(trace.values, exits.length),
+  of({ trace: { values }, exits }) {
+    const refuse = (what: string) => new TraceRejected('values', what);
+    if (values === undefined)
+      throw refuse(
+        'no list of finite numbers in the row, expected one for every exit point, for --estimator given: --map values=<path> takes it from another column, or tells what is wrong with this one',
+      );
+    if (values.length !== exits.length)
+      throw refuse(
+        `values has ${values.length} entries, the trace has ${exits.length} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
+      );
+    // on another scale V(s_0) as the baseline would turn the sign of R* round
+    const outside = values.findIndex((value) => !(value >= 0 && value <= 1));
+    if (outside >= 0)
+      throw refuse(
+        `values[${outside}] is ${values[outside]}, expected 0 to 1, an expected reward on the scale onto which --reward-range maps rewards`,
+      );
+    return values;
+  },
 };
 
 /**

@@ -1,20 +1,15 @@
 // `posterior`: how far a hint, the answer or a right peer's text in the prompt, makes the tokens so far likelier, by one more pass over the trace.
 
 import { CORRECT } from '../credit/nature.js';
-import { usageError } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import type { ReaderAnswers, TraceQuestions } from '../question.js';
-import { mostSimilar } from './alignment.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
-import { type Peer, refuseLate, refuseStream } from './peers.js';
+import { type Peer, refuseStream } from './peers.js';
 import { noReferences } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
 const HINTS = ['answer', 'peer'] as const;
-
-/** Which right peer is looked at: the one with the fewest tokens, or the one whose thought is most like the trace's own. */
-const WHICH_PEER = ['shortest', 'similar'] as const;
 
 export const posterior: Estimator = {
   name: 'posterior',
@@ -27,16 +22,12 @@ export const posterior: Estimator = {
   flags: [
     ['--hint <what>', `of posterior: what a prompt tells: ${HINTS.join('|')} (default: ${HINTS[0]})`],
     [
-      '--hint-peer <which>',
-      `of --hint peer: which right completion of the group: ${WHICH_PEER.join('|')} (default: ${WHICH_PEER[0]})`,
-    ],
-    [
       '--hint-template <file>',
       "of posterior: how a prompt tells the answer, or the peer's text (default: the policy's own)",
     ],
     ['--hint-policy <folder>', 'of posterior: a policy folder that reads the hint (default: --policy)'],
   ],
-  configKeys: ['hint', 'hintPeer', 'hintTemplate', 'hintPolicy'],
+  configKeys: ['hint', 'hintTemplate', 'hintPolicy'],
   columns: () => [
     requestedColumn(
       'hint_logprobs',
@@ -44,31 +35,22 @@ export const posterior: Estimator = {
       'log-probability of each completion token behind the prompt with the hint, nats',
     ),
   ],
-  setUp(
-    { hint: asked = HINTS[0], hintPeer, hintTemplate, hintPolicy },
-    { segments, inputs },
-  ): EstimatorSetup {
+  setUp({ hint: asked = HINTS[0], hintTemplate, hintPolicy }, { inputs }): EstimatorSetup {
     const hint = oneOf('--hint', String(asked), HINTS);
-    const which = oneOf('--hint-peer', String(hintPeer ?? WHICH_PEER[0]), WHICH_PEER);
     const isOfPeer = hint === 'peer';
-    if (hintPeer !== undefined && !isOfPeer)
-      throw usageError(`--hint-peer ${hintPeer} has no meaning with --hint ${hint}`, 'add --hint peer');
     if (isOfPeer) refuseStream('posterior --hint peer', inputs);
-    if (isOfPeer && which === 'similar') refuseLate('--hint-peer similar', segments);
     return {
-      ...(isOfPeer ? { readsPeers: true, config: { hint, hintPeer: which } } : { readsReferences: true }),
+      ...(isOfPeer ? { readsPeers: true, config: { hint } } : { readsReferences: true }),
       async open(context): Promise<OpenEstimator> {
-        const { openHint } = await import('./hint.js');
-        const { secondConfig } = await import('./second-policy.js');
-        const files = {
-          ...(typeof hintTemplate === 'string' && { template: hintTemplate }),
-          ...(typeof hintPolicy === 'string' && { policy: hintPolicy }),
-        };
-        const choice = { device: context.choice, signal: context.signal };
-        const { template, reader, hinted, ofAnswer, ofPeer } = await openHint(hint, files, context, choice);
+        const { openHint, secondConfig } = await import('./second-policy.js');
+        const files = { template: hintTemplate, policy: hintPolicy } as Record<
+          'template' | 'policy',
+          string | undefined
+        >;
+        const { template, reader, hinted, ofAnswer, ofPeer } = await openHint(hint, files, context);
         const told = async (trace: ValueJob): Promise<Int32Array | undefined> => {
           if (!isOfPeer) return ofAnswer(trace.references);
-          const peer = rightPeer(trace, which);
+          const peer = rightPeer(trace);
           return peer && ofPeer(peer.completionIds.subarray(0, lengthOf(peer)));
         };
         return {
@@ -102,10 +84,9 @@ function lengthOf({ completionIds, pieces }: Peer): number {
   return Math.min(completionIds.length, pieces.tokens.textEnd);
 }
 
-/** Of equal ones it is the first that follows the trace. */
-export function rightPeer(trace: ValueJob, which: (typeof WHICH_PEER)[number]): Peer | undefined {
-  const right = (trace.peers ?? []).filter(({ reward }) => (reward.reward as number) > CORRECT);
-  if (which === 'similar') return mostSimilar(trace, right, 1)[0];
+/** The right peer with the fewest tokens; of equal ones the first that follows the trace. */
+export function rightPeer({ peers = [] }: ValueJob): Peer | undefined {
+  const right = peers.filter(({ reward }) => (reward.reward as number) > CORRECT);
   return right.toSorted((a, b) => lengthOf(a) - lengthOf(b))[0];
 }
 

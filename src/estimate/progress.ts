@@ -1,5 +1,4 @@
 // `progress`: values under another policy, the prover, whose answers at the same exits say how far each step gets it (the second framework).
-import { isDeepStrictEqual } from 'node:util';
 import type { Nature, StoredReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
@@ -57,15 +56,16 @@ export const progress: Estimator = {
         '--prover <policy folder>; rredcot policy build makes one of a checkpoint',
       );
     return {
-      async open({ tokenizer, policy: own, log, choice, signal }): Promise<OpenEstimator> {
+      async open(context): Promise<OpenEstimator> {
         const { openSecond, secondConfig } = await import('./second-policy.js');
-        const prover = await openSecond(folder, tokenizer, { device: choice, signal }, PROVER);
-        const { policy } = prover;
-        if (isDeepStrictEqual(own.files, policy.files))
-          log.warn('prover', `${folder}: is the policy itself, so its values are those without a prover`);
+        const prover = await openSecond(folder, context, PROVER);
         return {
           config: { prover: secondConfig(prover) },
-          referenceSetOf: await referenceSetMaker(policy.exitTemplate, nature, prover.tokenizer.encode),
+          referenceSetOf: await referenceSetMaker(
+            prover.policy.exitTemplate,
+            nature,
+            prover.tokenizer.encode,
+          ),
           second: { model: prover, name: PROVER.name },
           ask(trace) {
             prover.check(trace, trace.continuations);

@@ -1,9 +1,6 @@
 // `ratio`: how much likelier the policy writes a segment than an older one of its checkpoints does, by a pass of that over the trace.
-import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
-import type { ModelChoice, OpenModel } from '../model/onnx/open-model.js';
 import type { ReaderAnswers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import { noReferences, summedAttributions } from './value.js';
@@ -36,9 +33,9 @@ export const ratio: Estimator = {
         '--ref-policy <folder>; rredcot policy build makes one of a checkpoint',
       );
     return {
-      async open({ tokenizer, policy: own, choice, signal }): Promise<OpenEstimator> {
-        const { secondConfig } = await import('./second-policy.js');
-        const older = await openOlder(folder, { policy: own, tokenizer }, { device: choice, signal });
+      async open(context): Promise<OpenEstimator> {
+        const { openSecond, secondConfig } = await import('./second-policy.js');
+        const older = await openSecond(folder, context, OLDER);
         return {
           config: { refPolicy: secondConfig(older) },
           second: { model: older, name: OLDER.name },
@@ -62,35 +59,6 @@ export const ratio: Estimator = {
 };
 
 const OLDER = { name: 'older policy', code: 'ref', flag: '--ref-policy' } as const;
-
-/**
- * Opens the folder of an older checkpoint.
- * @param own the policy
- * @throws RredcotError as {@link openSecond}; exit 2 also for the policy's own weights, and for a token that the two spell otherwise
- */
-async function openOlder(path: string, own: Pick<OpenModel, 'policy' | 'tokenizer'>, choice: ModelChoice) {
-  const { openSecond, tokenText } = await import('./second-policy.js');
-  const older = await openSecond(path, own.tokenizer, choice, OLDER);
-  if (isDeepStrictEqual(weightsOf(own.policy), weightsOf(older.policy)))
-    throw usageError(
-      `${OLDER.flag} ${path}: has the weights of the policy itself (sha256), so every value would be 0`,
-      `${OLDER.flag} <an older checkpoint>`,
-    );
-  const both = Math.min(own.policy.architecture.vocab, older.policy.architecture.vocab);
-  for (let id = 0; id < both; id++)
-    if (Buffer.compare(own.tokenizer.bytes(id), older.tokenizer.bytes(id)) !== 0)
-      throw usageError(
-        `${OLDER.flag} ${path}: token ${id} is ${tokenText(own.tokenizer, id)} for the policy and ${tokenText(older.tokenizer, id)} for the older one, expected the same tokenizer`,
-        `${OLDER.flag} <an older checkpoint of the same policy>`,
-      );
-  return older;
-}
-
-/** Hashes of its weights, whatever their files are called. */
-function weightsOf({ files }: PolicyFolder): string[] {
-  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
-  return weights.map(([, sha256]) => sha256).sort();
-}
 
 /**
  * a_k = Σ_{t in segment k} log π(o_t) − log π_ref(o_t), summed in float64; segment 1 begins at token 0.

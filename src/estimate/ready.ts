@@ -7,6 +7,7 @@ import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { TraceRejected } from '../errors.js';
 import type { Field } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
+import type { Mapping } from '../io/map/mapping.js';
 import { completionText } from '../io/map/messages.js';
 import type { OpenPolicy } from '../model/onnx/open-model.js';
 import {
@@ -19,7 +20,6 @@ import {
 } from '../model/text/encode.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
-import type { Mapping } from '../run/mapping.js';
 import type { OurColumn } from '../scored/columns.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
@@ -40,7 +40,7 @@ export type PolicyNeed = 'nothing' | 'tokens' | 'pass';
 interface AskedOfPolicy {
   readonly credit: CreditOptions;
   readonly segments: SegmentOptions;
-  readonly columns: readonly OurColumn[] | undefined;
+  readonly columns: readonly string[] | undefined;
   readonly policy: string;
 }
 
@@ -62,18 +62,6 @@ export function policyNeed(
   // turns are cut by their texts
   const isTold = has('completion_ids') && has('segment_ends') && !has('completion_mask');
   return policy === EMBEDDED_POLICY && isTold ? 'nothing' : 'tokens';
-}
-
-/** What is said of a run without a pass. */
-export function needNotice(need: PolicyNeed, policy: string): string | undefined {
-  if (need === 'pass') return undefined;
-  const counted =
-    need === 'nothing'
-      ? 'tokens are the completion_ids'
-      : policy === EMBEDDED_POLICY
-        ? "tokens are the bundled policy's, bytes; --policy <folder> counts those of the policy that wrote the traces"
-        : `tokens are those of ${policy}`;
-  return `values and segments are the rows' own, so no policy runs: ${counted}; logprobs and entropies are null`;
 }
 
 /** How a run's traces are made ready. */

@@ -170,7 +170,7 @@ export function referenceSetOf(
  * score everything. What scores answers leaves u out, and scores from the first token in which an answer of the reference set, or
  * an empty one, differs from the bare template, to the end of the closer: what a merge may swallow of the template counts
  * for every answer alike, at every exit.
- * @returns the maker; it throws RangeError where nothing would be scored: an empty answer before an empty closer
+ * @returns the maker; it throws TraceRejected (`no_reference`) where nothing would be scored: an empty answer before an empty closer
  */
 export async function continuationMaker(
   { close, open, closer }: ExitTemplate,
@@ -188,7 +188,7 @@ export async function continuationMaker(
     return referenceSet.map(({ answer }, n) => {
       const ids = branches[n] as Int32Array;
       if (ids.length <= scoredFrom || (!isWhole && answer + closer === ''))
-        throw new RangeError('the reference and the closer have no token to score');
+        throw new TraceRejected('no_reference', 'the reference and the closer have no token to score');
       return { ids, scoredFrom };
     });
   };
@@ -226,10 +226,6 @@ export async function referenceSetMaker(
       );
     const status = usable.length < references.length ? ['references:no-solution'] : [];
     const referenceSet = referenceSetOf(usable, nature);
-    try {
-      return { referenceSet, continuations: await continuationsOf(referenceSet), status };
-    } catch (error) {
-      throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
-    }
+    return { referenceSet, continuations: await continuationsOf(referenceSet), status };
   };
 }

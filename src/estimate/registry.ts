@@ -12,7 +12,7 @@ import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { failed } from '../io/files/files.js';
 import type { Config } from '../io/write/output.js';
-import { mc, mcTruncated } from '../model/decode/mc.js';
+import { mc } from '../model/decode/mc.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
@@ -36,7 +36,7 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, mc, mcTruncated],
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, mc],
   ...[loo, surprise, ratio, ask, posterior],
 ];
 
@@ -110,9 +110,10 @@ const Facts = z.object({
   scores: z.enum(['answers', 'continuations', 'nothing']),
   valueName: z.string().exactOptional(),
   noLevel: z.string().exactOptional(),
+  priorColumn: z.string().exactOptional(),
   ...Object.fromEntries(
     [
-      ...['isLog', 'hasOwnScale', 'onRewardScale', 'hasOutcome', 'isContrast'],
+      ...['isLog', 'hasOwnScale', 'onRewardScale', 'isContrast'],
       ...['isAttribution', 'isMagnitude', 'isOfProver'],
     ].map((fact) => [fact, z.literal(true).exactOptional()]),
   ),

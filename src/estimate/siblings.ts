@@ -6,18 +6,11 @@ import { sharedTokens } from '../model/text/ids.js';
 import type { Answers, TailsAt, TraceQuestions } from '../question.js';
 import { candidateExits } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
-import {
-  CALIBRATION,
-  calibratedValues,
-  calibrationFacts,
-  givenCalibration,
-  noValues,
-  ofBase,
-} from './calibrated.js';
+import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBase } from './calibrated.js';
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { sum, type TraceValues } from './value.js';
+import { noReferences, sum, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
@@ -42,7 +35,7 @@ export const siblings: Estimator = {
   name: 'siblings',
   scores: 'answers',
   onRewardScale: true,
-  hasOutcome: true,
+  priorColumn: 'value_prior',
   card: "the probability of winning by going on, from the outcomes of the trace and of its group's most similar completions, weighted by how likely their next tokens are there",
   creditFlags: [CALIBRATION],
   flags: [
@@ -52,10 +45,7 @@ export const siblings: Estimator = {
       `of siblings: tokens of a peer's tail that are scored (default: ${DEFAULTS.peerTokens})`,
     ],
   ],
-  configKeys: [
-    ...['peers', 'peerTokens', 'peerWeights', 'peerPrior', 'peerPriorShare', 'peerBegunAlike'],
-    ...['peerDrawnTwice', 'calibration'],
-  ],
+  configKeys: ['peers', 'peerTokens', 'calibration'],
   columns: () => COLUMNS,
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
@@ -75,14 +65,7 @@ export const siblings: Estimator = {
     return {
       ...facts,
       ...(calibration?.standsBack && { nature: ofBase(UNFITTED, calibration.model) }),
-      config: {
-        ...opts,
-        peerWeights: [...CLIP],
-        peerPrior: PRIOR,
-        peerPriorShare: PRIOR_SHARE,
-        peerBegunAlike: BEGUN_ALIKE,
-        peerDrawnTwice: DRAWN_TWICE,
-      },
+      config: opts,
       readsPeers: true,
       async open(context): Promise<OpenEstimator<SiblingQuestions>> {
         const { maxTokens } = context.policy.architecture;
@@ -91,9 +74,10 @@ export const siblings: Estimator = {
           peers: Math.max(MOST_COMPARED, opts.peers),
           ask: (trace) => askSiblings(trace, opts, maxTokens),
           values(trace, answers, { peers }) {
+            const exits = answers.segmentation.exits.length;
             const prior = calibration
               ? calibratedValues(trace, answers, calibration)
-              : noValues(answers.segmentation.exits.length);
+              : { values: new Float32Array(exits), ...noReferences(exits) };
             // what is made of the thought alone is always there
             const hasPrior = calibration?.model.estimator === 'none' || prior.referenceTokens.length > 0;
             return siblingValues(prior, answers, trace, peers, opts, hasPrior);

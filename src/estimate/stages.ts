@@ -5,20 +5,20 @@ import { ModelSession } from '../model/onnx/session.js';
 import type { AnsweredJob, Answers, TraceQuestions, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
-import type { RunContext, Source } from '../run/source.js';
-import { mergeSegments } from '../segment/segment.js';
+import { blankRow, type OutputRow, UNREAD } from '../scored.js';
+import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/segment.js';
+import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { onnxAnswerer, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
-import { farPeers } from './far-peers.js';
-import { withPeers } from './peers.js';
+import { eachInWindow, farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward, RewardedTrace } from './reward.js';
-import type { TraceValues } from './value.js';
+import { type TraceValues, utilitiesOf } from './value.js';
 
 export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
-  readonly run: RunContext;
-  readonly source: Source;
+  readonly run: WholeInput['run'];
+  readonly source: Pick<WholeInput, 'again'>;
   readonly prepare: Awaited<ReturnType<typeof preparing>>;
   readonly rewardOf: (trace: Trace) => Reward;
   readonly log: Log;
@@ -28,9 +28,11 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
 type AskedTrace = ValueJob & { readonly asked: TraceQuestions };
 type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
 
-/** A trace with its values. */
-export interface Valued extends AnsweredJob<AskedTrace> {
-  readonly values: TraceValues;
+/** A trace with its values: a row without credit. */
+interface Valued {
+  readonly trace: Trace;
+  readonly job: ValueJob;
+  readonly row: OutputRow;
 }
 
 /** The three stages; what they are made with is open until the end. */
@@ -46,13 +48,13 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
   const { need, estimator } = opts;
   const values = (answered: Answered) =>
     eachTrace(answered, ({ job, trace, result }) => {
-      return { job, trace, result, values: estimator.values(job, result, job.asked) };
+      return { job, trace, row: valuedRow(job, result, estimator.values(job, result, job.asked)) };
     });
-  return { values, ...(need === 'pass' ? await openPass(opts) : UNREAD) };
+  return { values, ...(need === 'pass' ? await openPass(opts) : WITHOUT_PASS) };
 }
 
 /** Of a run in which no policy reads the traces. */
-const UNREAD: Omit<Stages, 'values'> = {
+const WITHOUT_PASS: Omit<Stages, 'values'> = {
   async *ask(cut) {
     for await (const item of eachTrace(cut, (job) => ({ ...job, asked: NOTHING }))) yield [item];
   },
@@ -87,22 +89,25 @@ async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
       (sampling?.session as ModelSession | undefined) ?? (await ModelSession.open(policy, device));
     sessions.push(session);
     noteProof(log, session, 'policy');
-    const second = estimator.second && { ...estimator.second, session };
-    if (second?.model !== undefined) {
-      second.session = await ModelSession.open(second.model.policy, second.model.device);
-      sessions.push(second.session);
-      noteProof(log, second.session, second.name);
+    let second = estimator.second && session;
+    if (estimator.second?.model !== undefined) {
+      const { model, name } = estimator.second;
+      second = await ModelSession.open(model.policy, model.device);
+      sessions.push(second);
+      noteProof(log, second, name);
     }
     const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
       prepare({ trace, reward: rewardOf(trace), groupMean: undefined });
     const whole = { again: source.again, run, prepare: again };
-    const far = estimator.peers === undefined ? undefined : await farPeers(whole, window, log, signal);
+    const far = estimator.peers === undefined ? undefined : await farPeers(whole, log, signal);
     const answerer = onnxAnswerer(session, second, window);
     return {
-      ask: (cut) =>
-        estimator.peers === undefined
-          ? windowsOf(eachTrace(cut, asking(estimator)), window)
-          : askingPeers(withPeers(windowsOf(cut, window), far?.peers, estimator.peers), estimator),
+      ask(cut) {
+        const windows = windowsOf(cut, window);
+        const { peers } = estimator;
+        const shown = peers === undefined ? windows : withPeers(windows, far?.peers, peers);
+        return eachInWindow(shown, () => asking(estimator));
+      },
       answer(asked) {
         const answered = answerer.answer(asked);
         return sampling?.sampled(answered, window) ?? answered;
@@ -124,13 +129,27 @@ function asking({ ask }: OpenEstimator) {
   };
 }
 
-async function* askingPeers(
-  windows: Windows<ValueJob>,
-  estimator: OpenEstimator,
-): AsyncGenerator<readonly (AskedTrace | BadRow)[]> {
-  for await (const window of windows) {
-    const asked: (AskedTrace | BadRow)[] = [];
-    for await (const item of eachTrace(window, asking(estimator))) asked.push(item);
-    yield asked;
-  }
+/** A trace's row once its values are known: all that it says but its credit. */
+export function valuedRow(
+  item: Omit<ValueJob, 'references'>,
+  { entropies, logprobs, segmentation, isUnread }: Answers,
+  { values, columns, referenceLogprobs, referenceTokens, status = [] }: TraceValues,
+): OutputRow {
+  const { reward, tokens } = item;
+  return {
+    ...blankRow(item.trace),
+    promptIds: item.promptIds.length === 0 ? null : item.promptIds,
+    completionIds: item.completionIds,
+    ...(isUnread ? { logprobs: null, entropies: null } : { logprobs, entropies }),
+    segments: segmentRows({
+      ...{ segmentation, values, own: tokens.own, chars: item.chars },
+      ...(isUnread ? {} : { entropies: segmentSums(entropies, allEnds(segmentation)) }),
+    }),
+    valueStart: values[0] as number,
+    ...{ referenceLogprobs, referenceTokens, reward: reward.reward },
+    referenceUtilities: utilitiesOf(item),
+    requested: { ...columns },
+    closesThought: tokens.text.includes(THINK_CLOSE),
+    status: [...item.status, ...reward.status, ...status, ...(isUnread ? [UNREAD] : [])],
+  };
 }

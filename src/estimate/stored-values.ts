@@ -1,25 +1,121 @@
-// Another estimator's values for stored rows, as far as they follow from what the rows store of references and tokens.
+// Another credit of stored rows: its options, its configuration, and another estimator's values as far as these follow from what rows store.
 import { isDeepStrictEqual } from 'node:util';
-import { asksForMean, type CreditOptions } from '../credit/credit.js';
-import { type Nature, NO_REFERENCES } from '../credit/nature.js';
+import { asksForMean, type CreditOptions, creditConfig } from '../credit/credit.js';
+import { isMartingale, type Nature, NO_REFERENCES } from '../credit/nature.js';
 import { readsEntropies, readsLogprobs } from '../credit/requested.js';
-import { usageError } from '../errors.js';
-import { POLICY_KEY } from '../io/write/output.js';
+import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
+import { TraceRejected, usageError } from '../errors.js';
+import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
-import {
-  calibrationWarning,
-  furtherNumbers,
-  geoValuesOf,
-  readCalibration,
-  scoredWith,
-  UNCALIBRATED,
-} from './calibrated.js';
+import { calibrated, calibrationWarning, readCalibration, scoredWith, UNCALIBRATED } from './calibrated.js';
 import type { Calibration } from './calibration.js';
-import type { CreditFlags } from './credit-flags.js';
+import { storedStates } from './calibration-rows.js';
+import {
+  ANY_RANGE,
+  type CreditFlags,
+  flagsOf,
+  OF_RULES,
+  resolveCreditOptions,
+  resolveEstimator,
+} from './credit-flags.js';
 import { pr } from './one-pass.js';
+import { ESTIMATORS, estimatorNamed } from './registry.js';
 import { noReferences } from './value.js';
+
+/** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
+interface Asked {
+  readonly flags: CreditFlags;
+  readonly calibration?: string | undefined;
+}
+
+/**
+ * The credit that is asked for, and the calibration by which its values are made, where one is.
+ * @throws RredcotError (exit 2) for what stored values do not allow, before any is read
+ */
+export async function newCredit(
+  path: string,
+  source: ScoredFiles,
+  { flags: given, ...asked }: Asked,
+  log: Log,
+) {
+  const calibration = await calibrationOf(path, source, { flags: given, ...asked }, log);
+  const flags = mergedFlags(source.credit, given);
+  const { estimator } = source.credit;
+  const others = ['estimator', ...Object.keys(estimator.config ?? {})];
+  let nature: Nature = estimator;
+  if (calibration !== undefined) nature = calibration.standsBack ? pr : calibrated;
+  else if (others.some((flag) => given[flag] !== undefined)) nature = resolveEstimator(flags);
+  const credit = resolveCreditOptions(flags, nature);
+  refuseImpossible(path, source, credit, calibration);
+  return { credit, calibration };
+}
+
+/**
+ * The flags that the file was made with, those that are given in their place. A rule that is given begins anew: what shaped the
+ * credit of another one is given beside it, or is not.
+ */
+function mergedFlags(stored: CreditOptions, given: CreditFlags): CreditFlags {
+  const { rule, others = [], rewardRange, estimator } = stored;
+  const method = given.method ?? stored.method;
+  const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
+  const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && ruleOf(name).ofSegments);
+  const other = given.estimator === undefined ? estimator : estimatorNamed(given.estimator);
+  const readsSteps = other !== undefined && isMartingale(other) && (readsValues || method === 'segment');
+  const idle = [
+    ...(given.sigma === undefined ? [] : OF_RULES),
+    ...(readsSteps ? [] : ['steps']),
+    ...(method === 'hierarchical' ? [] : ['alpha', 'beta']),
+  ];
+  // how values were made; another reading of the prover's begins anew: the best of K has no meaning for all
+  const ofValues = Object.entries(estimator.config ?? {});
+  const isNew = ofValues.some(([key]) => given[key] !== undefined && key !== 'bestOf');
+  const keepsValues = (given.estimator ?? estimator.name) === estimator.name && !isNew;
+  return {
+    estimator: estimator.name,
+    ...Object.fromEntries(
+      Object.entries(flagsOf(creditConfig(stored))).filter(([key]) => !idle.includes(key)),
+    ),
+    ...(keepsValues && Object.fromEntries(ofValues.map(([key, value]) => [key, String(value)]))),
+    ...given,
+    ...(given.rewardRange === ANY_RANGE && { rewardRange: rewardRange.join(',') }),
+  };
+}
+
+/** The configuration with which `score` would have made the same file. */
+export function mergedConfig(
+  stored: Config,
+  credit: CreditOptions,
+  made: {
+    readonly columns: readonly string[] | undefined;
+    readonly drop: readonly string[] | undefined;
+    /** another estimator than the file's was asked for */
+    readonly isOther: boolean;
+    readonly calibration: Calibration | undefined;
+  },
+): Config {
+  const { columns, drop, isOther, calibration } = made;
+  const { estimator } = credit;
+  const isNew = isOther || calibration !== undefined;
+  const gone = [
+    // how values are read, and what is said of peers and the like, goes with what had them
+    ...['proverEstimator', 'bestOf', 'returnEquivalent', ...(estimator.isOfProver ? [] : ['prover'])],
+    ...(isNew ? ESTIMATORS.flatMap((each) => each.configKeys ?? []) : []),
+  ];
+  const all = {
+    ...Object.fromEntries(Object.entries(stored).filter(([key]) => !gone.includes(key))),
+    ...creditConfig(credit),
+    // the weights of `calibrated` go with it; where they stand back it is still its name
+    estimator: calibration ? calibrated.name : isOther ? estimator.name : stored.estimator,
+    ...(isNew && { calibration: calibration?.model }),
+    // no reference set is read where nothing is scored
+    ...(isOther && estimator.scores === 'nothing' && { references: 'row' }),
+    ...(drop && { drop: [...((stored.drop as string[] | undefined) ?? []), ...drop] }),
+    ...(columns && { columns }),
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
 
 /** Whether values are made in one way. */
 export function hasSameValues(a: CreditOptions, b: CreditOptions): boolean {
@@ -32,7 +128,6 @@ const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
 /**
  * The row with the values of another estimator, or of a calibration.
  * @param isOther the file names another one: what it says of its values and of references that this one has not goes
- * @throws TraceRejected (`feature`) for what a calibration finds no number for
  */
 export function revalued(row: OutputRow, to: Nature, isOther: boolean, calibration?: Calibration): OutputRow {
   const values = valuesOf(row, to, calibration);
@@ -57,28 +152,26 @@ export function revalued(row: OutputRow, to: Nature, isOther: boolean, calibrati
 /** (K+1) values. */
 function valuesOf(scored: OutputRow, to: Nature, calibration?: Calibration): Float32Array {
   const row = withoutShown(scored);
-  const { trace, referenceLogprobs: exits } = row;
   const tokens = row.referenceTokens ?? new Int32Array(0);
   const utilities = row.referenceUtilities ?? new Float32Array(0);
   const logprobs = row.logprobs ?? new Float32Array(0);
-  const ends = thoughtEnds(row);
   const { fromLogprobs, fromStored } = calibration === undefined ? to : pr;
-  if (fromLogprobs) return fromLogprobs(logprobs, ends);
-  const values = Float32Array.from(exits ?? [], (lp) =>
+  if (fromLogprobs) return fromLogprobs(logprobs, thoughtEnds(row));
+  const values = Float32Array.from(row.referenceLogprobs ?? [], (lp) =>
     Number(fromStored?.({ logprobs: lp, tokens, utilities })),
   );
   // a trace without a reference has no v̂ to be calibrated
   if (calibration === undefined || calibration.standsBack || utilities.length === 0) return values;
-  const geoValues = geoValuesOf(exits ?? [], tokens, utilities);
-  const columns = furtherNumbers(calibration, (name) => trace.source.columns[name], ends);
-  return calibration.values(trace.group ?? trace.id, { values, geoValues, ends, logprobs, columns });
+  const states = storedStates(scored, 'pr');
+  if (typeof states === 'string') throw new TraceRejected('values', states);
+  return calibration.values(row.trace.group ?? row.trace.id, states);
 }
 
 /**
  * What stored values do not allow is said before anything is read.
  * @throws RredcotError (exit 2) naming the columns that are missing, or why the values of an estimator do not follow from them
  */
-export function refuseImpossible(
+function refuseImpossible(
   path: string,
   source: ScoredFiles,
   credit: CreditOptions,
@@ -89,23 +182,22 @@ export function refuseImpossible(
   const { estimator: to } = credit;
   const isOther = !hasSameValues(source.credit, credit);
   if (isOther) refuseEstimator(from, to, config.references === 'group', calibration);
-  if (to.hasOutcome && !isDeepStrictEqual(rewardRange, credit.rewardRange))
+  if (!isDeepStrictEqual(rewardRange, credit.rewardRange))
     throw usageError(
-      `--reward-range: the values of ${to.name} have rewards in them, on the range that ${path} was scored with`,
-      `leave it out (${rewardRange.join(',')}), or rredcot score --estimator ${to.name} --reward-range`,
+      `--reward-range ${credit.rewardRange.join(',')}: the rewards of ${path} were mapped from ${rewardRange.join(',')} when it was scored`,
+      'leave it out, or rredcot score --reward-range',
     );
   const isOfTokens = to.fromLogprobs !== undefined;
   const isCalibrated = calibration !== undefined;
   const needed = [
     ...NEEDED,
-    ...(asksForMean(credit) || credit.normalisers?.includes('dapo') || isCalibrated ? ['group'] : []),
+    ...(asksForMean(credit) || isCalibrated ? ['group'] : []),
     ...(readsEntropies(credit) ? ['entropies'] : []),
     ...((isOther && !isOfTokens) || isCalibrated ? ['reference_logprobs'] : []),
     ...(isCalibrated ? ['id'] : []),
     ...(readsLogprobs(credit) || (isOther && isOfTokens) || isCalibrated ? ['logprobs'] : []),
     ...(isOther && !isOfTokens && !isCalibrated ? ['reference_tokens'] : []),
-    // its first entry is the baseline
-    ...(to.hasOutcome === true ? ['value_prior'] : []),
+    ...(to.priorColumn === undefined ? [] : [to.priorColumn]),
   ];
   // no policy has read its traces
   const isEmpty = (name: string) => config.ofPolicy !== undefined && /^(logprobs|entropies)$/.test(name);
@@ -118,14 +210,6 @@ export function refuseImpossible(
       missing.some(isEmpty)
         ? 'rredcot score with the same flag, and --policy <folder>: the policy then reads the traces'
         : 'score with these among --columns, or with all of them',
-    );
-  const absent = calibration?.further.find(
-    ({ column }) => !columns.includes(column) || source.made.has(column),
-  );
-  if (absent !== undefined && !calibration?.standsBack)
-    throw usageError(
-      `${path}: has no column ${absent.column}, which the calibration reads (${absent.name})`,
-      'a file of score that has it, such as by --join and --join-columns, or a calibration without --features',
     );
 }
 
@@ -158,10 +242,10 @@ function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibrati
 }
 
 /** The calibration whose values are asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
-export async function calibrationOf(
+async function calibrationOf(
   path: string,
-  { config, metadata }: ScoredFiles,
-  { flags, calibration }: { readonly flags: CreditFlags; readonly calibration?: string | undefined },
+  { config, account }: ScoredFiles,
+  { flags, calibration }: Asked,
   log: Log,
 ): Promise<Calibration | undefined> {
   const asked = flags.estimator ?? config.estimator;
@@ -183,7 +267,7 @@ export async function calibrationOf(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
       'rredcot score --estimator calibrated with it',
     );
-  const policy = metadata.get(POLICY_KEY);
+  const policy = account.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
   const warning = calibrationWarning(found, own);
   if (warning !== undefined) log.warn('calibration', warning);

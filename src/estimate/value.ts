@@ -111,6 +111,15 @@ export function geometricMean({ logprobs, tokens, utilities }: StoredReferences)
   );
 }
 
+/** (K+1) `pr-geo` of every exit, from what a row stores. */
+export function geoValuesOf(
+  logprobs: readonly Float32Array[],
+  tokens: Int32Array,
+  utilities: Float32Array,
+): Float32Array {
+  return Float32Array.from(logprobs, (exit) => geometricMean({ logprobs: exit, tokens, utilities }));
+}
+
 /** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
 export function contrast(referenceSet: StoredReferences): number {
   const { logprobs } = referenceSet;

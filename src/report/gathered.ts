@@ -1,9 +1,8 @@
 // What the numbers of a scored file are gathered in: quantiles, the largest, means by prediction and by place, and the few traces that are
 // worth a page, of the right and the wrong some by chance, and those that turned the most. None of it grows with the traces.
 
+import { extremes } from '../scored/choose.js';
 import { isFallback, type OutputRow } from '../scored.js';
-import { fnv1a } from './figures.js';
-import { extremes } from './trace-record.js';
 
 /** What is told of a list of numbers. */
 export type Distribution = Sketch['distribution'];
@@ -175,6 +174,13 @@ const stretches = () => Array.from({ length: STRETCHES }, () => ({ sum: 0, n: 0 
 export type Kind = 'right' | 'wrong' | 'decisive' | 'harmful';
 
 export const KINDS: readonly Kind[] = ['harmful', 'decisive', 'wrong', 'right'];
+
+/** A name's hash (FNV-1a, 32 bits), for what is to look like chance and be the same every time. */
+function fnv1a(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
+  return (hash ^ (hash >>> 15)) >>> 0;
+}
 
 /** Chooses; the same traces whatever their order, but for equal ones. */
 export class TraceChoice {

@@ -3,13 +3,13 @@ import type { Rejection } from '../errors.js';
 import type { Field, FieldMap } from '../io/map/fields.js';
 import { JOINS } from '../io/map/join.js';
 import { foundPlaces, mapRow } from '../io/map/map.js';
+import type { Mapping } from '../io/map/mapping.js';
 import { fits } from '../io/map/presets.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
-import type { Mapping } from '../run/mapping.js';
-import { isScored } from '../scored/stored-rows.js';
+import { kindOf } from '../scored/columns.js';
 import type { Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
 import { section as lined } from './lines.js';
@@ -53,7 +53,7 @@ const ALL_NEEDED = { prompt: true, references: true };
 /** Whether a trace of the row, or the scored one, has the id. */
 export function hasTrace(row: InputRow, id: string, map: FieldMap): boolean {
   if (row.columns.id === id) return true;
-  return !isScored(row.columns) && tracesOf(row, map).some((each) => each.id === id);
+  return kindOf(row.columns) !== 'scored' && tracesOf(row, map).some((each) => each.id === id);
 }
 
 function tracesOf(row: InputRow, map: FieldMap): (Trace | BadRow)[] {

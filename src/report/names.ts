@@ -2,7 +2,7 @@
 
 import { are, plural } from '../plural.js';
 import { HashSet } from './hash-set.js';
-import type { Warning } from './run-figures.js';
+import type { Warning } from './warnings.js';
 
 /** What of a trace is looked at. */
 export interface Named {

@@ -1,5 +1,6 @@
 // One record of a scored trace, which terminal and page show: its segments with their texts and weights, and which of them turned it.
-import type { OutputRow } from '../scored.js';
+import { changesOf, NOTHING } from '../scored/choose.js';
+import type { OutputRow, SegmentRow } from '../scored.js';
 
 /** A thought segment and what it changed. */
 export interface TurningPoint {
@@ -12,23 +13,15 @@ export interface TurningPoint {
   readonly weight: number | null;
 }
 
-/** Changes below this are what rounding leaves. */
-export const NOTHING = 0.0005;
-
-/**
- * The thought segments in order.
- * @param isMagnitude the estimator's differences are magnitudes, whatever their sign
- */
+/** The thought segments in order. @param isMagnitude as of {@link changesOf} */
 export function turnsOf(
-  { segments, reward, baseline }: Pick<OutputRow, 'segments' | 'reward' | 'baseline'>,
+  row: Pick<OutputRow, 'segments' | 'reward' | 'baseline'>,
   isMagnitude: boolean,
 ): TurningPoint[] {
-  const outcome = Math.sign((reward ?? 0.5) - (baseline ?? 0.5));
-  const tokens = ownCount(segments);
-  return segments.flatMap(({ kind, delta, sigma, start, end }, segment) => {
-    if (kind !== 'thought' || delta === null) return [];
-    const change = isMagnitude ? outcome * Math.abs(delta) : delta;
-    return [{ segment, change, sigma, weight: weightOf(sigma, start, end, tokens) }];
+  const tokens = ownCount(row.segments);
+  return changesOf(row, isMagnitude).map(({ segment, change }) => {
+    const { sigma, start, end } = row.segments[segment] as SegmentRow;
+    return { segment, change, sigma, weight: weightOf(sigma, start, end, tokens) };
   });
 }
 
@@ -59,15 +52,6 @@ export function outstanding(turns: readonly TurningPoint[], most = 3) {
       .filter(({ change }) => change < -NOTHING)
       .reverse()
       .slice(0, most),
-  };
-}
-
-/** The largest rise and the largest fall, both ≥ 0. @param isMagnitude as of {@link turnsOf} */
-export function extremes(row: OutputRow, isMagnitude: boolean) {
-  const turns = turnsOf(row, isMagnitude);
-  return {
-    rise: turns.reduce((most, { change }) => Math.max(most, change), 0),
-    fall: turns.reduce((most, { change }) => Math.max(most, -change), 0),
   };
 }
 

@@ -1,16 +1,9 @@
-// Draws one scored trace for a terminal: what it was asked, how its value went, where σ went, which segments turned it, its text and peers.
-import { count, plural } from '../plural.js';
+// Draws one scored trace for a terminal: what it was asked, how its value went, where σ went, which segments turned it, its text.
+import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { clipped, columnsOf, LABEL, section, spark, thinned, wrapped } from './lines.js';
 import { type Depth, dimmed, shaded, tinted } from './terminal.js';
 import { shortNumber, signed, type TraceRecord, type TurningPoint } from './trace-record.js';
-
-/** Another completion of the prompt. */
-export interface PeerLine {
-  readonly id: string;
-  readonly row: number;
-  readonly reward: number | null;
-}
 
 /** A trace, and what is known beside it. */
 export interface ShownTrace extends TraceRecord {
@@ -22,7 +15,6 @@ export interface ShownTrace extends TraceRecord {
   readonly credits: readonly string[];
   /** what stands against trusting it */
   readonly warnings: readonly string[];
-  readonly peers: readonly PeerLine[];
   /** what the values are called: v̂, or log v̂ for `joint` */
   readonly valueName: string;
   /** what is to be said of the differences */
@@ -40,7 +32,6 @@ export interface ViewOptions {
 /** lines of a segment's text, and of another text, unless all are shown */
 const SEGMENT_LINES = 3;
 const TEXT_LINES = 6;
-const PEERS = 24;
 
 export function drawShown(shown: ShownTrace, opts: ViewOptions): string[] {
   const { place, why, segments } = shown;
@@ -65,7 +56,6 @@ export function drawShown(shown: ShownTrace, opts: ViewOptions): string[] {
     ...section('σ by', prose(creditText(shown))),
     ...(isScored ? ['', ...tableOf(shown, opts), '', ...turnLines(shown, width)] : []),
     ...section('text', hasText ? textLines(shown, room, opts) : []),
-    ...section('peers', peerLines(shown, room)),
   ];
 }
 
@@ -204,17 +194,6 @@ function textLines({ segments }: TraceRecord, room: number, { depth, all }: View
   const steps = (sign: number) =>
     [1, 2, 3, 4, 5].map((step) => shaded(` ${2 ** step} `, sign * step, depth)).join('');
   return [`${steps(1)} σ·T of what gets likelier`, `${steps(-1)} less likely; 1 is uniform`, ...lines];
-}
-
-function peerLines({ peers, group }: ShownTrace, room: number): string[] {
-  if (peers.length === 0) return [];
-  const rewards = peers.map(({ reward }) => reward).filter((reward) => reward !== null);
-  const right = rewards.filter((reward) => reward > 0.5).length;
-  const head = `${plural(peers.length, 'other')} of group ${escapeControls(group ?? '')}: ${right} right, ${rewards.length - right} wrong`;
-  const line = ({ id, row, reward }: PeerLine) =>
-    clipped(`${reward === null ? '?' : shortNumber(reward)}  ${escapeControls(id)} (row ${row})`, room);
-  const more = peers.length - PEERS;
-  return [head, ...peers.slice(0, PEERS).map(line), ...(more > 0 ? [`… ${count(more)} more`] : [])];
 }
 
 /** Lines that fit, the first `most` of them. */

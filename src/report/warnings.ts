@@ -1,99 +1,160 @@
-// Says what stands against trusting the numbers of a scored file.
+// Says what stands against trusting the numbers of a run, or of a scored file.
 
-import { count } from '../plural.js';
-import type { Histogram } from './figures.js';
-import type { RunNumbers } from './run-counts.js';
+import type { PolicyFacts } from '../model/onnx/folder.js';
+import { are, count, plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
+import { isFallback } from '../scored.js';
+import { THINK_CLOSE, THOUGHT_TAGS, tagStatus } from '../segment/span.js';
+import type { RejectTally, RunNumbers } from './counts.js';
+import { shortNumber } from './trace-record.js';
 
-/** Something that stands against a run; the code is for programs. */
-export interface RunWarning {
+/** Something that a user should know of; the code is for programs. */
+export interface Warning {
   readonly code: string;
-  readonly text: string;
+  readonly message: string;
 }
 
-/** What is told of a scored file, in a terminal and on its page. */
-export interface RunStats {
-  readonly numbers: RunNumbers;
-  readonly warnings: readonly RunWarning[];
-  readonly valueName: string;
-  /** of the run that scored; undefined where nothing tells */
-  readonly throughput:
-    | { readonly seconds: number; readonly traces: number; readonly tokens: number }
-    | undefined;
+/** What is known of how a run was made. */
+export interface MadeBy {
+  /** absent where none has run, or its folder is not known */
+  readonly policy?: PolicyFacts | undefined;
+  /** tokens of its vocabulary; undefined where nothing tells */
+  readonly vocab?: number | undefined;
+  /** a name, or a list of them, of which the first is that of σ */
+  readonly rule?: unknown;
+  /** what the user says that the policy thinks between */
+  readonly thoughtTags?: readonly [open: string, close: string] | undefined;
 }
 
-/** More of them than this is more than a few odd ones. */
+/** A few odd traces are in every data set: from this share on a warning is worth it. */
 const MANY = 0.1;
-/** A run half of which is uniform trains as it would without. */
-const MOST = 0.5;
-/** nats a token, where the vocabulary is not known: what a policy wrote itself is far above */
-const UNLIKELY = -3;
-
-/**
- * Whether a mean log p a token is nearer to guessing than to certainty: of what a policy wrote itself it is far above.
- * @param vocab tokens of the policy's vocabulary; undefined where nothing tells
- */
-export function isUnlikely(logprob: number | null, vocab: number | undefined): logprob is number {
-  return logprob !== null && logprob <= (vocab === undefined ? UNLIKELY : -Math.log(vocab) / 2);
-}
-
-/** What is said of traces half of which have that mean log p or less. */
-export function unlikelyTraces(median: number): string {
-  return `half of the traces have a mean log p of ${median.toFixed(2).replace('-', '−')} a token or less: did this policy write them? Its values mean little there`;
-}
-
+/** From this share of the traces on, a run whose σ is uniform is GRPO under another name. */
+const MOSTLY = 0.5;
 /** From this difference of shares on credit is of one side; and so many traces a side tell a share. */
 const ONE_SIDED = 0.5;
 const ENOUGH = 16;
+/** More rejects than this share are more than a few odd ones. */
+const REJECTED = 0.05;
+
+/** What a status says that concerns the whole dump: each is told once, and with how many. */
+const OF_STATUS: Readonly<Record<string, string>> = {
+  'completion:has-prompt':
+    'begin with their prompt, which is scored as a part of the thought: --map completion=<path> names what the policy wrote',
+  'prompt:raw-question':
+    'have a raw question for their prompt, and the policy has a chat template: if it was asked by it, give messages with --map prompt=<path>, or prompt_ids',
+  'thought:reopened':
+    'open the thought with a tag that their prompt ends with already: the policy read it once, so take it out of one of them',
+};
+
+/** What mends the commonest reasons of a uniform σ, or says where they come from. */
+const CURES: Readonly<Record<string, string>> = {
+  'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number, too',
+  'reward:unknown': '--map reward=<column> names the rewards',
+  'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
+  'uniform:small-return':
+    'their reward is their baseline, as in groups that are all right or all wrong, where there is nothing to share out',
+};
+
+/** All that the numbers say against the run. */
+export function warningsOf(numbers: RunNumbers, made: MadeBy = {}): Warning[] {
+  const { status, values, label_noise: noise } = numbers;
+  const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
+  const told: readonly (readonly [code: string, message: string | false | undefined])[] = [
+    ['unlikely_traces', unlikelyTraces(numbers, made)],
+    ...exitTemplates(numbers, made).map((message) => ['exit_template', message] as const),
+    ...Object.entries(OF_STATUS).map(([code, what]) => {
+      return [code, status[code] !== undefined && `${plural(status[code], 'trace')} ${what}`] as const;
+    }),
+    // of the rule `uniform` nobody is told that σ is so
+    ['mostly_uniform', [made.rule].flat()[0] !== 'uniform' && mostlyUniform(numbers)],
+    ['one_sided', oneSidedCredit(numbers)],
+    [
+      'values_do_not_tell',
+      right !== null &&
+        wrong !== null &&
+        right <= wrong &&
+        `at the end of the thought right traces have no higher value than wrong ones (medians ${right.toFixed(3)} and ${wrong.toFixed(3)}): look at references and exit template`,
+    ],
+    [
+      'label_noise',
+      noise !== null &&
+        noise.count > MANY * noise.of &&
+        `the reward fits no value of ${count(noise.count)} of ${count(noise.of)} traces: wrong labels, references in other words, or values that mean nothing`,
+    ],
+  ];
+  return told.flatMap(([code, message]) => (message ? [{ code, message }] : []));
+}
+
+function isMany(n: number, { distributions }: RunNumbers): boolean {
+  return n > 0 && n >= MANY * distributions.mean_logprob.n;
+}
+
+/** Where another policy than this one wrote the traces. */
+function unlikelyTraces(numbers: RunNumbers, { policy, vocab = policy?.vocab }: MadeBy): string | undefined {
+  const { unlikely: n } = numbers;
+  if (!isMany(n, numbers)) return undefined;
+  const { n: traces, mean } = numbers.distributions.mean_logprob;
+  const what = `${count(n)} of ${plural(traces, 'trace')} ${are(n)}`;
+  const guessing = vocab === undefined ? '' : `, guessing gives ${shortNumber(-Math.log(vocab))}`;
+  const logprobs = `mean log p ${shortNumber(mean ?? 0)} a token${guessing}`;
+  return policy?.isEmbedded
+    ? `${what} foreign to the bundled policy, which knows two toy tasks (${logprobs}): its numbers mean nothing there; rredcot policy build <checkpoint> -o <folder> makes a policy of the model that wrote them, --policy <folder> uses it`
+    : `${what} little better than guessed by ${escapeControls(policy?.path ?? 'the policy')} (${logprobs}): did this policy write these traces? --policy <folder> names another`;
+}
+
+/** Where the policy is asked for the answer inside the thought. */
+function exitTemplates(numbers: RunNumbers, { policy, thoughtTags }: MadeBy): string[] {
+  if (policy === undefined) return [];
+  const { n: traces } = numbers.distributions.mean_logprob;
+  return [...new Set([...THOUGHT_TAGS, ...(thoughtTags ? [thoughtTags] : [])])].flatMap((tags) => {
+    const [, close] = tags;
+    const code = tagStatus('', tags, '').join();
+    const n = close === THINK_CLOSE ? numbers.closed_thoughts : (numbers.status[code] ?? 0);
+    if (!isMany(n, numbers) || policy.exit.includes(close)) return [];
+    return `in ${count(n)} of ${plural(traces, 'trace')} the thought ends with ${close}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-template gives another`;
+  });
+}
+
+/** Where σ is uniform in most traces: the commonest reason, which is a status or, where few have one, the rule. */
+function mostlyUniform(numbers: RunNumbers): string | undefined {
+  const { credited, uniform_by_fallback: fallbacks, uniform_in_effect: uniform } = numbers;
+  const most = Math.max(fallbacks, uniform);
+  if (most === 0 || most < MOSTLY * credited) return undefined;
+  const what = `σ is uniform in ${count(most)} of ${plural(credited, 'trace')}, which is no credit at all`;
+  if (2 * fallbacks < most)
+    return `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`;
+  const [code, n] = Object.entries(numbers.status).find(([code]) => isFallback(code)) as [string, number];
+  const cure = CURES[code] === undefined ? '' : `: ${CURES[code]}`;
+  return `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`;
+}
 
 /**
- * What is said where right traces, those above their baseline, have σ of their rule and wrong ones are uniform, or the other way round: what decides nothing is then
+ * Where right traces, those above their baseline, have σ of their rule and wrong ones are uniform, or the other way round: what decides nothing is then
  * moved by the one side and not moved back by the other (docs/training.md). Traces whose return is about 0 move nothing, and are left out.
  */
-export function oneSidedCredit({
-  returns,
-  uneven,
-}: Record<'returns' | 'uneven', Histogram>): string | undefined {
-  const { right = 0, wrong = 0 } = returns;
-  if (right < ENOUGH || wrong < ENOUGH) return undefined;
-  const uniform = { right: 1 - (uneven.right ?? 0) / right, wrong: 1 - (uneven.wrong ?? 0) / wrong };
+function oneSidedCredit({ returns, uneven }: RunNumbers): string | undefined {
+  if (returns.right < ENOUGH || returns.wrong < ENOUGH) return undefined;
+  const uniform = { right: 1 - uneven.right / returns.right, wrong: 1 - uneven.wrong / returns.wrong };
   if (Math.abs(uniform.right - uniform.wrong) < ONE_SIDED) return undefined;
   const [most, least] =
     uniform.right > uniform.wrong ? (['right', 'wrong'] as const) : (['wrong', 'right'] as const);
   const percent = (side: 'right' | 'wrong') => `${Math.round(100 * uniform[side])} %`;
-  return `σ is uniform in effect in ${percent(most)} of the ${most} traces and ${percent(least)} of the ${least} ones: such credit trained worse than none in a small experiment; look at the values before you train on it`;
+  return `σ is uniform in effect in ${percent(most)} of the ${most} traces and ${percent(least)} of the ${least} ones: such credit trained worse than none in a small experiment; look at the values before you train on it (docs/sigma-rules.md)`;
 }
 
-/** Whether the first rule of a configuration, which is that of σ, is `uniform`. @param rule a name, or a list of them */
-export function asksForUniform(rule: unknown): boolean {
-  return [rule].flat()[0] === 'uniform';
-}
-
-/** @param vocab as {@link isUnlikely} @param rule as {@link asksForUniform} */
-export function warningsOf(numbers: RunNumbers, vocab: number | undefined, rule?: unknown): RunWarning[] {
-  const { distributions, credited, uniform_in_effect: uniform, values, label_noise: noise } = numbers;
-  const warnings: RunWarning[] = [];
-  const add = (isSo: boolean, code: string, text: string) => {
-    if (isSo) warnings.push({ code, text });
+/** Where more than one trace in twenty was rejected. @param traces of the whole */
+export function rejectWarning({ total, counts: [most] }: RejectTally, traces: number): Warning | undefined {
+  if (most === undefined || total <= REJECTED * (total + traces)) return undefined;
+  return {
+    code: 'many_rejected',
+    message: `${count(total)} of ${plural(total + traces, 'trace')} were rejected, most of them (${count(most.count)}) with ${most.code}, first ${onOneLine(most.first)}`,
   };
-  const logprob = distributions.mean_logprob.median;
-  add(isUnlikely(logprob, vocab), 'unlikely_traces', unlikelyTraces(logprob ?? 0));
-  add(
-    credited > 0 && uniform >= MOST * credited && !asksForUniform(rule),
-    'mostly_uniform',
-    `σ is uniform in effect in ${count(uniform)} of ${count(credited)} traces: they train as they would without it; the statuses say why, or a large --tau or --smooth does`,
-  );
-  const oneSided = oneSidedCredit(numbers);
-  add(oneSided !== undefined, 'one_sided', oneSided ?? '');
-  const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
-  add(
-    right !== null && wrong !== null && right <= wrong,
-    'values_do_not_tell',
-    `at the end of the thought right traces have no higher value than wrong ones (medians ${right?.toFixed(3)} and ${wrong?.toFixed(3)}): look at references and exit template`,
-  );
-  add(
-    noise !== null && noise.count > MANY * noise.of,
-    'label_noise',
-    `the reward fits no value of ${count(noise?.count ?? 0)} of ${count(noise?.of ?? 0)} traces: wrong labels, references in other words, or values that mean nothing`,
-  );
-  return warnings;
+}
+
+const SHOWN_CHARACTERS = 240;
+
+/** A reject's place and reason, as far as a line has room for them. */
+export function onOneLine(text: string): string {
+  const line = escapeControls(text.replace(/\s+/g, ' '));
+  return line.length <= SHOWN_CHARACTERS ? line : `${line.slice(0, SHOWN_CHARACTERS)} …`;
 }

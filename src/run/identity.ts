@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { usageError } from '../errors.js';
-import { textOf } from '../io/files/json-file.js';
+import { textOf } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { InputPrintSchema } from '../io/read/unchanged.js';
 import { FORMATS } from '../io/write/output.js';
@@ -27,6 +27,8 @@ const RunSchema = z.object({
   /** format of the parts */
   output: z.enum(FORMATS),
   inputs: z.array(InputPrintSchema),
+  /** of rows that are made of stored ones: what is said of those, by key of the metadata */
+  made: z.record(z.string(), z.string()).optional(),
   /** what has cut the rows out of a data set; null where nothing has */
   part: PartSchema.nullable(),
   rows_per_part: z.int().min(1),

@@ -1,26 +1,21 @@
 // The options that commands share, and what a command says of its work before a row is read.
-import type { CreditOptions } from '../credit/credit.js';
-import { OF_OTHERS } from '../credit/requested.js';
-import { usageError } from '../errors.js';
 import type { GroupReferences } from '../estimate/references.js';
-import type { ColumnChoice } from '../io/arrow/output-columns.js';
+import type { RewardCheck } from '../estimate/reward-scale.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
+import type { MappingOptions } from '../io/map/mapping.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { TokenMeter } from '../report/progress.js';
-import type { OurColumn, TextColumn, WrittenColumn } from '../scored/columns.js';
-import type { TextChoice } from '../scored/layout.js';
+import type { TextColumn, WrittenColumn } from '../scored/columns.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import type { MappingOptions } from './mapping.js';
 import type { MaxRejects } from './reject-limits.js';
-import type { RewardCheck } from './reward-scale.js';
 
 /** The flags that say how a run is cut and begun. */
 export interface RunOptions {
-  /** undefined: the scheduler's, or the whole */
+  /** undefined: the whole */
   readonly shard: Shard | undefined;
   /** undefined: by the number of rows */
   readonly rowsPerPart: number | undefined;
@@ -36,10 +31,9 @@ export interface JobOptions extends MappingOptions, RunOptions {
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: all */
-  readonly columns: readonly OurColumn[] | undefined;
-  /** columns of the input that are written */
-  readonly choice?: ColumnChoice;
-  readonly text?: TextChoice;
+  readonly columns: readonly string[] | undefined;
+  /** columns of the input that are not written */
+  readonly drop: readonly string[] | undefined;
   readonly maxRejects: MaxRejects | undefined;
   /** variables for the policy's chat template */
   readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
@@ -84,17 +78,4 @@ export interface Work {
   readonly groupReferences?: GroupReferences | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
   readonly valueName?: string | undefined;
-}
-
-/**
- * What a pass over traces cannot know is made of the file that it writes.
- * @throws RredcotError (exit 2) for normalisers that count the tokens of other traces
- */
-export function refuseOfOthers({ normalisers = [] }: CreditOptions): void {
-  const found = normalisers.find((name) => OF_OTHERS.includes(name));
-  if (found !== undefined)
-    throw usageError(
-      `--normalisers ${found} counts the tokens of other traces, which are known when all are scored`,
-      `score without it, then rredcot redistribute <scored> --normalisers ${normalisers.join(',')}`,
-    );
 }

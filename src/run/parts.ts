@@ -35,7 +35,7 @@ export class Todo {
   }
 
   /** Whether an input row is of a part that is still to be made. */
-  readonly wanted = (ordinal: number): boolean => this.parts.has(partOfRow(ordinal, this.run.rows_per_part));
+  readonly wanted = (ordinal: number): boolean => this.parts.has(partOf(this.run, ordinal));
 
   get all(): number[] {
     return [...this.parts];
@@ -44,6 +44,11 @@ export class Todo {
   done(part: number): void {
     this.parts.delete(part);
   }
+}
+
+/** The part of an input row; a stream, and what is made of stored rows, is one part however many rows it has. */
+function partOf({ rows_per_part: rows, parts }: Run, ordinal: number): number {
+  return Math.min(partOfRow(ordinal, rows), parts - 1);
 }
 
 export interface PartsOptions extends Omit<OutputTarget, 'path' | 'format'> {
@@ -69,7 +74,7 @@ export function openParts(opts: PartsOptions): Sink {
   return {
     async add(item) {
       const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
-      const number = partOfRow(ordinal, run.rows_per_part);
+      const number = partOf(run, ordinal);
       if (open !== undefined && open.number !== number) await closePart(open);
       open ??= await openPart(number, opts);
       await open.add(item);

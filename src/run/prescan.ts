@@ -1,23 +1,23 @@
 // The first light pass over the inputs: rows counted, column types, the rewards of each group.
 
 import type { GroupRewards } from '../credit/baseline.js';
-import { dataError, throwIfInterrupted } from '../errors.js';
-import { findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
+import { throwIfInterrupted } from '../errors.js';
+import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { isJson } from '../io/read/formats.js';
 import { type Input, readRows } from '../io/read/inputs.js';
 import type { Part } from '../io/write/part.js';
 import { count } from '../plural.js';
+import { RejectTally } from '../report/counts.js';
 import type { Log } from '../report/log.js';
 import { type Named, SeenNames } from '../report/names.js';
-import type { Warning } from '../report/run-figures.js';
-import { RejectTally } from '../report/summary.js';
-import { type BadRow, type InputRow, isBad } from '../rows.js';
-import { partOf } from '../scored/provenance.js';
+import type { Warning } from '../report/warnings.js';
+import { type BadRow, isBad } from '../rows.js';
+import { partOf } from '../scored/stored-run.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
-import { refuseHopeless } from './reject-limits.js';
+import { refuseWithoutTrace } from './reject-limits.js';
 
 /** What the whole of the inputs holds. */
 export interface Prescan {
@@ -91,7 +91,8 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
   const tally = new RejectTally();
   const reject = (bad: BadRow): void => {
     tally.add(bad);
-    refuseHopeless(traces, tally, opts.maxRejects, 'nothing was written');
+    const counted = { traces, rejects: tally.total };
+    refuseWithoutTrace(counted, tally, opts.maxRejects, false, 'nothing was written');
   };
   for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
     isCut ||= traces + tally.total >= limit;
@@ -173,14 +174,4 @@ function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isPeer: bo
     ...{ id, group, prompt: ids.promptIds?.join() ?? JSON.stringify(prompt) },
     ...(isPeer && { completion: ids.completionIds?.join() ?? completion }),
   };
-}
-
-/** @throws RredcotError for a value that another one was at the first pass */
-export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {
-  const misfit = findMisfit(row.columns, columns);
-  if (misfit === null) return;
-  throw dataError(
-    `${row.file}:${row.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
-    'it was that when first read: did the file change?',
-  );
 }

@@ -2,9 +2,9 @@
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { finite, positiveInteger } from '../flag-values.js';
 import { rejectsPath } from '../io/files/run-folder.js';
+import type { Target } from '../io/write/target.js';
 import { count, plural } from '../plural.js';
-import type { CommonReject, RejectTally } from '../report/summary.js';
-import type { Target } from './target.js';
+import type { RejectTally } from '../report/counts.js';
 
 /** At most so many rejects: a number, or a share of all traces. */
 export type MaxRejects = { readonly count: number } | { readonly share: number };
@@ -31,99 +31,74 @@ export class RejectsError extends RredcotError {
   }
 }
 
+/** What is allowed, and where the reasons are found. */
+export interface RejectLimits {
+  readonly maxRejects?: MaxRejects | undefined;
+  readonly target: Pick<Target, 'kind' | 'path' | 'rejects'>;
+  /** no other shard has a part of the run: where it has no trace, there is none */
+  readonly isAll: boolean;
+}
+
 type Counted = { readonly traces: number; readonly rejects: number };
-
-/** Where the reasons are found when the run is over. */
-export type Reasons = Pick<Target, 'kind' | 'path' | 'rejects'>;
-
-/**
- * Where the reasons of a run without a trace are put: beside its folder too, which goes, so that the mended command is not
- * taken for another one than the folder's.
- */
-export function reasonsFile({ kind, path, rejects }: Reasons): string {
-  return kind === 'folder' ? rejectsPath(path) : rejects;
-}
-
-/**
- * Stops a run that rejects too much: at once for a number, at the end for a share.
- * @throws RredcotError (exit 65)
- */
-export function checkRejects(
-  counted: Counted,
-  limit: MaxRejects | undefined,
-  target: Reasons,
-  atEnd: boolean,
-): void {
-  const message = tooMany(counted, limit, atEnd);
-  if (message === undefined) return;
-  const where = target.kind === 'folder' ? 'the reasons are' : 'nothing was written but the reasons,';
-  const hint = 'raise --max-rejects, or correct the rows and start again with --overwrite';
-  throw new RejectsError(`${message}; ${where} in ${target.rejects}`, hint, false);
-}
-
-/** What is said of more rejects than the limit allows; undefined: they are within it. */
-function tooMany(
-  { traces, rejects }: Counted,
-  limit: MaxRejects | undefined,
-  atEnd: boolean,
-): string | undefined {
-  const all = traces + rejects;
-  if (limit === undefined) return undefined;
-  if ('count' in limit)
-    return rejects > limit.count
-      ? `${plural(rejects, 'trace')} rejected, --max-rejects allows ${limit.count}`
-      : undefined;
-  return atEnd && rejects > limit.share * all
-    ? `${rejects} of ${plural(all, 'trace')} rejected, --max-rejects allows ${100 * limit.share} %`
-    : undefined;
-}
 
 /** So many rejects without one trace are enough to tell that something is wrong with all of them. */
 const HOPELESS = 1000;
 
 /**
- * Stops a run whose first traces are all rejected; a user who gives `--max-rejects` has other plans.
- * @param where the reasons are found, as a sentence's end
+ * Stops a run that rejects too much: at once for a number, at the end for a share; and one that rejects everything.
+ * @param tally of this process, for the commonest reason
  * @throws RredcotError (exit 65)
  */
-export function refuseHopeless(
-  traces: number,
-  tally: RejectTally,
-  limit: MaxRejects | undefined,
-  where: string,
+export function checkRejects(
+  counted: Counted,
+  { maxRejects: limit, target, isAll }: RejectLimits,
+  atEnd: boolean,
+  tally?: RejectTally,
 ): void {
-  const [found] = tally.counts;
-  if (traces > 0 || tally.total < HOPELESS || limit !== undefined || found === undefined) return;
-  throw new RejectsError(
-    `all of the first ${plural(tally.total, 'trace')} were rejected (${found.code} ${count(found.count)}, first ${found.first}); ${where}`,
-    `${cureOf(found.first) ?? 'correct the rows'}; --max-rejects 100% goes on all the same`,
-    true,
-  );
+  const { traces, rejects } = counted;
+  const all = traces + rejects;
+  const isFolder = target.kind === 'folder';
+  const isTooMany =
+    limit !== undefined && ('count' in limit ? rejects > limit.count : atEnd && rejects > limit.share * all);
+  if (isTooMany) {
+    const most = 'count' in limit ? limit.count : `${100 * limit.share} %`;
+    const where = isFolder ? 'the reasons are' : 'nothing was written but the reasons,';
+    throw new RejectsError(
+      `${rejects} of ${plural(all, 'trace')} rejected, --max-rejects allows ${most}; ${where} in ${target.rejects}`,
+      'raise --max-rejects, or correct the rows and start again with --overwrite',
+      false,
+    );
+  }
+  // beside the folder, too, which goes: the mended command is no other one than the folder's
+  const reasons = isFolder ? rejectsPath(target.path) : target.rejects;
+  if (isAll && tally !== undefined)
+    refuseWithoutTrace(counted, tally, limit, atEnd, `nothing was written but the reasons, in ${reasons}`);
 }
 
 /**
- * Stops a run at whose end there is not one trace.
- * @param commonest the reason of most rejects, where this run has met them
+ * Stops a run without a trace: at its end, or after its first thousand rejects, unless `--max-rejects` says that there may be so many.
+ * @param where the reasons are found, as a sentence's end
  * @throws RredcotError (exit 65)
  */
-export function refuseAllRejected(
+export function refuseWithoutTrace(
   { traces, rejects }: Counted,
-  target: Reasons,
-  commonest?: CommonReject,
+  tally: RejectTally,
+  limit: MaxRejects | undefined,
+  atEnd: boolean,
+  where: string,
 ): void {
-  if (traces > 0 || rejects === 0) return;
-  const reason =
-    commonest === undefined ? '' : ` (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`;
+  if (traces > 0 || rejects === 0 || (!atEnd && (rejects < HOPELESS || limit !== undefined))) return;
+  const [found] = tally.counts;
+  const every = rejects === 1 ? 'the only trace was' : `every one of ${plural(rejects, 'trace')} was`;
+  const what = atEnd ? every : `all of the first ${plural(rejects, 'trace')} were`;
+  const reason = found === undefined ? '' : ` (${found.code} ${count(found.count)}, first ${found.first})`;
+  const cure =
+    (found && cureOf(found.first)) ?? 'correct the rows, or tell where their fields are with --map';
   throw new RejectsError(
-    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}; ${nothingBut(target)}`,
-    (commonest && cureOf(commonest.first)) ?? 'correct the rows, or tell where their fields are with --map',
+    `${what} rejected${reason}; ${where}`,
+    atEnd ? cure : `${cure}; --max-rejects 100% goes on all the same`,
     true,
   );
-}
-
-/** How a message tells of a run without a trace. */
-export function nothingBut(target: Reasons): string {
-  return `nothing was written but the reasons, in ${reasonsFile(target)}`;
 }
 
 /** The flag in a reason: what stands behind its last colon. */

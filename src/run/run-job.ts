@@ -1,5 +1,5 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { EXIT, type ExitCode } from '../errors.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { isStored } from '../io/files/files.js';
 import {
@@ -8,36 +8,31 @@ import {
   partOfRow,
   ROWS_OF_STREAM,
   type Shard,
+  WHOLE,
 } from '../io/files/run-folder.js';
-import type { Needs } from '../io/map/fields.js';
-import { mapRow } from '../io/map/map.js';
 import { columnarColumns } from '../io/read/inputs.js';
 import { assertSameInputs, fingerprint } from '../io/read/unchanged.js';
 import { type Counts, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
-import { watchPolicy } from '../model/onnx/unchanged-policy.js';
+import { assertShardable, fileMetadata, resolveTarget, stemOf, type Target } from '../io/write/target.js';
+import { watchPolicy } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { type BadRow, type InputRow, isBad, rejectTrace } from '../rows.js';
-import { withoutMask } from '../scored/columns.js';
+import { RunStats } from '../report/run-stats.js';
+import type { BadRow } from '../rows.js';
+import { columnName, kindOf } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
-import { type FoundPart, partOf } from '../scored/provenance.js';
-import { type OutputRow, ownTokens } from '../scored.js';
-import { isOfTurns } from '../trace.js';
+import { type FoundPart, partOf } from '../scored/stored-run.js';
+import type { OutputRow } from '../scored.js';
 import { finishFolder } from './finish-folder.js';
 import { describeRun } from './identity.js';
-import { type JobInputs, logMapping } from './mapping.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';
 import { checkRejects } from './reject-limits.js';
-import { resolveShard } from './shard.js';
-import { openSource, type RunContext, type Source } from './source.js';
-import { RunStats } from './stats.js';
-import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
+import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
 import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
-import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
 export interface CommandJob extends Work {
@@ -64,12 +59,12 @@ export async function runJob(
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
   const isStream = inputs.some(({ size }) => size === null);
-  const shard = resolveShard(target, opts, isStream, log);
+  const { shard = WHOLE } = opts;
+  assertShardable(target, shard, opts.limit, isStream);
   logMapping(mapping, opts, log);
   const { limit } = opts;
   const { command, policy, passes, reward, rewards } = job;
-  const { columns, choice, text } = opts;
-  const config = { command, ...mapping.config, limit, columns, ...choice, text, ...job.config };
+  const config = { command, ...mapping.config, limit, columns: opts.columns, drop: opts.drop, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -105,7 +100,7 @@ export async function runJob(
 }
 
 /** A run that has been begun, and what is known of its inputs. */
-interface BegunJob extends JobInputs, RunPlace {
+interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
   readonly config: Config;
   /** whether the output has column types */
   readonly typed: boolean;
@@ -118,14 +113,14 @@ interface BegunJob extends JobInputs, RunPlace {
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
-  const { limit, columns: ourChoice, choice = {}, text, signal } = opts;
-  const { existing, todo, folder } = begun;
+  const { limit, columns: ourChoice, drop = [], signal } = opts;
+  const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
     folder: folder === undefined || isStored(folder) ? undefined : folder,
-    wanted: todo?.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
+    wanted: parts?.todo.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
   };
-  const before = sumCounts(existing?.values() ?? []);
+  const before = sumCounts(parts?.existing.values() ?? []);
   const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
@@ -136,57 +131,45 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const ofStream: Part | undefined = limit === undefined ? input?.part : { by: 'limit', limit };
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-  const hasTurns = job.hasTurns || (prescan?.hasTurns ?? isFirstOfTurns(mapping, job.needs));
-  const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);
-  const layout = outputLayout(source.columns, mapping, { ...job, columns, text, choice, typed });
-  const again = job.command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
-  if (again !== undefined) log.warn('scored_already', again);
+  // traces of one turn each need no mask; of rows that nobody has looked at it is written
+  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns && !job.hasTurns;
+  const isMasked = ourChoice !== undefined || !isOfOne;
+  const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
+  const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
+  const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored';
+  if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
-    if (column.as !== column.name && (column.isJoined || again === undefined))
+    if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const own = fileMetadata(config, job.policy, identity, inputs.length);
   const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
   const stats = new RunStats({
-    ...{ ...job, maxRejects: opts.maxRejects, target, config, existing, log },
-    ...{ expected: source.expected, isAll: shard.count === 1, isComputed: true },
+    ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
+    usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them
     beside: () => (part ? { part } : {}),
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
-  const place = { target, run, begun, log };
-  const sink = await openSink({ ...layout, ...place, ...opts, choice, metadata, stats, finish });
-  if (todo?.all.length === 0 && target.kind === 'folder') {
+  const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
+  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish });
+  if (parts?.todo.all.length === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
   }
-  const rows = todo?.all.length === 0 ? [] : job.stages(source, context);
-  await writeRows(columns === job.columns ? rows : refusingTurns(rows), sink, stats, signal, place);
+  const rows = parts?.todo.all.length === 0 ? [] : job.stages(source, context);
+  await writeRows(rows, sink, stats, signal, place);
   return EXIT.done;
 }
+
+/** What is said of an input that has our columns already. */
+const AGAIN =
+  'the input was scored already: rredcot redistribute gives another credit without a policy; here what that run has made is kept as input_<name>';
 
 /** Rows that a run takes: those up to the one in which a limit is reached. */
 function rowsOf(prescan: Prescan | undefined): number {
   return prescan?.lastRow === undefined ? (prescan?.rows ?? 0) : prescan.lastRow + 1;
-}
-
-/** Of a stream the first row says whether its traces have several turns. */
-function isFirstOfTurns({ first, map, hasRow }: JobInputs['mapping'], needs: Needs): boolean {
-  const traces = hasRow ? mapRow({ columns: first, stem: '', row: 0 } as InputRow, map, needs) : [];
-  return [...traces].some((trace) => !isBad(trace) && isOfTurns(trace));
-}
-
-/** Traces of several turns have no place in an output without their mask. */
-async function* refusingTurns(
-  rows: AsyncIterable<OutputRow | BadRow> | Iterable<OutputRow | BadRow>,
-): AsyncGenerator<OutputRow | BadRow> {
-  const reason =
-    'it has several turns, and the first row has one, so that the output has no completion_mask: name a file in place of a stream, or --columns with completion_mask';
-  for await (const row of rows)
-    yield isBad(row) || ownTokens(row) === undefined
-      ? row
-      : rejectTrace(row.trace, new TraceRejected('turns', reason));
 }
 
 /** Looks at the policy, and others that run beside it. @returns what throws where one of them, or an input, is no longer what it was */
@@ -217,7 +200,7 @@ function alreadyDone(
   { maxRejects }: Pick<JobOptions, 'maxRejects'>,
   log: Log,
 ): ExitCode {
-  checkRejects(counts, maxRejects, target, true);
+  checkRejects(counts, { maxRejects, target, isAll: false }, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
   const { traces, rejects } = counts;
   const told = traces + rejects === 0 ? '' : `: ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;

@@ -1,22 +1,18 @@
 // A single file of a run's parts: joined, and published with its rejects and its summary; its folder goes last.
-import type { Schema } from 'apache-arrow';
 import { EXIT, OvertakenError, RredcotError, throwIfInterrupted } from '../errors.js';
-import type { BatchWriter } from '../io/arrow/writer.js';
-import { AtomicFile, putInPlace } from '../io/files/atomic-file.js';
-import { bytesFault, FACTS_KEY, type Facts, factsOf } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile } from '../io/files/files.js';
+import { putInPlace } from '../io/files/atomic-file.js';
+import type { Facts } from '../io/files/facts.js';
+import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
-import { openGzipSink } from '../io/files/stdout.js';
-import { factsOfPart, sumCounts } from '../io/write/facts.js';
-import { openColumnar } from '../io/write/output.js';
-import { PART_KEY, parsePart } from '../io/write/part.js';
-import { openRejects, type Rejects } from '../io/write/rejects.js';
+import { factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
+import { joinFiles } from '../io/write/join-files.js';
+import { openRejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
+import type { Target } from '../io/write/target.js';
 import type { Log } from '../report/log.js';
 import { existingOutput } from './existing.js';
 import { assertOurs, dropHidden, type ExistingParts, TakenError } from './folder.js';
 import type { Run } from './identity.js';
-import type { Target } from './target.js';
 
 /** A file that is whole, and has not got its name. */
 interface WholeFile {
@@ -26,62 +22,49 @@ interface WholeFile {
   abort(): Promise<void>;
 }
 
-export interface PublishOptions {
+export interface JoinOptions {
   readonly folder: string;
-  readonly run: Pick<Run, 'run' | 'config'>;
+  readonly run: Run;
+  readonly existing: ExistingParts;
   readonly target: Target;
   readonly overwrite: boolean;
   readonly log: Log;
+  readonly signal: AbortSignal;
   /** what the summary says besides */
-  readonly figures: () => Readonly<Record<string, unknown>>;
+  readonly stats: { readonly wholeRecord: Readonly<Record<string, unknown>> };
 }
 
-/** Makes a file of all parts of a run visible. @throws RredcotError (exit 75) for a part that is not what was written */
-export async function joinParts(
-  opts: PublishOptions & {
-    readonly run: Run;
-    readonly existing: ExistingParts;
-    readonly signal: AbortSignal;
-  },
-): Promise<void> {
-  const { folder, run, target, existing, signal } = opts;
+/**
+ * Makes a file of all parts of a run visible, what is beside it first.
+ * @throws RredcotError (exit 75) for a part that is not what was written
+ */
+export async function joinParts(opts: JoinOptions): Promise<void> {
+  const { folder, run, target, existing, signal, overwrite, log } = opts;
+  const { path, format } = target;
   const paths = runPaths(folder);
-  const parts = Array.from({ length: run.parts }, (_, part) => part);
   const rejects = await openRejects(target.rejects, folder);
   let file: WholeFile | undefined;
   try {
-    for (const part of parts)
+    for (let part = 0; part < run.parts; part++)
       if (existing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
     const rejects_sha256 = await rejects.finish();
     const facts = { run: run.run, ...sumCounts(existing.values()), rejects_sha256 };
-    file = await joined(folder, run, target.path, facts, () => throwIfInterrupted(signal));
-    await publishWhole(file, rejects, facts, opts);
+    file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
+    const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
+    await assertOurs(folder, run);
+    const found = overwrite ? undefined : await existingOutput(path);
+    if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
+    await rejects.publish();
+    const summary = { ...opts.stats.wholeRecord, ...facts, ...(sha256 && { sha256 }), config: run.config };
+    const problem = await writeSummary(path, summary, folder);
+    if (problem !== undefined) log.warn('summary', problem);
+    await file.publish(overwrite);
+    await dropHidden(folder);
   } catch (error) {
     await file?.abort();
     await rejects.abort();
     throw error;
   }
-}
-
-/** Gives a file and what is beside it their names: what is beside it first. */
-export async function publishWhole(
-  file: WholeFile,
-  rejects: Rejects,
-  facts: Facts,
-  { folder, run, target, overwrite, log, figures }: PublishOptions,
-): Promise<void> {
-  const { path, format } = target;
-  const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
-  await assertOurs(folder, run);
-  const found = overwrite ? undefined : await existingOutput(path);
-  if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
-  await rejects.publish();
-  const { config } = run;
-  const summary = { ...figures(), ...facts, ...(sha256 && { sha256 }), config };
-  const problem = await writeSummary(path, summary, folder);
-  if (problem !== undefined) log.warn('summary', problem);
-  await file.publish(overwrite);
-  await dropHidden(folder);
 }
 
 /** A run of one part is that part; others are read and written in their order. @param onProgress may throw to stop */
@@ -93,88 +76,24 @@ async function joined(
   onProgress: () => void,
 ): Promise<WholeFile> {
   const paths = runPaths(folder);
-  const isOther = /\.(gz|arrows)$/i.test(path);
-  const all = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
-  const [only] = all;
-  if (all.length === 1 && only !== undefined && !isOther)
+  const parts = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
+  const [only] = parts;
+  if (parts.length === 1 && only !== undefined && !/\.arrows$/i.test(path))
     return {
       temporaryPath: only,
       publish: (replaces) => putInPlace(only, path, replaces),
       abort: async () => {},
     };
-  const file = await AtomicFile.open(path, folder);
-  try {
-    if (run.output === 'jsonl') {
-      const sink = isOther ? openGzipSink(file) : file;
-      for (const [part, each] of all.entries()) {
-        const said = await factsOfPart(folder, part, 'jsonl');
-        const sha256 = await sha256OfFile(each);
-        // the same command, started twice, has ended the run, and taken its folder away
-        if (sha256 === null || said === undefined) throw new TakenError(folder);
-        if (sha256 !== said.sha256) throw damaged(each);
-        for await (const bytes of fileBytes(each)) {
-          onProgress();
-          await sink.write(bytes);
-        }
-      }
-      await sink.finish();
-    } else await joinBatches(file, run, all, facts, onProgress);
-  } catch (error) {
-    await file.abort();
-    throw error;
+  for (const [number, part] of parts.entries()) {
+    onProgress();
+    // the same command, started twice, has ended the run, and taken its folder away
+    if ((await statIfThere(part)) === null) throw new TakenError(folder);
+    const said = await factsOfPart(folder, number, run.output);
+    if (said?.run !== run.run || (await fileFault(part)) !== null)
+      throw new RredcotError(`${part}: is not the part that was written`, {
+        exitCode: EXIT.interrupted,
+        hint: `rm ${part}, then the same command again, which makes it anew`,
+      });
   }
-  return file;
-}
-
-async function joinBatches(
-  file: AtomicFile,
-  { run, output }: Run,
-  parts: readonly string[],
-  facts: Facts,
-  onProgress: () => void,
-): Promise<void> {
-  const format = output === 'parquet' ? 'parquet' : 'arrow';
-  // lines need none of these
-  const { Schema } = await import('apache-arrow');
-  const { gatherRows } = await import('../io/arrow/columns.js');
-  const { openArrow } = await import('../io/arrow/reader.js');
-  const { openParquet } = await import('../io/parquet/reader.js');
-  let opened: { readonly schema: Schema; readonly batches: BatchWriter } | undefined;
-  let rows = 0;
-  try {
-    for (const [number, part] of parts.entries()) {
-      const said = await factsOf(part);
-      const isThePart = said?.run === run && said.number === number;
-      if (!isThePart || (await bytesFault(part)) !== null) throw damaged(part);
-      const source = await (format === 'parquet' ? openParquet(part) : openArrow(part));
-      const { fields, metadata } = source.schema;
-      opened ??= await openColumnar(file, format, new Schema(fields), ofWhole(metadata));
-      for await (const { batch } of source.batches()) {
-        onProgress();
-        await opened.batches.write(gatherRows(opened.schema, [{ unit: batch, from: 0, to: batch.numRows }]));
-        rows += batch.numRows;
-      }
-      await source.close();
-    }
-    if (rows !== facts.traces)
-      throw new Error(`${file.path}: the parts say ${facts.traces} traces and hold ${rows}`);
-    await opened?.batches.close(facts);
-  } catch (error) {
-    await opened?.batches.abort();
-    throw error;
-  }
-}
-
-/** What a part says of itself, but for what is of the part alone. */
-function ofWhole(metadata: ReadonlyMap<string, string>): Record<string, string> {
-  const isOfPart = (key: string, value: string) =>
-    key === FACTS_KEY || (key === PART_KEY && parsePart(value)?.by === 'pieces');
-  return Object.fromEntries([...metadata].filter(([key, value]) => !isOfPart(key, value)));
-}
-
-function damaged(part: string): RredcotError {
-  return new RredcotError(`${part}: is not the part that was written`, {
-    exitCode: EXIT.interrupted,
-    hint: `rm ${part}, then the same command again, which makes it anew`,
-  });
+  return await joinFiles(path, parts, { folder, format: run.output, facts, onProgress });
 }

@@ -1,17 +1,46 @@
-// Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
+// Opens a command's inputs, and streams them as traces: mapped, checked, and only those that the run has still to do.
 
-import type { Traced } from '../estimate/far-peers.js';
-import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
+import type { PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
-import type { Input } from '../io/read/inputs.js';
-import { describeValue } from '../printable.js';
+import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
+import { type Input, resolveInputs } from '../io/read/inputs.js';
+import { assertFits, inferFromWindow } from '../io/read/typed-rows.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
-import { type BadRow, type InputRow, isBad, rejectRow } from '../rows.js';
-import type { Mapping } from './mapping.js';
+import { terminalNotice } from '../report/terminal.js';
+import { type BadRow, type InputRow, isBad } from '../rows.js';
+import type { Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
-import { assertFits, type Prescan } from './prescan.js';
+import type { Prescan } from './prescan.js';
+
+/** What a command reads. */
+export interface JobInputs {
+  readonly inputs: readonly Input[];
+  readonly mapping: Mapping;
+}
+
+/** Finds the inputs, and where in their rows the fields of a trace are. */
+export async function openInputs(
+  paths: readonly string[],
+  opts: MappingOptions,
+  log: Log,
+): Promise<JobInputs> {
+  const inputs = await resolveInputs(paths, true);
+  const notice = terminalNotice(inputs.map(({ path }) => path));
+  if (notice !== undefined) log.info(notice);
+  return { inputs, mapping: await resolveMapping(inputs, opts) };
+}
+
+/** Tells the user what was found. */
+export function logMapping({ choice, join, hasRow }: Mapping, { preset }: MappingOptions, log: Log): void {
+  if (choice !== undefined)
+    log.info(`preset ${choice.preset.name} (${choice.why}); --map overrides a field, --preset none all`);
+  else if (!hasRow) log.warn('no_row', 'there is no row in the input that can be read');
+  else if (preset === 'auto')
+    log.info('no preset fits the first row: fields are taken by their names or --map');
+  if (join !== undefined) log.info(`joined as ${join.name} on ${join.on}`);
+}
 
 /** What of a run is known where its traces are made. */
 export interface RunContext {
@@ -42,8 +71,10 @@ export interface SourceOptions
   readonly log: Log;
 }
 
-/** In so many steps the done part of the inputs is told. */
-const SHARES = 1000;
+/** A trace as the first stage takes it. */
+interface Traced {
+  readonly trace: Trace;
+}
 
 /** A command's inputs. */
 export interface Source {
@@ -62,16 +93,9 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const { prescan, wanted } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
-  // read of the inputs, done, and passed over since an earlier attempt has done it
-  let [bytes, upTo, skipped] = [0, 0, 0];
-  // how much of the inputs there is up to each row that is under way: windows of them are read ahead
-  const underWay: { readonly ordinal: number; readonly bytes: number }[] = [];
-  let noted = 0;
-  const onBytes = (count: number): void => {
-    bytes += count;
-  };
-  const size = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
-  const all = read({ maxLineBytes, wanted, onBytes });
+  // the first row that is not passed over since an earlier attempt has done it
+  let first: number | undefined;
+  const all = read({ maxLineBytes, wanted });
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const columns = columnar?.columns ?? (typed ? prescan?.columns : undefined) ?? window?.columns ?? [];
@@ -83,26 +107,18 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     expected: {
       traces: expectedTraces(prescan, opts, done),
       share(ordinal) {
-        while ((underWay[0]?.ordinal ?? Number.POSITIVE_INFINITY) <= ordinal)
-          upTo = underWay.shift()?.bytes ?? upTo;
-        return isStream || opts.limit !== undefined
-          ? undefined
-          : Math.min(1, (upTo - skipped) / Math.max(1, size - skipped));
+        if (prescan === undefined || opts.limit !== undefined) return undefined;
+        const from = first ?? 0;
+        return Math.min(1, (ordinal + 1 - from) / Math.max(1, prescan.rows - from));
       },
     },
     async *traces() {
       const { limit = Number.POSITIVE_INFINITY } = opts;
       const { lastRow = Number.POSITIVE_INFINITY, lastItems } = prescan ?? {};
       let taken = 0;
-      let isFirst = true;
       let group: string | undefined;
       for await (const row of rows) {
-        if (isFirst && done > 0) skipped = bytes;
-        isFirst = false;
-        if (bytes - noted >= size / SHARES) {
-          noted = bytes;
-          underWay.push({ ordinal: row.ordinal, bytes });
-        }
+        first ??= row.ordinal;
         if (isBad(row) && row.rejection.code === 'truncated')
           log.warn(
             'input_truncated',
@@ -141,54 +157,4 @@ function expectedTraces(
   if (typeof prescan?.traces !== 'number') return undefined;
   const own = Math.ceil((prescan.traces + (prescan.rejects ?? 0)) / run.shards);
   return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
-}
-
-const FIRST_ROWS = 1024;
-const FIRST_BYTES = 16 * 2 ** 20;
-
-/**
- * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),
- * then hands on all rows. A later row that does not fit comes out as a `BadRow` with code `column_type`.
- * @param typed whether the output has types; where it has none there is nothing to infer, and rows of any kind fit
- */
-export async function inferFromWindow(
-  rows: AsyncGenerator<InputRow | BadRow>,
-  typed: boolean,
-): Promise<{ columns: PassThroughColumn[]; rows: AsyncGenerator<InputRow | BadRow> }> {
-  if (!typed) return { columns: [], rows };
-  const inference = inferColumns();
-  const window: (InputRow | BadRow)[] = [];
-  let bytes = 0;
-  while (window.length < FIRST_ROWS && bytes < FIRST_BYTES) {
-    const next = await rows.next();
-    if (next.done) break;
-    window.push(next.value);
-    bytes += next.value.raw.length;
-    if (next.value.kind === 'row') inference.add(next.value.columns);
-  }
-  const columns = inference.finish();
-
-  async function* all(): AsyncGenerator<InputRow | BadRow> {
-    try {
-      yield* window.splice(0);
-      for await (const row of rows) yield row.kind === 'row' ? fitted(row, columns) : row;
-    } finally {
-      await rows.return(undefined);
-    }
-  }
-  return { columns, rows: all() };
-}
-
-function fitted(row: InputRow, columns: readonly PassThroughColumn[]): InputRow | BadRow {
-  const turnedDown = (why: string) =>
-    rejectRow(row, { code: 'column_type', reason: `column ${why}: read a file instead of stdin` });
-  const misfit = findMisfit(row.columns, columns);
-  if (misfit !== null)
-    return turnedDown(`${misfit.path} is ${misfit.found}, the first rows had ${misfit.expected}`);
-  const known = new Set(columns.map(({ name }) => name));
-  const unknown = Object.keys(row.columns).find((name) => !known.has(name) && row.columns[name] !== null);
-  if (unknown === undefined) return row;
-  const types = columns.map(({ name, type }) => `${name}: ${describeType(type)}`).join(', ');
-  const found = describeValue(row.columns[unknown]);
-  return turnedDown(`${unknown} is ${found}, the first rows had no such column (${types.slice(0, 200)})`);
 }

@@ -6,15 +6,17 @@ import { outputColumns } from '../io/arrow/output-columns.js';
 import { fileBytes, isStored } from '../io/files/files.js';
 import { hiddenFolder, MAX_PARTS, rejectsPath, type Shard } from '../io/files/run-folder.js';
 import { ReaderClosedError } from '../io/files/stdout.js';
-import { type Counts, FactCounter, sumCounts } from '../io/write/facts.js';
+import { type Counts, sumCounts } from '../io/write/facts.js';
 import { type OutputTarget, openOutput } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
 import { openRejects } from '../io/write/rejects.js';
+import type { Target } from '../io/write/target.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import type { RunStats } from '../report/run-stats.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { isMade, lookAtOutput } from './existing.js';
+import { lookAtOutput, madeAlready } from './existing.js';
 import {
   assertOurs,
   claimRun,
@@ -30,13 +32,11 @@ import {
 } from './folder.js';
 import type { Run } from './identity.js';
 import { openParts, type Sink, Todo } from './parts.js';
-import { RejectsError } from './reject-limits.js';
-import { joinParts, publishWhole } from './single-file.js';
-import type { RunStats } from './stats.js';
-import type { Target } from './target.js';
+import { checkRejects, type RejectLimits, RejectsError } from './reject-limits.js';
+import { joinParts } from './single-file.js';
 
 /** Where a run's rows go. */
-export interface RunPlace {
+export interface RunPlace extends RejectLimits {
   readonly target: Target;
   readonly run: Run;
   readonly begun: BegunRun;
@@ -47,15 +47,14 @@ export interface RunPlace {
 export interface BegunRun {
   /** the output, which stands already */
   readonly made?: Pick<Counts, 'traces' | 'rejects'>;
-  /** undefined where nothing is kept: on stdout, and of a stream that is printed */
+  /** undefined on stdout, where nothing is kept */
   readonly folder?: string;
-  /** undefined of a stream, too, which has no parts */
-  readonly todo?: Todo;
-  readonly existing?: ExistingParts;
+  readonly parts?: { readonly existing: ExistingParts; readonly todo: Todo };
 }
 
 interface BeginOptions {
   readonly overwrite: boolean;
+  /** its input can be read only once: nothing of it is gone on with */
   readonly isStream: boolean;
   readonly log: Log;
 }
@@ -79,59 +78,52 @@ export async function beginRun(
       `${path}: the rows make ${run.parts} parts, and a run has at most ${MAX_PARTS}`,
       'a larger --rows-per-part',
     );
-  if (kind === 'file') {
-    const made = await lookAtOutput(path, run, overwrite, run.inputs);
-    if (made !== undefined && isStream && !overwrite)
-      throw usageError(
-        `${path}: is there already, and whether a stream is what it was made of cannot be known`,
-        '--overwrite puts the new one in its place; or name another output with -o',
-      );
-    if (made !== undefined && !isStream) {
-      await sweepHidden(hiddenFolder(path), run);
-      const { traces, rejects } = made.counts ?? { traces: 0, rejects: 0 };
-      return { made: { traces, rejects } };
-    }
-  }
+  const made = kind === 'file' && !overwrite ? await lookAtOutput(path, run) : undefined;
+  if (made !== undefined && isStream)
+    throw usageError(
+      `${path}: is there already, and whether a stream is what it was made of cannot be known`,
+      '--overwrite puts the new one in its place; or name another output with -o',
+    );
   const folder = kind === 'folder' ? path : hiddenFolder(path);
+  if (made !== undefined) {
+    await sweepHidden(folder, run);
+    return { made: made.counts ?? { traces: 0, rejects: 0 } };
+  }
   await claimRun(folder, run, { isHidden: kind === 'file', overwrite, isStream });
-  if (isStream) return { folder };
   const isOwn = (part: number) => part % shard.count === shard.index;
   const existing = await existingParts(folder, run, isOwn, log);
   const todo = new Todo(run, shard, existing);
   const n = existing.size;
   if (n > 0 && todo.all.length > 0) log.info(`resuming: ${plural(n, 'part')} ${are(n)} there, in ${folder}`);
-  return { folder, existing, todo };
+  return { folder, parts: { existing, todo } };
 }
 
 export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunPlace {
   readonly overwrite: boolean;
   readonly stats: RunStats;
   readonly signal: AbortSignal;
-  /** writes what stands beside the parts of a run that is whole */
-  readonly finish: (folder: string) => Promise<void>;
+  /** of a folder: writes what stands beside the parts of a run that is whole */
+  readonly finish?: (folder: string) => Promise<void>;
 }
 
 /** Opens it. */
 export async function openSink(opts: SinkOptions): Promise<Sink> {
-  const { target, run, begun, signal } = opts;
-  const { folder, todo, existing } = begun;
-  if (folder === undefined) return openStdout(opts);
-  if (todo === undefined || existing === undefined) return openWhole({ ...opts, folder });
+  const { target, run, begun } = opts;
+  const { folder, parts: begunParts } = begun;
+  if (folder === undefined || begunParts === undefined) return openStdout(opts);
   const isFile = target.kind === 'file';
   // before the first pass, not when the first part is written
   if (run.output === 'parquet') await refuseColumns(target.path, opts);
   const pieces: Part = { by: 'pieces', pieces: 1, of: run.parts };
   const ofPart =
     run.parts > 1 && opts.metadata[PART_KEY] === undefined ? { [PART_KEY]: JSON.stringify(pieces) } : {};
-  const metadata = { ...opts.metadata, ...ofPart };
-  const parts = openParts({ ...opts, metadata, folder, todo, existing });
-  const figures = () => opts.stats.wholeRecord;
+  const parts = openParts({ ...opts, ...begunParts, folder, metadata: { ...opts.metadata, ...ofPart } });
   return {
     add: parts.add,
     async close() {
       await parts.close();
-      if (isFile) await joinParts({ ...opts, folder, existing, figures, signal });
-      else await opts.finish(folder);
+      if (isFile) await joinParts({ ...opts, ...begunParts, folder });
+      else await opts.finish?.(folder);
     },
     async abort(error) {
       await parts.abort(error);
@@ -142,14 +134,14 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
 
 /** Leaves no folder behind in which nothing is worth keeping. @param isAll no other shard has a part of it */
 export async function leaveRun(
-  { folder, existing }: BegunRun,
+  { folder, parts }: BegunRun,
   { kind }: Target,
   run: Pick<Run, 'run'>,
   isAll: boolean,
   error: unknown,
 ): Promise<void> {
   // rejects alone are soon found again, and a run of nothing else would stand in the way of the mended command
-  const holdsTraces = sumCounts(existing?.values() ?? []).traces > 0;
+  const holdsTraces = sumCounts(parts?.existing.values() ?? []).traces > 0;
   const holdsReasons = kind === 'folder' && error instanceof RejectsError && !error.isAll;
   if (folder === undefined || holdsTraces || holdsReasons || !isAll || (await isBusy(folder))) return;
   await assertOurs(folder, run);
@@ -177,10 +169,7 @@ async function leaveReasons(folder: string, target: Target): Promise<void> {
 }
 
 /** Stdout, and the rejects beside it. */
-export async function openStdout({
-  target,
-  ...opts
-}: Omit<OutputTarget, 'path' | 'format'> & Pick<SinkOptions, 'target'>): Promise<Sink> {
+async function openStdout({ target, ...opts }: SinkOptions): Promise<Sink> {
   const rejects = await openRejects(target.rejects);
   const output = await openOutput({ ...opts, ...target });
   const leave = async (): Promise<void> => {
@@ -200,38 +189,6 @@ export async function openStdout({
   };
 }
 
-export type WholeOptions = Omit<OutputTarget, 'path' | 'format'> &
-  Pick<SinkOptions, 'target' | 'overwrite' | 'log'> & {
-    readonly run: Pick<Run, 'run' | 'config'>;
-    readonly stats: Pick<RunStats, 'wholeRecord'>;
-    readonly folder: string;
-  };
-
-/** One file that is written in one go, of what cannot be read again. */
-export async function openWhole(opts: WholeOptions): Promise<Sink> {
-  const { target, folder } = opts;
-  const rejects = await openRejects(target.rejects, folder);
-  const output = await openOutput({ ...opts, ...target, halfWrittenIn: folder });
-  const counter = new FactCounter(opts.run.run);
-  return {
-    async add(item) {
-      counter.add(item);
-      await (isBad(item) ? rejects.add(item) : output.write(item));
-    },
-    async close() {
-      const facts = counter.facts(await rejects.finish());
-      await output.finish(facts);
-      const file = { ...output, publish: (replaces: boolean) => output.publish(replaces) };
-      await publishWhole(file, rejects, facts, { ...opts, figures: () => opts.stats.wholeRecord });
-    },
-    async abort(error) {
-      await output.abort();
-      if (error instanceof RejectsError && (await rejects.finish()) !== null) await rejects.publish();
-      await rejects.abort();
-    },
-  };
-}
-
 /**
  * Writes rows and rejects, in input order, makes the output visible, and tells what was done.
  * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
@@ -241,21 +198,17 @@ export async function writeRows(
   sink: Sink,
   stats: RunStats,
   signal: AbortSignal,
-  place: {
-    readonly target: Target;
-    readonly run: Pick<Run, 'run'>;
-    readonly begun: BegunRun;
-    readonly log: Log;
-  },
+  place: RunPlace,
 ): Promise<void> {
   try {
     for await (const item of items) {
       throwIfInterrupted(signal);
       await sink.add(item);
       stats.add(item);
+      if (isBad(item)) checkRejects(stats.totals, place, false, stats.rejects);
     }
     throwIfInterrupted(signal);
-    stats.check();
+    checkRejects(stats.totals, place, true, stats.rejects);
     await sink.close();
   } catch (error) {
     // what fails while a failure is tidied up says nothing new
@@ -273,10 +226,10 @@ export async function writeRows(
 /** Whether the same command, started twice, has made the output, and taken the folder away. @throws RredcotError (exit 75) where it is gone */
 async function isMadeByOther(
   error: unknown,
-  { target, run, begun: { folder }, log }: Parameters<typeof writeRows>[4],
+  { target, run, begun: { folder }, log }: RunPlace,
 ): Promise<boolean> {
   if (folder === undefined || !isLost(error, folder)) return false;
-  if (target.kind === 'file' && (await isMade(target.path, run.run)) !== undefined) {
+  if (target.kind === 'file' && (await madeAlready(target.path, run)) !== undefined) {
     log.info(`${target.path} was made by the same command, which was started twice`);
     return true;
   }
@@ -284,9 +237,9 @@ async function isMadeByOther(
 }
 
 /** What an interrupted run tells its user. */
-function interruption({ folder, existing }: BegunRun): RredcotError {
-  const { traces } = sumCounts(existing?.values() ?? []);
-  const n = existing?.size ?? 0;
+function interruption({ folder, parts }: BegunRun): RredcotError {
+  const { traces } = sumCounts(parts?.existing.values() ?? []);
+  const n = parts?.existing.size ?? 0;
   const message =
     folder === undefined
       ? 'interrupted'

@@ -1,5 +1,5 @@
 // Writes rows that are made of stored ones to one file or to stdout, with the rejects and the summary beside it.
-import { hiddenFolder } from '../io/files/run-folder.js';
+import { WHOLE } from '../io/files/run-folder.js';
 import type { Input } from '../io/read/inputs.js';
 import { fingerprint } from '../io/read/unchanged.js';
 import {
@@ -12,16 +12,14 @@ import {
   VERSION_KEY,
   VOCAB_KEY,
 } from '../io/write/output.js';
+import type { Target } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import type { Log } from '../report/log.js';
+import { RunStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { lookAtOutput } from './existing.js';
-import { claimRun, sweepHidden } from './folder.js';
 import { describeRun } from './identity.js';
-import { RunStats } from './stats.js';
-import type { Target } from './target.js';
-import { leaveRun, openStdout, openWhole, writeRows } from './write-run.js';
+import { beginRun, leaveRun, openSink, writeRows } from './write-run.js';
 
 /** What is written, and how. */
 export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'metadata'> {
@@ -57,33 +55,29 @@ export async function writeScored(
   items: AsyncIterable<OutputRow | BadRow>,
   out: ScoredOutput,
 ): Promise<boolean> {
-  const { command, target, config, made, inputs, overwrite, signal, log, figures } = out;
-  const { path, format } = target;
+  const { command, target, config, made, inputs, overwrite, signal, log, figures, metadata: said } = out;
+  const policy = said.get(POLICY_KEY);
   const run = describeRun({
-    ...{ rredcot: VERSION, command, config: { ...config, made }, policy: null, passes: null },
-    ...{ inputs: await fingerprint(inputs), output: format, rows_per_part: 1, parts: 1, part: null },
+    ...{ rredcot: VERSION, command, config, made, passes: null },
+    policy: policy === undefined ? null : JSON.parse(policy),
+    ...{ inputs: await fingerprint(inputs), output: target.format, rows_per_part: 1, parts: 1, part: null },
   });
-  const folder = path === '-' ? undefined : hiddenFolder(path);
-  if (folder !== undefined) {
-    if (await lookAtOutput(path, { run: run.run, config }, overwrite, run.inputs)) {
-      await sweepHidden(folder, run);
-      log.info(`${path} is already done`);
-      return false;
-    }
-    await claimRun(folder, run, { isHidden: true, overwrite, isStream: false });
+  const begun = await beginRun(target, run, WHOLE, { overwrite, isStream: false, log });
+  if (begun.made !== undefined) {
+    log.info(`${target.path} is already done`);
+    return false;
   }
   const provenance = Object.entries(made).map(([key, origin]) => [key.replace(OURS, ''), JSON.parse(origin)]);
   const stats = new RunStats({
-    ...{ target, config, log, valueName: out.valueName, policy: undefined, meter: undefined },
-    ...{ isAll: false, isComputed: false, isNamed: true, reward: undefined },
+    ...{ target, config, log, valueName: out.valueName, policy: undefined },
+    ...{ isComputed: false, isNamed: true, usesGroups: false },
     expected: { traces: undefined, share: () => undefined },
     beside: () => ({ ...figures?.(), ...Object.fromEntries(provenance) }),
   });
-  const written = { ...out, metadata: metadataOf(out, run.run), run: { run: run.run, config }, stats };
-  const begun = folder === undefined ? {} : { folder };
+  const place = { target, run, begun, log, isAll: false };
   try {
-    const sink = folder === undefined ? await openStdout(written) : await openWhole({ ...written, folder });
-    await writeRows(items, sink, stats, signal, { target, run, begun, log });
+    const sink = await openSink({ ...out, ...place, metadata: metadataOf(out, run.run), stats });
+    await writeRows(items, sink, stats, signal, place);
   } catch (error) {
     await leaveRun(begun, target, run, true, error).catch(() => {});
     throw error;

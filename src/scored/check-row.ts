@@ -2,9 +2,45 @@
 import { isList } from '../io/arrow/output-columns.js';
 import { plural } from '../plural.js';
 import { UNREAD } from '../scored.js';
+import type { Cells } from './columns.js';
 import { type DeclaredColumn, OUR_COLUMNS, ourColumn, TEXT_COLUMNS } from './columns.js';
-import { statusFaults } from './status-codes.js';
-import type { Cells } from './stored-rows.js';
+
+/** What the codes of a status begin with, and what may follow, as docs/output.md lists them. */
+const CODES: Readonly<Record<string, readonly string[]>> = {
+  ask: ['unanswered'],
+  completion: ['has-prompt'],
+  hint: ['no-peer'],
+  ids: ['not-utf8', 'text-mismatch'],
+  mc: ['lost'],
+  policy: ['none'],
+  prompt: ['messages-as-text', 'raw-question', 'retemplated', 'stripped', 'text-mismatch'],
+  references: ['no-solution', 'row'],
+  reward: ['compared', 'unknown'],
+  segments: ['by-length'],
+  siblings: ['no-fit', 'no-peer'],
+  text: ['normalized'],
+  thought: ['begin-of-thought', 'named', 'reasoning', 'reopened', 'thinking', 'thought'],
+  uniform: [
+    ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight'],
+    ...['one-sided-references', 'small-return'],
+  ],
+  value: ['asked', 'outcomes', 'thought', 'uncalibrated'],
+};
+
+/** A status is `ok`, or some of the others in sorted order, each once. */
+export const STATUS_CODES: readonly string[] = [
+  ...['ok', 'truncated'],
+  ...Object.entries(CODES).flatMap(([what, why]) => why.map((each) => `${what}:${each}`)),
+];
+
+/** Whether a row may have a code, or, with `*` at the end, one that begins so; those of a further credit are `<rule>:<reason>`, of the first one `uniform:<reason>`. */
+export function isStatus(code: string): boolean {
+  const begun = code.endsWith('*') ? code.slice(0, -1) : undefined;
+  const asFirst = code.replace(/^[a-z-]+:/, 'uniform:');
+  return STATUS_CODES.some((each) =>
+    begun === undefined ? each === code || each === asFirst : each.startsWith(begun),
+  );
+}
 
 type Fault = (text: string) => void;
 
@@ -14,19 +50,18 @@ const SIGMA_TOLERANCE = 1e-6;
 /**
  * Checks one row of a scored or segmented file; columns that the file lacks are not asked for.
  * @param row our columns
- * @param isScored whether rows were scored; undefined: where they have a σ
+ * @param isScored whether rows were scored; by default where they have a σ
+ * @returns what is wrong
  */
-export function checkRow(row: Cells, { isScored = 'sigma' in row }: { isScored?: boolean | undefined } = {}) {
+export function checkRow(row: Cells, isScored = 'sigma' in row): string[] {
   const faults: string[] = [];
   const fault: Fault = (text) => void faults.push(text);
-  const { id, group = null, status } = row;
+  const { group = null, status } = row;
   const codes = typeof status === 'string' ? status.split(';') : undefined;
-  const known = { faults, id: typeof id === 'string' ? id : '' };
-  if (typeof status === 'string') faults.push(...statusFaults(status));
+  if (codes !== undefined) checkStatus(codes, fault);
   if (group !== null && typeof group !== 'string') fault('has a group that is no text');
   // cut by length: token columns there are the input's own
-  const isByLength =
-    codes === undefined ? segmentsOf(row)[0]?.start === null : codes.includes('segments:by-length');
+  const isByLength = codes?.includes('segments:by-length') ?? segmentsOf(row)[0]?.start === null;
   const isRead = !codes?.includes(UNREAD);
   const asked = { always: true, scored: isScored && !isByLength, read: isRead && !isByLength };
   for (const name of OUR_COLUMNS) {
@@ -38,9 +73,10 @@ export function checkRow(row: Cells, { isScored = 'sigma' in row }: { isScored?:
     if (cell !== null && column.isThere === 'read' && column.isPerToken && !isRead)
       fault(`${name} is there, and status is ${status}`);
   }
+  checkSegmentNumbers(row, isScored && !isByLength ? codes : undefined, fault);
   if (isByLength) {
     checkSegments(row, null, fault);
-    return known;
+    return faults;
   }
   const tokens = checkLengths(row, fault);
   if (isList(row.sigma)) checkSigma(row.sigma, fault);
@@ -48,7 +84,15 @@ export function checkRow(row: Cells, { isScored = 'sigma' in row }: { isScored?:
   if (isScored && codes !== undefined) checkNulls(row, codes, fault);
   checkSegments(row, tokens ?? Number(segmentsOf(row).at(-1)?.end ?? 0), fault);
   checkReferences(row, fault);
-  return known;
+  return faults;
+}
+
+function checkStatus(codes: readonly string[], fault: Fault): void {
+  const unknown = codes.find((code) => code.endsWith('*') || !isStatus(code));
+  const isSorted = codes.every((code, n) => n === 0 || (codes[n - 1] as string) < code);
+  if (unknown !== undefined) fault(`status is ${codes.join(';')}: ${unknown} is no code`);
+  else if (!isSorted || (codes.length > 1 && codes.includes('ok')))
+    fault(`status is ${codes.join(';')}, expected ok or other codes in sorted order`);
 }
 
 /** Numbers at any depth are finite, and lie where the column says. */
@@ -60,45 +104,37 @@ function checkNumbers({ name, type, range }: DeclaredColumn, cell: unknown, row:
     return;
   }
   const [low, high] = range ?? [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
+  const expected = range === undefined ? 'a finite number' : `${low} to ${Number(high.toPrecision(6))}`;
   const isBroken = (x: unknown) => {
     const isNumber = typeof x === 'bigint' || Number.isFinite(x);
     return !isNumber || Number(x) < low || Number(x) > high;
   };
   const check = (place: string, found: unknown): void => {
-    if (!isList(found)) {
-      const expected = range === undefined ? 'a finite number' : rangeText(low, high);
-      if (isBroken(found) && !isZeroSet(row, name, found))
-        fault(`${place} is ${found}, expected ${expected}`);
-    } else if (isList(found[0])) {
-      for (const [n, each] of Array.from(found).entries()) check(`${place}[${n}]`, each);
-    } else {
+    if (isList(found)) {
+      const isNested = isList(found[0]);
       // of a list the first: one cause has many effects
       const at = Array.prototype.findIndex.call(found, isBroken);
-      if (at >= 0) check(`${place}[${at}]`, found[at]);
-    }
+      if (isNested) for (const [n, each] of Array.from(found).entries()) check(`${place}[${n}]`, each);
+      else if (at >= 0) check(`${place}[${at}]`, found[at]);
+    } else if (isBroken(found) && !isZeroSet(row, name, found))
+      fault(`${place} is ${found}, expected ${expected}`);
   };
   // segments are looked at one by one
   if (name !== 'segments') check(name, cell);
 }
 
-function rangeText(low: number, high: number): string {
-  const most = Number(high.toPrecision(6));
-  return low === Number.NEGATIVE_INFINITY ? `at most ${Math.round(most)}` : `${Math.round(low)} to ${most}`;
-}
-
 /** Lists with an entry for each token have as many. @returns how many; null where there is none */
 function checkLengths(row: Cells, fault: Fault): number | null {
-  let first: { readonly name: string; readonly length: number } | undefined;
-  for (const name of OUR_COLUMNS) {
+  const lists = OUR_COLUMNS.flatMap((name) => {
     const list = row[name];
-    if (!ourColumn(name).isPerToken || !isList(list)) continue;
-    first ??= { name, length: list.length };
-    if (list.length !== first.length)
-      fault(
-        `${name} has ${plural(list.length, 'entry', 'entries')}, ${first.name} ${first.length}, expected as many`,
-      );
-  }
-  return first?.length ?? null;
+    return ourColumn(name).isPerToken && isList(list) ? [{ name, length: list.length }] : [];
+  });
+  const [first] = lists;
+  if (first === undefined) return null;
+  for (const { name, length } of lists)
+    if (length !== first.length)
+      fault(`${name} has ${plural(length, 'entry', 'entries')}, ${first.name} ${first.length}`);
+  return first.length;
 }
 
 /** A scored row says why something is missing, and lacks nothing else. */
@@ -107,15 +143,24 @@ function checkNulls(row: Cells, codes: readonly string[], fault: Fault): void {
   const isOff = (reward === null) !== codes.includes('reward:unknown');
   if ('reward' in row && (isOff || (codes.includes('truncated') && reward !== 0)))
     fault(`reward is ${reward}, and status is ${status}`);
-  for (const [k, { entropy, value = null, delta, sigma, kind }] of segmentsOf(row).entries()) {
-    const never = codes.includes(UNREAD) ? { delta, sigma } : { entropy, delta, sigma };
-    for (const [name, cell] of Object.entries(never))
-      if (typeof cell !== 'number') fault(`segments[${k}].${name} is ${cell}`);
-    if (kind !== 'thought' && value !== null)
-      fault(`segments[${k}].value is ${value}, expected none behind the thought`);
-    if (kind === 'thought' && value === null && !isZeroSet(row, 'value', null))
-      fault(`segments[${k}].value is null`);
-  }
+}
+
+/** Numbers of segments are finite; in a scored row none is missing that it can have. @param codes of a scored row */
+function checkSegmentNumbers(row: Cells, codes: readonly string[] | undefined, fault: Fault): void {
+  for (const [k, segment] of segmentsOf(row).entries())
+    for (const name of ['entropy', 'value', 'delta', 'sigma']) {
+      const cell = segment[name] ?? null;
+      const isThere =
+        name === 'value' ? segment.kind === 'thought' : name !== 'entropy' || !codes?.includes(UNREAD);
+      if (name === 'value' && !isThere && codes !== undefined && cell !== null)
+        fault(`segments[${k}].value is ${cell}, expected none behind the thought`);
+      else if (
+        (cell !== null || (isThere && codes !== undefined)) &&
+        !Number.isFinite(cell) &&
+        !isZeroSet(row, name, cell)
+      )
+        fault(`segments[${k}].${name} is ${cell}, expected a finite number`);
+    }
 }
 
 function checkSigma(sigma: ArrayLike<unknown>, fault: Fault): void {
@@ -128,30 +173,22 @@ function checkSigma(sigma: ArrayLike<unknown>, fault: Fault): void {
 /** Where the segments say that the policy was shown something, the mask says it too, and nothing is the policy's: all numbers are 0. */
 function checkTurns(row: Cells, fault: Fault): void {
   const segments = segmentsOf(row);
-  for (const [k, { start, end, kind, ...numbers }] of segments.entries()) {
-    const isShown = kind === 'shown';
-    const among = (
-      name: string,
-      isWrong: (x: unknown) => boolean,
-    ): readonly [number, unknown] | undefined => {
-      const list = row[name];
-      const own = isList(list) ? Array.prototype.slice.call(list, Number(start), Number(end)) : [];
-      const at = own.findIndex(isWrong);
-      return at < 0 ? undefined : [Number(start) + at, own[at]];
+  for (const [k, segment] of segments.entries()) {
+    const isShown = segment.kind === 'shown';
+    const expect = (name: string, expected: number) => {
+      const list = isList(row[name]) ? row[name] : [];
+      for (let t = Number(segment.start); t < Number(segment.end) && t < list.length; t++)
+        if (Number(list[t]) !== expected)
+          return fault(
+            `${name}[${t}] is ${list[t]}, expected ${expected}: segments[${k}] is ${segment.kind}`,
+          );
     };
-    const bit = among('completion_mask', (x) => Number(x) !== (isShown ? 0 : 1));
-    if (bit !== undefined)
-      fault(
-        `completion_mask[${bit[0]}] is ${bit[1]}, and segments[${k}] is ${isShown ? 'shown' : 'of the policy'}`,
-      );
+    expect('completion_mask', isShown ? 0 : 1);
     if (!isShown) continue;
-    for (const name of ['logprobs', 'entropies', 'sigma']) {
-      const own = among(name, (x) => x !== 0);
-      if (own !== undefined) fault(`${name}[${own[0]}] is ${own[1]}, expected 0 for what was shown`);
-    }
+    for (const name of ['logprobs', 'entropies', 'sigma']) expect(name, 0);
     for (const name of ['entropy', 'delta', 'sigma'])
-      if ((numbers[name] ?? 0) !== 0)
-        fault(`segments[${k}].${name} is ${numbers[name]}, expected 0 for what was shown`);
+      if ((segment[name] ?? 0) !== 0)
+        fault(`segments[${k}].${name} is ${segment[name]}, expected 0 for what was shown`);
   }
   if (segments.length > 0 && segments.every(({ kind }) => kind === 'shown'))
     fault('nothing of it is what the policy wrote');
@@ -176,6 +213,7 @@ function checkSegments(row: Cells, tokens: number | null, fault: Fault) {
   const segments = segmentsOf(row);
   if (segments.length === 0) return fault('has no segments');
   const sigma = tokens !== null && isList(row.sigma) ? row.sigma : undefined;
+  const lastOwn = segments.findLastIndex(({ kind }) => kind !== 'shown');
   let [end, charEnd] = [0, 0];
   for (const [k, segment] of segments.entries()) {
     const { start, end: to, char_start: charStart, char_end: charTo, sigma: share, kind } = segment;
@@ -189,18 +227,12 @@ function checkSegments(row: Cells, tokens: number | null, fault: Fault) {
       }
       end = to;
     }
-    const isLast = segments.slice(k + 1).every((other) => other.kind === 'shown');
-    if (kind !== 'thought' && kind !== 'shown' && !(kind === 'answer' && isLast))
+    if (kind !== 'thought' && kind !== 'shown' && !(kind === 'answer' && k === lastOwn))
       fault(`segments[${k}].kind is ${kind}, expected thoughts and at most one answer behind them`);
     if (tokens === null || charStart !== null || charTo !== null) {
       if (charStart !== charEnd || typeof charTo !== 'number' || charTo < charEnd)
         return fault(`segments[${k}] is characters ${charStart}–${charTo}, expected them from ${charEnd} on`);
       charEnd = charTo;
-    }
-    for (const name of ['entropy', 'value', 'delta', 'sigma']) {
-      const value = segment[name] ?? null;
-      if (value === null || Number.isFinite(value) || isZeroSet(row, name, value)) continue;
-      fault(`segments[${k}].${name} is ${value}, expected a finite number`);
     }
   }
   if (tokens !== null && end !== tokens) fault(`segments end at token ${end}, expected ${tokens}`);

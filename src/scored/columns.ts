@@ -1,23 +1,29 @@
 // Our columns, each declared once: name, Arrow type, what it means, how a scored row fills it and is read back from it, and what a reader may rely on.
 
+import { usageError } from '../errors.js';
 import {
   FLOAT32,
   FLOAT32_LIST,
   INT32,
   INT32_LIST,
+  isList,
   type OutputColumn,
   readCell,
   STRING,
 } from '../io/arrow/output-columns.js';
 import type { ColumnType } from '../io/arrow/schema.js';
-import { type OutputRow, ownTokens, type SegmentRow } from '../scored.js';
+import type { InputRow } from '../rows.js';
+import { blankRow, type OutputRow, ownTokens, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 
 /** What a cell says of a row. */
 export type CellPart = Partial<Omit<OutputRow, 'trace'>> & { readonly trace?: Partial<Trace> };
 
-/** What holds of a column's cells in whatever `score` and `segment` write. */
-export interface Promised {
+/** One of our columns. */
+export interface DeclaredColumn extends OutputColumn {
+  readonly meaning: string;
+  /** what a cell says of its row: nothing where the rest of the row says it */
+  readonly read: (cell: unknown) => CellPart;
   /** a list with an entry for each completion token */
   readonly isPerToken?: true;
   /** between which its numbers lie */
@@ -26,12 +32,13 @@ export interface Promised {
   readonly isThere?: 'always' | 'scored' | 'read';
 }
 
-/** One of our columns. */
-export interface DeclaredColumn extends OutputColumn, Promised {
-  readonly meaning: string;
-  /** absent where the rest of the row says it */
-  readonly read?: (cell: unknown) => CellPart;
-}
+/** How one is declared: its cell is a field of the row, or of its trace, or what the two functions say. */
+type Declaration = Omit<DeclaredColumn, 'name' | 'value' | 'read'> &
+  (
+    | { readonly key: keyof Omit<OutputRow, 'trace'> }
+    | { readonly ofTrace: 'id' | 'group' | 'completion' }
+    | Pick<DeclaredColumn, 'value' | 'read'>
+  );
 
 /** Logits are sums of some thousand floats: log p and entropies are a little off. */
 const LOGIT_TOLERANCE = 1e-4;
@@ -53,155 +60,108 @@ const SEGMENT: ColumnType = {
   ],
 };
 
-/** A column whose cell is a field of the row as it is. */
-function field(
-  name: string,
-  type: ColumnType,
-  key: keyof Omit<OutputRow, 'trace'>,
-  meaning: string,
-  promise: Promised = {},
-): DeclaredColumn {
-  const value = (row: OutputRow) => row[key] ?? null;
-  return { name, type, meaning, value, read: (cell) => ({ [key]: readCell(type, cell) }), ...promise };
-}
-
-/** A text of the trace. */
-function text(name: string, key: 'id' | 'group' | 'completion', meaning: string, promise: Promised = {}) {
-  const read = (cell: unknown) => (typeof cell === 'string' ? { trace: { [key]: cell } } : {});
-  return {
-    name,
-    type: STRING,
-    meaning,
-    value: ({ trace }: OutputRow) => trace[key] ?? null,
-    read,
-    ...promise,
-  };
-}
+const NOTHING = () => ({});
+const ID_RANGE = [0, MOST_TOKENS - 1] as const;
+const LOGPROB_RANGE = [Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE] as const;
 
 /** In the order in which they are written. */
 const OURS = {
-  id: text('id', 'id', 'the trace', { isThere: 'always' }),
-  group: text('group', 'group', 'traces of one prompt share it'),
+  id: { ofTrace: 'id', type: STRING, isThere: 'always', meaning: 'the trace' },
+  group: { ofTrace: 'group', type: STRING, meaning: 'traces of one prompt share it' },
   prompt: {
-    name: 'prompt',
     type: STRING,
     meaning: 'the prompt: text, or messages of the input',
     // null where it is messages that nobody has rendered
     value: ({ trace: { prompt } }) => (typeof prompt === 'string' ? prompt : null),
     read: (cell) => (typeof cell === 'string' ? { trace: { prompt: cell } } : {}),
   },
-  completion: text('completion', 'completion', 'the text that `char_start` and `char_end` count in'),
-  prompt_ids: field('prompt_ids', INT32_LIST, 'promptIds', 'token ids of the prompt, as scored', {
-    ...{ isThere: 'read', range: [0, MOST_TOKENS - 1] },
-  }),
-  completion_ids: field(
-    'completion_ids',
-    INT32_LIST,
-    'completionIds',
-    'T token ids of the completion, as scored',
-    { isPerToken: true, isThere: 'always', range: [0, MOST_TOKENS - 1] },
-  ),
+  completion: {
+    ...{ ofTrace: 'completion', type: STRING },
+    meaning: 'the text that `char_start` and `char_end` count in',
+  },
+  prompt_ids: {
+    ...{ key: 'promptIds', type: INT32_LIST, isThere: 'read', range: ID_RANGE },
+    meaning: 'token ids of the prompt, as scored',
+  },
+  completion_ids: {
+    ...{ key: 'completionIds', type: INT32_LIST, isPerToken: true, isThere: 'always', range: ID_RANGE },
+    meaning: 'T token ids of the completion, as scored',
+  },
   completion_mask: {
-    name: 'completion_mask',
-    type: INT32_LIST,
+    ...{ type: INT32_LIST, isPerToken: true },
     meaning: '1 for a completion token that the policy wrote, 0 for one that it was shown',
     // of runs with traces of several turns alone
     value: (row) => {
       const own = ownTokens(row) ?? new Uint8Array(row.segments.at(-1)?.end ?? 0).fill(1);
       return own.length === 0 ? null : Int32Array.from(own);
     },
-    isPerToken: true,
+    read: NOTHING,
   },
-  logprobs: field(
-    'logprobs',
-    FLOAT32_LIST,
-    'logprobs',
-    'log-probability of each completion token under the policy, nats, temperature 1',
-    { isPerToken: true, isThere: 'read', range: [Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE] },
-  ),
-  finish_reason: field(
-    'finish_reason',
-    STRING,
-    'finish',
-    'of `sample`: `stop`: ended by itself; `length`: cut at the limit of tokens',
-  ),
-  entropies: field(
-    'entropies',
-    FLOAT32_LIST,
-    'entropies',
-    "entropy of the policy's distribution at each completion token, nats",
-    {
-      ...{ isPerToken: true, isThere: 'read' },
-      range: [-LOGIT_TOLERANCE, Math.log(MOST_TOKENS) + LOGIT_TOLERANCE],
-    },
-  ),
-  sigma: field(
-    'sigma',
-    FLOAT32_LIST,
-    'sigma',
-    'the credit of each completion token; sums to 1, may be negative',
-    { isPerToken: true, isThere: 'scored' },
-  ),
+  logprobs: {
+    ...{ key: 'logprobs', type: FLOAT32_LIST, isPerToken: true, isThere: 'read', range: LOGPROB_RANGE },
+    meaning: 'log-probability of each completion token under the policy, nats, temperature 1',
+  },
+  finish_reason: {
+    ...{ key: 'finish', type: STRING },
+    meaning: 'of `sample`: `stop`: ended by itself; `length`: cut at the limit of tokens',
+  },
+  entropies: {
+    ...{ key: 'entropies', type: FLOAT32_LIST, isPerToken: true, isThere: 'read' },
+    range: [-LOGIT_TOLERANCE, Math.log(MOST_TOKENS) + LOGIT_TOLERANCE],
+    meaning: "entropy of the policy's distribution at each completion token, nats",
+  },
+  sigma: {
+    ...{ key: 'sigma', type: FLOAT32_LIST, isPerToken: true, isThere: 'scored' },
+    meaning: 'the credit of each completion token; sums to 1, may be negative',
+  },
   segments: {
-    name: 'segments',
     type: { kind: 'list', element: SEGMENT },
     meaning:
       'steps of the trace: `start`, `end` (tokens, end exclusive), `char_start`, `char_end` (code points), `kind` (thought, answer, shown), `entropy` (sum), `value` after it, `delta`, `sigma` (sum)',
     value: (row) => row.segments,
     read: (cell) => ({ segments: segmentsOf(cell) }),
   },
-  value_start: field('value_start', FLOAT32, 'valueStart', 'value before the first step', {
-    isThere: 'scored',
-  }),
-  reference_logprobs: field(
-    'reference_logprobs',
-    { kind: 'list', element: FLOAT32_LIST },
-    'referenceLogprobs',
-    'log-probability of each reference answer at each exit point',
-    { isThere: 'scored', range: [Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE] },
-  ),
+  value_start: {
+    ...{ key: 'valueStart', type: FLOAT32, isThere: 'scored' },
+    meaning: 'value before the first step',
+  },
+  reference_logprobs: {
+    ...{ key: 'referenceLogprobs', isThere: 'scored', range: LOGPROB_RANGE },
+    type: { kind: 'list', element: FLOAT32_LIST },
+    meaning: 'log-probability of each reference answer at each exit point',
+  },
   reward: {
-    name: 'reward',
-    type: FLOAT32,
+    ...{ type: FLOAT32, range: [0, 1] },
     meaning: 'the reward ζ of the trace; null where unknown',
     value: (row) => row.reward,
     read: (cell) => {
       const reward = readCell(FLOAT32, cell) as number | null;
       return { reward, trace: { reward } };
     },
-    range: [0, 1],
   },
-  baseline: field('baseline', FLOAT32, 'baseline', 'the baseline b; R* = ζ − b is what σ spreads'),
-  reference_utilities: field(
-    'reference_utilities',
-    FLOAT32_LIST,
-    'referenceUtilities',
-    'what each reference answer earns',
-    { isThere: 'scored', range: [0, 1] },
-  ),
-  reference_tokens: field(
-    'reference_tokens',
-    INT32_LIST,
-    'referenceTokens',
-    'how many tokens of each reference answer were scored',
-    { isThere: 'scored', range: [1, MOST_TOKENS - 1] },
-  ),
+  baseline: {
+    ...{ key: 'baseline', type: FLOAT32 },
+    meaning: 'the baseline b; R* = ζ − b is what σ spreads',
+  },
+  reference_utilities: {
+    ...{ key: 'referenceUtilities', type: FLOAT32_LIST, isThere: 'scored', range: [0, 1] },
+    meaning: 'what each reference answer earns',
+  },
+  reference_tokens: {
+    ...{ key: 'referenceTokens', type: INT32_LIST, isThere: 'scored', range: [1, MOST_TOKENS - 1] },
+    meaning: 'how many tokens of each reference answer were scored',
+  },
   source_file: {
-    name: 'source_file',
-    type: STRING,
+    ...{ type: STRING, isThere: 'always', read: NOTHING },
     meaning: 'input that the trace comes from, by the path that was given',
     value: (row) => row.trace.source.file,
-    isThere: 'always',
   },
   source_row: {
-    name: 'source_row',
-    type: { kind: 'int64' },
+    ...{ type: { kind: 'int64' }, isThere: 'always', read: NOTHING },
     meaning: 'row of the input that the trace comes from, counted from 0',
     value: (row) => row.trace.source.row,
-    isThere: 'always',
   },
   source_item: {
-    name: 'source_item',
     type: INT32,
     meaning: 'place in the list of a row that held several traces, counted from 0; null for a row of one',
     value: (row) => row.trace.item ?? null,
@@ -210,35 +170,26 @@ const OURS = {
       return item === null ? {} : { trace: { item } };
     },
   },
-  sigma_ess: field(
-    'sigma_ess',
-    FLOAT32,
-    'sigmaEss',
-    'effective number of tokens that carry the credit, 1/Σσ²',
-    { isThere: 'scored' },
-  ),
-  sigma_max_weight: field(
-    'sigma_max_weight',
-    FLOAT32,
-    'sigmaMaxWeight',
-    'the largest σ·T of a token, without its sign',
-    { isThere: 'scored' },
-  ),
-  sigma_gain: field(
-    'sigma_gain',
-    FLOAT32,
-    'sigmaGain',
-    'how much larger the gradient gets, Σ σ_t·T·(1 − p_t) / Σ (1 − p_t); null where the policy was sure of every token, or has not read the trace',
-  ),
+  sigma_ess: {
+    ...{ key: 'sigmaEss', type: FLOAT32, isThere: 'scored' },
+    meaning: 'effective number of tokens that carry the credit, 1/Σσ²',
+  },
+  sigma_max_weight: {
+    ...{ key: 'sigmaMaxWeight', type: FLOAT32, isThere: 'scored' },
+    meaning: 'the largest σ·T of a token, without its sign',
+  },
+  sigma_gain: {
+    ...{ key: 'sigmaGain', type: FLOAT32 },
+    meaning:
+      'how much larger the gradient gets, Σ σ_t·T·(1 − p_t) / Σ (1 − p_t); null where the policy was sure of every token, or has not read the trace',
+  },
   status: {
-    name: 'status',
-    type: STRING,
+    ...{ type: STRING, isThere: 'always' },
     meaning: '`ok`, or codes for what was out of the ordinary',
     value: ({ status }) => (status.length === 0 ? 'ok' : [...new Set(status)].sort().join(';')),
     read: (cell) => ({ status: typeof cell !== 'string' || cell === 'ok' ? [] : cell.split(';') }),
-    isThere: 'always',
   },
-} satisfies Readonly<Record<string, DeclaredColumn>>;
+} satisfies Readonly<Record<string, Declaration>>;
 
 function segmentsOf(cell: unknown): SegmentRow[] {
   const found = (readCell({ kind: 'list', element: SEGMENT }, cell) ?? []) as SegmentRow[];
@@ -248,24 +199,33 @@ function segmentsOf(cell: unknown): SegmentRow[] {
   }));
 }
 
+function columnOf(name: string, declaration: Declaration): DeclaredColumn {
+  if ('key' in declaration) {
+    const { key, type } = declaration;
+    const value = (row: OutputRow) => row[key] ?? null;
+    return { name, ...declaration, value, read: (cell) => ({ [key]: readCell(type, cell) }) };
+  }
+  if ('value' in declaration) return { name, ...declaration };
+  const { ofTrace: key } = declaration;
+  const read = (cell: unknown) => (typeof cell === 'string' ? { trace: { [key]: cell } } : {});
+  return { name, ...declaration, value: ({ trace }) => trace[key] ?? null, read };
+}
+
 /** Name of one of our columns. */
 export type OurColumn = keyof typeof OURS;
 
 /** All their names, in the order in which they are written. */
 export const OUR_COLUMNS = Object.keys(OURS) as readonly OurColumn[];
 
+const COLUMNS = new Map(OUR_COLUMNS.map((name) => [name, columnOf(name, OURS[name])]));
+
 /** One of them by its name. */
 export function ourColumn(name: OurColumn): DeclaredColumn {
-  return OURS[name];
+  return COLUMNS.get(name) as DeclaredColumn;
 }
 
 /** One of our columns by its name, or a column that was asked for besides. */
 export type WrittenColumn = OurColumn | OutputColumn;
-
-/** The columns of a run whose traces have one turn each. */
-export function withoutMask(columns: readonly WrittenColumn[]): readonly WrittenColumn[] {
-  return columns.filter((column) => columnName(column) !== 'completion_mask');
-}
 
 /** Those of our columns that are written where no column of the input holds the same text. */
 export const TEXT_COLUMNS = ['prompt', 'completion'] as const satisfies readonly OurColumn[];
@@ -284,4 +244,58 @@ export function columnName(column: WrittenColumn): string {
 export function declared(columns: readonly WrittenColumn[]): OutputColumn[] {
   const ours = OUR_COLUMNS.filter((name) => columns.includes(name)).map(ourColumn);
   return [...ours, ...columns.filter((column) => typeof column !== 'string')];
+}
+
+/** A row's cells by column: plain values; lists are arrays. */
+export type Cells = Readonly<Record<string, unknown>>;
+
+/** The cells of our columns: one of their names that was not chosen is the input's own. @param chosen undefined: any that is there */
+export function oursOf(columns: Cells, chosen: Iterable<string> | undefined): Cells {
+  if (chosen === undefined) return columns;
+  const own = [...chosen].filter((name) => Object.hasOwn(columns, name));
+  return Object.fromEntries(own.map((name) => [name, columns[name]]));
+}
+
+/**
+ * Decodes a row: what it lacks is null.
+ * @param cells of our columns
+ * @param further columns beside ours
+ */
+export function storedRow(cells: Cells, row: InputRow, further: readonly OutputColumn[] = []): OutputRow {
+  const blank = blankRow({
+    ...{ id: `${row.stem}:${row.row}`, prompt: [], completion: '', references: [], reward: null },
+    source: row,
+  });
+  const there = OUR_COLUMNS.filter((name) => name in cells);
+  const parts = there.map((name) => ourColumn(name).read(cells[name]));
+  const requested = further.map(({ name, type }) => [name, readCell(type, cells[name])] as const);
+  return {
+    ...Object.assign({}, blank, ...parts),
+    trace: Object.assign({}, blank.trace, ...parts.map((part) => part.trace)),
+    ...(further.length > 0 && { requested: Object.fromEntries(requested) }),
+  };
+}
+
+/** Whether a row was scored, or cut by `segment`; undefined: neither. */
+export function kindOf({ segments, status, sigma }: Cells): 'scored' | 'cut' | undefined {
+  if (!isList(segments) || typeof status !== 'string') return undefined;
+  return isList(sigma) ? 'scored' : segments.length > 0 ? 'cut' : undefined;
+}
+
+/**
+ * Those of a command's columns that `--columns` names, or all; and the texts that are written where no column of the input holds them.
+ * @throws RredcotError (exit 2) for a name that is none of them
+ */
+export function chosenColumns(all: readonly OurColumn[], chosen: readonly string[] | undefined) {
+  if (chosen === undefined) {
+    const columns = all.filter((name) => !isTextColumn(name));
+    return { columns, texts: TEXT_COLUMNS.filter((name) => all.includes(name)) };
+  }
+  const unknown = chosen.find((name) => !all.some((own) => own === name));
+  if (unknown !== undefined)
+    throw usageError(
+      `--columns ${unknown}: is none of the columns that are written beside the input's`,
+      `--columns with some of ${all.join(',')}`,
+    );
+  return { columns: all.filter((name) => chosen.includes(name)), texts: [] };
 }

@@ -1,78 +1,31 @@
-// Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
+// Opens scored traces: whether they are of one run and as they were written, how they were made, and what their rows hold.
 
-import { basename, dirname } from 'node:path';
-import { type CreditOptions, creditableOf, creditConfig } from '../credit/credit.js';
+import { basename } from 'node:path';
+import { type CreditOptions, creditConfig, storedValues } from '../credit/credit.js';
 import { requestedColumns } from '../credit/requested.js';
-import { dataError, type Rejection, usageError } from '../errors.js';
-import { valueColumns } from '../estimate/registry.js';
-import { knownCredit } from '../estimate/stored-credit.js';
+import { type Rejection, usageError } from '../errors.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { hashSaid } from '../io/files/facts.js';
-import { readJson } from '../io/files/json-file.js';
-import { partNumber, runPaths, summaryPath } from '../io/files/run-folder.js';
+import { summaryPath } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/formats.js';
-import { type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
-import { fileFault } from '../io/write/facts.js';
-import type { Config } from '../io/write/output.js';
-import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../io/write/output.js';
+import { type Input, readRows, resolveInputs } from '../io/read/inputs.js';
+import { CONFIG_KEY, type Config, RUN_KEY } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
-import { readSummary } from '../io/write/summary-file.js';
 import { shellWord } from '../printable.js';
-import type { Log } from '../report/log.js';
-import { type BadRow, type InputRow, isBad, type ReadOptions, rejectRow } from '../rows.js';
+import { type BadRow, type InputRow, type ReadOptions, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { checkRow } from './check-row.js';
-import { OUR_COLUMNS, type OurColumn } from './columns.js';
-import { partOf, REDISTRIBUTED_KEY } from './provenance.js';
-import { type Cells, columnsOf, oursOf, storedConfig, storedRow } from './stored-rows.js';
-
-/** What files of rows say of how they were made. */
-export interface StoredRun {
-  /** of the first of them; none of JSON lines */
-  readonly metadata: ReadonlyMap<string, string>;
-  /** undefined where nothing of ours tells */
-  readonly config: Config | undefined;
-  /** sha256 of the policy's files; undefined where nothing tells */
-  readonly policy: Readonly<Record<string, string>> | undefined;
-  /** what they were made of, by the keys under which columnar files say it */
-  readonly provenance: Readonly<Record<string, string>>;
-}
-
-/** Whether all of them are JSON. */
-export function isText(inputs: readonly Input[]): boolean {
-  return inputs.every(({ layout }) => isJson(layout));
-}
-
-/**
- * Columnar files tell it themselves, of JSON lines the summary beside them, or what describes their folder.
- * @param path that stands for the inputs
- */
-export async function storedRunOf(path: string, inputs: readonly Input[]): Promise<StoredRun> {
-  const [first] = inputs;
-  const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
-  if (isText(inputs)) return { metadata, ...(await runBeside(first?.path ?? path)) };
-  const origin = metadata.get(REDISTRIBUTED_KEY);
-  const policy = metadata.get(POLICY_KEY);
-  return {
-    metadata,
-    config: storedConfig(metadata),
-    policy: policy === undefined ? undefined : (JSON.parse(policy) as StoredRun['policy']),
-    provenance: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
-  };
-}
-
-/** What lies beside a file, or in a folder. */
-export async function runBeside(path: string): Promise<Omit<StoredRun, 'metadata'>> {
-  const { config, redistributed } = (await readSummary(path)) ?? {};
-  const provenance =
-    redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
-  if (config !== undefined) return { config, policy: undefined, provenance };
-  const folder = partNumber(basename(path)) === undefined ? path : dirname(path);
-  const found = await readJson<Partial<StoredRun> & { rredcot?: unknown }>(runPaths(folder).run);
-  const isRun = typeof found?.rredcot === 'string' && typeof found.config === 'object';
-  return { config: isRun ? found.config : undefined, policy: found?.policy ?? undefined, provenance: {} };
-}
+import { type Cells, OUR_COLUMNS, type OurColumn, oursOf, storedRow } from './columns.js';
+import {
+  type Account,
+  accountOf,
+  assertWritten,
+  columnsOf,
+  configIn,
+  partOf,
+  REDISTRIBUTED_KEY,
+} from './stored-run.js';
 
 /** Scored traces, of one run. */
 export interface ScoredFiles {
@@ -80,8 +33,8 @@ export interface ScoredFiles {
   /** what the run was made with */
   readonly config: Config;
   readonly credit: CreditOptions;
-  /** the files' account of themselves; none of JSON lines */
-  readonly metadata: ReadonlyMap<string, string>;
+  /** what the first of the files says of itself */
+  readonly account: Account;
   /** what it was made of, which stays true of what is made of it, by key of the metadata; `part` among it */
   readonly provenance: Readonly<Record<string, string>>;
   /** what has cut it out of a data set; undefined where nothing has */
@@ -99,6 +52,14 @@ export interface ScoredFiles {
   read(opts: ReadOptions): AsyncGenerator<InputRow | BadRow>;
 }
 
+/** What a configuration says, for who knows the estimators. */
+export interface ConfigReader {
+  /** @throws RredcotError (exit 2) naming what of it this version does not know */
+  creditOf(path: string, config: Config): CreditOptions;
+  /** the columns that come with the values */
+  valueColumns(config: Config): readonly OutputColumn[];
+}
+
 /** Columns without which no credit can be made again. */
 export const NEEDED = [
   ...(['segments', 'value_start', 'reward', 'baseline'] as const),
@@ -109,56 +70,85 @@ export const NEEDED = [
  * Opens a scored file, or the parts of a run.
  * @throws RredcotError: exit 2 for what `score` has not written, or in another form; 65 for bytes that it has not written
  */
-export async function openScored(path: string, log: Log): Promise<ScoredFiles> {
+export async function openScored(path: string, reader: ConfigReader): Promise<ScoredFiles> {
   if (path === '-') throw usageError('a scored file is read twice, which stdin cannot be', 'name the file');
   const inputs = await resolveInputs([path]);
-  const stored = await storedRunOf(path, inputs);
-  const { metadata, config } = stored;
-  if (!isText(inputs)) await assertOneRun(path, inputs);
-  if (config === undefined) return refuseUnsaid(path, inputs);
-  await assertWritten(inputs, (file) =>
-    log.warn('no_hash', `${file}: nothing says which bytes were written`),
-  );
-  refuseOthers(path, config);
+  const { account, config } = await oneRun(path, inputs);
+  await assertWritten(inputs);
+  const { command = 'another program' } = config;
+  if (command !== 'score')
+    throw usageError(
+      `${path}: was made by ${config.command === undefined ? '' : 'rredcot '}${command}, expected a file of rredcot score`,
+      'rredcot score makes one, with values and σ',
+    );
   const part = (await partOf(inputs))?.part;
-  const provenance = { ...stored.provenance, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
-  const credit = knownCredit(path, config);
+  const origin = account.get(REDISTRIBUTED_KEY);
+  const credit = reader.creditOf(path, config);
   const { typed, columns = [] } = await columnsOf(inputs);
   const ours = ourColumns(columns, config);
-  const valued = valueColumns(config);
-  const beside = [...requestedColumns(credit), ...valued].map(({ name }) => name);
-  const made = new Set<string>([...ours, ...beside]);
+  const valued = reader.valueColumns(config);
   return {
-    ...{ inputs, config, credit, metadata, provenance, part, columns, ours, valued, made, typed },
+    ...{ inputs, config, credit, account, part, columns, ours, valued, typed },
+    provenance: {
+      ...(origin !== undefined && { [REDISTRIBUTED_KEY]: origin }),
+      ...(part && { [PART_KEY]: JSON.stringify(part) }),
+    },
+    made: new Set([...ours, ...[...requestedColumns(credit), ...valued].map(({ name }) => name)]),
     read: (opts) => readRows(inputs, opts),
   };
 }
 
+/** All files say the same of themselves, but for their own hashes. @throws RredcotError (exit 2) */
+async function oneRun(
+  path: string,
+  inputs: readonly Input[],
+): Promise<{ readonly account: Account; readonly config: Config }> {
+  let first: { readonly path: string; readonly account: Account; readonly config: Config } | undefined;
+  for (const input of inputs) {
+    const account = await accountOf(input);
+    const config = configIn(account);
+    if (config === undefined)
+      throw usageError(
+        `${input.path}: nothing says that rredcot score has made it, ${isJson(input.layout) ? `neither a run nor ${basename(summaryPath(input.path))} beside it` : `its metadata have no ${CONFIG_KEY}`}`,
+        `rredcot score ${shellWord(path)} -o scored.parquet, then scored.parquet in its place`,
+      );
+    first ??= { path: input.path, account, config };
+    for (const key of [CONFIG_KEY, RUN_KEY])
+      if (first.account.get(key) !== account.get(key))
+        throw usageError(
+          `${input.path}: is of another run than ${first.path}: their ${key} differ`,
+          'name the files of one run, each run for itself',
+        );
+  }
+  if (first === undefined) throw usageError(`${path}: there is no file`, 'name a file of rredcot score');
+  return first;
+}
+
 /** What a file is made of, for the metadata of another: identity of the run, hash of the file and its credit, as far as it says them. */
-export function originOf({ metadata, credit, inputs }: ScoredFiles): Record<string, unknown> {
+export function originOf({ account, credit, inputs }: ScoredFiles): Record<string, unknown> {
   return {
-    run: metadata.get(RUN_KEY),
-    sha256: inputs.length === 1 ? hashSaid(metadata) : undefined,
+    run: account.get(RUN_KEY),
+    sha256: inputs.length === 1 ? hashSaid(account) : undefined,
     credit: creditConfig(credit),
   };
 }
 
 /**
- * Reads a scored row: what the file lacks is null, what is none of ours is passed on. One that is not as `score` writes it is set
- * aside (`scored`).
+ * Reads a scored row: what the file lacks is null, what is none of ours is passed on. One that is not as `score` writes it is
+ * rejected (`scored`).
  */
 export function storedTrace(row: InputRow, { ours, valued, made, credit }: ScoredFiles): OutputRow | BadRow {
   const cells = oursOf(row.columns, [...ours, ...valued.map(({ name }) => name)]);
-  const [fault] = checkRow(cells, { isScored: true }).faults;
+  const [fault] = checkRow(cells, true);
   if (fault !== undefined)
-    return setAside(row, { code: 'scored', reason: `${fault}: rredcot verify tells more` });
+    return rejected(row, { code: 'scored', reason: `${fault}: rredcot verify tells more` });
   const stored = storedRow(cells, row, valued);
-  const [valueStart = null] = creditableOf(stored, credit.estimator).values;
+  const [valueStart = null] = storedValues(stored, credit.estimator);
   return { ...stored, valueStart, trace: { ...stored.trace, source: passedOn(row, made, cells) } };
 }
 
-/** Turns a scored row down, under the id that it has. */
-export function setAside(row: InputRow, why: Rejection): BadRow {
+/** Rejects a scored row, under the id that it has. */
+export function rejected(row: InputRow, why: Rejection): BadRow {
   const { id } = row.columns;
   return rejectRow(row, why, typeof id === 'string' ? id : undefined);
 }
@@ -181,75 +171,6 @@ function passedOn(row: InputRow, made: ReadonlySet<string>, cells: Cells): Outpu
   };
 }
 
-/** What a file of traces lacks before `score`. @throws RredcotError (exit 2) for one whose first row has no values and no σ */
-async function refuseUnscored(path: string, inputs: readonly Input[]): Promise<void> {
-  for await (const row of readRows(inputs)) {
-    if (isBad(row)) continue;
-    const { segments, value_start: start, sigma } = row.columns;
-    if (segments !== undefined || start !== undefined || sigma !== undefined) return;
-    throw usageError(
-      `${path}: is not scored: its rows have no values and no σ`,
-      `rredcot score ${shellWord(path)} -o scored.parquet, then scored.parquet in its place`,
-    );
-  }
-}
-
-/** @throws RredcotError (exit 2) for rows that are no scored traces, or another program's form of them */
-function refuseOthers(path: string, { command }: Config): void {
-  if (command !== 'score')
-    throw usageError(
-      `${path}: was made by ${command === undefined ? 'another program' : `rredcot ${String(command)}`}, expected a file of rredcot score`,
-      'rredcot score makes one, with values and σ',
-    );
-}
-
-/** Columnar files say of themselves all the same, but for their own hashes. @throws RredcotError (exit 2) */
-async function assertOneRun(path: string, inputs: readonly Input[]): Promise<void> {
-  let first: { readonly path: string; readonly metadata: ReadonlyMap<string, string> } | undefined;
-  for (const input of inputs) {
-    const metadata = await inputMetadata(input);
-    if (!metadata.has(VERSION_KEY) || !metadata.has(CONFIG_KEY)) {
-      await refuseUnscored(path, inputs);
-      throw usageError(
-        `${input.path}: no rredcot has written this file: its metadata have no ${CONFIG_KEY}`,
-        'rredcot score makes one that has',
-      );
-    }
-    first ??= { path: input.path, metadata };
-    for (const key of [CONFIG_KEY, RUN_KEY])
-      if (first.metadata.get(key) !== metadata.get(key))
-        throw usageError(
-          `${input.path}: is of another run than ${first.path}: their ${key} differ`,
-          'name the files of one run, each run for itself',
-        );
-  }
-}
-
-async function refuseUnsaid(path: string, inputs: readonly Input[]): Promise<never> {
-  await refuseUnscored(path, inputs);
-  throw usageError(
-    `${path}: JSON lines do not say how they were made, and ${basename(summaryPath(path))} is not beside them`,
-    `put the summary that score wrote into ${dirname(path)}, or score to .parquet`,
-  );
-}
-
-/**
- * Compares scored files with their hashes.
- * @param onUnknown told of a file that has none: a stream that was kept as a file, or lines that were printed
- * @throws RredcotError (exit 65) for a file whose bytes are not those that were written
- */
-export async function assertWritten(
-  inputs: readonly Input[],
-  onUnknown: (file: string) => void = () => {},
-): Promise<void> {
-  for (const { path } of inputs) {
-    const fault = await fileFault(path);
-    if (typeof fault === 'string')
-      throw dataError(`${path}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
-    if (fault === undefined) onUnknown(path);
-  }
-}
-
 /** Which of the columns are ours: those that were chosen, or all from the id on; before it stand the input's. */
 function ourColumns(columns: readonly string[], { columns: chosen }: Config): readonly OurColumn[] {
   const written = Array.isArray(chosen) ? (chosen as unknown[]) : undefined;
@@ -258,10 +179,4 @@ function ourColumns(columns: readonly string[], { columns: chosen }: Config): re
     if (!columns.includes(name)) return false;
     return written === undefined ? columns.indexOf(name) >= first : written.includes(name);
   });
-}
-
-/** Tokens of the vocabulary of the policy that scored a file; undefined where it does not say. */
-export function vocabOf({ metadata }: Pick<StoredRun, 'metadata'>): number | undefined {
-  const vocab = Number(metadata.get(VOCAB_KEY));
-  return vocab > 1 ? vocab : undefined;
 }

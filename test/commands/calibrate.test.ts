@@ -3,7 +3,6 @@ import { readdir, readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { type CalibrationFile, parseCalibration } from '../../dist/estimate/calibration.js';
 import { KnownGroups } from '../../dist/estimate/calibration-fit.js';
-import { agreement } from '../../dist/estimate/calibration-rows.js';
 import { oracleFit } from '../oracle/calibration.js';
 import { FIXTURES } from '../support/program.js';
 import { openScene } from '../support/scene.js';
@@ -121,29 +120,6 @@ describe('calibrate', () => {
     }
   });
 
-  it('tells of files by another policy, or by none that is named, each as what it is', () => {
-    const policies = agreement<{ graph: string }>('who', 'by another policy');
-    const arms = ['a', 'b', 'a', undefined, 'b'].map((policy, n) => {
-      return policies.add(policy === undefined ? null : { graph: policy }, `${n}`);
-    });
-    expect(arms).toEqual([
-      undefined,
-      '1: was scored by another policy than the files before it',
-      undefined,
-      '3: does not say who, as other files do: nobody can tell whether it is the same',
-      '4: was scored by another policy than the files before it',
-    ]);
-    expect(policies.common()).toBeNull();
-    const late = agreement<string>('who', 'by another policy');
-    expect([late.add(null, '0'), late.add(null, '1'), late.add('a', '2'), late.add('a', '3')]).toEqual([
-      ...[undefined, undefined],
-      ...[expect.stringMatching(/^0: does not say who/), expect.stringMatching(/^0: does not say who/)],
-    ]);
-    expect(late.common()).toBeNull();
-    const same = agreement<string>('who', 'by another policy');
-    expect([same.add('a', '0'), same.add('a', '1'), same.common()]).toEqual([undefined, undefined, 'a']);
-  });
-
   it('says where it stands back, and where files were not scored alike', async () => {
     const alike = traces.map((trace) => scoredLine(trace, { reward: 1 }));
     const { calibration, done } = await sceneWith({
@@ -153,7 +129,9 @@ describe('calibrate', () => {
     });
     const { stderr } = await done('calibrate alike.jsonl more.jsonl -o c.json');
     expect(stderr).toContain('all traces have the same reward');
-    expect(stderr).toContain('alike.jsonl: does not say with which flags it was scored');
+    expect(stderr).toContain(
+      'more.jsonl: was scored with other flags than the files before it, or one of them does not say how',
+    );
     expect(await calibration('c.json')).toMatchObject({
       ...{ stands_back: 'one-reward', weights: null, scored_with: null },
     });

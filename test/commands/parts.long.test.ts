@@ -79,7 +79,6 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     expect(await means(whole)).toBe('0 ');
     const [made, stored] = await Promise.all(['means.jsonl', 'stored.jsonl'].map((name) => rows(name)));
     expect(made?.map(({ baseline }) => baseline)).toEqual(stored?.map(({ baseline }) => baseline));
-    const dapo = '--normalisers dapo,batch_tokens --batch-size 8 --overwrite -o dapo.jsonl';
     const again = '-o again.jsonl --map reference=answer --overwrite';
     for (const [file, isPart] of [
       [cut, true],
@@ -87,10 +86,6 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     ] as const) {
       const said = async (line: string) => (await done(`${line} --log-json`)).said;
       for (const [line, told] of [
-        [
-          `redistribute ${file} ${dapo}`,
-          /"code":"part".*normaliser_dapo [\s\S]*"code":"part".*normaliser_batch_tokens/,
-        ],
         ...(format === 'jsonl'
           ? ([[`calibrate ${file} -o calibration.json`, /"code":"part"/]] as const)
           : []),

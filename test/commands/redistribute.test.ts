@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
 import { hashSaid } from '../../dist/io/files/facts.js';
 import { readMetadata } from '../support/io-helpers.js';
-import { ROOT, type ScoredRow } from '../support/program.js';
+import { ROOT } from '../support/program.js';
 import { editJson, fixtureRows, openScene } from '../support/scene.js';
 
 const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
@@ -29,11 +29,8 @@ describe('a redistributed file', () => {
   it.each([
     ['all rules, the group mean', `--sigma ${SIGMA_RULES.join()}`],
     ['another baseline', '--sigma rudder,share,softmax --baseline value --residual answer'],
-    ['a number, shaped', '--sigma signed,softmax --baseline .25 --tau .2 --smooth 1 --steps smoothed'],
-    [
-      'another estimator',
-      '--estimator pr-geo --within unsure --mix .8 --cap 4 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
-    ],
+    ['a number, shaped', '--sigma signed,softmax --baseline .25 --tau .2 --steps smoothed'],
+    ['another estimator', '--estimator pr-geo --within unsure --mix .8 --cap 4 --steps scaled'],
     ['the peers', '--sigma rudder,share --baseline rloo'],
     ['right against wrong', '--estimator snis --sigma share,rudder --baseline group'],
   ])('%s: is what score would have written', async (name, flags) => {
@@ -99,33 +96,6 @@ describe('a redistributed file', () => {
     await done('verify again.parquet');
     // its configuration is one that score takes
     expect(await config('again.parquet')).toEqual(await config('fresh.parquet'));
-  });
-
-  it('normalisers that count the tokens of others are of the group, and of traces one after the other', async () => {
-    const flags = '--normalisers dapo,batch_tokens --batch-size 4';
-    await done(`redistribute scored.jsonl ${flags} -o counted.jsonl`);
-    type Row = ScoredRow & { readonly normaliser_batch_tokens: number; readonly normaliser_dapo: number };
-    const expectCounted = async (name: string, ofFirstGroup: number) => {
-      const counted = await rows<Row>(name);
-      const sum = (from: number, to: number) =>
-        counted.slice(from, to).reduce((total, { sigma }) => total + sigma.length, 0);
-      for (const [n, row] of counted.entries()) {
-        const batch = Math.floor(n / 4) * 4;
-        expect(Math.fround(row.normaliser_batch_tokens)).toBe(Math.fround(1 / sum(batch, batch + 4)));
-        const group = n < ofFirstGroup ? sum(0, ofFirstGroup) : sum(ofFirstGroup, counted.length);
-        expect(Math.fround(row.normaliser_dapo)).toBe(Math.fround(1 / group));
-      }
-      return counted.length;
-    };
-    expect(await expectCounted('counted.jsonl', 8)).toBe(10);
-    // a row that is rejected is in neither
-    const damaged = (await rows('scored.jsonl')).map((row, n) => (n === 1 ? { ...row, segments: [] } : row));
-    await write('damaged.jsonl', damaged);
-    await write('damaged.jsonl.summary.json', await text('scored.jsonl.summary.json'));
-    await editJson(at('damaged.jsonl.summary.json'), (summary) => delete summary.sha256);
-    await done(`redistribute damaged.jsonl ${flags} -o fewer.jsonl`);
-    expect(await expectCounted('fewer.jsonl', 7)).toBe(9);
-    await fails(`score traces.jsonl ${flags}`, 2, 'rredcot redistribute <scored>');
   });
 
   it('rewards on another range: what lies outside is rejected, what was compared or cut stays', async () => {

@@ -1,7 +1,7 @@
 // As score.test.ts, with more traces against the oracle; and what the rules make of all the fixtures.
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { SigmaRule } from '../../dist/credit/rules.js';
-import { redistribute, sigmaMaxWeight } from '../../dist/credit/sigma.js';
+import { redistribute, sigmaFigures } from '../../dist/credit/sigma.js';
 import { describeAgainstOracle, type Fixtures, openFixtures } from '../support/oracle-comparison.js';
 import { type ScoredRow, type ScoredSegment, storedSigmaInput } from '../support/program.js';
 
@@ -18,10 +18,11 @@ describe('the default rule on lines known to be right', () => {
     const found = { traces: 0, large: 0, lines: 0, punished: 0 };
     for (const row of rows) {
       const options = { rule, residual: 'uniform', within: 'uniform' } as const;
-      const { sigma, fallback } = redistribute(storedSigmaInput(row), options);
+      const input = storedSigmaInput(row);
+      const { sigma, fallback } = redistribute(input, options);
       if (fallback !== undefined) continue;
       found.traces++;
-      if (sigmaMaxWeight(sigma) > 20) found.large++;
+      if (sigmaFigures(sigma, input.logprobs).sigmaMaxWeight > 20) found.large++;
       if (row.reward !== 1) continue;
       for (const { start, end } of rightLines(row)) {
         found.lines++;

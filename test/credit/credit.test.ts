@@ -1,7 +1,8 @@
 // Which baseline a trace gets, and the status of a trace that gets none.
 import { describe, expect, it } from 'vitest';
 import { type CreditOptions, credited } from '../../dist/credit/credit.js';
-import { type ReadyTrace, valuedRow } from '../../dist/estimate/valued-row.js';
+import type { ValueJob } from '../../dist/estimate/estimator.js';
+import { valuedRow } from '../../dist/estimate/stages.js';
 import type { Segmentation } from '../../dist/segment/segment.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
@@ -34,7 +35,7 @@ function credit(
     groupStd: 0.25,
     referenceSet: [{ answer: '7', utility: 1 }],
     continuations: [],
-  } as unknown as ReadyTrace;
+  } as unknown as ValueJob;
   const result = {
     entropies: Float32Array.of(1, 1, 1, 1),
     logprobs: Float32Array.of(-1, -1, -1, -1),
@@ -48,9 +49,10 @@ function credit(
     rewardRange: [0, 1],
     ...opts,
   });
-  const { group_std: std, outcome_advantage: outcome } = row.requested ?? {};
+  const { group_std: std, token_advantage: outcome } = row.requested ?? {};
   const { status, baseline } = row;
-  return { status, baseline, sigma: [...(row.sigma ?? [])], ...(std === undefined ? {} : { std, outcome }) };
+  const beside = std === undefined ? {} : { std, outcome: (outcome as Float32Array | null)?.[0] };
+  return { status, baseline, sigma: [...(row.sigma ?? [])], ...beside };
 }
 
 describe('the baseline', () => {
@@ -72,6 +74,14 @@ describe('the baseline', () => {
       baseline: null,
       status: ['uniform:no-baseline'],
     });
+  });
+
+  it('of hierarchical credit gives the outcome over the deviation of the group, and ζ − b without one', () => {
+    const opts = { method: 'hierarchical', alpha: 0, beta: 0 } as const;
+    const outcome = credit(1, 0.5, opts) as { outcome?: number };
+    expect(outcome.outcome).toBeCloseTo(0.5 / 0.2501, 5);
+    expect(credit(1, undefined, opts)).toMatchObject({ std: null, outcome: 0.75 });
+    expect(credit(1, 0.5, { ...opts, baseline: 0.125 })).toMatchObject({ std: null, outcome: 0.875 });
   });
 
   it.each([0.5, 0.999, 0.001])('v̂(s_0) is none for a reward of %f between right and wrong', (reward) => {

@@ -2,10 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { groupMeanOf, type Rewarded, withContiguousMeans } from '../../dist/credit/baseline.js';
-import { type CreditOptions, creditConfig, creditOf } from '../../dist/credit/credit.js';
-import { HIERARCHICAL, hierarchical } from '../../dist/credit/hierarchical.js';
-import { methodNotice, requestedColumns } from '../../dist/credit/requested.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { type CreditOptions, creditConfig } from '../../dist/credit/credit.js';
+import { HIERARCHICAL, requestedOf } from '../../dist/credit/requested.js';
+import { knownCredit } from '../../dist/estimate/credit-flags.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { named } from '../support/estimators.js';
@@ -52,74 +51,42 @@ const one = () =>
     groupStd: number | undefined;
   };
 
+const OPTIONS: CreditOptions = {
+  estimator: named('progress'),
+  ...({ rule: 'share', baseline: 'auto', residual: 'uniform', within: 'uniform' } as const),
+  ...({ rewardRange: [0, 1], method: 'hierarchical' } as const),
+};
+
 describe('hierarchical', () => {
+  const advantagesOf = (trace: ReturnType<typeof one>, opts: Partial<CreditOptions> = {}) => {
+    const input = { ...trace, answered: false, estimator: named('progress'), logprobs: trace.entropies };
+    return requestedOf(input, { ...OPTIONS, ...opts }).columns.token_advantage as Float32Array | null;
+  };
+
   it('is the outcome and α times the progress, by the token, as the oracle has it', () => {
     fc.assert(
       fc.property(traces, float(0, 3), float(0, 3), (trace, alpha, beta) => {
-        const found = hierarchical(trace, { alpha, beta }).advantages as Float32Array;
-        const expected = oracleHierarchical(listed(trace), alpha, beta);
+        const found = advantagesOf(trace as never, { alpha, beta });
+        const expected = oracleHierarchical(listed(trace as never), alpha, beta);
         expect(found).toHaveLength(expected.length);
         for (const [t, advantage] of expected.entries())
-          expect(Math.abs((found[t] as number) - advantage)).toBeLessThan(
+          expect(Math.abs((found?.[t] as number) - advantage)).toBeLessThan(
             1e-6 * Math.max(1, Math.abs(advantage)),
           );
       }),
     );
   });
 
-  it('says nothing where the reward or the baseline is unknown, but for progress and token', () => {
-    const trace = one();
-    for (const unknown of [{ reward: null }, { baseline: undefined }]) {
-      const found = hierarchical({ ...trace, ...unknown }, HIERARCHICAL);
-      expect(found).toMatchObject({ outcome: null, advantages: null });
-      expect(found.factors).toHaveLength(trace.entropies.length);
-    }
-  });
-});
-
-describe('the credit of a trace', () => {
-  const OPTIONS: CreditOptions = {
-    estimator: named('progress'),
-    ...({
-      rule: 'share',
-      baseline: 'auto',
-    } as const),
-    ...({ residual: 'uniform', within: 'uniform', rewardRange: [0, 1], method: 'hierarchical' } as const),
-    ...HIERARCHICAL,
-  };
-  const trace = {
-    ...{ ends: Int32Array.of(2, 4), answered: true, values: Float32Array.of(0.25, 0.5), reward: 1 },
-    ...{
-      entropies: new Float32Array(4).fill(1),
-      logprobs: new Float32Array(4),
-      utilities: Float32Array.of(1),
-    },
-  };
-
-  it('has the outcome over the deviation of the group, and ζ − b without one, or for a b of one’s own', () => {
-    const outcome = (mean: object, opts: object = {}) => {
-      const { requested = {} } = creditOf({ ...trace, ...mean } as never, { ...OPTIONS, ...opts });
-      return [requested.outcome_advantage, requested.group_std];
-    };
-    const [found, std] = outcome({ groupMean: 0.5, groupStd: 0.3 });
-    expect(found).toBeCloseTo(0.5 / 0.3001, 5);
-    expect(std).toBe(Math.fround(0.3));
-    expect(outcome({ groupMean: undefined })).toEqual([0.75, null]);
-    expect(outcome({ groupMean: 0.5, groupStd: 0.3 }, { baseline: 0.125 })).toEqual([0.875, null]);
-    // a group whose rewards are all alike has taught nothing
-    expect(outcome({ groupMean: 1, groupStd: 0 })).toEqual([0, 0]);
-    expect(outcome({ groupMean: undefined }, { baseline: 'group' })).toEqual([null, null]);
+  it('says nothing where the reward or the baseline is unknown', () => {
+    for (const unknown of [{ reward: null }, { baseline: undefined }])
+      expect(advantagesOf({ ...one(), ...unknown } as never)).toBeNull();
   });
 
-  it('stands in columns of its own, and the configuration says that it is not return-equivalent', () => {
-    expect(requestedColumns(OPTIONS).map(({ name }) => name)).toEqual([
-      ...['token_advantage', 'outcome_advantage', 'group_std', 'progress', 'token_factor'],
-    ]);
-    const config = creditConfig(OPTIONS);
-    expect(config).toMatchObject({ method: 'hierarchical', alpha: 1, beta: 0.5, returnEquivalent: false });
-    expect(storedCredit(config)).toEqual(OPTIONS);
-    expect(methodNotice(OPTIONS)).toContain('not return-equivalent');
-    expect(methodNotice({ ...OPTIONS, method: 'segment' })).toBeUndefined();
+  it('the configuration says that it is not return-equivalent', () => {
+    const config = creditConfig({ ...OPTIONS, alpha: 2 });
+    expect(config).toMatchObject({ method: 'hierarchical', alpha: 2, returnEquivalent: false });
+    expect(knownCredit('it', config)).toEqual({ ...OPTIONS, alpha: 2 });
+    expect(HIERARCHICAL).toEqual({ alpha: 1, beta: 0.5 });
   });
 });
 

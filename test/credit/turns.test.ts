@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type CreditOptions, credited } from '../../dist/credit/credit.js';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
-import { type ReadyTrace, valuedRow } from '../../dist/estimate/valued-row.js';
+import type { ValueJob } from '../../dist/estimate/estimator.js';
+import { valuedRow } from '../../dist/estimate/stages.js';
 import type { OutputRow } from '../../dist/scored.js';
 import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
 import { sigmaOfTurns, TURN_RULES } from '../oracle/turns.js';
@@ -35,7 +36,7 @@ function scored({ turns, isAnswered, reward, numbers, values }: Said, opts: Part
     ...{ trace: traceOf({}), promptIds: Int32Array.of(1), completionIds: new Int32Array(own.length) },
     ...{ chars: tokens.units, tokens, status: [], reward: { reward, status: [] }, groupMean: 0.25 },
     ...{ referenceSet: [{ answer: '4', utility: 1 }], continuations: [] },
-  } as unknown as ReadyTrace;
+  } as unknown as ValueJob;
   const credit: CreditOptions = {
     ...({ rule: 'share', residual: 'uniform', within: 'uniform', baseline: 'group' } as const),
     ...{ estimator: named('pr'), rewardRange: [0, 1] as const, ...opts },
@@ -78,20 +79,15 @@ describe('σ of several turns', () => {
     (rule) => {
       fc.assert(
         fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {
-          const asked = { rule, within, others: ['rudder', 'surprise'], normalisers: ['grpo'] } as const;
+          const asked = { rule, within, others: ['rudder', 'surprise'] } as const;
           const { row, own } = scored(said, asked as Partial<CreditOptions>);
-          const {
-            sigma_rudder: rudder,
-            sigma_surprise: surprise,
-            normaliser_grpo: grpo,
-          } = row.requested ?? {};
+          const { sigma_rudder: rudder, sigma_surprise: surprise } = row.requested ?? {};
           for (const list of [row.sigma, rudder, surprise] as Float32Array[]) {
             expect(list).toHaveLength(own.length);
             expect(sumOf(list)).toBeCloseTo(1, 4);
             expect(list.filter((s, t) => own[t] === 0 && !Object.is(s, 0))).toHaveLength(0);
           }
           const T = sumOf(own);
-          expect(grpo).toBeCloseTo(1 / T, 9);
           const most = Math.max(...(row.sigma ?? []).map(Math.abs)) * T;
           expect(row.sigmaMaxWeight).toBeCloseTo(most, 3);
           if (rule === 'uniform') expect(row.sigmaGain).toBeCloseTo(1, 5);

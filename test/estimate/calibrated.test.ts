@@ -1,11 +1,10 @@
-// `calibrated` and its file: where it stands back, what redistribute makes with another one, columns that it reads, what it is fitted to.
+// `calibrated` and its file: where it stands back, what redistribute makes with another one, what it is fitted to.
 import { rm } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { RredcotError } from '../../dist/errors.js';
 import type { CalibrationFile } from '../../dist/estimate/calibration.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { knownCredit } from '../../dist/estimate/credit-flags.js';
 import { fixtureRows, openScene } from '../support/scene.js';
-import { fitted, type MadeTrace } from '../support/scored-traces.js';
+import { fitted } from '../support/scored-traces.js';
 
 const scene = await openScene();
 const { at, config, done, expectSame, fails, json, text, write } = scene;
@@ -36,9 +35,9 @@ describe('a calibration', () => {
 
   it('without weights says nothing of the values', async () => {
     const { calibration, ...less } = await config('scored.jsonl');
-    expect(storedCredit(less)).toBeInstanceOf(RredcotError);
+    expect(() => knownCredit('it', less)).toThrow('--estimator calibrated');
     const weightless = { ...(calibration as object), weights: null };
-    expect(storedCredit({ ...less, calibration: weightless })).toBeInstanceOf(RredcotError);
+    expect(() => knownCredit('it', { ...less, calibration: weightless })).toThrow('--estimator calibrated');
   });
 
   it('is exchanged by redistribute, and its baseline', async () => {
@@ -65,43 +64,13 @@ describe('a calibration', () => {
     await write('bad.json', JSON.stringify({ ...file, mean: [] }));
     const score = 'score traces.jsonl --estimator calibrated -o no.jsonl --calibration';
     await fails(`${score} edited.json`, 65, /edited\.json: was changed/);
-    await fails(`${score} bad.json`, 2, /bad\.json: mean: /);
+    await fails(`${score} bad.json`, 2, /bad\.json: mean, sd, weights/);
   });
 
   it('is fitted again to its own output: v̂ is recovered from the references', async () => {
     const of = { config: await config('scored.jsonl') };
     const again = await fitted(scene, 'again', () => ({ value_start: 0.5 }), of);
     expect(again.weights).toEqual(file.weights);
-  });
-
-  it('looks at a joined column; without the column nothing is valued with it', async () => {
-    const told = ({ ends, reward }: MadeTrace) => ({
-      join_segments: ends.map((_, k) => (k % 3) / 3 + reward),
-    });
-    await fitted(scene, 'further', told, { flags: '--features join_segments' });
-    // another run's values, which stand in its segments
-    const join = '--join scored.jsonl --join-on id --join-columns segments';
-    const flags = '--estimator calibrated --calibration further.json';
-    await done(`score traces.jsonl -o further.out.jsonl ${join} ${flags}`);
-    await done('redistribute further.out.jsonl -o further.pr.jsonl --estimator pr');
-    await done(`redistribute further.pr.jsonl -o further.back.jsonl ${flags}`);
-    await expectSame('further.back.jsonl', 'further.out.jsonl');
-    // what lacks it
-    for (const [line, code, why] of [
-      [
-        `redistribute scored.jsonl ${flags}`,
-        2,
-        /scored\.jsonl: has no column join_segments, which the calibration reads.*--join/s,
-      ],
-      ['calibrate scored.jsonl --features gone', 2, /scored\.jsonl: has no column gone/],
-      ['calibrate scored.jsonl --features segments', 2, /--features join_segments/],
-      [
-        `score traces.jsonl --limit 1 ${flags}`,
-        65,
-        /the calibration reads it, and its column join_segments is missing: --join/,
-      ],
-    ] as const)
-      await fails(`${line} -o no.jsonl`, code, why);
   });
 
   it('is fitted to run folders, Parquet and Arrow alike, with the policy and flags that they name', async () => {
@@ -115,7 +84,7 @@ describe('a calibration', () => {
     }
     const [first, ...others] = fitted;
     expect(first).toMatchObject({ traces: 12, groups: 2, stands_back: 'too-few-groups' });
-    expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, referenceSet: 'row' });
+    expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, references: 'row' });
     expect(Object.keys(first?.policy ?? {})).toContain('policy.onnx');
     for (const other of others) expect(other).toEqual(first);
     await rm(at('out/part-00001.parquet'));

@@ -160,8 +160,6 @@ describe('the fit', () => {
     const ofValues = (t: MadeTrace) =>
       t.values.reduce((sum, value) => sum + entropy(value, t.reward), 0) / t.values.length;
     expect(quality?.logLoss.value).toBeCloseTo(mean(ofValues), 9);
-    const { calibrated, value_fitted } = quality?.logLoss ?? { calibrated: 1, value_fitted: 0 };
-    expect(calibrated).toBeLessThan(value_fitted as number);
     // every state is in a bin, and the bins' rewards are the traces'
     const bins = quality?.reliability ?? [];
     expect(bins.length).toBe(10);
@@ -197,8 +195,8 @@ describe('logistic regression', () => {
     return { z, y: Number(random() < sigmoid(3 * (z[0] as number) - 1)), w: random() };
   });
 
-  function fitted(all: readonly { z: Float64Array; y: number; w: number }[], l2: number, used?: number[]) {
-    const found = new LogisticFit(all[0]?.z.length ?? 0, l2, used);
+  function fitted(all: readonly { z: Float64Array; y: number; w: number }[], l2: number) {
+    const found = new LogisticFit(all[0]?.z.length ?? 0, l2);
     let passes = 0;
     for (; !found.hasEnded && passes < 100; passes++) {
       for (const { z, y, w } of all) found.add(z, y, w);
@@ -208,12 +206,10 @@ describe('logistic regression', () => {
     return found.weights;
   }
 
-  it('does not move for a constant feature, nor for one that is not used', () => {
+  it('does not move for a constant feature', () => {
     const alone = fitted(samples, 1);
     const more = samples.map(({ z, ...rest }) => ({ ...rest, z: Float64Array.of(...z, 0) }));
     expect([...fitted(more, 1)]).toEqual([...alone, 0]);
-    const noisy = samples.map(({ z, ...rest }) => ({ ...rest, z: Float64Array.of(...z, random()) }));
-    expect([...fitted(noisy, 1, [0, 1, 2])]).toEqual([...alone, 0]);
     // a constant that is not 0 has no spread: standardised it is 0
     const moments = new Moments(2);
     for (const { z, w } of samples) moments.add(Float64Array.of(7.1, z[0] as number), 0, w);

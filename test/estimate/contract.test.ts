@@ -52,7 +52,7 @@ interface Case {
 type Passage = 'same' | 'near' | { readonly refused: string };
 
 const scene = await openScene();
-const { at, config, done, expectSame, fails, rows, text, write } = scene;
+const { at, config, done, expectSame, fails, rows, write } = scene;
 const CALIBRATED = '--calibration calibration.json';
 const QUESTION = '\n</think>\nright? ';
 const K = 3;
@@ -75,10 +75,6 @@ beforeAll(async () => {
   await cp(PROVER, at('shown'), { recursive: true });
   await write('shown/hint_template.json', '{"text": "hint {peer}\\n"}');
   await done('policy build shown -o told-peers');
-  // a policy with another tokenizer
-  await cp(PROVER, at('spelt'), { recursive: true });
-  await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
-  await done('policy build spelt -o odd');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
   await write('peer.json', '{"text": "hint {peer}\\n"}');
   await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
@@ -125,22 +121,14 @@ function posterior(
   );
 }
 
-/** By a hint that is the text of a right completion of the group, not the trace's own; of equal ones the first that follows it. */
-function mated(row: Row, fixture: FixtureRow, which: 'shortest' | 'similar', policy = EMBEDDED) {
+/** By a hint that is the text of the shortest right completion of the group, not the trace's own; of equal ones the first that follows it. */
+function mated(row: Row, fixture: FixtureRow, policy = EMBEDDED) {
   const place = fixtures.indexOf(fixture);
   const peers = [...fixtures.slice(place + 1), ...fixtures.slice(0, place)].filter(
     ({ group, reward, completion }) =>
       group === fixture.group && reward === 1 && completion !== fixture.completion,
   );
-  const pieces = ({ completion, completion_ids: ids }: FixtureRow) => {
-    // lines of the thought are its pieces, as the policy's tokens are bytes
-    const ends = [...completion.slice(0, completion.indexOf('</think>')).matchAll(/\n/g)].slice(1);
-    const tokens = ends.map(({ index }) => index + 1 - '<think>'.length + 1);
-    return pieceBags(Int32Array.from(ids), 2, Int32Array.from(tokens));
-  };
-  const scores = peers.map((peer) =>
-    which === 'similar' ? align(pieces(fixture), pieces(peer)).similarity : -peer.completion.length,
-  );
+  const scores = peers.map((peer) => -peer.completion.length);
   const { completion_ids: ids } = peers[scores.indexOf(Math.max(...scores))] as FixtureRow;
   // without its end token
   return posterior(policy, row, fixture, ids.slice(0, ids.at(-1) === 258 ? -1 : undefined));
@@ -313,26 +301,18 @@ const CASES: readonly Case[] = [
     name: 'posterior',
     flags: '--hint peer --hint-template peer.json',
     isVariant: true,
-    config: { hint: 'peer', hintPeer: 'shortest', hintTemplate: { text: 'hint {peer}\n', before: '' } },
-    values: (row, fixture) => mated(row, fixture, 'shortest'),
+    config: { hint: 'peer', hintTemplate: { text: 'hint {peer}\n', before: '' } },
+    values: (row, fixture) => mated(row, fixture),
     // one of two of the next group
     checked: [0, 8],
     within: 1e-3,
-    refused: [
-      ['--hint peer --hint-template hint.json', 'hint.json: '],
-      ['--hint peer --hint-template peer.json --hint-peer longest', '--hint-peer longest: unknown choice'],
-      [
-        '--hint-peer similar --hint-template hint.json',
-        '--hint-peer similar has no meaning with --hint answer',
-      ],
-      ['--hint peer --hint-peer similar --segmenter entropy', '--hint-peer similar aligns pieces of text'],
-    ],
+    refused: [['--hint peer --hint-template hint.json', 'hint.json: ']],
   },
   {
     name: 'posterior',
-    flags: '--hint peer --hint-peer similar --hint-policy told-peers',
+    flags: '--hint peer --hint-policy told-peers',
     isVariant: true,
-    values: (row, fixture) => mated(row, fixture, 'similar', PROVER),
+    values: (row, fixture) => mated(row, fixture, PROVER),
     checked: [5],
     within: 1e-3,
   },
@@ -348,8 +328,6 @@ const CASES: readonly Case[] = [
     fromPr: NOT_STORED,
     refused: [
       ['', '--estimator ratio needs an older policy'],
-      ['--policy prover --ref-policy prover', 'has the weights of the policy itself'],
-      ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
       ['--ref-policy prover --steps scaled', 'sums of attributions'],
     ],
   },
@@ -420,10 +398,7 @@ const CASES: readonly Case[] = [
   {
     name: 'siblings',
     flags: CALIBRATED,
-    config: {
-      ...{ peers: 3, peerTokens: 40, peerWeights: [-30, 3], peerPrior: 0.5 },
-      ...{ peerPriorShare: 0.25, peerDrawnTwice: 1e-4 },
-    },
+    config: { peers: 3, peerTokens: 40 },
     values: bySiblings,
     checked: [0, 2],
     rule: '--sigma signed',

@@ -1,27 +1,29 @@
-// Flags of the method in, options out: what shapes credit arrives, and what changes nothing leaves no mark.
+// Flags of the method in, options out, and a configuration as flags again: what shapes credit arrives, and what changes nothing leaves no mark.
 import { describe, expect, it } from 'vitest';
-import { resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
+import { creditConfig } from '../../dist/credit/credit.js';
+import { knownCredit, resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
+import { named } from '../support/estimators.js';
 
 const FLAGS = {
   ...{ estimator: 'pr', sigma: 'softmax', baseline: 'auto', residual: 'uniform' },
   ...{ within: 'uniform', steps: 'free', rewardRange: '0,1' },
 };
+const CREDIT = {
+  estimator: named('mc'),
+  ...({ rule: 'rudder', others: ['share', 'softmax'], baseline: 0.5 } as const),
+  ...({ residual: 'answer', within: 'entropy', rewardRange: [-1, 1], method: 'segment' } as const),
+  ...({ tau: 0.5, mix: 0.8, cap: 4, steps: 'scaled' } as const),
+};
 
-describe('--mix, --cap, --steps, --tau and --smooth', () => {
-  it('are what they say', () => {
-    const shaping = { tau: '.5', smooth: '2', steps: 'scaled' };
-    const found = resolveCreditOptions({ ...FLAGS, ...shaping });
-    expect(found).toMatchObject({ tau: 0.5, smooth: 2, steps: 'scaled' });
-    expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', mix: '.8' })).toMatchObject({ mix: 0.8 });
-    expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', cap: '4' })).toMatchObject({ cap: 4 });
-  });
-
-  // a run goes on where its configuration is the same: flags that say what holds without them are no other run
-  it('that change nothing are as if they had not been given', () => {
-    const neutral = { tau: '1', smooth: '0', steps: 'free' };
-    expect(resolveCreditOptions({ ...FLAGS, ...neutral })).toEqual(resolveCreditOptions(FLAGS));
+describe('flags that shape credit', () => {
+  it('are what they say; a run goes on where its configuration is the same, so what changes nothing is left out', () => {
+    expect(resolveCreditOptions({ ...FLAGS, tau: '.5', steps: 'scaled' })).toMatchObject({
+      ...{ tau: 0.5, steps: 'scaled' },
+    });
     const share = { ...FLAGS, sigma: 'share' };
+    expect(resolveCreditOptions({ ...share, mix: '.8', cap: '4' })).toMatchObject({ mix: 0.8, cap: 4 });
     expect(resolveCreditOptions({ ...share, mix: '.1' })).toEqual(resolveCreditOptions(share));
+    expect(resolveCreditOptions({ ...FLAGS, tau: '1' })).toEqual(resolveCreditOptions(FLAGS));
   });
 
   it.each([
@@ -29,6 +31,8 @@ describe('--mix, --cap, --steps, --tau and --smooth', () => {
     [{ sigma: 'share', mix: '1.5' }, '--mix 1.5: expected a number from 0 to 1'],
     [{ cap: '4' }, '--cap has no meaning with --sigma softmax'],
     [{ sigma: 'share', cap: '.9' }, '--cap .9: expected a number from 1 on'],
+    [{ residual: 'answer' }, '--residual answer has no meaning with --sigma softmax'],
+    [{ alpha: '1' }, '--alpha has no meaning with --method sigma'],
     [{ steps: 'bold' }, '--steps bold'],
     [{ steps: 'scaled', sigma: 'entropy' }, '--steps scaled has no meaning with --sigma entropy'],
     [{ steps: 'scaled', estimator: 'surprise' }, 'sums of attributions'],
@@ -36,5 +40,26 @@ describe('--mix, --cap, --steps, --tau and --smooth', () => {
     [{ steps: 'smoothed', estimator: 'progress' }, "a prover's"],
   ])('%j is refused', (flags, message) => {
     expect(() => resolveCreditOptions({ ...FLAGS, ...flags })).toThrow(message);
+  });
+});
+
+describe('a stored configuration', () => {
+  it('gives the options again of which it was made', () => {
+    expect(knownCredit('it', creditConfig(CREDIT))).toEqual(CREDIT);
+  });
+
+  it.each(['estimator', 'rule', 'residual', 'within', 'baseline', 'method', 'steps'])(
+    'is refused by name where %s is unknown',
+    (key) => {
+      for (const unheard of ['unheard-of', ['share', 'unheard-of']])
+        expect(() => knownCredit('old.parquet', { ...creditConfig(CREDIT), [key]: unheard })).toThrow(
+          /^old\.parquet: was scored in a way that this version does not know: .*unheard-of/,
+        );
+    },
+  );
+
+  it('needs the weights of an estimator that is calibrated', () => {
+    for (const estimator of ['calibrated', 'siblings'])
+      expect(() => knownCredit('it', { ...creditConfig(CREDIT), estimator })).toThrow(estimator);
   });
 });

@@ -7,16 +7,14 @@ import type { ValueJob } from '../../dist/estimate/estimator.js';
 import {
   candidateOf,
   type FarPeers,
-  groupsApart,
-  keepFarPeers,
+  farPeers,
+  type Peers,
   type Related,
-  type WindowLayout,
-} from '../../dist/estimate/far-peers.js';
-import { type Peers, withPeers } from '../../dist/estimate/peers.js';
-import { rightPeer } from '../../dist/estimate/posterior.js';
+  spansApart,
+  withPeers,
+} from '../../dist/estimate/peers.js';
 import { askSiblings } from '../../dist/estimate/siblings.js';
 import { type BadRow, eachTrace, isBad } from '../../dist/rows.js';
-import { openSpill } from '../../dist/scored/scratch.js';
 import { candidateExits } from '../../dist/segment/segment.js';
 import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../support/fake-policy.js';
 import { collect, streamOf, traceAt } from '../support/streams.js';
@@ -57,14 +55,21 @@ function related(
 const named = (names: readonly number[], group = 'g') =>
   names.map((name, n) => related(n, group, { ...SHAPE, name }));
 
-/** One window, whole, all of it this process's. */
-const layout = (change: Partial<WindowLayout>): WindowLayout => ({
-  windowOf: () => 0,
-  isOwn: () => true,
-  explodes: false,
-  lastRow: undefined,
-  ...change,
-});
+/** A run over rows whose groups have these first and last rows; by default all of it this process's, one part. */
+const runOf = (spans: Readonly<Record<string, readonly [number, number]>>, more: object = {}) => {
+  const rewards = Object.entries(spans).map(([group, span]) => {
+    return [group, { sum: 0, squares: 0, count: group === 'unknown' ? 0 : 2, span }] as const;
+  });
+  const { lastRow, explodes, ...run } = more as { lastRow?: number; explodes?: boolean };
+  const prescan = {
+    groupRewards: new Map(rewards),
+    rows: 10,
+    traces: explodes ? 20 : 10,
+    rejects: 0,
+    lastRow,
+  };
+  return { prescan, rowsPerPart: 64, wanted: () => true, folder: undefined, ...run } as never;
+};
 
 /** Traces with their peers, each window as it is. */
 const shown = (
@@ -234,21 +239,24 @@ describe('withPeers', () => {
   });
 
   it('brings peers from other windows, which run along and are not passed on', async () => {
-    const path = `${await temporaryFolder()}/spill`;
     const items = Array.from({ length: 6 }, (_, n) =>
       related(n, n % 2 === 0 ? 'even' : `odd ${n}`, { ...SHAPE, name: n + 1 }),
     );
-    const rewards = new Map([
-      ['even', { squares: 0, sum: 0, count: 3, span: [0, 4] as const }],
-      ['odd 1', { squares: 0, sum: 1, count: 1, span: [1, 1] as const }],
-    ]);
+    const run = runOf({ even: [0, 4], 'odd 1': [1, 1] }, { rowsPerPart: 2, folder: await temporaryFolder() });
+    const asked: boolean[] = [];
+    async function* again(wanted: (row: number) => boolean) {
+      for (const [row, item] of items.entries()) {
+        asked.push(wanted(row));
+        if (wanted(row)) yield item;
+      }
+    }
+    const whole = { again, run, prepare: async (item: Shaped) => item };
+    const log = { progress: () => {} };
+    const far = await farPeers(whole as never, log as never, new AbortController().signal);
+    expect(asked).toEqual([true, true, true, true, true, false]);
     const window = (row: number) => Math.floor(row / 2);
-    const apart = groupsApart(rewards, layout({ windowOf: window }));
-    expect([...apart.groups]).toEqual(['even']);
-    expect([0, 1, 4, 5].map((row) => apart.wanted(row))).toEqual([true, true, true, false]);
-    const spill = await openSpill(path);
-    const far = await keepFarPeers(streamOf(items), apart.groups, spill);
-    const found = await answered(asking(shown(items, { far, window }), 1, 4));
+    const windows = shown(items, { far: far?.peers as FarPeers, window });
+    const found = await answered(asking(windows, 1, 4));
     expect(found.map((item) => (isBad(item) ? null : item.trace.id))).toEqual([...'012345']);
     for (const item of found) {
       if (isBad(item) || item.job.asked.peers.length !== 1) continue;
@@ -256,30 +264,20 @@ describe('withPeers', () => {
       const { ids, promptLength } = jobHere(peer.shape);
       expect(item.result.peers).toEqual([fakeStats([...ids], promptLength).logprobs]);
     }
-    await spill.close();
+    await far?.[Symbol.asyncDispose]();
   });
 
-  it('leaves groups out that no row of this process has a part in', () => {
-    const rewards = new Map([['g', { squares: 0, sum: 0, count: 2, span: [0, 9] as const }]]);
-    const windowOf = (row: number) => row;
-    expect(groupsApart(rewards, layout({ windowOf, isOwn: () => false })).groups.size).toBe(0);
-    expect(groupsApart(rewards, layout({})).groups.size).toBe(0);
-  });
-
-  it('keeps groups that a limit cuts or a window of many traces may part, and no row behind a limit', () => {
-    const rewards = new Map([
-      ['one row', { squares: 0, sum: 0, count: 8, span: [0, 0] as const }],
-      ['before', { squares: 0, sum: 0, count: 2, span: [1, 2] as const }],
-      ['cut', { squares: 0, sum: 0, count: 1, span: [2, 5] as const }],
-      ['unknown', { squares: 0, sum: 0, count: 0, span: [2, 5] as const }],
-      ['behind', { squares: 0, sum: 0, count: 2, span: [3, 90] as const }],
-    ]);
-    const apart = (change: Partial<WindowLayout>) => [...groupsApart(rewards, layout(change)).groups];
-    expect(apart({})).toEqual([]);
+  it('reads groups apart that parts, a limit or a window of many traces may cut, where this process scores some of one', () => {
+    const spans = {
+      ...({ 'one row': [0, 0], before: [1, 2], cut: [2, 5], unknown: [2, 5], behind: [3, 90] } as const),
+    };
+    const apart = (more: object) => [...spansApart(runOf(spans, more)).keys()];
+    expect(apart({ rowsPerPart: 128 })).toEqual(['behind']);
     expect(apart({ lastRow: 2 })).toEqual(['cut']);
     expect(apart({ lastRow: 0, explodes: true })).toEqual(['one row']);
     expect(apart({ explodes: true })).toEqual(['before', 'cut', 'behind']);
-    expect(apart({ lastRow: 2, windowOf: (row) => row })).toEqual(['before', 'cut']);
+    expect(apart({ lastRow: 2, rowsPerPart: 1 })).toEqual(['before', 'cut']);
+    expect(apart({ explodes: true, wanted: () => false })).toEqual([]);
   });
 
   it('finds those that lie apart for a trace of unknown reward that no other of its group stands beside', async () => {
@@ -307,62 +305,14 @@ describe('withPeers', () => {
   });
 });
 
-describe('windowsOf', () => {
-  it('cuts a window of very many traces where a group ends', async () => {
-    const many = (groups: readonly number[]) =>
-      groups.flatMap((count, g) =>
-        Array.from({ length: count }, () => related(0, `${g}`, { ...SHAPE, tokens: 2 })),
-      );
-    const sizes = async (items: readonly Shaped[]) =>
-      (await collect(windowsOf(streamOf(items), () => 0))).map(({ length }) => length);
-    expect(await sizes(many([250, 10, 5]))).toEqual([260, 5]);
-    expect(await sizes(many([100, 156, 1]))).toEqual([256, 1]);
-    expect(await sizes(many([5000]))).toEqual([4096, 904]);
-  });
-});
-
-describe('the right peer that a hint is', () => {
-  const drawn = fc.array(
-    fc.record({
-      tokens: fc.integer({ min: 1, max: 6 }),
-      hidden: fc.integer({ min: 0, max: 1 }),
-      reward: fc.constantFrom(null, 0, 0.5, 0.75, 1),
-      name: fc.integer({ min: 1, max: 5 }),
-    }),
-    { minLength: 1, maxLength: 7 },
-  );
-
-  it('is the shortest that is another completion, of equal ones the first that follows, near or far', () =>
-    fc.assert(
-      fc.asyncProperty(drawn, fc.boolean(), async (all, isApart) => {
-        const items = all.map(({ tokens, hidden, reward, name }, row) =>
-          related(row, 'g', { ...SHAPE, name, hidden, tokens: tokens + hidden }, reward),
-        );
-        const candidates = items
-          .filter(({ reward }) => reward.reward !== null)
-          .map((item) => candidateOf(item, async () => item));
-        const found = await flat(
-          shown(items, {
-            most: Number.POSITIVE_INFINITY,
-            ...(isApart && { far: new Map([['g', candidates]]), window: (row: number) => row }),
-          }),
-        );
-        const spelled = (k: number) => items[k]?.completionIds.join();
-        for (const n of items.keys()) {
-          // those that follow, the first ones after the last; all in their order for a trace that is no candidate itself
-          const known = [...items.keys()].filter((k) => all[k]?.reward !== null);
-          const others = [...known.filter((k) => k > n), ...known.filter((k) => k < n)];
-          const asked = all[n]?.reward === null ? known : others;
-          const right = asked.filter(
-            (k, at) =>
-              spelled(k) !== spelled(n) &&
-              asked.findIndex((m) => spelled(m) === spelled(k)) === at &&
-              (all[k]?.reward as number) > 0.5,
-          );
-          const least = Math.min(...right.map((k) => all[k]?.tokens as number));
-          const peer = rightPeer(found[n] as unknown as ValueJob, 'shortest');
-          expect(peer?.trace.id).toBe(right.find((k) => all[k]?.tokens === least)?.toString());
-        }
-      }),
-    ));
+it('a window of very many traces is cut between rows', async () => {
+  const many = (counts: readonly number[]) =>
+    counts.flatMap((count, row) =>
+      Array.from({ length: count }, () => related(row, 'g', { ...SHAPE, tokens: 2 })),
+    );
+  const sizes = async (items: readonly Shaped[]) =>
+    (await collect(windowsOf(streamOf(items), () => 0))).map(({ length }) => length);
+  expect(await sizes(many([250, 10, 5]))).toEqual([260, 5]);
+  expect(await sizes(many([100, 156, 1]))).toEqual([256, 1]);
+  expect(await sizes(many([5000, 1]))).toEqual([5000, 1]);
 });

@@ -14,7 +14,7 @@ import { snapshot } from '../torture/snapshot.js';
 const { firstMistake } = await import(join(ROOT, 'test/support/known-lines.mjs'));
 
 type HierarchicalRow = ScoredRow & { readonly reward: number; readonly baseline: number } & {
-  readonly [name in 'token_advantage' | 'token_factor' | 'progress']: number[];
+  readonly token_advantage: number[];
 } & { readonly group_std: number };
 
 const { at, config, done, expectSame, fails, rows, text, write } = await openScene();
@@ -111,7 +111,6 @@ describe('progress', () => {
       const expected = oracleHierarchical({ ...row, ends, values, std }, 2, 0.5);
       for (const [t, advantage] of row.token_advantage.entries())
         expect(advantage).toBeCloseTo(expected[t] as number, 5);
-      expect(row.progress).toEqual(row.segments.map(({ delta }) => delta));
       expect(row.group_std).toBeCloseTo(std, 6);
     }
     // back again: nothing of it is left

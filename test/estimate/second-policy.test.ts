@@ -1,11 +1,10 @@
-// A second policy reads the same tokens or none; the best of K of a prover's answers, against all sequences of K of a toy language model.
+// A second policy reads the same tokens or none; the best of K of a prover's answers.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
 import { progress } from '../../dist/estimate/progress.js';
 import { tokenCheck } from '../../dist/estimate/second-policy.js';
-import { rightNow, traceValues } from '../../dist/estimate/value.js';
-import { answerNowValue, bestOfValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
+import { rightNow } from '../../dist/estimate/value.js';
 
 /** its facts where the best of K answers counts */
 const bestOf = (K: number, proverEstimator = 'pr') =>
@@ -83,24 +82,6 @@ describe('tokenCheck', () => {
     expect(rejection(() => check(read([1], [2]), []))).toContain(
       '<ff> for the policy and <fe> for the prover',
     );
-  });
-});
-
-const STATES = ['', 'a', 'ab', 'abc', 'abca'];
-const right = (y: string) => (y === '1' ? 1 : 0);
-const ROUNDING = 1e-6;
-
-describe.each([1, 2, 3, 4, 5, 6])('toy prover %i', (seed) => {
-  const prover = randomToy(seeded(seed));
-
-  it.each([1, 2, 3, 6])('values a trace as its best of %i answers at each state', (K) => {
-    const branches = STATES.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
-    const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
-    for (const [k, s] of STATES.entries()) {
-      expect(Math.abs((values[k] as number) - bestOfValue(prover, s, K, right))).toBeLessThan(ROUNDING);
-      if (K === 1)
-        expect(Math.abs((values[k] as number) - answerNowValue(prover, s, right))).toBeLessThan(ROUNDING);
-    }
   });
 });
 

@@ -2,8 +2,7 @@
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { farPeers } from '../../dist/estimate/far-peers.js';
-import type { Log } from '../../dist/report/log.js';
+import { farPeers } from '../../dist/estimate/peers.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 import { fitted } from '../support/scored-traces.js';
@@ -15,7 +14,7 @@ const TRACES = 16; // two groups of eight
 const SIBLINGS = '--estimator siblings --calibration calibration.json';
 
 const scene = await openScene();
-const { at, done, expectSame, fails, folder, joinParts, json, rows, write } = scene;
+const { at, done, expectSame, fails, joinParts, json, rows, write } = scene;
 let fixtures: FixtureRow[];
 let known: Row[];
 
@@ -153,35 +152,8 @@ describe('siblings', () => {
     await fails('redistribute siblings.jsonl --reward-range 0,2 -o no.jsonl', 2, why);
   });
 
-  it.each([
-    [1, []],
-    [0, ['1 of 2 groups lie apart']],
-  ])('tells where many groups lie apart (second group from row %i on)', async (first, told) => {
-    const warnings: string[] = [];
-    const log = { warn: (_: string, text: string) => void warnings.push(text) } as unknown as Log;
-    const spans = [
-      [0, 0],
-      [first, 1],
-    ];
-    const prescan = {
-      groupRewards: new Map(spans.map((span, n) => [`${n}`, { sum: 0, count: 2, span }])),
-      ...{ traces: 2, rejects: 0, rows: 2, lastRow: undefined },
-    };
-    const run = { prescan, folder, rowsPerPart: 1, wanted: () => true };
-    const prepare = () => Promise.reject(new Error('asked'));
-    const whole = { async *again() {}, prepare, run } as never;
-    const far = await farPeers(whole, (row: number) => row, log, new AbortController().signal);
-    await far?.[Symbol.asyncDispose]();
-    expect(warnings.map((text) => text.split(',')[0])).toEqual(told);
-  });
-
   it('refuses a pipe, in which peers that are still to come cannot be looked for', async () => {
-    const asked = farPeers(
-      { run: { prescan: undefined } } as never,
-      () => 0,
-      {} as never,
-      new AbortController().signal,
-    );
+    const asked = farPeers({ run: {} } as never, {} as never, new AbortController().signal);
     await expect(asked).rejects.toThrow('which a pipe gives once');
     await fails(`score - ${SIBLINGS} -o no.jsonl`, 2, 'which stdin gives once');
   });

@@ -40,7 +40,7 @@ const CODES_WERE = {
   'siblings:no-peer': 'siblings:no-mate',
 };
 /** Columns that only one of the builds has, and that is meant. */
-const COLUMNS_GONE = [];
+const COLUMNS_GONE = ['outcome_advantage', 'progress', 'token_factor'];
 
 const CHAINS = 'fixtures/chains.jsonl';
 const CALIBRATION = join(NOW, 'calibration.json');
@@ -90,12 +90,10 @@ const CASES = [
   ),
   ...['entropy', 'unsure'].map((within) => score(`within-${within}`, '--within', within)),
   score('mix', '--mix', '0.6', '--cap', '3'),
-  score('smooth', '--smooth', '2'),
   score('steps-scaled', ...calibrated, '--steps', 'scaled'),
   score('steps-smoothed', ...calibrated, '--steps', 'smoothed'),
   score('method-segment', ...calibrated, '--method', 'segment'),
   score('method-hierarchical', '--method', 'hierarchical', '--prover', policy('prover')),
-  score('normalisers', '--normalisers', 'grpo,dr_grpo', '--max-completion-length', '512'),
   score('reward-range', '--reward-range', '0,2'),
   // segmenters
   ...['newline', 'sentence', 'keyword', 'fixed', 'entropy', 'cutpoint'].map((name) =>
@@ -124,9 +122,8 @@ const CASES = [
   again('again-baseline', '--baseline', 'rloo', '--within', 'entropy'),
   { ...again('again-calibrated', ...calibrated), isQuick: true },
   again('again-pr-geo', '--estimator', 'pr-geo'),
-  again('again-steps', ...calibrated, '--steps', 'smoothed', '--smooth', '1'),
+  again('again-smoothed', ...calibrated, '--steps', 'smoothed'),
   again('again-surprise', '--estimator', 'surprise'),
-  again('again-normalisers', '--normalisers', 'grpo,dapo,batch_tokens', '--batch-size', '8'),
   { name: 'filter', args: ['filter', join(NOW, 'scored.parquet'), '--where', 'reward>0.5'] },
 ];
 

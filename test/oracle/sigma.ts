@@ -32,7 +32,6 @@ export interface SigmaOptions {
   cap?: number; // largest σ_t·T of `share`, before what is above it is shared out
   tau?: number; // of `softmax`
   gamma?: number; // of `discounted`
-  smooth?: number; // segments on either side
 }
 
 export interface SigmaResult {
@@ -68,7 +67,7 @@ function readDelta({ deltas, attribution, reward, baseline }: SigmaInput, k: num
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
   const { segmentEnds, reward, baseline } = input;
-  const { residual = 'uniform', mix = 0.1, tau = 1, smooth = 0 } = options;
+  const { residual = 'uniform', mix = 0.1, tau = 1 } = options;
   const lengths = segmentEnds.map((end, k) => end - (segmentEnds[k - 1] ?? 0)); // n_k
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
@@ -81,8 +80,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
     ...(uniformBecause && { uniformBecause }),
   });
   /** @param flat part that falls on all tokens alike, whatever the segment */
-  const spread = (rough: number[], flat = 0): SigmaResult => {
-    const shares = smoothedShares(rough, lengths, smooth);
+  const spread = (shares: number[], flat = 0): SigmaResult => {
     const sigma = spreadWithin(shares, segmentEnds, tokenShares(input, options.within ?? 'uniform'));
     return {
       sigma: sigma.map((s) => (1 - flat) * s + flat / total),
@@ -264,21 +262,6 @@ export function steppedValues(
     values: steps === 'smoothed' ? smoothedWalk(values, pi) : [...values],
     factors: pi.map((p) => (steps === 'scaled' ? 1 - p : 1)),
   };
-}
-
-/**
- * Shares averaged over windows of `reach` segments on either side, as a matrix: of the share of segment j a part
- * n_k / max(N_j, N_k) goes to its neighbour k, N the tokens of a segment's window, and the rest stays.
- */
-function smoothedShares(shares: readonly number[], lengths: readonly number[], reach: number): number[] {
-  const near = (j: number, k: number) => Math.abs(j - k) <= reach;
-  const windows = lengths.map((_, j) => lengths.reduce((sum, n, k) => sum + (near(j, k) ? n : 0), 0));
-  const part = (k: number, j: number) =>
-    near(j, k) && j !== k ? (lengths[k] as number) / Math.max(windows[j] as number, windows[k] as number) : 0;
-  const kept = lengths.map((_, j) => 1 - lengths.reduce((sum, _, k) => sum + part(k, j), 0));
-  return lengths.map((_, k) =>
-    shares.reduce((sum, share, j) => sum + share * (j === k ? (kept[j] as number) : part(k, j)), 0),
-  );
 }
 
 /** σ_t = share_k · w_t / Σ w of the segment (1/n_k where that is 0). */

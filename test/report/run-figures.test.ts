@@ -56,7 +56,7 @@ describe('a run that is uniform by fallback', () => {
       expect.stringMatching(/2 of 4 traces.*1 have uniform:no-baseline/),
     ]);
     expect(warned(scored(), flat, flat, one)).toEqual([
-      'σ is uniform in 3 of 4 traces, which is no credit at all; 1 by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same',
+      'σ is uniform in 3 of 4 traces, which is no credit at all; 1 by fallback: a large --tau, or values that hardly move, leave every token about the same',
     ]);
   });
 

@@ -109,76 +109,71 @@ describe.each(FORMATS)('a folder of %s', (format) => {
   });
 });
 
-describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.jsonl.gz', 'cut.arrows'])(
-  'a file %s',
-  (output) => {
-    const command = `${SEGMENT} -o ${output} --rows-per-part 3`;
-    /** A refusal before anything is touched. @param said what differs */
-    async function refused(line: string, said: RegExp, stdin?: string): Promise<void> {
-      const before = await state(output);
-      expect((await fails(line, 2, said, stdin)).stderr).toContain('--overwrite');
-      expect(await state(output)).toEqual(before);
-      expect(await hidden()).toEqual([]);
-    }
+describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.arrows'])('a file %s', (output) => {
+  const command = `${SEGMENT} -o ${output} --rows-per-part 3`;
+  /** A refusal before anything is touched. @param said what differs */
+  async function refused(line: string, said: RegExp, stdin?: string): Promise<void> {
+    const before = await state(output);
+    expect((await fails(line, 2, said, stdin)).stderr).toContain('--overwrite');
+    expect(await state(output)).toEqual(before);
+    expect(await hidden()).toEqual([]);
+  }
 
-    it('is done when it is asked for again, refused by what differs, and replaced where that is asked for', async () => {
-      await done(command);
-      expect((await done(`verify ${output}`)).said).toContain('10 traces, 1 reject; nothing found');
-      expect(await hidden()).toEqual([]);
-      const before = await state(output);
-      expect((await done(command)).stderr).toContain(`${output} is already done: 10 traces, 1 reject`);
-      expect(await state(output)).toEqual(before);
-      await refused(`${command} --max-segments 2`, /another run: --max-segments is .*, here it is 2/);
-      const piped = `segment - --no-policy -o ${output}`;
-      await refused(piped, /another run|a stream/, await text('traces.jsonl'));
-      await done(`${command} --max-segments 2 --overwrite`);
-      expect((await state(output))[0]).not.toBe(before[0]);
-    });
+  it('is done when it is asked for again, refused by what differs, and replaced where that is asked for', async () => {
+    await done(command);
+    expect((await done(`verify ${output}`)).said).toContain('10 traces, 1 reject; nothing found');
+    expect(await hidden()).toEqual([]);
+    const before = await state(output);
+    expect((await done(command)).stderr).toContain(`${output} is already done: 10 traces, 1 reject`);
+    expect(await state(output)).toEqual(before);
+    await refused(`${command} --max-segments 2`, /another run: --max-segments is .*, here it is 2/);
+    const piped = `segment - --no-policy -o ${output}`;
+    await refused(piped, /another run|a stream/, await text('traces.jsonl'));
+    await done(`${command} --max-segments 2 --overwrite`);
+    expect((await state(output))[0]).not.toBe(before[0]);
+  });
 
-    it('is refused where its inputs are others, or it was edited, or is nobody of ours', async () => {
-      await done(command);
-      await write('other.jsonl', (await text('traces.jsonl')).repeat(2));
-      await refused(command.replace('traces', 'other'), /of other inputs/);
-      const later = new Date(Date.now() + 60_000);
-      await utimes(at('traces.jsonl'), later, later);
-      await refused(command, /is older than its input: traces\.jsonl/);
-      await utimes(at('traces.jsonl'), 1, 1);
-      const bytes = await readFile(at(output));
-      bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
-      await write(output, bytes);
-      await refused(command, /is not the file|no output of a run/);
-      expect([2, 65]).toContain((await run(`verify ${output}`)).code);
-      await write(output, 'somebody wrote this\n');
-      await refused(command, /is no output of a run|is not the file/);
-    });
+  it('is refused where its inputs are others, or it was edited, or is nobody of ours', async () => {
+    await done(command);
+    await write('other.jsonl', (await text('traces.jsonl')).repeat(2));
+    await refused(command.replace('traces', 'other'), /of other inputs/);
+    const later = new Date(Date.now() + 60_000);
+    await utimes(at('traces.jsonl'), later, later);
+    await refused(command, /is older than its input: traces\.jsonl/);
+    await utimes(at('traces.jsonl'), 1, 1);
+    const bytes = await readFile(at(output));
+    bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
+    await write(output, bytes);
+    await refused(command, /is not the file|no output of a run/);
+    expect([2, 65]).toContain((await run(`verify ${output}`)).code);
+    await write(output, 'somebody wrote this\n');
+    await refused(command, /is no output of a run|is not the file/);
+  });
 
-    it('goes on from the parts that a killed run has left, and no other run may', async () => {
-      await done(command);
-      const whole = await snapshot(folder);
-      await rm(at(output));
-      const format = output.replace(/^cut\.|s?(\.gz)?$/g, (m) =>
-        m === 's' || m === '.gz' ? '' : '',
-      ) as string;
-      await done(`${SEGMENT} --format ${/parquet|arrow|jsonl/.exec(format)?.[0]} -o out/ --rows-per-part 3`);
-      await rename(at('out'), at(`.${output}.run`));
-      for (const name of await readdir(at(`.${output}.run`)))
-        if (name.startsWith('part-00002')) await rm(at(`.${output}.run/${name}`));
-      await fails(`${command} --max-segments 2`, 2, /holds another run: in _run\.json, --max-segments/);
-      const { said } = await done(command);
-      expect(said).toContain('resuming: 3 parts are there');
-      expect(await snapshot(folder)).toEqual(whole);
-    });
+  it('goes on from the parts that a killed run has left, and no other run may', async () => {
+    await done(command);
+    const whole = await snapshot(folder);
+    await rm(at(output));
+    const format = /parquet|arrow|jsonl/.exec(output)?.[0];
+    await done(`${SEGMENT} --format ${format} -o out/ --rows-per-part 3`);
+    await rename(at('out'), at(`.${output}.run`));
+    for (const name of await readdir(at(`.${output}.run`)))
+      if (name.startsWith('part-00002')) await rm(at(`.${output}.run/${name}`));
+    await fails(`${command} --max-segments 2`, 2, /holds another run: in _run\.json, --max-segments/);
+    const { said } = await done(command);
+    expect(said).toContain('resuming: 3 parts are there');
+    expect(await snapshot(folder)).toEqual(whole);
+  });
 
-    it('of a stream is written in one go', async () => {
-      const stdin = await text('traces.jsonl');
-      await done(`segment - --no-policy -o ${output}`, stdin);
-      expect((await done(`verify ${output}`)).said).toContain('10 traces, 1 reject; nothing found');
-      await refused(`segment - --no-policy -o ${output}`, /whether a stream is what it was made of/, stdin);
-      await done(`segment - --no-policy -o ${output} --overwrite`, stdin);
-      expect(await hidden()).toEqual([]);
-    });
-  },
-);
+  it('of a stream is written in one go', async () => {
+    const stdin = await text('traces.jsonl');
+    await done(`segment - --no-policy -o ${output}`, stdin);
+    expect((await done(`verify ${output}`)).said).toContain('10 traces, 1 reject; nothing found');
+    await refused(`segment - --no-policy -o ${output}`, /whether a stream is what it was made of/, stdin);
+    await done(`segment - --no-policy -o ${output} --overwrite`, stdin);
+    expect(await hidden()).toEqual([]);
+  });
+});
 
 it('a stream is not cut into parts', async () => {
   await fails(

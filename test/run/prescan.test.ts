@@ -7,8 +7,8 @@ import { describeType, inferColumns } from '../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../dist/io/read/jsonl.js';
-import { assertFits, type PrescanOptions, prescanInputs } from '../../dist/run/prescan.js';
-import { inferFromWindow } from '../../dist/run/source.js';
+import { assertFits, inferFromWindow } from '../../dist/io/read/typed-rows.js';
+import { type PrescanOptions, prescanInputs } from '../../dist/run/prescan.js';
 import { chunksOf, collect, inputRow, temporaryFolder } from '../support/io-helpers.js';
 
 const LOG = { info() {}, text() {}, warn() {}, record() {}, progress() {} };

@@ -1,11 +1,12 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
-import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
+import { deviceName } from '../../model/onnx/device.js';
 import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
 import { type Branch, nextKept } from '../../model/onnx/placed.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
 import { joinIds } from '../../model/text/ids.js';
-import type { Answer, Answers, Question } from '../../question.js';
+import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
 import { silenced } from '../../turns.js';
@@ -17,7 +18,7 @@ const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
 /**
  * Scores the traces of a batch. Where memory runs out, the two halves are tried by themselves.
  * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
- * @throws ImpossibleNumberError
+ * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  */
 export function runBatch(
   session: PolicyRuns,
@@ -135,17 +136,16 @@ export function branchOf(
 
 /** What reads a trace once for questions that come in several runs. */
 export type KeepsPrefix = Pick<ModelSession, 'keepPrefixes' | 'branches' | 'release'> &
-  Partial<Pick<ModelSession, 'vocab'>>;
+  Partial<Pick<ModelSession, 'vocab' | 'device' | 'folder'>>;
 
 /**
  * Answers questions about one trace whose cut is known, however many and long they are.
- * @param job by which an error names it
  * @param exits (K+1) of the cut
- * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
+ * @throws TraceRejected (`out_of_memory`); RredcotError (exit 65) as {@link runBatch}
  */
 export async function answerCut(
   session: KeepsPrefix,
-  job: { readonly promptIds: Int32Array; readonly completionIds: Int32Array },
+  job: Pick<TokenizedTrace, 'trace' | 'promptIds' | 'completionIds'>,
   exits: Int32Array,
   questions: readonly Question[],
 ): Promise<Answer[]> {
@@ -177,49 +177,38 @@ const ENTROPY_ROUNDING = 1e-4;
 /** The same of log p beyond 0: a token's logit and the sum over the vocabulary are computed apart. */
 const LOGPROB_ROUNDING = 1e-3;
 
-/** Numbers that cannot be; the trace that they are of is told where its name is known. */
-export class ImpossibleNumberError extends Error {
-  override readonly name = 'ImpossibleNumberError';
-
-  constructor(
-    /** the trace's own, of those that were given */
-    readonly job: object,
-    what: string,
-  ) {
-    super(what);
-  }
-}
-
 /**
- * @param jobs one a trace, by which an error names it
- * @throws ImpossibleNumberError for a log p or entropy that is no number, or outside of what there can be
+ * A broken policy or device: nothing that it says can be trusted, so the run ends.
+ * @param jobs one a trace
+ * @throws RredcotError (exit 65) for a log p or entropy that is no number, or outside of what there can be
  */
-export function assertPossible(
+function assertPossible(
   scores: readonly TraceScores[],
-  jobs: readonly object[],
-  { vocab }: Pick<PolicyRuns, 'vocab'>,
+  jobs: readonly Pick<TraceJob, 'trace'>[],
+  { vocab, device = { name: 'cpu' }, folder }: Partial<Pick<ModelSession, 'vocab' | 'device' | 'folder'>>,
 ): void {
   const most = vocab === undefined ? Number.POSITIVE_INFINITY : Math.log(vocab);
+  const range = vocab === undefined ? 'a finite number' : `${most.toFixed(2)} (ln V)`;
   for (const [b, { entropies, logprobs, branches }] of scores.entries()) {
     const fail = (what: string): never => {
-      throw new ImpossibleNumberError(jobs[b] as object, what);
+      const { source, id } = jobs[b]?.trace ?? {};
+      throw dataError(
+        `${source?.file}:${source?.row} (id ${JSON.stringify(id)}): ${folder?.path ?? 'the policy'} on ${deviceName(device)} gave ${what}`,
+        device.name === 'cpu'
+          ? 'the checkpoint may be damaged, or not of the kind that its config.json says: build it again'
+          : `--device cpu does without it; rredcot doctor --device ${deviceName(device)} tests it`,
+      );
     };
     for (const [t, entropy] of entropies.entries())
       if (!(entropy >= -ENTROPY_ROUNDING && entropy <= most + ENTROPY_ROUNDING && entropy < Infinity))
-        fail(`entropy ${entropy} at completion token ${t}, expected 0 to ${range(most)}`);
+        fail(`entropy ${entropy} at completion token ${t}, expected 0 to ${range}`);
     const at = logprobs.findIndex(isNoLogprob);
     if (at >= 0) fail(`log p ${logprobs[at]} of completion token ${at}, expected a number up to 0`);
-    for (const branch of branches) {
-      const found = branch.find(isNoLogprob);
-      if (found !== undefined) fail(`log p ${found} in a reference, expected a number up to 0`);
-    }
+    const found = branches.flatMap((branch) => [...branch]).find(isNoLogprob);
+    if (found !== undefined) fail(`log p ${found} in a reference, expected a number up to 0`);
   }
 }
 
 function isNoLogprob(logprob: number): boolean {
   return !(logprob <= LOGPROB_ROUNDING && logprob > Number.NEGATIVE_INFINITY);
-}
-
-function range(most: number): string {
-  return most === Number.POSITIVE_INFINITY ? 'a finite number' : `${most.toFixed(2)} (ln V)`;
 }

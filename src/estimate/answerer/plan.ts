@@ -4,6 +4,7 @@ import { rowsPerGroup, sharingRoom } from '../../model/onnx/layout.js';
 import { shareTails } from '../../model/onnx/tails.js';
 import type { Continuation, TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
+import type { Trace } from '../../trace.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
@@ -14,6 +15,8 @@ export type Strategy = 'one-run' | 'two-run';
 
 /** A trace as the policy takes it. */
 export interface TraceJob {
+  /** by which an error names it */
+  readonly trace?: Trace;
   /** prompt and completion */
   readonly ids: Int32Array;
   readonly promptLength: number;
@@ -53,15 +56,12 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
 /** A batch of a window: which of its traces run together, and how. */
 interface Batch {
   readonly strategy: Strategy;
-  /** positions in the window */
-  readonly members: readonly number[];
-  /** of each member: which of the prompts that are read once in this batch is its own */
-  readonly shares: readonly (number | undefined)[];
+  readonly jobs: readonly TraceJob[];
 }
 
 /** Traces that run as one: one trace, or some with one prompt. */
 interface BatchPart {
-  readonly kind: Strategy;
+  readonly strategy: Strategy;
   readonly members: readonly number[];
   readonly load: Load;
 }
@@ -69,21 +69,17 @@ interface BatchPart {
 /** Batches of a window, by strategy and length. The same jobs give the same batches. */
 export function planWindow(jobs: readonly TraceJob[], device?: Device): Batch[] {
   const parts = partsOf(jobs, device);
-  return (['one-run', 'two-run'] as const).flatMap((kind) => {
-    const chosen = parts.filter((part) => part.kind === kind);
+  return (['one-run', 'two-run'] as const).flatMap((strategy) => {
+    const chosen = parts.filter((part) => part.strategy === strategy);
     const loads = chosen.map(({ load }) => load);
     return planBatches(loads, BATCH_ROWS, device?.name).map((batch) => {
       // traces with as many branches stand side by side in a run's groups
       const together = batch
         .map((n) => chosen[n] as BatchPart)
         .sort((one, other) => other.load.branchRows - one.load.branchRows);
-      return {
-        strategy: kind,
-        members: together.flatMap(({ members }) => members),
-        shares: together.flatMap(({ members, load }, n) =>
-          members.map(() => (load.behind === undefined ? undefined : n)),
-        ),
-      };
+      const inPart = ({ members, load }: BatchPart, n: number) =>
+        members.map((i) => ({ ...(jobs[i] as TraceJob), shares: load.behind && n }));
+      return { strategy, jobs: together.flatMap(inPart) };
     });
   });
 }
@@ -117,8 +113,8 @@ function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
     const kind = kindOf(alike);
     const { promptLength } = jobs[alike[0] as number] as TraceJob;
     return shareOut(promptLength, alike, (i) => rowsBehind(i, kind)).map((members): BatchPart => {
-      const own = members.length === 1 ? kindOf(members) : kind;
-      return { kind: own, members, load: loadOf(members, own) };
+      const strategy = members.length === 1 ? kindOf(members) : kind;
+      return { strategy, members, load: loadOf(members, strategy) };
     });
   });
   return parts.sort((a, b) => (a.members[0] as number) - (b.members[0] as number));

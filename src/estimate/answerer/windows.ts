@@ -1,6 +1,5 @@
 // Answers questions about a stream of traces by ONNX sessions: windows of neighbours, which alone may share runs of the policy, one after the other, in input order.
-import { dataError, type RredcotError, TraceRejected } from '../../errors.js';
-import { deviceName } from '../../model/onnx/device.js';
+import { TraceRejected } from '../../errors.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/ids.js';
 import type {
@@ -15,19 +14,16 @@ import type {
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
-import { answerCut, ImpossibleNumberError, type KeepsPrefix, runBatch } from './batch.js';
+import { answerCut, type KeepsPrefix, runBatch } from './batch.js';
 import { planWindow, type TraceJob } from './plan.js';
 
 const NOTHING: TraceQuestions = { atExits: [] };
 
-/** Traces a window, about: an input row may explode into many. */
+/** Traces a window, about: an input row may explode into many, which stay together. */
 const WINDOW_TRACES = 256;
-/** The same where a group goes on beyond that. */
-const MOST_TRACES = 4096;
 
 /**
- * Consecutive items of one window each. One that has very many traces comes in several parts; a part ends with a group where
- * that is possible.
+ * Consecutive items of one window each; one that has very many traces comes in several parts, each of whole rows.
  * @param windowOf the window of an input row, by its number over all inputs
  */
 export async function* windowsOf<T extends { readonly trace: Trace }>(
@@ -35,17 +31,16 @@ export async function* windowsOf<T extends { readonly trace: Trace }>(
   windowOf: (ordinal: number) => number,
 ): AsyncGenerator<readonly (T | BadRow)[]> {
   let held: (T | BadRow)[] = [];
-  let current = -1;
-  let group: string | undefined;
+  let [current, row] = [-1, -1];
   for await (const item of items) {
-    const own = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);
-    const isNext = isBad(item) || item.trace.group === undefined || item.trace.group !== group;
-    if (held.length > 0 && (own !== current || held.length >= (isNext ? WINDOW_TRACES : MOST_TRACES))) {
+    const { ordinal } = isBad(item) ? item : item.trace.source;
+    const own = windowOf(ordinal);
+    const isFull = held.length >= WINDOW_TRACES && ordinal !== row;
+    if (held.length > 0 && (own !== current || isFull)) {
       yield held;
       held = [];
     }
-    current = own;
-    if (!isBad(item)) group = item.trace.group;
+    [current, row] = [own, ordinal];
     held.push(item);
   }
   if (held.length > 0) yield held;
@@ -58,19 +53,17 @@ export async function* windowsOf<T extends { readonly trace: Trace }>(
  */
 export function onnxAnswerer(
   session: PolicyRuns & KeepsPrefix,
-  second: { readonly session: PolicyRuns; readonly name: string } | undefined,
+  second: PolicyRuns | undefined,
   window: (ordinal: number) => number,
 ): Answerer {
   return {
     async *answer(windows) {
       const cut = eachTrace(scoreWindows(windows, session), async (answered) => {
-        const { job, trace, result } = answered;
+        const { job, result } = answered;
         const { exits } = result.segmentation;
         const questions = job.asked?.whenCut?.(exits);
         if (questions === undefined) return answered;
-        const whenCut = await answerCut(session, job, exits, questions).catch((error: unknown) => {
-          throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
-        });
+        const whenCut = await answerCut(session, job, exits, questions);
         return { ...answered, result: { ...result, whenCut } };
       });
       yield* second === undefined ? cut : readAgain(cut, second, window);
@@ -84,7 +77,7 @@ export function onnxAnswerer(
  */
 async function* readAgain<T extends AskedJob>(
   answered: AsyncIterable<AnsweredJob<T> | BadRow>,
-  { session, name: who }: { readonly session: PolicyRuns; readonly name: string },
+  session: PolicyRuns,
   window: (ordinal: number) => number,
 ): AsyncGenerator<AnsweredJob<T> | BadRow> {
   const jobs = eachTrace(answered, ({ job, trace, result }) => {
@@ -93,7 +86,7 @@ async function* readAgain<T extends AskedJob>(
     const { completionIds } = job;
     return { trace, promptIds, completionIds, pieces, asked: { atExits }, first: { job, trace, result } };
   });
-  const read = scoreWindows(windowsOf(jobs, window), session, `the ${who}`);
+  const read = scoreWindows(windowsOf(jobs, window), session);
   yield* eachTrace(read, ({ job: { first }, result: second }) => {
     return { ...first, result: { ...first.result, second } };
   });
@@ -113,51 +106,33 @@ const BATCHES_AT_WORK = 3;
  * the policy could not read.
  * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  * @param windows traces of different ones never share a run
- * @param who runs them, for the error
  */
 async function* scoreWindows<T extends AskedJob>(
   windows: Windows<T>,
   session: PolicyRuns,
-  who = 'the policy',
 ): AsyncGenerator<AnsweredJob<T> | BadRow> {
   async function* batches() {
     for await (const window of windows) {
       const own = window.filter((item): item is T => !isBad(item));
-      const jobs: readonly AskedJob[] = [...own, ...auxiliaryOf(own)];
-      const traceJobs = jobs.map(toTraceJob);
-      const planned = planWindow(traceJobs, session.device);
+      const planned = planWindow([...own, ...auxiliaryOf(own)].map(toTraceJob), session.device);
       // a window without a job still has to pass in its turn
-      if (planned.length === 0) planned.push({ strategy: 'one-run', members: [], shares: [] });
+      if (planned.length === 0) planned.push({ strategy: 'one-run', jobs: [] });
       for (const [n, batch] of planned.entries())
-        yield {
-          ...batch,
-          window,
-          jobs,
-          isLast: n === planned.length - 1,
-          inBatch: batch.members.map(
-            (i, n): TraceJob => ({ ...(traceJobs[i] as TraceJob), shares: batch.shares[n] }),
-          ),
-        };
+        yield { ...batch, window, isLast: n === planned.length - 1 };
     }
   }
   const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => {
-    const { inBatch, strategy, members, jobs } = batch;
-    if (inBatch.length === 0) return { ...batch, scored: [] };
-    const scored = await runBatch(session, inBatch, strategy).catch((error: unknown) => {
-      if (!(error instanceof ImpossibleNumberError)) throw error;
-      const { trace } = jobs[members[inBatch.indexOf(error.job as TraceJob)] as number] as AskedJob;
-      throw impossible(trace, error, session, who);
-    });
-    return { ...batch, scored };
+    const { jobs, strategy } = batch;
+    return { ...batch, scored: jobs.length === 0 ? [] : await runBatch(session, jobs, strategy) };
   });
   const results = new Map<Trace, Answers | TraceRejected>(); // of one window
   const logprobsOf = (trace: Trace): Float32Array | undefined => {
     const result = results.get(trace);
     return result instanceof TraceRejected ? undefined : result?.logprobs;
   };
-  for await (const { window, jobs, members, scored, isLast } of done) {
-    for (const [n, i] of members.entries())
-      results.set((jobs[i] as AskedJob).trace, scored[n] as Answers | TraceRejected);
+  for await (const { window, jobs, scored, isLast } of done) {
+    for (const [n, { trace }] of jobs.entries())
+      results.set(trace as Trace, scored[n] as Answers | TraceRejected);
     if (!isLast) continue;
     yield* eachTrace(window, (item) => {
       const result = results.get(item.trace) as Answers | TraceRejected;
@@ -169,21 +144,6 @@ async function* scoreWindows<T extends AskedJob>(
   }
 }
 
-/** A broken policy or device: nothing that it says can be trusted, so the run ends. */
-export function impossible(
-  { id, source }: Trace,
-  { message }: Error,
-  { device = { name: 'cpu' } }: Pick<PolicyRuns, 'device'>,
-  who = 'the policy',
-): RredcotError {
-  return dataError(
-    `${source.file}:${source.row} (id ${JSON.stringify(id)}): ${who} on ${deviceName(device)} gave ${message}`,
-    device.name === 'cpu'
-      ? 'the checkpoint may be damaged, or not of the kind that its config.json says: build it again'
-      : `--device cpu does without it; rredcot doctor --device ${deviceName(device)} tests it`,
-  );
-}
-
 /** Peers that lie in other windows, each once: they run along, and are not passed on. */
 function auxiliaryOf(window: readonly AskedJob[]): readonly TokenizedTrace[] {
   const present = new Set(window.map(({ trace }) => trace));
@@ -192,8 +152,8 @@ function auxiliaryOf(window: readonly AskedJob[]): readonly TokenizedTrace[] {
   return [...others.values()].filter(({ trace }) => !present.has(trace));
 }
 
-function toTraceJob({ promptIds, completionIds, pieces, asked = NOTHING }: AskedJob): TraceJob {
-  return { ids: joinIds(promptIds, completionIds), promptLength: promptIds.length, pieces, asked };
+function toTraceJob({ trace, promptIds, completionIds, pieces, asked = NOTHING }: AskedJob): TraceJob {
+  return { trace, ids: joinIds(promptIds, completionIds), promptLength: promptIds.length, pieces, asked };
 }
 
 /** Yields `fn(item)` for every item, `width` of them at work at a time. */

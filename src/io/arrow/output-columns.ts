@@ -60,17 +60,6 @@ export function isList(cell: unknown): cell is ArrayLike<unknown> {
   return Array.isArray(cell) || ArrayBuffer.isView(cell);
 }
 
-/** `--keep` and `--drop`: names of input columns; at most one of the lists is there. */
-export interface ColumnChoice {
-  readonly keep?: readonly string[] | undefined;
-  readonly drop?: readonly string[] | undefined;
-}
-
-/** Whether an input column is written. */
-export function isWritten({ keep, drop }: ColumnChoice, name: string): boolean {
-  return keep === undefined ? !drop?.includes(name) : keep.includes(name);
-}
-
 /** Puts the output's columns together: the input's, then ours. */
 export function outputColumns(
   passThrough: readonly PassThroughColumn[],

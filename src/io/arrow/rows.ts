@@ -1,10 +1,9 @@
-// Reads record batches as rows that convert a value only when somebody looks at it; adds columns that hold one text each.
+// Reads record batches as rows that convert a value only when somebody looks at it.
 
-import { type Data, Field, type RecordBatch, Schema, Type, Utf8, vectorFromArray } from 'apache-arrow';
+import { type Data, type RecordBatch, Type } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
-import { batchOf } from './columns.js';
 import { stringifyLossless } from './json.js';
 import { type BatchSource, damaged } from './reader.js';
 import { nameOf, valueAt } from './values.js';
@@ -86,30 +85,4 @@ export async function refuseSameNames({ schema, close }: BatchSource, path: stri
     `${path}: two columns are called "${twice}", expected a name for each`,
     'rename one of them',
   );
-}
-
-/** @param values by name; a column that is there already stays */
-export function withConstants(
-  source: BatchSource,
-  values: Readonly<Record<string, string | null>>,
-): BatchSource {
-  const { fields, metadata } = source.schema;
-  const added = Object.entries(values).filter(([name]) => fields.every((field) => field.name !== name));
-  if (added.length === 0) return source;
-  const all = [...fields, ...added.map(([name]) => new Field(name, new Utf8(), true))];
-  const schema = new Schema(all, metadata);
-  return {
-    ...source,
-    schema,
-    async *batches(isWanted) {
-      for await (const { batch, ...place } of source.batches(isWanted)) {
-        const length = batch.numRows;
-        const columns = added.map(
-          ([, value]) => vectorFromArray(new Array(length).fill(value), new Utf8()).data[0],
-        );
-        const children = [...batch.data.children, ...columns] as Data[];
-        yield { batch: batchOf(schema, length, children), ...place };
-      }
-    },
-  };
 }

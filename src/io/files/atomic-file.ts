@@ -1,15 +1,15 @@
-// A file that appears under its name whole or not at all.
+// Files that appear under their names whole or not at all.
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { type FileHandle, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { type Facts, writeFacts } from './facts.js';
-import { failed, fileError, isStored, statIfThere, writeWhole } from './files.js';
+import { failed, fileError, isStored, writeWhole } from './files.js';
 
 // what speaks to a store is loaded for such a path alone
-const uploads = () => import('../store/upload.js');
+const objects = () => import('../store/object.js');
 
 /**
  * Gives a whole file its name.
@@ -17,7 +17,7 @@ const uploads = () => import('../store/upload.js');
  */
 export async function putInPlace(from: string, to: string, replaces = true): Promise<void> {
   if (isStored(to)) {
-    await (await uploads()).putObject(from, to, replaces);
+    await (await objects()).putObject(from, to, replaces);
     return rm(from, { force: true });
   }
   await rename(from, to);
@@ -26,7 +26,7 @@ export async function putInPlace(from: string, to: string, replaces = true): Pro
 
 /** Removes a file that may not be there. */
 export async function removeFile(path: string): Promise<void> {
-  await (isStored(path) ? (await uploads()).removeObject(path) : rm(path, { force: true }));
+  await (isStored(path) ? (await objects()).removeObject(path) : rm(path, { force: true }));
 }
 
 /** Temporary files of this process: what an interruption leaves behind. */
@@ -130,6 +130,23 @@ function placeFor(path: string): string {
   return isStored(path) ? tmpdir() : dirname(path);
 }
 
+/** Writes a small file of the run folder whole or not at all. */
+export function writeJson(path: string, value: unknown): Promise<void> {
+  return writeText(path, `${JSON.stringify(value)}\n`);
+}
+
+/** The same for a text, or bytes. @param folder where it lies until it is whole; by default beside itself */
+export async function writeText(path: string, text: string | Uint8Array, folder?: string): Promise<void> {
+  const file = await AtomicFile.open(path, folder);
+  try {
+    await file.write(Buffer.from(text));
+    await file.finish();
+    await file.publish();
+  } finally {
+    await file.abort();
+  }
+}
+
 /** How file systems, and Windows, say that a folder cannot be synced there. */
 const NO_FOLDER_SYNC = new Set('EINVAL ENOTSUP EOPNOTSUPP ENOSYS EISDIR EACCES EPERM EBADF'.split(' '));
 
@@ -144,21 +161,7 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Node's own recursive mkdir never returns where the parent is there and makes no folders (/proc). */
+/** @throws RredcotError (exit 2) where it cannot be made */
 export async function makeFolder(path: string): Promise<void> {
-  const parent = dirname(path);
-  const hasParent = await stat(parent).then(
-    () => true,
-    () => false,
-  );
-  if (!hasParent && parent !== path) await makeFolder(parent);
-  await mkdir(path).catch(async (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-    const isLost = (await statIfThere(path)) === null && (await readlink(path).catch(() => null)) !== null;
-    if (isLost)
-      throw usageError(
-        `${path}: is a link to a folder that is not there`,
-        'make that folder, or choose another place with -o',
-      );
-  });
+  await mkdir(path, { recursive: true }).catch(failed(path, 'written'));
 }

@@ -2,14 +2,31 @@
 
 import { createHash } from 'node:crypto';
 import { constants, createReadStream, fstatSync } from 'node:fs';
-import { type FileHandle, open, stat } from 'node:fs/promises';
+import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
 import { constants as system } from 'node:os';
 import type { Readable } from 'node:stream';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import type { ObjectFacts, ObjectVersion } from '../store/object.js';
+import { addressError } from './remote-paths.js';
 
-/** What is known of what a path names. @property version of an object */
-export type FileFacts = Omit<ObjectFacts, 'version'> & Partial<Pick<ObjectFacts, 'version'>>;
+/** One version of an object. */
+export interface ObjectVersion {
+  readonly size: number;
+  /** another one where the bytes are others */
+  readonly etag: string;
+  /** of the Hub: of this very version */
+  readonly url?: string;
+}
+
+/** What is known of what a path names. */
+export interface FileFacts {
+  readonly size: number;
+  /** 0 where a store does not say */
+  readonly mtimeMs: number;
+  /** of an object */
+  readonly version?: ObjectVersion;
+  isFile(): boolean;
+  isDirectory(): boolean;
+}
 
 /** An open file: Node's own handle, or an object. */
 export interface OpenFile extends AsyncDisposable {
@@ -152,6 +169,45 @@ export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
   } catch (error) {
     throw fileError(error, path, 'read');
   }
+}
+
+// ------ small files as a whole
+
+/**
+ * undefined where the file is missing or no JSON: what it told of is done again.
+ * @throws RredcotError where it is there and the machine cannot read it
+ */
+export async function readJson<T>(path: string): Promise<T | undefined> {
+  const text = await textOf(path);
+  try {
+    return text === undefined ? undefined : (JSON.parse(text) as T);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * What is in the file that a flag names, which may well be a pipe.
+ * @param hint what such a file is
+ * @throws RredcotError (exit 2) where it cannot be read, or is no JSON
+ */
+export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+    throw addressError(path) ?? fileError(error, path, 'read');
+  });
+  try {
+    return JSON.parse(text.replace(/^\uFEFF/, '')); // which editors of Windows put in front
+  } catch (error) {
+    throw usageError(`${flag} ${path}: is not JSON: ${(error as Error).message}`, hint);
+  }
+}
+
+/** A file's text; undefined where there is no such file. @throws RredcotError where it is there and the machine cannot read it */
+export async function textOf(path: string): Promise<string | undefined> {
+  if ((await statIfThere(path)) === null) return undefined;
+  const parts: Buffer[] = [];
+  for await (const part of fileBytes(path)) parts.push(part);
+  return Buffer.concat(parts).toString();
 }
 
 /** sha256 of a file in hex; null where there is none. */

@@ -1,11 +1,10 @@
-// Finds the files that the user's paths stand for, sorted, and the hive keys in their paths (`step=3/part-0.parquet`), which are columns.
+// Finds the files that the user's paths stand for, sorted.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { plural, ranges } from '../../plural.js';
 import { shellWord } from '../../printable.js';
-import { isStored, listObjects, statIfThere } from '../files/files.js';
-import { readJson } from '../files/json-file.js';
+import { isStored, listObjects, readJson, statIfThere } from '../files/files.js';
 import { addressError } from '../files/remote-paths.js';
 import { partNumber, runPaths } from '../files/run-folder.js';
 
@@ -53,11 +52,6 @@ async function findObjects(path: string): Promise<string[]> {
     if (matching.length > 0) return all(matching);
     throw usageError(`${path}: no object matches`, PATTERN_HINT);
   }
-  if (names.includes('state.json'))
-    throw usageError(
-      `${path}: has a state.json, which says what its rows are, and is read in a folder of this machine alone`,
-      'copy the folder here, or name the objects themselves',
-    );
   const parts = await partsOfRun(known.slice(0, -1), names);
   if (parts !== null) return parts.map((part) => `${known}${basename(part)}`);
   const rows = names.filter((name) => KNOWN.test(name) && !name.split('/').some((part) => BESIDE.test(part)));
@@ -79,10 +73,8 @@ async function folderFiles(folder: string): Promise<string[]> {
   return files;
 }
 
-// a data set's own list of files where it has one, a run's parts, else all below, sorted by their whole paths
+// a run's parts, else all files below, sorted by their whole paths
 async function listFiles(folder: string): Promise<string[]> {
-  const own = await savedFiles(folder);
-  if (own !== null) return own;
   const parts = await partsOfRun(folder, await readdir(folder));
   if (parts !== null) return parts;
   const entries: string[] = []; // those of folders end with a slash
@@ -101,29 +93,6 @@ async function listFiles(folder: string): Promise<string[]> {
   const files: string[] = [];
   for (const path of entries.sort()) files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));
   return files;
-}
-
-/** The files of a folder that Hugging Face's `save_to_disk` wrote, in the data set's order; null for any other. */
-async function savedFiles(folder: string): Promise<string[] | null> {
-  type State = { _data_files?: unknown; _indices_files?: unknown; _indices_data_files?: unknown };
-  const state = await readJson<State | null>(join(folder, 'state.json')).catch(() => null);
-  const { _data_files: data, _indices_files: indices, _indices_data_files: oldIndices } = state ?? {};
-  if (!Array.isArray(data)) return null;
-  const hasItems = (list: unknown): boolean => Array.isArray(list) && list.length > 0;
-  if (hasItems(indices) || hasItems(oldIndices))
-    throw usageError(
-      `${folder}: this data set picks its rows by an index file, which is not read`,
-      'flatten_indices() before save_to_disk()',
-    );
-  return data.map((file: unknown) => {
-    const name = (file as { filename?: unknown } | null)?.filename;
-    if (typeof name !== 'string' || name === '' || basename(name) !== name)
-      throw usageError(
-        `${join(folder, 'state.json')}: names no file in _data_files`,
-        `name the files themselves: ${folder}/*.arrow`,
-      );
-    return join(folder, name);
-  });
 }
 
 /**
@@ -149,35 +118,4 @@ async function partsOfRun(folder: string, names: readonly string[]): Promise<str
       },
     );
   return there.sort().map((name) => join(folder, name));
-}
-
-/** What stands for a null in such a path. */
-const NULL = '__HIVE_DEFAULT_PARTITION__';
-
-export type HiveKeys = Readonly<Record<string, string | null>>;
-
-export function hiveKeys(path: string): HiveKeys {
-  const keys: Record<string, string | null> = {};
-  for (const folder of dirname(path).split('/')) {
-    const [, name, value] = /^([^=]+)=(.*)$/.exec(folder)?.map(unescaped) ?? [];
-    if (name !== undefined && value !== undefined) keys[name] = value === NULL ? null : value;
-  }
-  return keys;
-}
-
-/** Inputs with the keys of their paths as columns, each with the keys of all: one that a path lacks is null. */
-export function withHiveKeys<T extends { readonly path: string }>(
-  inputs: readonly T[],
-): (T & { readonly keys: HiveKeys })[] {
-  const all = inputs.flatMap(({ path }) => Object.keys(hiveKeys(path)));
-  const none = Object.fromEntries(all.map((name) => [name, null]));
-  return inputs.map((input) => ({ ...input, keys: { ...none, ...hiveKeys(input.path) } }));
-}
-
-function unescaped(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

@@ -3,7 +3,7 @@
 import { realpath } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { type BadRow, type InputRow, isBad, type ReadOptions, type RowOptions } from '../../rows.js';
+import type { BadRow, InputRow, ReadOptions, RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
 import { type Compression, decompress } from '../files/decompress.js';
@@ -16,7 +16,7 @@ import {
   openFile,
   STDIN,
 } from '../files/files.js';
-import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
+import { findFiles } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
 import { readJsonRows, rejectedRow } from './jsonl.js';
 import { fingerprintOf, type InputPrint } from './unchanged.js';
@@ -32,8 +32,6 @@ export interface Input {
   /** null for what can be read only once: its first bytes tell when they come */
   readonly layout: FileLayout | null;
   readonly stream: ByteSource | null;
-  /** columns that its path stands for, and those of the other inputs */
-  readonly keys?: HiveKeys;
   /** where it was asked for: as of {@link fingerprintOf} */
   readonly print?: InputPrint;
   /** its first bytes, where they were read anyway; of the first input alone */
@@ -185,15 +183,7 @@ async function* readJsonInput(input: Input, layout: 'json' | Compression, opts: 
     layout === 'json'
       ? readJsonRows(bytes, opts)
       : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...opts, onBytes: undefined });
-  for await (const row of rows) yield row.kind === 'bad' ? row : withKeys(rejectedRow(row, fileStem), input);
-}
-
-/** A row with the hive keys of its file, which for one that was set aside is another. */
-function withKeys(row: InputRow | BadRow, { path, keys }: Input): InputRow | BadRow {
-  if (keys === undefined || isBad(row)) return row;
-  const own = row.file === path ? keys : { ...keys, ...hiveKeys(row.file) };
-  const added = Object.entries(own).filter(([name]) => !Object.hasOwn(row.columns, name));
-  return added.length === 0 ? row : { ...row, columns: { ...row.columns, ...Object.fromEntries(added) } };
+  for await (const row of rows) yield row.kind === 'bad' ? row : rejectedRow(row, fileStem);
 }
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
@@ -213,9 +203,7 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
     told = share;
   };
   try {
-    // to a row of a keyed file columns are added
-    const columns = input.keys === undefined ? opts.columns : undefined;
-    for await (const { batch: recordBatch, row, share } of source.batches(anyWanted, columns)) {
+    for await (const { batch: recordBatch, row, share } of source.batches(anyWanted, opts.columns)) {
       const [from, until] = share;
       const batch = columnarBatch(recordBatch);
       if (!anyWanted(row, row + recordBatch.numRows)) continue;
@@ -235,11 +223,10 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
   const source = await openOwnBatches(input, layout);
-  const { refuseSameNames, withConstants } = await import('../arrow/rows.js');
+  const { refuseSameNames } = await import('../arrow/rows.js');
   await refuseSameNames(source, input.path);
-  const whole = withConstants(source, input.keys ?? {});
-  described.set(input, whole);
-  return whole;
+  described.set(input, source);
+  return source;
 }
 
 async function openOwnBatches({ path, stream, size }: Input, layout: FileLayout): Promise<BatchSource> {

@@ -1,5 +1,6 @@
 // Files of data sets on the Hugging Face Hub, by plain requests: looked at, read in ranges at one commit, listed.
 import { type RredcotError, usageError } from '../../errors.js';
+import type { ObjectVersion } from '../files/files.js';
 import { ask, type HttpAnswer, type HttpRequest, told } from './http.js';
 
 /** The revision is a branch, a tag or a commit. @throws RredcotError (exit 2) for an address that names no file of a data set */
@@ -56,16 +57,8 @@ function refusalOf(path: string, answer: HttpAnswer): RredcotError {
   return usageError(`${path}: cannot be read: the Hub answers ${told(answer)}`, hint);
 }
 
-export interface HubFile {
-  readonly size: number;
-  /** another one where the bytes are others */
-  readonly etag: string;
-  /** of this very version */
-  readonly url: string;
-}
-
 /** null where there is none. @throws RredcotError (exit 2) where the Hub refuses */
-export async function lookAtHub(path: string): Promise<HubFile | null> {
+export async function lookAtHub(path: string): Promise<Required<ObjectVersion> | null> {
   const place = hubPlace(path);
   const answer = await askHub(path, 'HEAD', fileUrl(place), '', true);
   if (answer.status === 404) return null;

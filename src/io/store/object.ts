@@ -1,20 +1,13 @@
-// Objects of a store as files that are read: in ranges, and of one version from the first to the last.
-import { dataError, type RredcotError, usageError } from '../../errors.js';
+// Objects of a store as files: read in ranges, of one version from the first to the last; and put there whole or not at all.
+import { createHash } from 'node:crypto';
+import { stat } from 'node:fs/promises';
+import { dataError, OvertakenError, type RredcotError, usageError } from '../../errors.js';
+import { type FileFacts, type ObjectVersion, sha256OfFiles } from '../files/files.js';
 import { told } from './http.js';
-import { type HubFile, hubRange, listHub, lookAtHub } from './hub.js';
+import { hubRange, listHub, lookAtHub } from './hub.js';
 import { askS3, listS3, refusalOf, s3Place } from './s3.js';
 
-/** One version of an object: of S3 what its ETag says, of the Hub what lies at its URL. */
-export type ObjectVersion = Omit<HubFile, 'url'> & Partial<HubFile>;
-
-export interface ObjectFacts {
-  readonly size: number;
-  /** 0 where the store does not say */
-  readonly mtimeMs: number;
-  readonly version: ObjectVersion;
-  isFile(): boolean;
-  isDirectory(): boolean;
-}
+type ObjectFacts = FileFacts & { readonly version: ObjectVersion };
 
 const isOfHub = (path: string): boolean => /^hf:/i.test(path);
 
@@ -34,7 +27,7 @@ export async function lookAtObject(path: string): Promise<ObjectFacts | null> {
   const answer = await askS3(path, { method: 'HEAD' });
   if (answer.status === 404) return null;
   const [size, etag] = [Number(answer.header('content-length')), answer.header('etag')];
-  if (answer.status !== 200 || etag === undefined) throw await refusalOf(path, answer, 'read');
+  if (answer.status !== 200 || etag === undefined) throw refusalOf(path, answer, 'read');
   // the store counts seconds: what is younger than this is younger
   return factsOf({ size, etag }, (Date.parse(answer.header('last-modified') ?? '') || 0) + 999);
 }
@@ -125,7 +118,7 @@ export class StoredObject implements AsyncDisposable {
         : await hubRange(path, url, range);
     const { status, body, header } = answer;
     if (status === 412 || status === 404 || status === 416) throw changed(path);
-    if (status !== 200 && status !== 206) throw await refusalOf(path, answer, 'read');
+    if (status !== 200 && status !== 206) throw refusalOf(path, answer, 'read');
     const isWhole = status === 200 && body.length === size;
     const isRange =
       header('content-range') === `bytes ${from}-${until - 1}/${size}` && body.length === until - from;
@@ -149,4 +142,37 @@ function changed(path: string): RredcotError {
     `${path}: changed while it was read: the store has another version of it now, or none; nothing is published`,
     'when it is whole, the same command with --overwrite',
   );
+}
+
+// ------ uploads
+
+/**
+ * Puts a file there, in one request. An answer that was lost is asked for again: then it is found there, and is ours by its bytes.
+ * @param replaces whatever is there; else the store refuses what is not the first
+ * @throws RredcotError (exit 2) where another file is there, or the store refuses, (exit 75) where it stays away
+ */
+export async function putObject(from: string, path: string, replaces: boolean): Promise<void> {
+  const file = { path: from, size: (await stat(from)).size, sha256: await sha256OfFiles([from]) };
+  const headers: Record<string, string> = replaces ? {} : { 'if-none-match': '*' };
+  const answer = await askS3(path, { method: 'PUT', headers, file });
+  if (answer.status === 200) return;
+  const isUnknown = answer.status === 501 && !replaces;
+  if ((isUnknown || answer.status === 412) && (await isThere(file, path))) return;
+  // a store that does not know the condition: what is there is looked for, as on a disk
+  if (isUnknown && (await lookAtObject(path)) === null) return putObject(from, path, true);
+  if (answer.status === 412 || isUnknown) throw new OvertakenError(path);
+  throw refusalOf(path, answer, 'written');
+}
+
+export async function removeObject(path: string): Promise<void> {
+  const answer = await askS3(path, { method: 'DELETE' });
+  if (answer.status >= 300 && answer.status !== 404) throw refusalOf(path, answer, 'written');
+}
+
+async function isThere(file: { readonly size: number; readonly sha256: string }, path: string) {
+  const found = await lookAtObject(path);
+  if (found?.size !== file.size) return false;
+  const there = createHash('sha256');
+  for await (const bytes of (await StoredObject.open(path, found.version)).bytes()) there.update(bytes);
+  return there.digest('hex') === file.sha256;
 }

@@ -1,9 +1,5 @@
-// Requests to a store that speaks S3: where it is and who asks, by the environment and the profile that AWS's own tools read; signed, and
-// its refusals told with what mends them.
+// Requests to a store that speaks S3: where it is and who asks, by the environment; signed, and its refusals told with what mends them.
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
-import { join } from 'node:path';
 import { AwsV4Signer } from 'aws4fetch';
 import { type RredcotError, usageError } from '../../errors.js';
 import { ask, type HttpAnswer, type HttpRequest, told } from './http.js';
@@ -24,27 +20,16 @@ interface S3Request extends Pick<HttpRequest, 'method'> {
   readonly query?: Readonly<Record<string, string>>;
 }
 
-/** One reading of the files of the profile does for all requests of a process. */
-const accounts = new Map<string, Promise<StoreAccount>>();
-
-function currentAccount(): Promise<StoreAccount> {
-  const own = Object.entries(process.env).filter(([name]) => name.startsWith('AWS_') || name === 'HOME');
-  const key = JSON.stringify(own);
-  const known = accounts.get(key) ?? readAccount();
-  accounts.set(key, known);
-  return known;
-}
-
 const NOTHING = createHash('sha256').digest('hex');
 
-/** Asks for an object. @param place with an empty key: something of its bucket. @throws RredcotError as `ask` and `readAccount` */
+/** Asks for an object. @param place with an empty key: something of its bucket. @throws RredcotError as `ask` and {@link accountOf} */
 export async function askS3(
   path: string,
   request: S3Request,
   place: S3Place = s3Place(path),
 ): Promise<HttpAnswer> {
   const { method, file, headers = {}, query = {} } = request;
-  const account = await currentAccount();
+  const account = accountOf(process.env);
   const url = new URL(urlOf(place, account));
   // URLSearchParams would write a blank as +, which the signature has as %20
   url.search = Object.entries(query)
@@ -78,12 +63,8 @@ function encoded(text: string): string {
 }
 
 /** What the user has to mend where a store refuses. */
-export async function refusalOf(
-  path: string,
-  answer: HttpAnswer,
-  action: 'read' | 'written',
-): Promise<RredcotError> {
-  const { keys, region } = await currentAccount();
+export function refusalOf(path: string, answer: HttpAnswer, action: 'read' | 'written'): RredcotError {
+  const { keys, region } = accountOf(process.env);
   const own = answer.header('x-amz-bucket-region');
   const hint =
     own !== undefined && own !== region
@@ -91,7 +72,7 @@ export async function refusalOf(
       : answer.status !== 401 && answer.status !== 403
         ? 'check the address, the region and the endpoint (AWS_REGION, AWS_ENDPOINT_URL_S3)'
         : keys === undefined
-          ? `AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; from another way to log in: ${EXPORT_KEYS}`
+          ? 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; of a profile: eval "$(aws configure export-credentials --format env)"'
           : 'check that these keys may read, list and write there: without the right to list a bucket, what is not there is forbidden';
   return usageError(`${path}: cannot be ${action}: the store answers ${told(answer)}`, hint);
 }
@@ -109,7 +90,7 @@ export async function listS3(path: string): Promise<string[]> {
     const query = { 'list-type': '2', 'encoding-type': 'url', prefix, ...more };
     const answer = await askS3(path, { method: 'GET', query }, { bucket, key: '' });
     if (answer.status === 404) return [];
-    if (answer.status !== 200) throw await refusalOf(path, answer, 'read');
+    if (answer.status !== 200) throw refusalOf(path, answer, 'read');
     for (const key of textOf(answer, 'Key'))
       found.push(`s3://${bucket}/${decodeURIComponent(key.replaceAll('+', ' '))}`);
     [token] = textOf(answer, 'NextContinuationToken');
@@ -128,92 +109,24 @@ function textOf({ body }: HttpAnswer, name: string): string[] {
   );
 }
 
-interface Keys {
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  readonly sessionToken?: string;
-}
-
 interface StoreAccount {
   /** undefined: AWS's own */
   readonly endpoint: string | undefined;
   readonly region: string;
   /** undefined: requests are not signed, which public objects do not need */
-  readonly keys: Keys | undefined;
+  readonly keys:
+    | { readonly accessKeyId: string; readonly secretAccessKey: string; readonly sessionToken?: string }
+    | undefined;
 }
 
-/** What gets keys from any other way to log in. */
-const EXPORT_KEYS = 'eval "$(aws configure export-credentials --format env)"';
-
-/** Ways to log in that only AWS's own tools know. */
-const OTHER_WAYS = [
-  'sso_session',
-  'sso_start_url',
-  'role_arn',
-  'credential_process',
-  'web_identity_token_file',
-];
-
-/** @throws RredcotError (exit 2) for a profile that is not there, or logs in by other means than keys */
-async function readAccount(): Promise<StoreAccount> {
-  const { env } = process;
-  const profile = await readProfile();
-  const { AWS_ACCESS_KEY_ID: id, AWS_SECRET_ACCESS_KEY: secret, AWS_SESSION_TOKEN: token } = env;
-  const endpoint = env.AWS_ENDPOINT_URL_S3 || env.AWS_ENDPOINT_URL || profile.get('endpoint_url');
+/** @throws RredcotError (exit 2) for an endpoint that is no address */
+function accountOf(env: NodeJS.ProcessEnv): StoreAccount {
+  const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey } = env;
+  const { AWS_SESSION_TOKEN: sessionToken } = env;
+  const endpoint = env.AWS_ENDPOINT_URL_S3 || env.AWS_ENDPOINT_URL || undefined;
   if (endpoint !== undefined && !/^https?:\/\/[^/]/.test(endpoint))
     throw usageError(`AWS_ENDPOINT_URL_S3: ${endpoint}: expected http:// or https://`, 'https://<host>');
-  const region = env.AWS_REGION || env.AWS_DEFAULT_REGION || profile.get('region') || 'us-east-1';
-  const given = ['aws_access_key_id', 'aws_secret_access_key', 'aws_session_token'].map((key) =>
-    profile.get(key),
-  );
-  const [accessKeyId, secretAccessKey, sessionToken] = id && secret ? [id, secret, token] : given;
-  if (accessKeyId && secretAccessKey)
-    return {
-      endpoint,
-      region,
-      keys: { accessKeyId, secretAccessKey, ...(sessionToken && { sessionToken }) },
-    };
-  const other = OTHER_WAYS.find((key) => profile.has(key));
-  if (other !== undefined)
-    throw usageError(
-      `the AWS profile logs in by ${other}, which rredcot does not do: it takes keys`,
-      EXPORT_KEYS,
-    );
-  return { endpoint, region, keys: undefined };
-}
-
-/** The profile's settings, of both files together; of keys the first file has the word. */
-async function readProfile(): Promise<ReadonlyMap<string, string>> {
-  const { env } = process;
-  const name = env.AWS_PROFILE || 'default';
-  const folder = join(env.HOME || homedir(), '.aws');
-  const credentials = env.AWS_SHARED_CREDENTIALS_FILE || join(folder, 'credentials');
-  const config = env.AWS_CONFIG_FILE || join(folder, 'config');
-  const [keys, settings] = await Promise.all([credentials, config].map(readSections));
-  const own = [settings?.get(`profile ${name}`) ?? settings?.get(name), keys?.get(name)];
-  if (env.AWS_PROFILE && own.every((section) => section === undefined))
-    throw usageError(
-      `AWS_PROFILE: neither ${credentials} nor ${config} has a profile ${name}`,
-      'unset AWS_PROFILE, or name another',
-    );
-  return new Map(own.flatMap((section) => [...(section ?? [])]));
-}
-
-/** An INI file's settings by the names of their sections; none where there is no file. */
-async function readSections(path: string): Promise<Map<string, Map<string, string>>> {
-  const text = await readFile(path, 'utf8').catch(() => '');
-  const sections = new Map<string, Map<string, string>>();
-  let section: Map<string, string> | undefined;
-  for (const line of text.split('\n')) {
-    const [, name] = /^\[\s*([^\]]+?)\s*\]/.exec(line) ?? [];
-    if (name !== undefined) {
-      section = sections.get(name) ?? new Map<string, string>();
-      sections.set(name, section);
-      continue;
-    }
-    // what is indented belongs to the setting before it
-    const [, key, value] = /^([^\s#;=][^=]*?)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
-    if (key !== undefined && value !== undefined) section?.set(key.toLowerCase(), value);
-  }
-  return sections;
+  const region = env.AWS_REGION || env.AWS_DEFAULT_REGION || 'us-east-1';
+  if (!accessKeyId || !secretAccessKey) return { endpoint, region, keys: undefined };
+  return { endpoint, region, keys: { accessKeyId, secretAccessKey, ...(sessionToken && { sessionToken }) } };
 }

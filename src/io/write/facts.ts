@@ -2,9 +2,9 @@
 import { basename, dirname } from 'node:path';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
+import { writeText } from '../files/atomic-file.js';
 import { bytesFault, type Facts, factsOf, factsText, parseFacts, type WrittenFacts } from '../files/facts.js';
-import { sha256OfFile } from '../files/files.js';
-import { textOf, writeText } from '../files/json-file.js';
+import { sha256OfFile, textOf } from '../files/files.js';
 import { partNumber, runPaths, summaryPath } from '../files/run-folder.js';
 import { namedFormat, type OutputFormat } from './output.js';
 

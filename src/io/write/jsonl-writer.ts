@@ -3,7 +3,7 @@
 import { printableJson } from '../../printable.js';
 import type { OutputRow } from '../../scored.js';
 import { float32Text, stringifyJson } from '../arrow/json.js';
-import { type ColumnChoice, isWritten, type OutputColumn } from '../arrow/output-columns.js';
+import type { OutputColumn } from '../arrow/output-columns.js';
 import type { ColumnType } from '../arrow/schema.js';
 import type { RowWriter } from '../arrow/writer.js';
 import type { ByteSink } from '../files/stdout.js';
@@ -14,12 +14,12 @@ import type { ByteSink } from '../files/stdout.js';
  * becomes `join_<name>` where its name is taken. The lines may be shown on a terminal: control characters in strings are
  * escaped, all of them.
  * @param columns ours
- * @param choice of the input's
+ * @param drop of the input's
  */
 export function openJsonlWriter(
   sink: ByteSink,
   columns: readonly OutputColumn[],
-  choice: ColumnChoice = {},
+  drop: readonly string[] = [],
 ): RowWriter {
   const spelt = columns.map((column) => ({ ...column, spell: speller(column.type) }));
   const names: ReadonlySet<string> = new Set(columns.map(({ name }) => name));
@@ -30,7 +30,7 @@ export function openJsonlWriter(
     const input = source.columns;
     const parts: string[] = [];
     for (const name of Object.keys(input)) {
-      if (!isWritten(choice, name)) continue;
+      if (drop.includes(name)) continue;
       const text = stringifyJson(input[name]);
       if (text === ours.get(name)) continue;
       let as = name;

@@ -3,12 +3,12 @@
 import { Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
-import { type ColumnChoice, type OutputColumn, outputColumns } from '../arrow/output-columns.js';
+import { type OutputColumn, outputColumns } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts, UNKNOWN } from '../files/facts.js';
-import { type ByteSink, openGzipSink, openStreamSink } from '../files/stdout.js';
+import { type ByteSink, openStreamSink } from '../files/stdout.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
@@ -19,8 +19,6 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.arrows', 'arrow'],
   ['.jsonl', 'jsonl'],
   ['.ndjson', 'jsonl'],
-  ['.jsonl.gz', 'jsonl'],
-  ['.ndjson.gz', 'jsonl'],
 ];
 
 /** The key of a file's metadata under which the identity of its run stands. */
@@ -72,8 +70,8 @@ export interface OutputTarget {
   readonly ourColumns: readonly OutputColumn[];
   /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
   readonly passThrough: readonly PassThroughColumn[];
-  /** which of an input row's own keys JSONL has */
-  readonly choice?: ColumnChoice;
+  /** those of an input row's own keys that JSONL lacks */
+  readonly drop?: readonly string[] | undefined;
   readonly metadata: Readonly<Record<string, string>>;
   /** where the file lies until it is whole; by default beside itself */
   readonly halfWrittenIn?: string | undefined;
@@ -135,15 +133,14 @@ function refuseOnStdout(format: OutputFormat): void {
 
 // the writers' modules cost 50 to 150 ms to load: only the one that is used
 async function openWriter(
-  { format, metadata, choice }: OutputTarget,
+  { format, metadata, drop }: OutputTarget,
   columns: readonly OutputColumn[],
   file: AtomicFile | undefined,
 ): Promise<RowWriter> {
   const sink: ByteSink = file ?? openStreamSink();
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
-    const isPacked = file?.path.toLowerCase().endsWith('.gz') === true;
-    return openJsonlWriter(isPacked ? openGzipSink(sink) : sink, columns, choice);
+    return openJsonlWriter(sink, columns, drop);
   }
   const { arrowSchema, batchedRows, openArrowBatches } = await import('../arrow/writer.js');
   const schema = arrowSchema(columns);

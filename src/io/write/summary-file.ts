@@ -5,8 +5,7 @@ import { z } from 'zod';
 import { VERSION } from '../../package-files.js';
 import { putInPlace } from '../files/atomic-file.js';
 import { Sha256 } from '../files/facts.js';
-import { fileError } from '../files/files.js';
-import { readJson } from '../files/json-file.js';
+import { fileError, readJson } from '../files/files.js';
 import { summaryPath } from '../files/run-folder.js';
 import { PartSchema } from './part.js';
 

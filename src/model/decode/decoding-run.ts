@@ -11,7 +11,6 @@ import {
   type RopeFor,
   ropeFeeds,
 } from '../onnx/onnx-session.js';
-import type { RunJob } from '../onnx/placed.js';
 import { type Advance, type DecodeJob, type RowStart, uniformAt, type Written } from './sampling.js';
 
 /**
@@ -200,29 +199,18 @@ interface InThread {
   readonly architecture: Architecture;
   readonly caches: Map<number, Kept>;
   readonly ropeFor: RopeFor;
-  readonly scores: (job: RunJob) => Promise<unknown>;
   readonly failed: (error: unknown) => never;
 }
-
-const ONE = Int32Array.of(0);
-const TINY = { id: -1, mode: 'keep' } as const;
 
 /** The functions that `ModelSession.decode` calls by name. */
 export type DecodingRows = ReturnType<typeof decodingRows>;
 
-export function decodingRows({ folder, device, architecture, caches, ropeFor, scores, failed }: InThread) {
+export function decodingRows({ folder, device, architecture, caches, ropeFor, failed }: InThread) {
   let decoder: InferenceSession;
   let atWork: { readonly id: number; readonly rows: DecodingRun } | undefined;
   const functions = {
     async open(file: string): Promise<void> {
-      decoder = await openGraph(folder, file, device, async (made) => {
-        decoder = made;
-        await scores({ traces: [{ ids: ONE, promptLength: 1, branches: [] }], cache: TINY });
-        const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
-        const job = { kept: TINY.id, rows: [row], temperature: 1, topP: 1, stops: [] };
-        await functions.advance(TINY.id, job);
-        caches.delete(TINY.id);
-      });
+      decoder = await openGraph(folder, file, device);
     },
     /** Lets rows write their next tokens. @param job puts them on prefixes that a run has kept, in the place of those before */
     async advance(id: number, job?: DecodeJob): Promise<Advance> {

@@ -1,4 +1,4 @@
-// `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion. The flags by which a policy samples, which `rredcot sample` has too.
+// `mc`: the mean reward of completions that the policy writes from a state. The flags by which a policy samples, which `rredcot sample` has too.
 
 import type { Estimator, EstimatorSetup, FlagValues } from '../../estimate/estimator.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../../flag-values.js';
@@ -17,23 +17,19 @@ import { DEFAULT_BATCH, JUDGES, type SamplingOptions, stopsOf } from './sampling
 
 const UNFINISHED = ['zero', 'drop'] as const satisfies readonly MonteCarloOptions['unfinished'][];
 
-const OF = 'of mc and mc-truncated: ';
-
-/** Tokens a completion at most. */
-const MOST = { mc: 4096, truncated: 256 } as const;
+const OF = 'of mc: ';
 
 const FLAGS: readonly Flag[] = [
   ['--mc-samples <n>', `${OF}completions an exit point (default: 20)`],
-  [
-    '--mc-max-tokens <n>',
-    `${OF}new tokens a completion at most (default: ${MOST.mc}; ${MOST.truncated} for mc-truncated)`,
-  ],
+  ['--mc-max-tokens <n>', `${OF}new tokens a completion at most (default: 4096)`],
   ['--mc-unfinished <how>', `${OF}what a completion without a verdict counts: zero|drop (default: zero)`],
   ['--keep-samples', `${OF}write the completions too`],
   ...samplingFlags(OF),
 ];
 
-const OF_SAMPLES = {
+export const mc: Estimator = {
+  name: 'mc',
+  card: 'the mean reward of going on from there, over completions that the policy wrote (`mcSamples` of them, `mcMaxTokens` long at most; `mcUnfinished` says what one that was cut counts)',
   scores: 'nothing',
   onRewardScale: true,
   flags: FLAGS,
@@ -42,24 +38,11 @@ const OF_SAMPLES = {
     ...['stop', 'environment'],
   ],
   columns: ({ keepSamples }) => (keepSamples === true ? [...OF_EXITS, SAMPLES] : OF_EXITS),
-} as const satisfies Partial<Estimator>;
-
-export const mc: Estimator = {
-  ...OF_SAMPLES,
-  name: 'mc',
-  card: 'the mean reward of going on from there, over completions that the policy wrote (`mcSamples` of them, `mcMaxTokens` long at most)',
-  setUp: (values) => sampled(values, MOST.mc),
+  setUp: sampled,
 };
 
-export const mcTruncated: Estimator = {
-  ...OF_SAMPLES,
-  name: 'mc-truncated',
-  card: 'the mean reward of going on from there for a few tokens (`mcMaxTokens`), over `mcSamples` completions that the policy wrote; `mcUnfinished` says what one that was cut counts',
-  setUp: (values) => sampled(values, MOST.truncated),
-};
-
-async function sampled(values: FlagValues, most: number): Promise<EstimatorSetup> {
-  const { mcSamples = '20', mcMaxTokens = most, mcUnfinished = 'zero', keepSamples = false } = values;
+async function sampled(values: FlagValues): Promise<EstimatorSetup> {
+  const { mcSamples = '20', mcMaxTokens = '4096', mcUnfinished = 'zero', keepSamples = false } = values;
   const asked = await askedEnvironment(values);
   const opts: MonteCarloOptions = {
     samples: positiveInteger('--mc-samples', String(mcSamples), 20),

@@ -7,12 +7,11 @@ import { windowOf } from '../../io/files/run-folder.js';
 import type { Log } from '../../report/log.js';
 import { TokenMeter } from '../../report/progress.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
-import { openInputs } from '../../run/mapping.js';
 import type { JobOptions } from '../../run/options.js';
 import { runJob } from '../../run/run-job.js';
 import type { RunContext, Source } from '../../run/source.js';
-import { chosenColumns } from '../../run/written-columns.js';
-import { columnName, type OurColumn } from '../../scored/columns.js';
+import { openInputs } from '../../run/source.js';
+import { chosenColumns, columnName, type OurColumn } from '../../scored/columns.js';
 import { blankRow, type OutputRow } from '../../scored.js';
 import type { Trace } from '../../trace.js';
 import { noteProof } from '../onnx/canary.js';
@@ -56,7 +55,7 @@ const OF_TURNS = [
 ];
 
 /** The columns of turns: messages that score and an environment read, and their mask. */
-function columnsOfTurns(chosen: readonly OurColumn[] | undefined) {
+function columnsOfTurns(chosen: readonly string[] | undefined) {
   const { columns, texts } = chosenColumns([...COLUMNS, 'completion_mask'], chosen);
   const all = [...columns, ...texts.filter((name) => name === 'completion')];
   const ofTurns = (name: string) => OF_TURNS.find((column) => columnName(column) === name);

@@ -2,9 +2,9 @@
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
+import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
 import type { Family } from './family.js';
-import { inOneLine } from './json.js';
 import { parseRope, RopeScalingSchema } from './rope.js';
 
 const size = z.number().int().positive();

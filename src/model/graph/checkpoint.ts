@@ -4,11 +4,16 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
-import { assertModelFolder, untrustedFile, untrustedText } from '../text/untrusted-files.js';
+import {
+  assertModelFolder,
+  fromJson,
+  parseJson,
+  untrustedFile,
+  untrustedText,
+} from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { familyOf } from './families.js';
 import type { Family } from './family.js';
-import { fromJson, parseJson, repeatedKey } from './json.js';
 import { expectedWeights, type Weight } from './operators.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
@@ -99,8 +104,6 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
     );
   const path = join(folder, INDEX);
   const { weight_map } = fromJson(Index, text, path, AGAIN);
-  const twice = repeatedKey(text);
-  if (twice !== undefined) throw lie(path, `it has ${JSON.stringify(twice)} twice`);
   const map = new Map(Object.entries(weight_map));
   for (const file of map.values())
     if (!/^[^/\\\0]+\.safetensors$/.test(file))

@@ -1,7 +1,6 @@
 // Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
 import { open } from 'node:fs/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { repeatedKey } from './json.js';
 import type { Dtype } from './onnx.js';
 
 /** A tensor's place in its file. */
@@ -64,17 +63,14 @@ function parseHeader(
   fail: (found: string) => never,
 ): Map<string, StoredTensor> {
   const tensors = new Map<string, StoredTensor>();
-  const text = header.toString('utf8');
   let entries: Record<string, unknown>;
   try {
-    entries = JSON.parse(text) as Record<string, unknown>;
+    entries = JSON.parse(header.toString('utf8')) as Record<string, unknown>;
   } catch (error) {
     return fail(`its header is not JSON (${(error as Error).message})`);
   }
   if (typeof entries !== 'object' || entries === null || Array.isArray(entries))
     return fail('its header is not a JSON object');
-  const twice = repeatedKey(text);
-  if (twice !== undefined) return fail(`its header has ${JSON.stringify(twice)} twice`);
   for (const [name, value] of Object.entries(entries)) {
     if (name === '__metadata__') continue;
     const entry = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown } | null;
@@ -95,14 +91,19 @@ function parseHeader(
       );
     tensors.set(name, { name, dtype: type.dtype, shape, offset: base + begin, length: end - begin });
   }
-  let last = { name: '', offset: base, length: 0 };
-  for (const tensor of [...tensors.values()].sort((a, b) => a.offset - b.offset || a.length - b.length)) {
-    if (tensor.offset < last.offset + last.length)
-      return fail(`tensors ${last.name} and ${tensor.name} overlap`);
-    last = tensor;
+  // one after the other, with nothing between or behind: as the reference implementation demands it
+  let end = base;
+  for (const { name, offset, length } of [...tensors.values()].sort(byPlace)) {
+    if (offset !== end)
+      return fail(`tensor ${name} begins at byte ${offset - base} of the data, expected ${end - base}`);
+    end += length;
   }
+  if (end !== base + dataBytes)
+    return fail(`its tensors end at byte ${end - base} of the data, which has ${dataBytes}`);
   return tensors;
 }
+
+const byPlace = (a: StoredTensor, b: StoredTensor) => a.offset - b.offset || a.length - b.length;
 
 function isSizes(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((n) => Number.isSafeInteger(n) && n >= 0);

@@ -3,17 +3,16 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { access, constants, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { type RredcotError, usageError } from '../../errors.js';
+import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
-import type { PolicyFacts } from '../../report/run-figures.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
 import { chooseWeights } from '../graph/checkpoint.js';
-import { fromJson } from '../graph/json.js';
 import { CUDA_PRECISIONS } from '../graph/precision.js';
 import { readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
-import { assertModelFolder, untrustedFile, untrustedText } from '../text/untrusted-files.js';
+import { assertModelFolder, fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
 
 export type { ExitTemplate } from '../text/templates.js';
 
@@ -58,7 +57,18 @@ const Manifest = z.object({
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
 export type CanaryFile = PolicyFolder['canary'];
 
-/** What the words at a run's end have to know of a policy. */
+/** What is to be known of the policy that made a run's numbers. */
+export interface PolicyFacts {
+  /** its folder, as the user named it */
+  readonly path: string;
+  /** whether it is the one that ships with the program */
+  readonly isEmbedded: boolean;
+  /** tokens of its vocabulary */
+  readonly vocab: number;
+  /** exit template: close and open */
+  readonly exit: string;
+}
+
 export function policyFacts({ path, architecture, exitTemplate }: PolicyFolder): PolicyFacts {
   const { close, open } = exitTemplate;
   const isEmbedded = resolve(path) === EMBEDDED_POLICY;
@@ -134,9 +144,59 @@ async function verifySmallFiles(path: string, files: PolicyFolder['files']): Pro
   }
 }
 
-export function notAsBuilt(file: string): RredcotError {
+function notAsBuilt(file: string): RredcotError {
   return usageError(
     `${file}: is not the file that policy.json was built with (sha256)`,
     'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
   );
+}
+
+// ------ the same files from the first shard of a run to the end of its last
+
+/** A file as it lay there: enough to notice that it was written since. */
+interface FileStamp {
+  readonly bytes: number;
+  readonly mtime_ms: number;
+  readonly inode: number;
+}
+
+/** Looks at a policy's files. */
+export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) {
+  const { path, files } = policy;
+  const stampsNow = async (): Promise<Readonly<Record<string, FileStamp>>> => {
+    const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
+    return Object.fromEntries(await Promise.all(entries));
+  };
+  const isAsBuilt = async (name: string): Promise<boolean> =>
+    (await sha256(join(path, name))) === files[name];
+  const stamps = await stampsNow();
+  return {
+    /**
+     * Hashes those of the large files that were changed since policy.json was written. (The others are hashed whenever the folder is
+     * opened.)
+     * @throws RredcotError (exit 2) for one that is not what policy.json was built with
+     */
+    async assertAsBuilt(): Promise<void> {
+      const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
+      for (const [name, stamp] of Object.entries(stamps)) {
+        if (stamp.bytes <= HASHED_BYTES || (await stat(join(path, name))).ctimeMs <= builtMs) continue;
+        if (!(await isAsBuilt(name))) throw notAsBuilt(join(path, name));
+      }
+    },
+    /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
+    async assertUnchanged(): Promise<void> {
+      for (const [name, now] of Object.entries(await stampsNow())) {
+        if (isDeepStrictEqual(stamps[name], now) || (await isAsBuilt(name))) continue;
+        throw dataError(
+          `${join(path, name)}: changed while the run was at work with it; nothing is published, and its parts are of no known policy`,
+          'build the policy again, then the same command with --overwrite',
+        );
+      }
+    },
+  };
+}
+
+async function stampOf(path: string): Promise<FileStamp> {
+  const { size, mtimeMs, ino } = await stat(path);
+  return { bytes: size, mtime_ms: mtimeMs, inode: ino };
 }

@@ -7,6 +7,7 @@ import type { Architecture } from '../graph/architecture.js';
 import { headRows } from '../graph/head.js';
 import type { Precision } from '../graph/precision.js';
 import type { Device } from './device.js';
+import { blockRows, packBranches, suffixTable } from './layout.js';
 import {
   cacheNames,
   type Feeds,
@@ -17,7 +18,6 @@ import {
   openGraph,
   ropeFeeds,
 } from './onnx-session.js';
-import { blockRows, packBranches, suffixTable } from './pack.js';
 import { branchEnd, type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
@@ -35,15 +35,9 @@ const caches = new Map<number, Kept>();
 const ropeFor = growingRope(arch);
 
 const ONE = Int32Array.of(0);
-const TWO = Int32Array.of(0, 0);
 
 async function open(): Promise<void> {
-  session = await openGraph(folder, graph, device, async (made) => {
-    session = made;
-    await scores({
-      traces: [{ ids: TWO, promptLength: 1, branches: [{ exit: 1, ids: TWO, scoredFrom: 1 }] }],
-    });
-  });
+  session = await openGraph(folder, graph, device);
 }
 
 async function run(job: RunJob) {
@@ -63,7 +57,7 @@ let decoding: Readonly<Record<string, (...args: never[]) => unknown>> | undefine
 /** What generates is a room of its own, which is loaded when it is first asked for. */
 async function decode(name: string, args: readonly unknown[]): Promise<unknown> {
   const { decodingRows } = await import('../decode/decoding-run.js');
-  decoding ??= decodingRows({ folder, device, architecture: arch, caches, ropeFor, scores, failed });
+  decoding ??= decodingRows({ folder, device, architecture: arch, caches, ropeFor, failed });
   return decoding[name]?.(...(args as never[]));
 }
 

@@ -2,8 +2,7 @@
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/precision.js';
-import { beyond, disproved, MOST_MS, type Proof, readCanary, unproved } from './canary.js';
-import { prove } from './canary-passes.js';
+import { beyond, disproved, type Proof, prove, readCanary, unproved } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { GRAPH, type PolicyFolder } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
@@ -17,7 +16,7 @@ process.env.ORT_DISABLE_TELEMETRY = '1';
 
 /** What scoring asks of a policy; without a device it is taken to run on the CPU, without a vocabulary entropies have no bound. */
 export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
-  Partial<Pick<ModelSession, 'device' | 'vocab'>>;
+  Partial<Pick<ModelSession, 'device' | 'vocab' | 'folder'>>;
 
 /** A policy's folder, of which the canary may not yet be there. */
 export type Unproved = Omit<PolicyFolder, 'canary'> & Partial<Pick<PolicyFolder, 'canary'>>;
@@ -74,14 +73,13 @@ export class ModelSession implements AsyncDisposable {
 
   /**
    * Compares it with its folder's canary.
-   * @param mostMs what it may take beyond its first pass, as that forecasts it; what takes longer is left out
    * @throws RredcotError (exit 69) where it cannot even run it, (exit 2) for a file that is no canary
    */
-  async prove(mostMs = this.device.name === 'cpu' ? MOST_MS : Number.POSITIVE_INFINITY): Promise<Proof> {
+  async prove(): Promise<Proof> {
     const { folder, device, precision } = this;
     const canary = await readCanary(folder as PolicyFolder);
     try {
-      this.proof = await prove(this, canary, { precision, mostMs });
+      this.proof = await prove(this, canary, precision);
       return this.proof;
     } catch (cause) {
       throw unproved(folder.path, device, cause as Error);

@@ -2,8 +2,9 @@
 
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
-import { RredcotError, usageError } from '../../errors.js';
-import { isAbsent, isStored, statIfThere } from '../../io/files/files.js';
+import { z } from 'zod';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { failed, isAbsent, isStored, statIfThere } from '../../io/files/files.js';
 import { addressError, HUB, hubDownload } from '../../io/files/remote-paths.js';
 import { shellWord } from '../../printable.js';
 
@@ -77,4 +78,56 @@ export async function assertModelFolder(path: string, expected: string, hint: st
     `${path}: no such folder; a model of the Hugging Face Hub has to be downloaded first`,
     `${hubDownload(repository)} (of old: huggingface-cli download), then rredcot policy build ${shellWord(basename(repository))} -o <folder>`,
   );
+}
+
+// ------ JSON in them
+
+/** @throws RredcotError (exit 2) naming the file */
+export function parseJson(text: string, path: string, hint?: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, {
+      ...{ exitCode: EXIT.usage, cause },
+      ...(hint !== undefined && { hint }),
+    });
+  }
+}
+
+/** The same, of the schema. @throws RredcotError as {@link parseJson} and {@link ofSchema} */
+export function fromJson<T>(schema: z.ZodType<T>, text: string, path: string, hint: string): T {
+  return ofSchema(schema, parseJson(text, path, hint), path, hint);
+}
+
+/** A value of a file, of the schema. @throws RredcotError (exit 2) naming the file, and every field that is not */
+function ofSchema<T>(schema: z.ZodType<T>, value: unknown, path: string, hint: string): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw usageError(`${path}: ${inOneLine(z.prettifyError(parsed.error))}`, hint);
+}
+
+export function inOneLine(text: string): string {
+  return text.replaceAll(/\s*\n\s*/g, ' ');
+}
+
+/**
+ * A template that a flag names, or else the one of a model's folder.
+ * @param path that was given
+ * @param own its name in the folder
+ * @param expected for the error's hint
+ * @returns undefined where the folder has none
+ * @throws RredcotError (exit 2) naming the file that is none
+ */
+export async function givenOrOwn<T>(
+  schema: z.ZodType<T>,
+  path: string | undefined,
+  folder: string,
+  own: string,
+  expected: string,
+): Promise<T | undefined> {
+  const text =
+    path === undefined
+      ? await untrustedText(folder, own)
+      : await readFile(path, 'utf8').catch(failed(path, 'read'));
+  return text === undefined ? undefined : fromJson(schema, text, path ?? `${folder}/${own}`, expected);
 }

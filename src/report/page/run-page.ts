@@ -1,10 +1,10 @@
 // Draws the sections of a run page from the numbers of a scored file.
-import { plural } from '../../plural.js';
-import type { Distribution, ReliabilityCurve } from '../gathered.js';
-import type { Disagreement, RunNumbers } from '../run-counts.js';
-import type { RunStats } from '../warnings.js';
-import { html, type Markup } from './html.js';
-import { chart, guide, legend, numeral } from './svg.js';
+import { count, plural } from '../../plural.js';
+import type { Disagreement, RunNumbers } from '../counts.js';
+import type { ReliabilityCurve } from '../gathered.js';
+import { type RunStats, shownDistributions, tokensPerSecond } from '../numbers-view.js';
+import { shortNumber } from '../trace-record.js';
+import { html, Markup } from './html.js';
 
 /** What is said of how the file was made, by name. */
 export type FactRows = readonly (readonly [name: string, text: string])[];
@@ -16,160 +16,116 @@ export interface RunPage extends RunStats {
 }
 
 export function runSections(page: RunPage): Markup {
-  const { numbers, valueName } = page;
-  const { distributions: of } = numbers;
+  const { numbers, valueName, facts } = page;
+  const of = (x: number | null) => (x === null ? '–' : shortNumber(x));
   return html`${overview(page)}
-<section aria-labelledby="h-values"><h2 id="h-values">Values</h2>
-${numbers.values === null ? html`<p>${valueName} of this estimator is no expected reward: its level is not held against the reward.</p>` : levels(numbers.values, valueName)}
-<div class="charts">
-${figure(`Range of ${valueName} in a trace`, of.value_range, 'largest less smallest value; near 0 is a flat trace')}
-${reliability(`Calibration of ${valueName} at the end of the thought`, numbers.calibration.value_end, valueName)}
-</div></section>
-<section aria-labelledby="h-sigma"><h2 id="h-sigma">σ</h2>
-<p>Of traces whose σ is its rule’s, not uniform by fallback.</p>
-<div class="charts">
-${figure('Effective share of tokens', of.sigma_ess_share, '1/Σσ² over T: 1 is uniform, near 0 is few tokens')}
-${figure('Effective tokens', of.sigma_ess, '1/Σσ²')}
-${figure('Largest weight', of.sigma_max_weight, 'the largest |σ·T| of a trace')}
-${figure('Gain of the gradient', of.sigma_gain, 'Σ σ·T·(1 − p) / Σ (1 − p): 1 is uniform')}
+<section aria-labelledby="h-numbers"><h2 id="h-numbers">Values, σ, log p</h2>
+<p>A flat trace has a range of ${valueName} near 0; σ that is uniform has as many effective tokens as the trace has tokens, and a gain of 1. A policy that wrote a trace itself has a mean log p of −1 nat a token and above. σ is that of traces whose σ is its rule’s, not uniform by fallback.${numbers.values === null ? ` ${valueName} of this estimator is no expected reward: its level is not compared with the reward.` : ''}</p>
+${table(
+  ['', 'traces, from the smallest to the largest', 'number', '5 %', 'median', '95 %', 'largest'],
+  shownDistributions(numbers, valueName).map(({ name, of: { n, bars, p05, median, p95, max } }) => [
+    name,
+    barsOf(
+      bars.map((bar) => bar.n),
+      `${name}: ${of(p05)} to ${of(p95)} in nine of ten, largest ${of(max)}`,
+    ),
+    ...[count(n), of(p05), of(median), of(p95), of(max)],
+  ]),
+)}
+</section>
+${calibration(numbers.calibration.value_end, valueName)}
 ${positions(numbers)}
-</div></section>
-<section aria-labelledby="h-policy"><h2 id="h-policy">Did this policy write these traces?</h2>
-<p>A policy that wrote a trace itself finds its tokens likely: a mean log p of −1 nat a token and above. Far below stand traces of another one.</p>
-<div class="charts">
-${figure('Mean log p a token', of.mean_logprob, 'nats')}
-${figure('Mean entropy a token', of.mean_entropy, 'nats')}
-</div></section>
-<section aria-labelledby="h-segments"><h2 id="h-segments">Segments</h2>
-<div class="charts">
-${figure('Thought segments a trace', of.segments, '')}
-${figure('Tokens a segment', of.segment_tokens, '')}
-${figure('Tokens a trace', of.tokens, '')}
-</div></section>
 ${disagreements(page)}
 <section aria-labelledby="h-run"><h2 id="h-run">What was run</h2>
-<table class="facts"><tbody>${page.facts.map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${text}</td></tr>`)}</tbody></table></section>`;
+<table class="facts"><tbody>${facts.map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${text}</td></tr>`)}</tbody></table></section>`;
+}
+
+/** Rows under a head, the first cell of each its name. */
+function table(head: readonly string[], rows: readonly (readonly (string | Markup)[])[]): Markup {
+  return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table>
+<thead><tr>${head.map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+<tbody>${rows.map(([name, ...cells]) => html`<tr><th scope="row">${name}</th>${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+const [BAR, HEIGHT] = [8, 32];
+
+/** A bar for each number, upwards from 0 where it is above, else downwards. @param title says what is shown, for who cannot see it */
+function barsOf(list: readonly number[], title: string): Markup {
+  const high = Math.max(0, ...list);
+  const scale = HEIGHT / (high - Math.min(0, ...list) || 1);
+  const px = (v: number) => new Markup((Math.round(10 * v) / 10).toString());
+  return html`<svg class="bars" viewBox="0 0 ${BAR * list.length} ${HEIGHT}" width="${BAR * list.length}" height="${HEIGHT}" role="img" aria-label="${title}">${list.map(
+    (v, k) =>
+      html`<rect x="${BAR * k}" y="${px((high - Math.max(0, v)) * scale)}" width="${BAR - 1}" height="${px(Math.abs(v) * scale)}"/>`,
+  )}</svg>`;
 }
 
 function overview({ numbers, warnings, throughput }: RunPage): Markup {
   const { traces, tokens, right, wrong, unknown, credited } = numbers;
-  const unreadable = Object.entries(numbers.unreadable);
-  const share = (n: number) => (credited === 0 ? '–' : `${numeral((100 * n) / credited, 1)} %`);
+  const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);
+  const tiles = [
+    ['traces', count(traces)],
+    ['tokens', count(tokens)],
+    ['right · wrong · unknown', [right, wrong, unknown].map(count).join(' · ')],
+    ['σ uniform by fallback', share(numbers.uniform_by_fallback)],
+    ['σ uniform in effect', share(numbers.uniform_in_effect)],
+    ...(throughput === undefined ? [] : [['throughput', `${count(tokensPerSecond(throughput))} tokens/s`]]),
+  ];
+  const unreadable = Object.entries(numbers.unreadable).map(([code, n]) => [`not readable: ${code}`, n]);
+  const codes = [...Object.entries(numbers.status), ...unreadable] as [string, number][];
   return html`<section aria-labelledby="h-overview"><h2 id="h-overview">Overview</h2>
-${warnings.length === 0 ? null : html`<ul class="notice">${warnings.map(({ text }) => html`<li>${text}</li>`)}</ul>`}
-<dl class="tiles">
-<div><dt>traces</dt><dd>${numeral(traces, 0)}</dd></div>
-<div><dt>tokens</dt><dd>${numeral(tokens, 0)}</dd></div>
-<div><dt>right · wrong · unknown</dt><dd>${numeral(right, 0)} · ${numeral(wrong, 0)} · ${numeral(unknown, 0)}</dd></div>
-<div><dt>σ uniform by fallback</dt><dd>${share(numbers.uniform_by_fallback)}</dd></div>
-<div><dt>σ uniform in effect</dt><dd>${share(numbers.uniform_in_effect)}</dd></div>
-${throughput === undefined ? null : html`<div><dt>throughput</dt><dd>${numeral(throughput.tokens / Math.max(throughput.seconds, 1e-3), 0)} tokens/s</dd></div>`}
-</dl>
-<table><caption>Rows by status</caption><thead><tr><th scope="col">status</th><th scope="col">traces</th></tr></thead><tbody>
-${Object.entries(numbers.status).map(([code, n]) => html`<tr><th scope="row"><code>${code}</code></th><td>${numeral(n, 0)}</td></tr>`)}
-${unreadable.map(([code, n]) => html`<tr><th scope="row">not readable: <code>${code}</code></th><td>${numeral(n, 0)}</td></tr>`)}
-</tbody></table></section>`;
+${warnings.length === 0 ? null : html`<ul class="notice">${warnings.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
+<dl class="tiles">${tiles.map(([name, text]) => html`<div><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>
+${table(
+  ['status', 'traces'],
+  codes.map(([code, n]) => [code, count(n)]),
+)}</section>`;
 }
 
-function levels({ right, wrong }: NonNullable<RunNumbers['values']>, name: string): Markup {
-  const row = (title: string, of: Distribution) =>
-    html`<tr><th scope="row">${title}</th><td>${numeral(of.n, 0)}</td>${[of.mean, of.p05, of.p25, of.median, of.p75, of.p95].map((v) => html`<td>${numeral(v)}</td>`)}</tr>`;
-  return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table><caption>${name} at the start and the end, by reward</caption>
-<thead><tr><th scope="col">traces</th><th scope="col">number</th><th scope="col">mean</th><th scope="col">5 %</th><th scope="col">25 %</th><th scope="col">median</th><th scope="col">75 %</th><th scope="col">95 %</th></tr></thead>
-<tbody>${row('right, start', right.start)}${row('right, end', right.end)}${row('wrong, start', wrong.start)}${row('wrong, end', wrong.end)}</tbody></table></div>`;
+function calibration(curve: ReliabilityCurve | null, name: string): Markup | null {
+  const held = curve?.bins.filter(({ n }) => n > 0) ?? [];
+  if (curve === null || held.length === 0) return null;
+  return html`<section aria-labelledby="h-calibration"><h2 id="h-calibration">Calibration</h2>
+<p>${name} at the end of the thought beside the reward, of ${plural(curve.n, 'trace')}: tenths are off by ${shortNumber(curve.error ?? 0)} on average, mean squared error of a trace ${shortNumber(curve.brier ?? 0)}.</p>
+${table(
+  [`${name} from`, 'traces', `mean ${name}`, 'mean reward'],
+  held.map(({ from, n, predicted, reward }) => [
+    ...[from.toFixed(1), count(n), shortNumber(predicted ?? 0), shortNumber(reward ?? 0)],
+  ]),
+)}</section>`;
 }
 
-/** A distribution as bars, with its numbers under it. */
-export function figure(title: string, of: Distribution, note: string): Markup {
-  if (of.n === 0)
-    return html`<figure><figcaption>${title}</figcaption><p class="empty">nothing known</p></figure>`;
-  const most = of.bars.reduce((top, { n }) => Math.max(top, n), 0);
-  const low = of.bars[0]?.from as number;
-  const last = of.bars.at(-1)?.from as number;
-  const width = of.bars.length > 1 ? last - (of.bars.at(-2)?.from as number) : Math.abs(low) || 1;
-  const isWhole = Number.isInteger(of.min) && Number.isInteger(of.max) && (of.max as number) > 1;
-  const digits = isWhole ? 0 : Math.abs(of.max ?? 0) >= 10 ? 1 : 3;
-  const bars = of.bars.map(({ from, n }) => ({ from, to: from + width, y: n }));
-  return html`<figure><figcaption>${title}</figcaption>
-${chart({
-  title: `${title}: median ${numeral(of.median, digits)}, 5 to 95 % of ${numeral(of.n, 0)} from ${numeral(of.p05, digits)} to ${numeral(of.p95, digits)}`,
-  x: { label: note, low, high: last + width, whole: isWhole },
-  y: { label: 'count', low: 0, high: most, whole: true },
-  marks: [{ as: 'bars', tone: 'one', bars }],
-})}
-<p class="quantiles">5 % ${numeral(of.p05, digits)} · median <b>${numeral(of.median, digits)}</b> · 95 % ${numeral(of.p95, digits)} · largest ${numeral(of.max, digits)}</p></figure>`;
-}
-
-function reliability(title: string, curve: ReliabilityCurve | null, name: string): Markup | null {
-  if (curve === null) return null;
-  if (curve.n === 0)
-    return html`<figure><figcaption>${title}</figcaption><p class="empty">no trace with both</p></figure>`;
-  const held = curve.bins.filter(({ n }) => n > 0);
-  const points = held.map(({ predicted, reward, n }) => ({
-    x: predicted as number,
-    y: reward as number,
-    size: 2 + 6 * Math.sqrt(n / curve.n),
-  }));
-  return html`<figure><figcaption>${title}</figcaption>
-${chart({
-  title: `${title}: mean reward against ${name} in ten bins, on average ${numeral(curve.error, 2)} apart`,
-  x: { label: name, low: 0, high: 1 },
-  y: { label: 'mean reward', low: 0, high: 1 },
-  marks: [
-    guide({ x: 0, y: 0 }, { x: 1, y: 1 }),
-    { as: 'line', tone: 'one', points },
-    { as: 'dots', tone: 'one', points },
-  ],
-})}
-<p class="quantiles">${plural(curve.n, 'trace')} · tenths off by <b>${numeral(curve.error)}</b> on average · mean squared error of a trace ${numeral(curve.brier)}</p>
-<details><summary>numbers</summary><table><thead><tr><th scope="col">from</th><th scope="col">traces</th><th scope="col">predicted</th><th scope="col">reward</th></tr></thead>
-<tbody>${held.map((bin) => html`<tr><th scope="row">${numeral(bin.from, 1)}</th><td>${numeral(bin.n, 0)}</td><td>${numeral(bin.predicted)}</td><td>${numeral(bin.reward)}</td></tr>`)}</tbody></table></details></figure>`;
-}
-
-function positions({ positions: { right, wrong } }: RunNumbers): Markup {
-  const all = [...(right ?? []), ...(wrong ?? [])];
-  if (all.length === 0)
-    return html`<figure><figcaption>σ·T by position</figcaption><p class="empty">no trace with a credit of its rule</p></figure>`;
-  const low = Math.min(0, ...all);
-  const high = Math.max(1.5, ...all);
-  const line = (tone: string, list: readonly number[] | null) =>
-    list === null
-      ? []
-      : [
-          {
-            as: 'line' as const,
-            tone,
-            points: list.map((y, k) => ({ x: (100 * (k + 0.5)) / list.length, y })),
-          },
-        ];
-  const n = (right ?? wrong ?? []).length;
-  return html`<figure><figcaption>Mean σ·T by position in the trace</figcaption>
-${chart({
-  title: 'Mean weight of a token, by its position in the trace; 1 is uniform',
-  x: { label: '% of the trace', low: 0, high: 100 },
-  y: { label: 'σ·T', low, high },
-  marks: [guide({ x: 0, y: 1 }, { x: 100, y: 1 }), ...line('plus', right), ...line('minus', wrong)],
-})}
-${legend([
-  { tone: 'plus', text: 'right traces' },
-  { tone: 'minus', text: 'wrong traces' },
-  { tone: 'guide', text: '1, uniform' },
-])}
-<details><summary>numbers</summary><table><thead><tr><th scope="col">from %</th><th scope="col">right</th><th scope="col">wrong</th></tr></thead>
-<tbody>${Array.from({ length: n }, (_, k) => html`<tr><th scope="row">${(100 * k) / n}</th><td>${numeral(right?.[k] ?? null, 2)}</td><td>${numeral(wrong?.[k] ?? null, 2)}</td></tr>`)}</tbody></table></details></figure>`;
+function positions({ positions: found }: RunNumbers): Markup | null {
+  const rows = (['right', 'wrong'] as const).flatMap((side) => {
+    const list = found[side];
+    if (list === null) return [];
+    const most = Math.max(...list).toFixed(2);
+    return [
+      [side, barsOf(list, `Mean weight of a token of ${side} traces by position: up to ${most}`), most],
+    ];
+  });
+  if (rows.length === 0) return null;
+  return html`<section aria-labelledby="h-positions"><h2 id="h-positions">Where the credit is</h2>
+<p>Mean σ·T of a token, from the beginning of a trace to its end; 1 is uniform.</p>
+${table(['traces', 'σ·T by position', 'largest'], rows)}</section>`;
 }
 
 function disagreements({ numbers: { label_noise: noise }, valueName, pages }: RunPage): Markup | null {
   if (noise === null) return null;
-  const { count, of, threshold, traces } = noise;
+  const { count: n, of, threshold, traces } = noise;
   const name = ({ id }: Disagreement) =>
     pages.has(id) ? html`<a href="#trace-${pages.get(id)}">${id}</a>` : html`${id}`;
   return html`<section aria-labelledby="h-noise"><h2 id="h-noise">Suspected label noise</h2>
-<p>${count === 0 ? html`In none of ${plural(of, 'trace')}` : html`In ${plural(count, 'trace')} of ${numeral(of, 0)}`} is ${valueName} ${threshold} or more away from the reward at every exit${count === 0 ? '.' : ': wrong labels are among them, and references that say the answer in other words.'}</p>
+<p>${n === 0 ? `In none of ${plural(of, 'trace')}` : `In ${plural(n, 'trace')} of ${count(of)}`} is ${valueName} ${threshold} or more away from the reward at every exit${n === 0 ? '.' : ': wrong labels are among them, and references that say the answer in other words. Those furthest off:'}</p>
 ${
   traces.length === 0
     ? null
-    : html`<table><caption>The ${plural(traces.length, 'trace')} furthest off</caption><thead><tr><th scope="col">trace</th><th scope="col">row</th><th scope="col">reward</th><th scope="col">smallest distance</th></tr></thead>
-<tbody>${traces.map((trace) => html`<tr><th scope="row">${name(trace)}</th><td>${trace.row}</td><td>${numeral(trace.reward, 2)}</td><td>${numeral(trace.disagreement)}</td></tr>`)}</tbody></table>`
+    : table(
+        ['trace', 'row', 'reward', 'smallest distance'],
+        traces.map((trace) => [
+          name(trace),
+          ...[String(trace.row), shortNumber(trace.reward), shortNumber(trace.disagreement)],
+        ]),
+      )
 }</section>`;
 }

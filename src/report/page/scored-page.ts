@@ -2,11 +2,9 @@
 import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
 import { KINDS, type Kind } from '../gathered.js';
-import type { NamedSigma, TraceRecord } from '../trace-record.js';
-import type { PeerLine } from '../trace-view.js';
+import { type NamedSigma, signed, type TraceRecord } from '../trace-record.js';
 import { html, type Markup, pageDocument, visible } from './html.js';
 import { type RunPage, runSections } from './run-page.js';
-import { numeral } from './svg.js';
 
 /** A trace that has a page. */
 export interface PageTrace extends TraceRecord {
@@ -27,8 +25,6 @@ export interface PackedPage {
   };
   /** JSON, gzip, base64 */
   readonly packed: string;
-  /** the others of its group that stand near it in the file */
-  readonly peers: readonly PeerLine[];
 }
 
 /** Points of a line: more than a screen has. */
@@ -54,12 +50,12 @@ function pageRecord({ credits, entropies, ...trace }: PageTrace) {
 }
 
 /** A record compressed, its texts inert: they are most of a page. */
-export function packTrace(trace: PageTrace, peers: readonly PeerLine[] = []): PackedPage {
+export function packTrace(trace: PageTrace): PackedPage {
   const record = pageRecord(trace);
   const { id, row, reward, status, kinds, tokens, decisive, harmful } = record;
   const packed = gzipSync(JSON.stringify(record, inert), { level: 9 }).toString('base64');
   const [rise, fall] = [short(decisive[0]?.change ?? null), short(harmful[0]?.change ?? null)];
-  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed, peers };
+  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed };
 }
 
 function points(list: Float32Array, each: number, of: (part: Float32Array) => number): number[] {
@@ -102,19 +98,7 @@ ${runSections({ ...page, pages })}
 <h1>Traces</h1>
 ${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
 </div>`;
-  // a peer's number is that of its page, where it has one
-  const peers = traces.map((trace) =>
-    trace.peers.map(({ id, row, reward }) => ({
-      id: visible(id),
-      row,
-      reward,
-      page: pages.get(id) ?? null,
-    })),
-  );
-  const data = {
-    ...{ valueName, peers },
-    traces: traces.map(({ packed }) => packed),
-  };
+  const data = { valueName, traces: traces.map(({ packed }) => packed) };
   const nav = html`<a href="#run">Run</a><a href="#traces">Traces</a>`;
   const notice = html`<noscript><p class="notice">Without scripts this page has its numbers, and no traces.</p></noscript>`;
   return pageDocument({ title, nav, notice, main, data });
@@ -143,9 +127,6 @@ function entry(
   n: number,
 ): Markup {
   const sign = reward === null ? 'unknown' : reward > 0.5 ? 'right' : 'wrong';
-  const moves = [
-    ...(rise === null ? [] : [`+${numeral(rise, 2)}`]),
-    ...(fall === null ? [] : [numeral(fall, 2)]),
-  ];
+  const moves = [rise, fall].filter((move) => move !== null).map(signed);
   return html`<li data-n="${n}" data-row="${row}" data-kinds="${kinds.join(' ')}" data-rise="${rise ?? 0}" data-fall="${fall ?? 0}"><a href="#trace-${n}"><span class="id">${id}</span> <span class="tag ${sign}">${sign}</span> <span class="small">${plural(tokens, 'token')} · ${moves.join(' ') || 'flat'} · ${status}</span></a></li>`;
 }

@@ -331,8 +331,7 @@ const others = (ids: Int32Array): Int32Array => ids.map((id) => id + 300);
 /** An answerer over fake policies, three rows a window. */
 function answers(jobs: readonly (AskedJob | BadRow)[], policy: FakePolicy, second?: FakePolicy) {
   const window = (row: number): number => Math.floor(row / 3);
-  const reader = second && { session: second, name: 'prover' };
-  const answerer = onnxAnswerer(policy as never, reader, window);
+  const answerer = onnxAnswerer(policy as never, second, window);
   return collect(answerer.answer(windowsOf(streamOf(jobs), window)));
 }
 
@@ -403,14 +402,6 @@ describe('a second reading', () => {
     const late = await answers([job(0), bad], new FakePolicy(), new FakePolicy(1));
     expect(late.map((item) => isBad(item) && item.rejection.code)).toEqual(['out_of_memory', 'reward']);
   });
-
-  test('tells who it was where its numbers cannot be', async () => {
-    const asked = { second: jobOf(SHAPE).asked };
-    const lying = new LyingPolicy(SHAPE.name, 'branches', Number.NaN);
-    await expect(answers([jobAt(0, SHAPE, asked)], new FakePolicy(), lying)).rejects.toThrow(
-      /in:0 \(id "0"\): the prover on cuda:1 gave log p NaN in a reference/,
-    );
-  });
 });
 
 describe('questions once a trace is cut', () => {
@@ -447,7 +438,7 @@ describe('questions once a trace is cut', () => {
       branches: () => Promise.reject(new OutOfMemoryError('full')),
       release: async (kept: number) => void freed.push(kept),
     };
-    const job = { promptIds: Int32Array.of(1), completionIds: new Int32Array(30) };
+    const job = { trace: traceAt(0), promptIds: Int32Array.of(1), completionIds: new Int32Array(30) };
     const questions = [{ after: 2, ids, scoredFrom: 1 }];
     await expect(answerCut(session, job, Int32Array.of(2, 24), questions)).rejects.toMatchObject({
       code: 'out_of_memory',

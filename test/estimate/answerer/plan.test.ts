@@ -13,6 +13,14 @@ import {
 } from '../../../dist/estimate/answerer/plan.js';
 import { anyShapes, jobOf, SHAPE } from '../../support/fake-policy.js';
 
+/** Batches of a window, by positions in it. */
+const planned = (jobs: readonly TraceJob[], device?: Parameters<typeof planWindow>[1]) =>
+  planWindow(jobs, device).map(({ strategy, jobs: batch }) => ({
+    strategy,
+    members: batch.map(({ ids }) => jobs.findIndex((job) => job.ids === ids)),
+    shares: batch.map(({ shares }) => shares),
+  }));
+
 // ------ batches
 
 describe('planBatches', () => {
@@ -124,7 +132,7 @@ test('chooseStrategy on a GPU: keys and values that go to the host and back cost
   // nothing is wasted: no length makes two runs of it
   const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
   expect([chooseStrategy([long], gpu), chooseStrategy([long])]).toEqual(['one-run', 'two-run']);
-  expect(planWindow([long], gpu)).toEqual([{ strategy: 'one-run', members: [0], shares: [undefined] }]);
+  expect(planned([long], gpu)).toEqual([{ strategy: 'one-run', members: [0], shares: [undefined] }]);
 });
 
 describe('planWindow', () => {
@@ -132,7 +140,7 @@ describe('planWindow', () => {
     fc.assert(
       fc.property(anyShapes(40), (shapes) => {
         const jobs = shapes.map(jobOf);
-        const batches = planWindow(jobs);
+        const batches = planned(jobs);
         expect(batches.flatMap(({ members }) => members).sort((a, b) => a - b)).toEqual([...jobs.keys()]);
         for (const { strategy: kind, members } of batches) {
           let branchRows = 0;
@@ -157,7 +165,7 @@ describe('planWindow', () => {
 
 test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 rows, 27 traces a batch', () => {
   const jobs = Array.from({ length: 28 }, () => jobOf(SHAPE));
-  expect(planWindow(jobs).map(({ members }) => members.length)).toEqual([27, 1]);
+  expect(planned(jobs).map(({ members }) => members.length)).toEqual([27, 1]);
 });
 
 // ------ prompts that are read once
@@ -241,7 +249,7 @@ describe('planWindow, of traces with one prompt', () => {
   test('traces with one prompt are together and say so; others, and where all differ, do not', () => {
     const other = jobOf({ ...shape, name: 99 });
     const [own, ...rest] = alike(5) as [TraceJob, ...TraceJob[]];
-    const batches = planWindow([own, other, ...rest]);
+    const batches = planned([own, other, ...rest]);
     expect(batches).toContainEqual({
       strategy: 'one-run',
       members: [0, 2, 3, 4, 5],
@@ -249,13 +257,13 @@ describe('planWindow, of traces with one prompt', () => {
     });
     expect(batches).toContainEqual({ strategy: 'one-run', members: [1], shares: [undefined] });
     const different = Array.from({ length: 6 }, (_, name) => jobOf({ ...shape, name }));
-    const shares = planWindow(different).flatMap((batch) => batch.shares);
+    const shares = planned(different).flatMap((batch) => batch.shares);
     expect(shares).toEqual(Array(6).fill(undefined));
   });
 
   test('two prompts in one batch are two; traces of one are run in the same way', () => {
     const second = alike(3).map((job) => ({ ...job, ids: job.ids.map((id) => id + 1) }));
-    const [batch, ...none] = planWindow([...alike(3), ...second]);
+    const [batch, ...none] = planned([...alike(3), ...second]);
     expect(none).toEqual([]);
     expect(batch).toEqual({ strategy: 'one-run', members: [0, 1, 2, 3, 4, 5], shares: [0, 0, 0, 1, 1, 1] });
   });

@@ -287,7 +287,9 @@ describe('fixture traces', () => {
       for (const job of jobs) alone.push(...(await results(session, [job], kind)));
 
       /** company: batches as they are planned, first to last and last to first; and one padded by a long trace */
-      const planned = planWindow(jobs).map(({ members }) => members);
+      const planned = planWindow(jobs).map((batch) =>
+        batch.jobs.map(({ ids }) => jobs.findIndex((job) => job.ids === ids)),
+      );
       const long = {
         ...(jobs[0] as TraceJob),
         ids: Int32Array.from({ length: 900 }, (_, t) => 48 + (t % 10)),

@@ -356,18 +356,6 @@ describe('several files', () => {
     await fails(`${SEGMENT} ${inputs} -o x.arrow`, 2, why);
     expect((await done(`${SEGMENT} ${inputs}`)).stdout.trim().split('\n')).toHaveLength(1001);
   });
-
-  it('a folder of save_to_disk', async () => {
-    await mkdir(at('saved'));
-    const files = ['data-00001-of-00002.arrow', 'data-00000-of-00002.arrow'];
-    for (const [n, value] of ['second', 'first'].entries())
-      await writeTable(`saved/${files[n]}`, { completion: vectorFromArray([value]) }, 'stream');
-    const state = { _data_files: files.map((filename) => ({ filename })) };
-    await write('saved/state.json', JSON.stringify(state));
-    await write('saved/dataset_info.json', '{}');
-    const rows = await read(at('saved'));
-    expect(rows.map((row) => row.kind === 'row' && row.columns.completion)).toEqual(['second', 'first']);
-  });
 });
 
 describe('rows that nobody wants', () => {

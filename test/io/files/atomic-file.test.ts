@@ -67,12 +67,5 @@ it('a folder is made with those above it, and left as it is where it is there', 
 it('a folder is not made behind a link that leads nowhere', async () => {
   const folder = await temporaryFolder();
   await symlink(join(folder, 'none'), join(folder, 'link'));
-  await expect(makeFolder(join(folder, 'link'))).rejects.toThrow(/link to a folder that is not there/);
+  await expect(makeFolder(join(folder, 'link'))).rejects.toMatchObject({ exitCode: 2 });
 });
-
-it.runIf(process.platform === 'linux')(
-  'a folder is an error where nobody can make one, and no wait without end',
-  async () => {
-    await expect(makeFolder('/proc/none/below')).rejects.toMatchObject({ code: 'ENOENT' });
-  },
-);

@@ -261,25 +261,6 @@ describe('patterns and folders', () => {
     expect(await stems('set2')).toEqual([join(folder, 'set2/a.json'), join(folder, 'set2/a.jsonl')]);
   });
 
-  it('a data set of Hugging Face keeps its own order', async () => {
-    const schema = Buffer.from([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
-    const state = (more: object) =>
-      JSON.stringify({ _data_files: [{ filename: 'data-1.arrow' }, { filename: 'data-0.arrow' }], ...more });
-    for (const split of ['train', 'test']) {
-      await file(`hf/${split}/state.json`, state({ _indices_files: null }));
-      await file(`hf/${split}/dataset_info.json`, '{}');
-      for (const name of ['data-0.arrow', 'data-1.arrow']) await file(`hf/${split}/${name}`, schema);
-    }
-    await file('hf/dataset_dict.json', '{"splits": ["train", "test"]}');
-    expect(await names('hf/train')).toEqual(['hf/train/data-1.arrow', 'hf/train/data-0.arrow']);
-    // a folder of splits holds two data sets; which comes first is no one's order, so the sorted one
-    expect(await names('hf')).toEqual(
-      ['test', 'train'].flatMap((split) => [`hf/${split}/data-1.arrow`, `hf/${split}/data-0.arrow`]),
-    );
-    await file('hf/train/state.json', state({ _indices_files: [{ filename: 'indices.arrow' }] }));
-    await expect(names('hf/train')).rejects.toThrow(/picks its rows by an index file/);
-  });
-
   it('a run of ours is its parts, once all are there', async () => {
     await file('run/_run.json', '{"parts":2,"output":"jsonl"}');
     await file('run/rejects/part-00000.jsonl', '{}');

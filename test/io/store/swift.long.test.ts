@@ -5,7 +5,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { putObject } from '../../../dist/io/store/upload.js';
+import { putObject } from '../../../dist/io/store/object.js';
 import { ROOT, rredcot, temporaryFolder, writeFixtures } from '../../support/program.js';
 import { hasSwift, startSwift } from '../../support/swift-store.js';
 

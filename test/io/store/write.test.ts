@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { putObject } from '../../../dist/io/store/upload.js';
+import { putObject } from '../../../dist/io/store/object.js';
 import { writeFixtures } from '../../support/program.js';
 import { type S3Server, startS3 } from '../../support/s3-server.js';
 import { openScene, type Scene } from '../../support/scene.js';
@@ -164,14 +164,14 @@ describe('other commands', () => {
       `filter folder/ -o ${out('one.parquet')}`,
       `redistribute one.parquet --sigma uniform -o ${out('again.arrow')}`,
       `filter one.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
-      `redistribute one.parquet -o ${out('all.jsonl.gz')}`,
+      `redistribute one.parquet -o ${out('all.jsonl')}`,
     ];
     for (const line of lines((name) => name)) await scene.done(line);
     for (const line of lines((name) => `s3://out/x/${name}`)) {
       await scene.done(line);
       expect((await scene.done(line)).said, line).toMatch(/already done|is already there/);
     }
-    for (const name of ['one.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl.gz'])
+    for (const name of ['one.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl'])
       await expectSame(`x/${name}`, name);
     expect(await left()).toEqual([]);
     await scene.done('verify s3://out/x/one.parquet');

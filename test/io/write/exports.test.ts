@@ -1,14 +1,12 @@
 // `--columns`: which of our columns are written, by itself and through the whole program.
 
-import { readFile } from 'node:fs/promises';
-import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { chosenColumns, parseColumns } from '../../../dist/run/written-columns.js';
 import { OUR_COLUMNS } from '../../../dist/scored/columns.js';
 import { FIXTURES, type ScoredRow } from '../../support/program.js';
 import { openScene } from '../../support/scene.js';
 
-const { at, done, fails, rows } = await openScene();
+const { done, fails, rows } = await openScene();
 
 describe('--columns', () => {
   it('keeps the fixed order, whatever was asked for first', () => {
@@ -58,13 +56,5 @@ describe('rredcot', () => {
     const { stdout } = await done(`${line} segments`);
     expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
     await fails(`${line} sigma`, 2, 'try: --columns with some of');
-  });
-
-  it('score to .jsonl.gz makes the lines of .jsonl, of several chunks', async () => {
-    await run('plain.jsonl', '--rows-per-part 8');
-    await run('small.jsonl.gz', '--overwrite --rows-per-part 8');
-    const bytes = await readFile(at('small.jsonl.gz'));
-    expect(bytes.subarray(4, 10)).toEqual(Buffer.from([0, 0, 0, 0, 0, 255]));
-    expect(gunzipSync(bytes).equals(await readFile(at('plain.jsonl')))).toBe(true);
   });
 });

@@ -319,7 +319,7 @@ describe('names', () => {
   });
 
   it('tell the format', () => {
-    expect(['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson.gz'].map(formatOf)).toEqual([
+    expect(['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson'].map(formatOf)).toEqual([
       'parquet',
       'arrow',
       'arrow',

@@ -19,7 +19,6 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { RredcotError } from '../../../dist/errors.js';
 import { readCheckpoint } from '../../../dist/model/graph/checkpoint.js';
-import { repeatedKey } from '../../../dist/model/graph/json.js';
 import { readSafetensorsHeader } from '../../../dist/model/graph/safetensors.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
@@ -322,14 +321,6 @@ describe('refused before anything is loaded', () => {
     ),
   );
 
-  test('an index that maps a tensor twice', async () => {
-    const checkpoint = sharded();
-    const path = join(checkpoint, INDEX);
-    const text = readFileSync(path, 'utf8');
-    writeFileSync(path, text.replace('"weight_map":{', `"weight_map":{"${NORM}":"${SHARD(0, 2)}",`));
-    await refused(checkpoint, new RegExp(`it has "${NORM}" twice`));
-  });
-
   test('a tensor in two shards', async () => {
     const checkpoint = sharded();
     const tensors = [...randomTensors(LLAMA, 'F32')];
@@ -382,28 +373,11 @@ describe('refused before anything is loaded', () => {
 describe('safetensors headers', () => {
   const path = join(scratch, 'header.safetensors');
 
-  test('a tensor named twice, plainly or by an escape, and a field given twice', async () => {
+  test('a tensor named twice leaves a hole in the data', async () => {
     const entry = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}';
-    for (const [text, key] of [
-      [`{"a":${entry},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 'a'],
-      [`{"a":${entry},"\\u0061":${entry}}`, 'a'],
-      ['{"a":{"dtype":"F32","shape":[2],"shape":[1],"data_offsets":[0,4]}}', 'shape'],
-    ] as const) {
-      writeFileSync(path, Buffer.concat([headerBytes(text), Buffer.alloc(8)]));
-      expect((await failureOf(readSafetensorsHeader(path))).message).toContain(`"${key}" twice`);
-    }
-  });
-
-  test('repeatedKey finds a repeated key wherever it is, and only keys', () => {
-    // fast-check's objects have every key once
-    fc.assert(
-      fc.property(fc.jsonValue(), (value) => {
-        expect(repeatedKey(JSON.stringify(value))).toBeUndefined();
-        expect(repeatedKey(`{"k":${JSON.stringify(value)},"k":1}`)).toBe('k');
-        expect(repeatedKey(`[{"":[{"k":0, "x" : {"k":1}, "k"\n:2}]}]`)).toBe('k');
-      }),
-    );
-    expect(repeatedKey('["a","a",{"a":"a:\\"a\\":"},{"a":{"a":1}}]')).toBeUndefined();
+    const text = `{"a":${entry},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`;
+    writeFileSync(path, Buffer.concat([headerBytes(text), Buffer.alloc(8)]));
+    expect((await failureOf(readSafetensorsHeader(path))).message).toContain('tensor a begins at byte 4');
   });
 
   test('fuzz: whatever a header says, it is refused or every range lies inside the file', async () => {

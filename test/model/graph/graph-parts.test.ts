@@ -20,7 +20,7 @@ import { headRows } from '../../../dist/model/graph/head.js';
 import { Graph, ProtoWriter, serialiseModel } from '../../../dist/model/graph/onnx.js';
 import { ropeTables } from '../../../dist/model/graph/rope.js';
 import { readSafetensorsHeader } from '../../../dist/model/graph/safetensors.js';
-import { blockRows } from '../../../dist/model/onnx/pack.js';
+import { blockRows } from '../../../dist/model/onnx/layout.js';
 import { alignTokens } from '../../../dist/model/text/align.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { cudaPrecisionOf } from '../../../dist/model/graph/precision.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
-import { beyond, readCanary } from '../../../dist/model/onnx/canary.js';
-import { prove } from '../../../dist/model/onnx/canary-passes.js';
+import { beyond, prove, readCanary } from '../../../dist/model/onnx/canary.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import type { Branch } from '../../../dist/model/onnx/placed.js';
 import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
@@ -161,11 +160,11 @@ describe('the half-precision graphs, in float32 that is rounded after every node
       // what the canary would say of a GPU that computes so, and of one that computes float32 so
       const [gpu] = sessions as [ModelSession, ModelSession];
       const canary = await readCanary(half);
-      const { findings } = await prove(gpu, canary, { precision });
+      const { findings } = await prove(gpu, canary, precision);
       if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('canary', precision, findings);
       for (const { what, off } of findings) expect(off, what).toBeGreaterThan(1e-5);
       expect(beyond(findings)).toEqual([]);
-      expect(beyond((await prove(gpu, canary, { precision: 'f32' })).findings)).toHaveLength(3);
+      expect(beyond((await prove(gpu, canary, 'f32')).findings)).toHaveLength(3);
     } finally {
       for (const session of sessions) await session.close();
     }

@@ -67,7 +67,6 @@ const entropyBy = (nats: number) =>
 describe('a session on the CPU', () => {
   test('gives the numbers of its build again, and keeps how far it was off', async () => {
     const proof = await opened(sound.path);
-    expect(proof).toMatchObject({ leftOut: 0 });
     for (const { off } of (proof as NonNullable<ModelSession['proof']>).findings)
       expect(off).toBeLessThan(1e-4);
     // what differs by less than the bound is float32

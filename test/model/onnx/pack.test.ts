@@ -1,7 +1,7 @@
 /** How traces' branches become groups of rows: index arithmetic only, every property over several traces at once. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { packBranches } from '../../../dist/model/onnx/pack.js';
+import { packBranches } from '../../../dist/model/onnx/layout.js';
 import { type Branch, branchEnd } from '../../../dist/model/onnx/placed.js';
 
 const anyBranch = fc

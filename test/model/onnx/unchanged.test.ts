@@ -2,8 +2,7 @@
 import { open, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { HASHED_BYTES, type PolicyFolder, sha256 } from '../../../dist/model/onnx/folder.js';
-import { watchPolicy } from '../../../dist/model/onnx/unchanged-policy.js';
+import { HASHED_BYTES, type PolicyFolder, sha256, watchPolicy } from '../../../dist/model/onnx/folder.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 let policy: PolicyFolder;

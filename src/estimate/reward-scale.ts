@@ -2,18 +2,17 @@
 import { dataError, type RredcotError, throwIfInterrupted } from '../errors.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import { readRows } from '../io/read/inputs.js';
+import type { Mapping } from '../io/map/mapping.js';
+import { type Input, readRows } from '../io/read/inputs.js';
 import { headRows } from '../io/read/peek.js';
 import { count, plural } from '../plural.js';
-import type { Missing } from '../report/inspect-view.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
-import type { JobInputs } from './mapping.js';
 
 type RewardRange = readonly [low: number, high: number];
 
 /** Where no flag says another one. */
-export const PLAIN: RewardRange = [0, 1];
+const PLAIN: RewardRange = [0, 1];
 const SIGNED: RewardRange = [-1, 1];
 /** What is said where the inputs have that range. */
 export const SIGNED_NOTICE = 'rewards of -1 count as 0, and of 1 as 1 (--reward-range -1,1)';
@@ -23,7 +22,7 @@ export const SIGNED_NOTICE = 'rewards of -1 count as 0, and of 1 as 1 (--reward-
  * than that takes; {@link RewardCheck} then sees them all. Of a stream nothing is read.
  */
 export async function findRewardRange(
-  { inputs, mapping: { map } }: JobInputs,
+  { inputs, mapping: { map } }: { readonly inputs: readonly Input[]; readonly mapping: Pick<Mapping, 'map'> },
   needs: Needs,
   signal: AbortSignal,
 ): Promise<RewardRange> {
@@ -91,8 +90,7 @@ export class RewardCheck {
     if (fault !== undefined) throw fault;
   }
 
-  /** What `assert` would throw. */
-  fault(): RredcotError | undefined {
+  private fault(): RredcotError | undefined {
     const { range, known, low, high, values } = this;
     const seen = `${plural(known, 'known reward')} from ${low} to ${high}`;
     const isHalf = range === SIGNED && known > 0 && high < 1;
@@ -109,25 +107,4 @@ export class RewardCheck {
       );
     return undefined;
   }
-}
-
-/** As many rows tell a scale that is not asked for. */
-const LOOKED_AT = 10_000;
-
-/** What `score` will make of the rewards of the first rows; undefined where they are what they are. */
-export async function rewardNote(
-  given: JobInputs,
-  signal: AbortSignal,
-): Promise<Omit<Missing, 'field'> | undefined> {
-  const needs = { prompt: false, references: false };
-  const range = await findRewardRange(given, needs, signal);
-  const check = new RewardCheck(range, false);
-  for await (const row of readRows(given.inputs)) {
-    if (row.ordinal >= LOOKED_AT) break;
-    if (isBad(row)) continue;
-    for (const trace of mapRow(row, given.mapping.map, needs)) if (!isBad(trace)) check.add(trace);
-  }
-  const fault = check.fault();
-  if (fault !== undefined) return { what: `score ends there: ${fault.message}`, flag: fault.hint ?? '' };
-  return range === SIGNED ? { what: SIGNED_NOTICE, flag: 'score does so by itself' } : undefined;
 }

@@ -1,7 +1,11 @@
 // Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
-import { EXIT, RredcotError, usageError } from '../errors.js';
-import { didYouMean } from '../flag-values.js';
-import { stringifyJson } from '../io/arrow/json.js';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { didYouMean } from '../../flag-values.js';
+import { describeKeys } from '../../printable.js';
+import type { InputRow } from '../../rows.js';
+import { stringifyJson } from '../arrow/json.js';
+import { type Input, resolveInputs } from '../read/inputs.js';
+import { peekRows, type ReadRows } from '../read/peek.js';
 import {
   type Columns,
   type FieldMap,
@@ -11,25 +15,11 @@ import {
   parsePath,
   valueAt,
   withSources,
-} from '../io/map/fields.js';
-import {
-  JOINS,
-  type JoinKey,
-  type JoinPreset,
-  joinedColumns,
-  NAMED_FIELDS,
-  openJoin,
-} from '../io/map/join.js';
-import { locate } from '../io/map/map.js';
-import { lastQuestion } from '../io/map/messages.js';
-import { type Choice, choosePreset, fits } from '../io/map/presets.js';
-import { withHiveKeys } from '../io/read/find-files.js';
-import { type Input, resolveInputs } from '../io/read/inputs.js';
-import { peekRows, type ReadRows } from '../io/read/peek.js';
-import { describeKeys } from '../printable.js';
-import type { Log } from '../report/log.js';
-import { terminalNotice } from '../report/terminal.js';
-import type { InputRow } from '../rows.js';
+} from './fields.js';
+import { JOINS, type JoinKey, type JoinPreset, joinedColumns, NAMED_FIELDS, openJoin } from './join.js';
+import { locate } from './map.js';
+import { lastQuestion } from './messages.js';
+import { type Choice, choosePreset, fits } from './presets.js';
 
 /** The flags that say where the fields of a trace are. */
 export interface MappingOptions {
@@ -73,16 +63,6 @@ export async function resolveMapping(inputs: readonly Input[], opts: MappingOpti
   const joined = opts.join === undefined ? undefined : await resolveJoin(opts.join, map, opts);
   const join = joined?.about;
   return { map: joined?.map ?? map, ...row, choice, join, read, config: join ? { ...config, join } : config };
-}
-
-/** Tells the user what was found. */
-export function logMapping({ choice, join, hasRow }: Mapping, { preset }: MappingOptions, log: Log): void {
-  if (choice !== undefined)
-    log.info(`preset ${choice.preset.name} (${choice.why}); --map overrides a field, --preset none all`);
-  else if (!hasRow) log.warn('no_row', 'there is no row in the input that can be read');
-  else if (preset === 'auto')
-    log.info('no preset fits the first row: fields are taken by their names or --map');
-  if (join !== undefined) log.info(`joined as ${join.name} on ${join.on}`);
 }
 
 async function resolveJoin(
@@ -170,29 +150,4 @@ function malformed(joinOn: string, why: string): RredcotError {
 function keyAt(columns: Columns, path: FieldPath): string | undefined {
   const value = valueAt(columns, path) ?? undefined;
   return value === undefined || typeof value === 'string' ? value : stringifyJson(value);
-}
-
-/** What a command reads. */
-export interface JobInputs {
-  readonly inputs: readonly Input[];
-  readonly mapping: Mapping;
-}
-
-/**
- * Finds the inputs, and where in their rows the fields of a trace are.
- * @param opts with what workers cannot share
- */
-export async function openInputs(
-  paths: readonly string[],
-  opts: MappingOptions & { readonly workers?: unknown; readonly limit?: number | undefined },
-  log: Log,
-): Promise<JobInputs> {
-  const inputs = withHiveKeys(await resolveInputs(paths, true));
-  if (opts.workers !== undefined && inputs.some(({ size }) => size === null))
-    throw usageError('workers need files, stdin can be read only once', 'name the input files');
-  if (opts.workers !== undefined && opts.limit !== undefined)
-    throw usageError('--limit counts traces from the first, so workers cannot share it', 'leave out --limit');
-  const notice = terminalNotice(inputs.map(({ path }) => path));
-  if (notice !== undefined) log.info(notice);
-  return { inputs, mapping: await resolveMapping(inputs, opts) };
 }

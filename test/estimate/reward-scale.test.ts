@@ -2,10 +2,11 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { RredcotError } from '../../dist/errors.js';
+import { findRewardRange, RewardCheck } from '../../dist/estimate/reward-scale.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
-import type { JobInputs } from '../../dist/run/mapping.js';
-import { findRewardRange, RewardCheck, rewardNote } from '../../dist/run/reward-scale.js';
+import type { JobInputs } from '../../dist/run/source.js';
 import { temporaryFolder, traceOf } from '../support/io-helpers.js';
 
 const NEEDS = { prompt: false, references: false };
@@ -32,8 +33,13 @@ function told(
       reward: reward === null ? null : Number(reward),
       ...(typeof reward === 'boolean' && { isVerdict: true as const }),
     });
-  const fault = check.fault();
-  return fault === undefined ? '' : `${fault.message}; ${fault.hint}`;
+  try {
+    check.assert();
+    return '';
+  } catch (error) {
+    const { message, hint } = error as RredcotError;
+    return `${message}; ${hint}`;
+  }
 }
 
 describe('the range that nobody has named', () => {
@@ -60,9 +66,8 @@ describe('a check of all rewards', () => {
   it('takes what lies in the range, and verdicts whatever it is; of none it says nothing', async () => {
     expect(told(undefined, 0, 0.5, 1, null)).toBe('');
     expect(told(undefined)).toBe('');
-    expect(new RewardCheck(await findRewardRange(await inputsOf(-1), NEEDS, signal), false).fault()).toBe(
-      undefined,
-    );
+    const range = await findRewardRange(await inputsOf(-1), NEEDS, signal);
+    expect(() => new RewardCheck(range, false).assert()).not.toThrow();
     expect(told([-1, 1], true, false, -1)).toBe('');
     // what is outside of a range that the user has named is a reject of its own
     expect(told([0, 1], 10, 0)).toBe('');
@@ -81,23 +86,5 @@ describe('a check of all rewards', () => {
     for (const rewards of [[0, 1, 0.5], [0, 0.5, 1], [0, 1, -1], [0], [1, -1]])
       expect(told([-1, 1], ...rewards), `${rewards}`).toBe('');
     expect(told([0, 10], 0, 1)).toBe('');
-  });
-});
-
-describe('what inspect says beforehand', () => {
-  const noteOf = async (...rewards: unknown[]) => rewardNote(await inputsOf(...rewards), signal);
-
-  it('is nothing, that -1 counts as 0, or where score ends', async () => {
-    expect(await noteOf(1, 0, 0.5)).toBeUndefined();
-    expect(await noteOf(1, -1)).toMatchObject({ what: expect.stringContaining('-1 count as 0') });
-    for (const rewards of [
-      [-1, 0.5],
-      [-1, -1],
-      [-1, 0],
-    ])
-      expect(await noteOf(...rewards), `${rewards}`).toMatchObject({
-        what: expect.stringMatching(/^score ends there: /),
-        flag: expect.stringContaining('--reward-range -1,1'),
-      });
   });
 });

@@ -1,32 +1,34 @@
 // What a command counts of its rows and rejects as they go by, and what it says of them at the end.
-import { storedNature } from '../estimate/registry.js';
-import { type Counts, sumCounts } from '../io/write/facts.js';
-import { policyFacts } from '../model/onnx/folder.js';
+import type { Counts } from '../io/write/facts.js';
+import type { Target } from '../io/write/target.js';
+import { type PolicyFacts, type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import type { Log } from '../report/log.js';
-import { SeenNames } from '../report/names.js';
-import { duration, type Expected, Progress } from '../report/progress.js';
-import { figureRecord, figureWarnings, type MadeBy, type PolicyFacts } from '../report/run-figures.js';
-import { Summary } from '../report/summary.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import type { ExistingParts } from './folder.js';
-import type { JobOptions, Work } from './options.js';
-import { checkRejects, nothingBut, refuseAllRejected, refuseHopeless } from './reject-limits.js';
-import type { Target } from './target.js';
+import { type RejectTally, RunCounts } from './counts.js';
+import type { Log } from './log.js';
+import { SeenNames } from './names.js';
+import { endLines, endRecord, sizeLine, tokensPerSecond } from './numbers-view.js';
+import { duration, type Expected, Progress, type TokenMeter } from './progress.js';
+import { type MadeBy, rejectWarning, warningsOf } from './warnings.js';
 
-export interface StatsOptions
-  extends Pick<Work, 'meter' | 'policy' | 'reward' | 'valueName' | 'rowsPerTrace'>,
-    Partial<Pick<JobOptions, 'maxRejects'>> {
+export interface StatsOptions {
+  /** where the command counts tokens as it writes them */
+  readonly meter?: TokenMeter | undefined;
+  readonly policy: PolicyFolder | undefined;
+  /** whether what follows of a trace's group counts */
+  readonly usesGroups: boolean;
+  /** how values are called in the trace that is drawn at the end; undefined where there are none */
+  readonly valueName?: string | undefined;
+  /** rows of the output that a trace of the input becomes (default 1) */
+  readonly rowsPerTrace?: number;
   readonly target: Target;
   /** the resolved configuration */
   readonly config: Readonly<Record<string, unknown>>;
   readonly expected: Expected;
-  /** what earlier attempts have made */
-  readonly existing?: ExistingParts | undefined;
-  /** whether this process makes all that is left, and no other shard has a part of it */
-  readonly isAll: boolean;
+  /** what earlier attempts have counted */
+  readonly before?: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** its rows are computed here, not made of stored ones */
   readonly isComputed: boolean;
   /** what is recorded besides */
@@ -41,40 +43,27 @@ export interface StatsOptions
 /** Traces after which the figures say something. */
 const ENOUGH_TO_WARN = 64;
 
-/** What of a run's configuration says why its σ is as it is, for the warnings at its end. */
-function madeBy(config: Readonly<Record<string, unknown>>): MadeBy {
-  const { command, rule, baseline, thoughtTags } = config;
-  const isExpected = storedNature(config)?.onRewardScale === true;
-  return {
-    ...{ rule, baseline: baseline === 'auto' && isExpected ? 'value' : baseline },
-    thoughtTags: thoughtTags as MadeBy['thoughtTags'],
-    isSampled: command === 'sample',
-  };
-}
-
 /** What is counted of a command's share of a run. */
 export class RunStats {
   private readonly progress: Progress;
-  private readonly summary: Summary;
+  private readonly counts: RunCounts;
   private readonly warned = new Set<string>();
   private readonly names: SeenNames | undefined;
-  /** what earlier attempts have counted */
-  private readonly before: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** what made the rows, where a policy did */
   private readonly policy: PolicyFacts | undefined;
 
   constructor(private readonly opts: StatsOptions) {
-    const { log, expected, meter, policy, existing, isNamed, reward } = opts;
+    const { log, expected, meter, policy, isNamed, usesGroups } = opts;
     this.policy = policy && policyFacts(policy);
     this.progress = new Progress(log, expected, meter);
-    this.summary = new Summary();
-    this.names = isNamed ? undefined : new SeenNames(reward !== undefined);
-    this.before = sumCounts(existing?.values() ?? []);
+    // that values do not tell right from wrong is for `summary` to say
+    this.counts = new RunCounts(false, this.policy?.vocab);
+    this.names = isNamed ? undefined : new SeenNames(usesGroups);
   }
 
   /** Everything of this share, the parts of earlier attempts included. */
   get totals(): Pick<Counts, 'traces' | 'rejects' | 'tokens'> {
-    const { before } = this;
+    const { before = { traces: 0, rejects: 0, tokens: 0 } } = this.opts;
     const { traces, rejects, tokens } = this.progress.totals();
     return {
       traces: traces + before.traces,
@@ -83,35 +72,33 @@ export class RunStats {
     };
   }
 
-  /** @throws RredcotError (exit 65) where too many are rejected by now */
+  /** The reasons of this process's rejects. */
+  get rejects(): RejectTally {
+    return this.counts.rejects;
+  }
+
   add(item: OutputRow | BadRow): void {
-    const { progress, summary } = this;
+    const { progress, counts } = this;
     if (isBad(item)) {
       progress.reject(item.ordinal);
-      summary.reject(item);
-      const { maxRejects, target, isAll } = this.opts;
-      checkRejects(this.totals, maxRejects, target, false);
-      // a shard of many may well hold nothing but rejects
-      if (isAll) refuseHopeless(this.totals.traces, summary.rejects, maxRejects, nothingBut(target));
+      counts.rejects.add(item);
       return;
     }
     progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
-    summary.add(item);
+    counts.add(item);
     this.names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) this.warn(true);
   }
 
-  /** @throws RredcotError (exit 65) where too many were rejected, or all */
-  check(): void {
-    const { maxRejects, target, isAll } = this.opts;
-    checkRejects(this.totals, maxRejects, target, true);
-    if (isAll) refuseAllRejected(this.totals, target, this.summary.rejects.counts[0]);
-  }
-
   private warn(isEarly: boolean): void {
     const { config, log } = this.opts;
-    for (const { code, message } of figureWarnings(this.summary.figures, this.policy, madeBy(config))) {
+    const { rule, thoughtTags } = config as MadeBy;
+    for (const { code, message } of warningsOf(this.counts.numbers, {
+      policy: this.policy,
+      rule,
+      thoughtTags,
+    })) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       if (!this.warned.has(code)) log.warn(code, message);
@@ -122,9 +109,9 @@ export class RunStats {
   /** The record with which the log ends. */
   doneRecord(): Record<string, unknown> {
     const { traces, tokens, rejects, seconds } = this.progress.totals();
-    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+    const tokens_per_s = tokensPerSecond({ tokens, seconds });
     const done = { traces, tokens, rejects, seconds, ...(this.opts.isComputed && { tokens_per_s }) };
-    const figures = figureRecord(this.summary.figures, this.policy);
+    const figures = endRecord(this.counts.numbers, this.policy);
     return { ...done, ...figures, ...this.opts.beside?.(), output: this.opts.target.path };
   }
 
@@ -147,15 +134,15 @@ export class RunStats {
 
   /** Tells the user what was done. */
   report(): void {
-    const { summary, names, policy } = this;
+    const { counts, names, policy, progress } = this;
     const { log, target, valueName, whole } = this.opts;
-    const { figures } = summary;
-    log.text(summary.describe(this.progress.totals(), policy, valueName).join('\n'));
+    const lines = endLines(counts.numbers, counts.rejects, policy, valueName);
+    log.text([sizeLine(progress.totals()), ...lines].join('\n'));
     this.warn(false);
     for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
-    const rejected = summary.rejectWarning(this.totals.traces);
+    const rejected = rejectWarning(counts.rejects, this.totals.traces);
     if (rejected !== undefined) log.warn(rejected.code, rejected.message);
-    if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
+    if (counts.rejects.total > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
     if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
     if (whole !== undefined) log.text(this.wholeText(whole));
     log.record('done', this.doneRecord());

@@ -1,11 +1,14 @@
-// Where a command's output and rejects go, and what the file says about how it was made.
+// Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
 import { realpath } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { usageError } from '../errors.js';
-import { isStored, statIfThere } from '../io/files/files.js';
-import { assertHere, assertWritable } from '../io/files/remote-paths.js';
-import { rejectsPath, runPaths, summaryPath } from '../io/files/run-folder.js';
-import { fileStem, type Input } from '../io/read/inputs.js';
+import { dirname, resolve } from 'node:path';
+import { usageError } from '../../errors.js';
+import type { PolicyFolder } from '../../model/onnx/folder.js';
+import { VERSION } from '../../package-files.js';
+import { shellWord } from '../../printable.js';
+import { isStored, statIfThere } from '../files/files.js';
+import { assertHere, assertWritable } from '../files/remote-paths.js';
+import { rejectsPath, runPaths, type Shard, summaryPath } from '../files/run-folder.js';
+import { fileStem, type Input } from '../read/inputs.js';
 import {
   CONFIG_KEY,
   formatOf,
@@ -16,10 +19,7 @@ import {
   RUN_KEY,
   VERSION_KEY,
   VOCAB_KEY,
-} from '../io/write/output.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
-import { VERSION } from '../package-files.js';
-import { shellWord } from '../printable.js';
+} from './output.js';
 
 /** A stream on stdout, one file, or a run folder that stays. */
 export interface Target {
@@ -45,6 +45,7 @@ export async function resolveTarget(
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
+    await refuseOfTheSystem(folder);
     return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: runPaths(folder).rejects };
   }
   const isStdout = output === '-';
@@ -85,6 +86,11 @@ export async function refuseInputs(
  * @throws RredcotError (exit 2) where both say something else, or neither says anything
  */
 export function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
+  if (/\.(gz|zst)$/i.test(path))
+    throw usageError(
+      `${path}: outputs are not packed`,
+      'leave off the ending, and gzip the file when it is done',
+    );
   if (format === undefined) return formatOf(path);
   const named = namedFormat(path);
   if (named === undefined || named === format) return format;
@@ -147,10 +153,40 @@ const OF_THE_SYSTEM = /^\/(dev(?!\/shm(\/|$))|proc)(\/|$)/;
 
 /** @throws RredcotError (exit 2) for a place where the system keeps its own */
 async function refuseOfTheSystem(path: string): Promise<void> {
-  const place = await realpath(dirname(path)).catch(() => '');
+  const place = await realpath(dirname(path)).catch(() => resolve(dirname(path)));
   if (OF_THE_SYSTEM.test(place))
     throw usageError(
       `${path}: would be a file in ${place}; stdout is called -`,
       'name another output with -o',
+    );
+}
+
+/** Reads `--shard i/n`. @throws RredcotError (exit 2) */
+export function parseShard(text: string): Shard {
+  const [, index, count] = /^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? [];
+  const shard = { index: Number(index), count: Number(count) };
+  if (index === undefined || shard.count < 1 || shard.index >= shard.count)
+    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ 99999`, '--shard 0/8');
+  return shard;
+}
+
+/** @throws RredcotError (exit 2) for a shard of what cannot be split */
+export function assertShardable(
+  { kind, path }: Target,
+  { index, count }: Shard,
+  limit: number | undefined,
+  isStream: boolean,
+): void {
+  if (count === 1) return;
+  if (kind === 'file')
+    throw usageError(
+      `--shard ${index}/${count}: ${path} is one file, expected a folder that the shards share`,
+      '-o out/',
+    );
+  if (isStream) throw usageError('a shard needs files, stdin can be read only once', 'name the input files');
+  if (limit !== undefined)
+    throw usageError(
+      '--limit counts traces from the first, so it cannot be split into shards',
+      'leave out --limit',
     );
 }

@@ -1,9 +1,7 @@
-/** What attributions are stored as, and where σ is none of them. */
-import fc from 'fast-check';
+/** Where σ is none of an attribution's. */
 import { describe, expect, it } from 'vitest';
 import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/credit/sigma.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
-import { summedAttributions } from '../../dist/estimate/value.js';
 import { named } from '../support/estimators.js';
 
 const SHARE: SigmaOptions = { rule: 'share', residual: 'uniform', within: 'uniform' };
@@ -20,20 +18,6 @@ const TRACE: SigmaInput = {
   reward: 0,
   baseline: 0.25,
 };
-
-describe('sums of attributions', () => {
-  it('have the attributions as their differences, to float32', () => {
-    fc.assert(
-      fc.property(fc.array(fc.double({ min: -50, max: 50, noNaN: true }), { maxLength: 40 }), (list) => {
-        const values = summedAttributions(Float64Array.from(list));
-        expect(values).toHaveLength(list.length + 1);
-        expect(values[0]).toBe(0);
-        for (const [k, a] of list.entries())
-          expect(Math.abs((values[k + 1] as number) - (values[k] as number) - a)).toBeLessThan(3e-4);
-      }),
-    );
-  });
-});
 
 describe('σ of attributions', () => {
   it('is uniform where nothing counts: below .001 nats', () => {
