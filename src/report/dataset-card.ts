@@ -1,5 +1,9 @@
 // Writes the README.md of a finished folder: a dataset card, so that a hub can take it as it is.
 
+import type { OutputColumn } from '../io/arrow/output-columns.js';
+import type { PassThroughColumn } from '../io/arrow/schema.js';
+import { writeText } from '../io/files/atomic-file.js';
+import { textOf } from '../io/files/files.js';
 import { CONFIG_KEY, type OutputFormat } from '../io/write/output.js';
 import { count } from '../plural.js';
 import { markdownCode, printableJson } from '../printable.js';
@@ -7,19 +11,16 @@ import { markdownCode, printableJson } from '../printable.js';
 /** What a card tells of a folder of scored traces. Nothing in it depends on place or time. */
 export interface CardFacts {
   readonly format: OutputFormat;
-  /** names in every file, in their order; of JSONL ours alone, since each row brings the keys of its input row besides */
-  readonly columns: readonly string[];
+  /** the output's; each row of JSON lines brings the keys of its input row besides */
+  readonly ourColumns: readonly OutputColumn[];
+  readonly passThrough: readonly PassThroughColumn[];
   /** of every file: `rredcot.version`, `rredcot.config`, and `rredcot.policy.sha256` where there was a policy */
   readonly metadata: Readonly<Record<string, string>>;
   /** what the estimator and the σ rule do */
   readonly words?: { readonly estimator?: string | undefined; readonly rule?: string | undefined };
-  /** of those that are not the input's, by name */
-  readonly meanings?: Readonly<Record<string, string>>;
   /** traces in all files */
   readonly rows: number;
   readonly rejects: number;
-  /** the files below the folder, e.g. `part-*.parquet` */
-  readonly files: string;
 }
 
 const DONE: Readonly<Record<string, string>> = {
@@ -28,7 +29,14 @@ const DONE: Readonly<Record<string, string>> = {
   sample: 'sampled',
 };
 
-/** Writes the card. */
+/** Writes the card, unless one is there: that of another shard, or of somebody else. */
+export async function writeCard(path: string, facts: CardFacts): Promise<void> {
+  if ((await textOf(path)) !== undefined) return;
+  await writeText(path, datasetCard(facts)).catch(async (error: unknown) => {
+    if ((await textOf(path)) === undefined) throw error;
+  });
+}
+
 export function datasetCard(facts: CardFacts): string {
   return `${frontMatter(facts)}\n${body(facts)}`;
 }
@@ -36,7 +44,7 @@ export function datasetCard(facts: CardFacts): string {
 /** What every card begins with. */
 export const CARD_HEAD = '---\npretty_name: "Reasoning traces with token-wise credit"\n';
 
-function frontMatter({ rows, files }: CardFacts): string {
+function frontMatter({ rows, format }: CardFacts): string {
   // a loader finds the columns' types in the files
   const lines = [
     'tags:',
@@ -49,7 +57,7 @@ function frontMatter({ rows, files }: CardFacts): string {
     '  - config_name: default',
     '    data_files:',
     '      - split: train',
-    `        path: ${yamlText(files)}`,
+    `        path: ${yamlText(`part-*.${format}`)}`,
     '---',
   ];
   return `${CARD_HEAD}${lines.join('\n')}\n`;
@@ -69,21 +77,20 @@ function sizeCategory(rows: number): string {
   return bounds.find(([bound]) => rows < bound)?.[1] ?? 'n>1B';
 }
 
-function body({ format, columns, metadata, rows, rejects, words, meanings = {} }: CardFacts): string {
+function body({ format, ourColumns, passThrough, metadata, rows, rejects, words }: CardFacts): string {
   const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
-  const hasSigma = columns.includes('sigma');
-  const input = columns.filter((name) => !(name in meanings));
-  const written = columns.filter((name) => name in meanings);
+  const hasSigma = ourColumns.some(({ name }) => name === 'sigma');
+  const input = format === 'jsonl' ? [] : passThrough.map(({ as }) => as);
   const parts = [
     config.command === 'sample' ? '# Sampled reasoning traces' : '# Reasoning traces with token-wise credit',
-    `${count(rows)} chain-of-thought traces, ${DONE[String(config.command)] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
+    `${count(rows)} chain-of-thought traces, ${DONE[String(config.command)] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were rejected.`,
     ...(config.command === 'score' ? sigmaSection(config, words, hasSigma) : []),
     ...policySection(metadata, config),
     ...besideSection(config),
     '## Columns',
     table(
       ['column', 'meaning'],
-      written.map((name) => [`\`${name}\``, meanings[name] ?? '']),
+      ourColumns.map(({ name, meaning = '' }) => [`\`${name}\``, meaning]),
     ),
     ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
     ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),

@@ -17,19 +17,22 @@ const CONFIG = {
   maxSegments: 40,
 };
 
+function passed(...names: readonly string[]) {
+  return names.map((name) => ({ name, as: name, type: { kind: 'string' as const } }));
+}
+
 function card(changes: Partial<CardFacts> = {}): string {
   return datasetCard({
     format: 'parquet',
-    columns: ['no', 'messages', 'a: "b"', ...OUR_COLUMNS],
+    ourColumns: OUR_COLUMNS.map(ourColumn),
+    passThrough: passed('no', 'messages', 'a: "b"'),
     metadata: {
       'rredcot.version': '0.1.0',
       'rredcot.config': JSON.stringify(CONFIG),
       'rredcot.policy.sha256': '{"policy.onnx":"67c1"}',
     },
-    meanings: Object.fromEntries(OUR_COLUMNS.map((name) => [name, ourColumn(name).meaning])),
     rows: 1234,
     rejects: 5,
-    files: 'part-*.parquet',
     words: wordsOf(CONFIG),
     ...changes,
   });
@@ -61,7 +64,7 @@ describe('a dataset card', () => {
     const evil = 'x`</details>\n# Heading\u202e';
     const policy = JSON.stringify({ 'a|b`.json': '67c1' });
     const metadata = { 'rredcot.config': JSON.stringify(CONFIG), 'rredcot.policy.sha256': policy };
-    const text = card({ columns: [evil, ...OUR_COLUMNS], metadata });
+    const text = card({ passThrough: passed(evil), metadata });
     expect(text).toContain('Besides, from the input: ``x`</details>⏎# Heading\\u{202e}``.');
     expect(text).not.toMatch(/^# Heading|\u202e/m);
     expect(text).toContain('| ``a\\|b`.json`` | `67c1` |');
@@ -71,7 +74,7 @@ describe('a dataset card', () => {
     const text = card();
     for (const name of OUR_COLUMNS) expect(text).toMatch(new RegExp(`^\\| \`${name}\` \\| [^|]+ \\|$`, 'm'));
     expect(text).toContain(
-      '1,234 chain-of-thought traces, scored offline by rredcot 0.1.0; 5 more were set aside.',
+      '1,234 chain-of-thought traces, scored offline by rredcot 0.1.0; 5 more were rejected.',
     );
     expect(text).toContain('- segments: `hybrid`, 40 thoughts at most');
     expect(text).toContain('- value of a state, `pr`: the probability of the reference answer');
@@ -90,14 +93,14 @@ describe('a dataset card', () => {
 
   it('of a segmentation tells what there is', () => {
     const metadata = { 'rredcot.version': '0.1.0', 'rredcot.config': '{"command":"segment"}' };
-    const cut = card({ metadata, columns: ['id', 'segments'], rows: 0 });
+    const cut = card({ metadata, ourColumns: (['id', 'segments'] as const).map(ourColumn), rows: 0 });
     expect(cut).toContain('cut into segments');
     expect(cut).not.toMatch(/How σ was made|sha256/);
     expect(cut).toContain('"n<1K"');
   });
 
   it('of JSONL says that each row brings the keys of its input row', () => {
-    const text = card({ format: 'jsonl', columns: OUR_COLUMNS, files: 'part-*.jsonl' });
+    const text = card({ format: 'jsonl' });
     expect(text).toContain('        path: "part-*.jsonl"\n---\n');
     expect(text).toContain('Besides, each row has the keys of its input row.');
     expect(text).toContain('| `sigma` |');
