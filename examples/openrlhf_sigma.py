@@ -1,8 +1,7 @@
 """OpenRLHF: policy gradients on scored traces, each token's advantage times w = σ·T.
 
 NOT RUN END TO END. Written for OpenRLHF 0.11.0 (commit 3c3be623, August 2026); hooks/openrlhf.json has its names and signatures, and
-`npm run hooks -- <checkout>` says what a newer OpenRLHF has changed. rredcot's tests run it on stand-ins made from that record, and on
-OpenRLHF's own advantages if there is a checkout.
+`npm run hooks -- <checkout>` says what a newer OpenRLHF has changed. rredcot's tests run it on stand-ins made from that record.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     export PYTHONPATH=examples RREDCOT_SCORED=$PWD/scored.jsonl

@@ -2,7 +2,7 @@
 
 NOT RUN END TO END. Written for prime-rl of August 2026 (commit 559b4477); hooks/prime-rl.json and hooks/verifiers.json have its names
 and signatures, and `npm run hooks -- <checkout>` says what a newer one has changed. rredcot's tests run it on stand-ins made from
-these records, with the real `rredcot score`, and on prime-rl's own functions if there is a checkout.
+these records, with the real `rredcot score`.
 
     export RREDCOT_SCORE="rredcot score --policy ./policy"
     PYTHONPATH=examples python examples/prime_rl_sigma.py @ orchestrator.toml

@@ -1,8 +1,7 @@
 """slime: GRPO on scored traces, each token's advantage times w = σ·T.
 
 NOT RUN END TO END. Written for slime of August 2026 (commit 624b824a); hooks/slime.json has its names and signatures, and
-`npm run hooks -- <checkout>` says what a newer slime has changed. rredcot's tests run it on stand-ins made from that record, and on
-slime's own functions if there is a checkout.
+`npm run hooks -- <checkout>` says what a newer slime has changed. rredcot's tests run it on stand-ins made from that record.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/slime_sigma.py scored.jsonl replay/ 4

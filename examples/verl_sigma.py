@@ -1,8 +1,7 @@
 """verl: GRPO on scored traces, each token's advantage times w = σ·T.
 
 NOT RUN END TO END. Written for verl 0.10.0.dev (commit 1dda039b, August 2026); hooks/verl.json has its names and signatures, and
-`npm run hooks -- <checkout>` says what a newer verl has changed. rredcot's tests run it on stand-ins made from that record, and on
-verl's own advantage functions if there is a checkout.
+`npm run hooks -- <checkout>` says what a newer verl has changed. rredcot's tests run it on stand-ins made from that record.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/verl_sigma.py --rows scored.jsonl replay.parquet

@@ -13,8 +13,7 @@ import sys
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 # trainer → its repository, and path → definition → what an example uses of it: names that occur there ("" is the whole module),
-# and "()" where the example has to have, or to call, its very signature. The order of names counts: the tests' stand-ins give each
-# the part that it has here.
+# and "()" where the example has to have, or to call, its very signature, which the tests' stand-ins have.
 RELIES = {
     "trl": {
         "repository": "https://github.com/huggingface/trl",

@@ -143,7 +143,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
   });
 });
 
-describe('bad rows: set aside with file, row, offset, code and reason; the others are scored', () => {
+describe('bad rows: rejected with file, row, offset, code and reason; the others are scored', () => {
   it('one of each kind', async () => {
     const lines: (string | Buffer)[] = [
       good({ id: 'first' }),
@@ -252,35 +252,6 @@ describe('score', () => {
     expect(stderr).toMatch(/also in status: \(reward:compared 2, truncated 1\)/);
   });
 
-  it('keeps ids that disagree with the text, and says so', async () => {
-    const ids = [...Buffer.from('abc\nd')];
-    await write('mismatch.jsonl', good({ completion: 'another text', completion_ids: ids }));
-    await done('score mismatch.jsonl -o mismatch.out.jsonl');
-    const [row] = (await rows('mismatch.out.jsonl')) as [ScoredRow];
-    expect(row.completion_ids).toEqual(ids);
-    expect(row.status).toMatch(/ids:text-mismatch/);
-    expect(row.segments.map(({ start, end, char_start }) => ({ start, end, char_start }))).toEqual([
-      { start: 0, end: 4, char_start: null },
-      { start: 4, end: 5, char_start: null },
-    ]);
-  });
-
-  it('uses segment ends from a column, in tokens or characters', async () => {
-    const completion = 'é1\nxy</think>\nanswer: 7\n';
-    const ends = [{ segment_char_ends: [1, 4] }, { segment_ends: [2, 5] }, {}, { segment_ends: [3, 2] }];
-    await write('given.jsonl', ends.map((own) => good({ completion, ...own })).join(''));
-    await done('score given.jsonl -o given.out.jsonl --segmenter given');
-    const found = (await rows('given.out.jsonl')).map((row) =>
-      row.segments.map((segment) => segment.char_end),
-    );
-    expect(found).toEqual([
-      [1, 4, 5, 24],
-      [1, 4, 5, 24],
-    ]);
-    const rejects = await rows<Reject>('given.out.jsonl.rejects.jsonl');
-    expect(rejects.map(({ code }) => code)).toEqual(['segments', 'segments']);
-  });
-
   it('reads stdin: the same numbers, with the means of contiguous groups', async () => {
     await write('some.jsonl', fixtures);
     await done('score some.jsonl -o from-file.out.jsonl');
@@ -293,7 +264,7 @@ describe('score', () => {
     expect(await rows('from-stdin.out.jsonl')).toEqual(named);
   });
 
-  it('turns down a trace of a stream whose group had ended', async () => {
+  it('rejects a trace of a stream whose group had ended', async () => {
     const stream = ['g', 'g', 'h', 'g'].map((group, i) => good({ group, id: String(i) })).join('');
     await done('score - -o split.out.jsonl', stream);
     expect((await rows('split.out.jsonl')).map((row) => row.id)).toEqual(['0', '1', '2']);
@@ -353,15 +324,6 @@ describe('segment', () => {
     const { stderr } = await done('segment --no-policy');
     expect(stderr).toMatch(/no row in the input/);
     expect(stderr).not.toMatch(/first row/);
-  });
-
-  it.each([
-    ['newline', [2, 5, 8, 26]],
-    ['fixed --fixed-length 4', [4, 8, 26]],
-  ])('--segmenter %s', async (flags, ends) => {
-    const completion = 'a\nbb\n𝒳c\n</think>\nanswer: 5';
-    const { stdout } = await done(`segment --no-policy --segmenter ${flags}`, line({ completion }));
-    expect(printed(stdout)[0]?.segments.map((s) => s.char_end)).toEqual(ends);
   });
 });
 

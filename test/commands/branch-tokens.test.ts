@@ -1,6 +1,6 @@
 // The whole program on a policy whose tokenizer merges template and answer, against the float64 oracle of its family.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { familyScores, loadFamily } from '../oracle/families.js';
+import { loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import type { ScoredRow } from '../support/program.js';
 import { openScene } from '../support/scene.js';
@@ -49,7 +49,7 @@ async function scored(references: readonly string[]): Promise<ScoredRow> {
 describe('references whose tokens are merged with the template', () => {
   // the bare template ends in `{`, an empty answer in `{}`, and so every answer is scored from the brace on
   it.each([[['-3']], [['-3', '7', '{7}']]])('%j', async (references) => {
-    const model = loadFamily(at('checkpoint'));
+    const model = loadOracleModel(at('checkpoint'));
     const row = await scored(references);
     const begin = ids(`${CLOSE}${OPEN}`).length - 1;
     const thoughts = row.segments.filter(({ kind }) => kind === 'thought');
@@ -61,7 +61,7 @@ describe('references whose tokens are merged with the template', () => {
     for (const [k, exit] of exits.entries()) {
       const state = [...ids(PROMPT), ...ids(COMPLETION).slice(0, exit)];
       for (const [n, branch] of branches.entries()) {
-        const { logprobs } = familyScores(model, [...state, ...branch]);
+        const { logprobs } = tokenStats(model, [...state, ...branch]);
         const expected = logprobs.slice(state.length + begin).reduce((sum, x) => sum + x, 0);
         expect(row.reference_logprobs[k]?.[n]).toBeCloseTo(expected, 4);
       }

@@ -2,14 +2,14 @@
 import { readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { goodLine } from '../support/program.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
 const { done, fails, folder, rows, run, text, write } = await openScene();
 /** What lies beside an output. */
 const beside = async (name: string) => (await readdir(folder)).filter((each) => each.includes(name)).sort();
 
 beforeAll(async () => {
-  const lines = Array.from({ length: 1500 }, (_, n) =>
+  const lines = Array.from({ length: 1100 }, (_, n) =>
     goodLine({ prompt: 'p', completion: `c${n}`, answer: undefined, truth: '7' }),
   );
   await write('bare.jsonl', lines.join(''));
@@ -57,7 +57,7 @@ describe('1,000 rejects and no trace', () => {
 
   it('do not stop a run with a trace among them, nor one that may reject all', async () => {
     await done(score('later', 'later.jsonl.gz --quiet'));
-    const why = 'every one of 1,500 traces was rejected (no_reference 1,500';
+    const why = 'every one of 1,100 traces was rejected (no_reference 1,100';
     await fails(score('bare', 'all.jsonl --max-rejects 100%'), 65, why);
     expect(await beside('all.jsonl')).toEqual(['all.jsonl.rejects.jsonl']);
   });
@@ -73,8 +73,8 @@ describe('--limit', () => {
     ['of a file that is read as far as it goes', '--baseline value'],
     ['of a file whose groups are read whole', '--baseline group'],
   ])('ends with what the whole input would take, %s', async (_, flags) => {
-    await write('short.jsonl', await fixtureRows(0, 32));
-    const line = `score short.jsonl ${flags} -o made.jsonl --overwrite --limit`;
+    await write('short.jsonl', (await fixtureRows(0, 32)).map(valued));
+    const line = `score short.jsonl ${GIVEN} ${flags} -o made.jsonl --overwrite --limit`;
     const [, traces] =
       /^the whole input, about (\d+) traces, would take about [\d.]+ s$/m.exec(
         (await done(`${line} 16`)).stderr,

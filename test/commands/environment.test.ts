@@ -135,7 +135,7 @@ describe('sample --environment', () => {
 
 describe('mc --environment', () => {
   const MC =
-    'score played.jsonl --policy policy --limit 4 --estimator mc --mc-samples 3 --keep-samples --environment ./strict.mjs';
+    'score played.jsonl --policy policy --limit 2 --estimator mc --mc-samples 3 --keep-samples --environment ./strict.mjs';
   it('completes every exit in turns: the conversation up to it is told to the environment, its turn whole', async () => {
     await write('strict.mjs', STRICT);
     await done(`${MC} -o mc.jsonl`);

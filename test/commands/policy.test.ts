@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { loadFamily } from '../oracle/families.js';
+import { loadOracleModel } from '../oracle/llama.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { openScene } from '../support/scene.js';
 
@@ -88,7 +88,7 @@ describe('policy build', () => {
 describe('policy info', () => {
   test('shows architecture, parameters, dtype, vocabulary, limits, template and files', async () => {
     const { stdout } = await done('policy info policy');
-    const parameters = [...loadFamily(checkpoint).tensors.values()].reduce(
+    const parameters = [...loadOracleModel(checkpoint).tensors.values()].reduce(
       (sum, { length }) => sum + length,
       0,
     );

@@ -4,10 +4,9 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
 import { hashSaid } from '../../dist/io/files/facts.js';
-import { editJson } from '../support/edited-run.js';
 import { readMetadata } from '../support/io-helpers.js';
 import { ROOT } from '../support/program.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { editJson, fixtureRows, openScene } from '../support/scene.js';
 
 const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
 const score = (flags: string) => done(`score traces.jsonl --max-segments 6 ${flags}`);

@@ -9,7 +9,7 @@ beforeAll(async () => {
   fixtures = await openFixtures(4);
 });
 
-describeAgainstOracle({ everyGroup: 32, traces: 4, others: 1 });
+describeAgainstOracle({ everyGroup: 32, traces: 2, others: 1 });
 
 describe('the scored file', () => {
   let rows: ScoredRow[];

@@ -10,11 +10,9 @@ beforeAll(async () => write('two.jsonl', await fixtureRows(0, 2)));
 const thoughtEnds = ({ segments }: ScoredRow) =>
   segments.flatMap(({ kind, end }) => (kind === 'thought' ? [end as number] : []));
 
-/** Scores into a run folder. */
 async function scored(name: string, segmenter: string): Promise<ScoredRow[]> {
-  await done(`score two.jsonl -o ${name}/ --format jsonl --quiet --segmenter ${segmenter}`);
-  await done(`verify ${name} --quiet`);
-  return rowsOf(`${name}/part-00000.jsonl`);
+  await done(`score two.jsonl -o ${name}.jsonl --quiet --segmenter ${segmenter}`);
+  return rowsOf(`${name}.jsonl`);
 }
 const CUTPOINT = 'cutpoint --cutpoint-every 2 --cutpoint-probability 0.95';
 
@@ -28,6 +26,7 @@ function thoughtOf({ completion, completion_ids: ids }: ScoredRow) {
 describe('score', () => {
   it('cutpoint: cuts where the oracle does by the figures in the file', async () => {
     const rows = await scored('cutpoint', CUTPOINT);
+    await done('verify cutpoint.jsonl --quiet');
     let made = 0;
     for (const row of rows) {
       const { tokens, thought } = thoughtOf(row);

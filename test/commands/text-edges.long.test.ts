@@ -71,7 +71,7 @@ describe('tags of other models', () => {
       ({ segments }) => (segments.findLast(({ kind }) => kind === 'thought')?.char_end ?? 0) - open.length,
     );
 
-  it('part thought and answer as <think> does, are told, and the exit template is held against them', async () => {
+  it('part thought and answer as <think> does, are told, and the exit template is compared with them', async () => {
     const plain = await score('think', (row) => row);
     const other = await score('reasoning', tagged('<reasoning>', '</reasoning>'));
     expect(thoughts(other, '<reasoning>')).toEqual(thoughts(plain, '<think>'));

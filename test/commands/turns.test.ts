@@ -1,4 +1,4 @@
-// Traces of several turns through the whole program: masks of token ids, what is written of them, and what is turned down.
+// Traces of several turns through the whole program: masks of token ids, what is written of them, and what is rejected.
 import { copyFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -242,7 +242,7 @@ describe('a mask that is none', () => {
     );
   });
 
-  it('segment ends among what was shown, samples nobody answers, and characters without tokens are turned down', async () => {
+  it('segment ends among what was shown, samples nobody answers, and characters without tokens are rejected', async () => {
     const codes = async (line: string) => {
       await run(`${line} --max-rejects 9 --overwrite -o down.jsonl`);
       return (await rows<{ code: string }>('down.jsonl.rejects.jsonl')).map(({ code }) => code);

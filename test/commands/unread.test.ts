@@ -204,7 +204,7 @@ describe('what a credit needs of the policy', () => {
     expect(need({}, { completion_ids: null, completion: 'x', segment_ends: [1] })).toBe('tokens');
     expect(need({ flags: { sigma: 'rudder,softmax,uniform', method: 'segment' } })).toBe('nothing');
     expect(need({ columns: ['id', 'sigma'] })).toBe('nothing');
-    // a row that is turned down for its ids has none
+    // a row that is rejected for its ids has none
     expect(need({}, { segment_ends: [1], ids: [[1]] }, 'completion_ids=ids[]')).toBe('nothing');
     expect(need({}, { segment_ends: [1], ids: 1 }, 'completion_ids=ids[]')).toBe('tokens');
   });

@@ -8,7 +8,6 @@ import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { askedValue } from '../oracle/ask.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
-import { type FamilyModel, loadFamily } from '../oracle/families.js';
 import {
   continuationLogprobs,
   fork,
@@ -64,7 +63,7 @@ const thoughts = (row: ScoredRow) => row.segments.filter(({ kind }) => kind === 
 const exitsOf = (row: ScoredRow) => [2, ...thoughts(row).map(({ end }) => end as number)];
 
 let fixtures: FixtureRow[];
-let family: FamilyModel;
+let family: OracleModel;
 let template: Awaited<ReturnType<typeof exitTemplate>>;
 
 beforeAll(async () => {
@@ -89,7 +88,7 @@ beforeAll(async () => {
   fixtures = await fixtureRows(0, 10);
   await write('traces.jsonl', fixtures);
   await done('score traces.jsonl --sigma rudder,share -o pr.jsonl');
-  family = loadFamily(EMBEDDED);
+  family = loadOracleModel(EMBEDDED);
   template = await exitTemplate();
 });
 

@@ -1,6 +1,5 @@
 /** φ of a trace in float64, as it is and without a segment: from the formulas, one whole pass each time. */
-import { type FamilyModel, familyEmbeddings, familyNext, familyStates, type Sight } from './families.js';
-import { logSumExp } from './llama.js';
+import { logSumExp, type OracleModel, type Sees, tokenStats } from './llama.js';
 
 /** A trace up to the end of its thought, and the references behind an exit template. */
 export interface OracleTrace {
@@ -12,32 +11,28 @@ export interface OracleTrace {
   readonly references: readonly { ids: readonly number[]; scored: number; utility: number }[];
 }
 
-/** log p of one reference; `sight` has a say in what rows see. */
+/** log p of one reference; `sees` has a say in what rows see. */
 function logprobOf(
-  model: FamilyModel,
+  model: OracleModel,
   before: readonly number[],
   { ids, scored }: OracleTrace['references'][number],
-  sight: Sight = {},
+  sees?: Sees,
 ): number {
-  const all = [...before, ...ids];
-  const states = familyStates(model, familyEmbeddings(model, all), sight);
-  let sum = 0;
-  for (let t = all.length - scored; t < all.length; t++)
-    sum += familyNext(model, states[t - 1] as Float64Array)[all[t] as number] as number;
-  return sum;
+  const { logprobs } = tokenStats(model, [...before, ...ids], sees);
+  return logprobs.slice(-scored).reduce((sum, logprob) => sum + logprob, 0);
 }
 
 /** φ = log Σ_n ζ_n p(y_n). */
 export function phi(
-  model: FamilyModel,
+  model: OracleModel,
   { ids, references }: Pick<OracleTrace, 'ids' | 'references'>,
-  sight?: Sight,
+  sees?: Sees,
 ): number {
-  return logSumExp(references.map((each) => Math.log(each.utility) + logprobOf(model, ids, each, sight)));
+  return logSumExp(references.map((each) => Math.log(each.utility) + logprobOf(model, ids, each, sees)));
 }
 
 /** (K) φ(all) − φ(without u_k), the segment taken out of the text. */
-export function deletedLoo(model: FamilyModel, trace: OracleTrace): number[] {
+export function deletedLoo(model: OracleModel, trace: OracleTrace): number[] {
   const { ids, exits, references } = trace;
   const whole = phi(model, trace);
   return exits.slice(1).map((end, k) => {
@@ -47,12 +42,12 @@ export function deletedLoo(model: FamilyModel, trace: OracleTrace): number[] {
 }
 
 /** (K) the same, the segment hidden from all that comes after it. */
-export function maskedLoo(model: FamilyModel, trace: OracleTrace): number[] {
+export function maskedLoo(model: OracleModel, trace: OracleTrace): number[] {
   const { exits } = trace;
   const whole = phi(model, trace);
   return exits.slice(1).map((end, k) => {
     const isInside = (t: number) => t >= (exits[k] as number) && t < end;
     const sees = (row: number, key: number) => isInside(row) || !isInside(key);
-    return whole - phi(model, trace, { sees });
+    return whole - phi(model, trace, sees);
   });
 }

@@ -1,129 +1,155 @@
-/** A float64 forward pass of LlamaForCausalLM with a forkable key/value cache. */
-import { readFileSync } from 'node:fs';
+/**
+ * A float64 forward pass of the Llama, Mistral, Qwen2 and Qwen3 families with a forkable key/value cache, written from the
+ * publications: Mistral 7B (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), and those of rotary.ts.
+ */
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { rotation } from './rotary.js';
 import { readSafetensors } from './safetensors.js';
 
-/** D = hidden, H = heads, G = key/value heads, S = head size, F = inner size of the MLP, V = vocabulary. */
+type Row = Float64Array;
+type Json = Record<string, unknown>;
+
+/** A checkpoint as its files have it. */
 export interface OracleModel {
-  hidden: number;
-  heads: number;
-  groups: number;
+  config: Json;
+  tensors: Map<string, Row>;
+}
+
+/** D = hidden, H = heads, G = key/value heads, S = head size, F = inner size of the MLP, V = vocabulary. */
+interface Layout {
   headSize: number;
-  inner: number;
-  vocabulary: number;
   epsilon: number;
-  inverseFrequencies: Float64Array; // (S/2)
-  embedding: Float64Array; // (V, D)
+  /** (S/2) radians a token, and what cos and sin are multiplied by */
+  speeds: number[];
+  scale: number;
+  embedding: Row; // (V, D)
   layers: Layer[];
-  norm: Float64Array; // (D)
-  head: Float64Array; // (V, D)
+  norm: Row; // (D)
+  head: Row; // (V, D)
+}
+
+interface Projection {
+  weight: Row; // (rows, D)
+  bias?: Row | undefined; // (rows)
 }
 
 interface Layer {
-  attentionNorm: Float64Array; // (D)
-  q: Float64Array; // (H·S, D)
-  k: Float64Array; // (G·S, D)
-  v: Float64Array; // (G·S, D)
-  o: Float64Array; // (D, H·S)
-  mlpNorm: Float64Array; // (D)
-  gate: Float64Array; // (F, D)
-  up: Float64Array; // (F, D)
-  down: Float64Array; // (D, F)
+  /** keys in sight of a position, itself included */
+  window: number;
+  attentionNorm: Row; // (D)
+  q: Projection; // (H·S, D)
+  k: Projection; // (G·S, D)
+  v: Projection; // (G·S, D)
+  o: Row; // (D, H·S)
+  qNorm?: Row | undefined; // (S)
+  kNorm?: Row | undefined; // (S)
+  mlpNorm: Row; // (D)
+  gate: Row; // (F, D)
+  up: Row; // (F, D)
+  down: Row; // (D, F)
 }
 
 /** The tokens read so far, with the keys and values of each; rows are never changed, so that forks share them. */
 export interface State {
   ids: number[]; // (T)
-  keys: Float64Array[][]; // (layer, T) of (G·S), rotated
-  values: Float64Array[][]; // (layer, T) of (G·S)
+  keys: Row[][]; // (layer, T) of (G·S), rotated
+  values: Row[][]; // (layer, T) of (G·S)
 }
 
-interface Config {
-  hidden_size: number;
-  intermediate_size: number;
-  num_hidden_layers: number;
-  num_attention_heads: number;
-  num_key_value_heads?: number;
-  head_dim?: number;
-  rms_norm_eps: number;
-  rope_theta?: number;
-  rope_scaling?: unknown;
-  hidden_act?: string;
-  attention_bias?: boolean;
-  mlp_bias?: boolean;
-  tie_word_embeddings?: boolean;
-}
+/** Whether a row sees a key before it, but for what a window hides; itself it always sees. */
+export type Sees = (row: number, key: number) => boolean;
 
 // ------ loading
 
 export function loadOracleModel(folder: string): OracleModel {
-  const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as Config;
-  if (
-    config.rope_scaling ||
-    config.attention_bias ||
-    config.mlp_bias ||
-    (config.hidden_act ?? 'silu') !== 'silu'
-  ) {
-    throw new Error(
-      `${folder}/config.json: the oracle knows neither rope_scaling, biases nor an act but silu`,
-    );
-  }
-  const tensors = readSafetensors(join(folder, 'model.safetensors'));
-  const hidden = config.hidden_size;
-  const inner = config.intermediate_size;
-  const heads = config.num_attention_heads;
-  const groups = config.num_key_value_heads ?? heads;
-  const headSize = config.head_dim ?? hidden / heads;
-  const tensor = (name: string, ...shape: number[]): Float64Array => {
-    const found = tensors.get(name);
-    if (found?.shape.join() !== shape.join()) {
-      throw new Error(`${folder}: tensor ${name} has shape [${found?.shape}], expected [${shape}]`);
-    }
-    return found.data;
+  const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as Json;
+  const tensors = new Map<string, Row>();
+  const [single, index] = [join(folder, 'model.safetensors'), join(folder, 'model.safetensors.index.json')];
+  const files = existsSync(single)
+    ? ['model.safetensors']
+    : Object.values<string>(JSON.parse(readFileSync(index, 'utf8')).weight_map);
+  for (const file of new Set(files))
+    for (const [name, { data }] of readSafetensors(join(folder, file))) tensors.set(name, data);
+  return { config, tensors };
+}
+
+const layouts = new WeakMap<OracleModel, Layout>();
+
+function layoutOf(model: OracleModel): Layout {
+  const known = layouts.get(model) ?? layOut(model);
+  layouts.set(model, known);
+  return known;
+}
+
+function layOut({ config, tensors }: OracleModel): Layout {
+  if (config.mlp_bias === true || (config.hidden_act ?? 'silu') !== 'silu')
+    throw new Error('the oracle knows neither biases of the MLP nor an act but silu');
+  const weight = (key: string): Row => {
+    const found = tensors.get(key);
+    if (!found) throw new Error(`no tensor ${key}`);
+    return found;
   };
-  const vocabulary = tensors.get('model.embed_tokens.weight')?.shape[0] ?? 0;
-  const embedding = tensor('model.embed_tokens.weight', vocabulary, hidden);
-  const layers = Array.from({ length: config.num_hidden_layers }, (_, i): Layer => {
+  // a class with another head has the layers of its family
+  const family = (config.architectures as string[])[0]?.replace(/For[A-Za-z]+$/, '');
+  const headSize =
+    (config.head_dim as number | undefined) ??
+    (config.hidden_size as number) / (config.num_attention_heads as number);
+  const windowOf = (layer: number): number => {
+    const window = (config.sliding_window as number | null | undefined) ?? Number.POSITIVE_INFINITY;
+    if (family === 'Mistral') return window;
+    if (family === 'Llama' || config.use_sliding_window !== true) return Number.POSITIVE_INFINITY;
+    const types = config.layer_types as string[] | undefined;
+    const slides = types
+      ? types[layer] === 'sliding_attention'
+      : layer >= (config.max_window_layers as number);
+    return slides ? window : Number.POSITIVE_INFINITY;
+  };
+  const layers = Array.from({ length: config.num_hidden_layers as number }, (_, i): Layer => {
     const at = `model.layers.${i}`;
+    const projection = (letter: string): Projection => ({
+      weight: weight(`${at}.self_attn.${letter}_proj.weight`),
+      bias: family === 'Qwen2' ? weight(`${at}.self_attn.${letter}_proj.bias`) : undefined,
+    });
+    const norm = (letter: string) =>
+      family === 'Qwen3' ? weight(`${at}.self_attn.${letter}_norm.weight`) : undefined;
     return {
-      attentionNorm: tensor(`${at}.input_layernorm.weight`, hidden),
-      q: tensor(`${at}.self_attn.q_proj.weight`, heads * headSize, hidden),
-      k: tensor(`${at}.self_attn.k_proj.weight`, groups * headSize, hidden),
-      v: tensor(`${at}.self_attn.v_proj.weight`, groups * headSize, hidden),
-      o: tensor(`${at}.self_attn.o_proj.weight`, hidden, heads * headSize),
-      mlpNorm: tensor(`${at}.post_attention_layernorm.weight`, hidden),
-      gate: tensor(`${at}.mlp.gate_proj.weight`, inner, hidden),
-      up: tensor(`${at}.mlp.up_proj.weight`, inner, hidden),
-      down: tensor(`${at}.mlp.down_proj.weight`, hidden, inner),
+      window: windowOf(i),
+      attentionNorm: weight(`${at}.input_layernorm.weight`),
+      q: projection('q'),
+      k: projection('k'),
+      v: projection('v'),
+      o: weight(`${at}.self_attn.o_proj.weight`),
+      qNorm: norm('q'),
+      kNorm: norm('k'),
+      mlpNorm: weight(`${at}.post_attention_layernorm.weight`),
+      gate: weight(`${at}.mlp.gate_proj.weight`),
+      up: weight(`${at}.mlp.up_proj.weight`),
+      down: weight(`${at}.mlp.down_proj.weight`),
     };
   });
-  const theta = config.rope_theta ?? 10000;
+  const embedding = weight('model.embed_tokens.weight');
   return {
-    hidden,
-    heads,
-    groups,
     headSize,
-    inner,
-    vocabulary,
-    epsilon: config.rms_norm_eps,
-    inverseFrequencies: Float64Array.from({ length: headSize / 2 }, (_, i) => theta ** ((-2 * i) / headSize)),
+    epsilon: config.rms_norm_eps as number,
+    ...rotation(config, headSize),
     embedding,
     layers,
-    norm: tensor('model.norm.weight', hidden),
-    head: config.tie_word_embeddings ? embedding : tensor('lm_head.weight', vocabulary, hidden),
+    norm: weight('model.norm.weight'),
+    head: config.tie_word_embeddings === true ? embedding : weight('lm_head.weight'),
   };
 }
 
 // ------ blocks
 
 /** weight (rows, x.length) times x. Nearly all time goes here; four sums hide the latency of the addition. */
-function multiply(weight: Float64Array, x: Float64Array, rows: number): Float64Array {
+function multiply(weight: Row, x: Row, bias?: Row): Row {
   const columns = x.length;
   const whole = columns - (columns % 4);
-  const out = new Float64Array(rows);
-  for (let row = 0; row < rows; row++) {
+  const out = new Float64Array(weight.length / columns);
+  for (let row = 0; row < out.length; row++) {
     const base = row * columns;
-    let a = 0;
+    let a = bias?.[row] ?? 0;
     let b = 0;
     let c = 0;
     let d = 0;
@@ -139,68 +165,66 @@ function multiply(weight: Float64Array, x: Float64Array, rows: number): Float64A
   return out;
 }
 
-function rmsNorm(x: Float64Array, weight: Float64Array, epsilon: number): Float64Array {
+function rmsNorm(x: Row, weight: Row, epsilon: number): Row {
   let squares = 0;
   for (const value of x) squares += value * value;
   const scale = 1 / Math.sqrt(squares / x.length + epsilon);
   return x.map((value, i) => value * scale * (weight[i] as number));
 }
 
-/** Rotates each head of x (heads·S) in place: component i pairs with i + S/2, as in Hugging Face's Llama. */
-function rotate(model: OracleModel, x: Float64Array, position: number): void {
-  const half = model.headSize / 2;
-  for (let i = 0; i < half; i++) {
-    const angle = position * (model.inverseFrequencies[i] as number);
-    const cosine = Math.cos(angle);
-    const sine = Math.sin(angle);
-    for (let first = i; first < x.length; first += model.headSize) {
-      const a = x[first] as number;
-      const b = x[first + half] as number;
-      x[first] = a * cosine - b * sine;
-      x[first + half] = b * cosine + a * sine;
+/** Queries or keys (heads·S): each head normalized where there is a weight, then rotated; component i pairs with i + S/2. */
+function project(
+  { headSize, epsilon }: Layout,
+  { weight, bias }: Projection,
+  norm: Row | undefined,
+  turn: readonly (readonly [cosine: number, sine: number])[], // (S/2)
+  input: Row,
+): Row {
+  const x = multiply(weight, input, bias);
+  for (let first = 0; first < x.length; first += headSize) {
+    const head = x.subarray(first, first + headSize);
+    if (norm) head.set(rmsNorm(head, norm, epsilon));
+    for (const [i, [cosine, sine]] of turn.entries()) {
+      const [a, b] = [head[i] as number, head[i + headSize / 2] as number];
+      head[i] = a * cosine - b * sine;
+      head[i + headSize / 2] = b * cosine + a * sine;
     }
   }
+  return x;
 }
 
-/** Attention of one query (H·S) over all cached keys and values, (T) rows of (G·S); returns (H·S). */
-function attend(model: OracleModel, query: Float64Array, keys: Float64Array[], values: Float64Array[]) {
-  const { heads, groups, headSize } = model;
-  const out = new Float64Array(heads * headSize);
-  const weights = new Float64Array(keys.length); // (T)
-  for (let head = 0; head < heads; head++) {
-    const queryAt = head * headSize;
-    const groupAt = Math.floor((head * groups) / heads) * headSize;
-    let largest = Number.NEGATIVE_INFINITY;
-    for (let t = 0; t < keys.length; t++) {
-      const key = keys[t] as Float64Array;
+/** Attention of one query (H·S) over the keys and values in sight, rows of (G·S); returns (H·S). */
+function attend(headSize: number, query: Row, keys: readonly Row[], values: readonly Row[]): Row {
+  const out = new Float64Array(query.length);
+  const weights = new Float64Array(keys.length);
+  const share = query.length / (keys[0] as Row).length; // query heads of one key head
+  for (let queryAt = 0; queryAt < query.length; queryAt += headSize) {
+    const groupAt = Math.floor(queryAt / headSize / share) * headSize;
+    for (const [t, key] of keys.entries()) {
       let score = 0;
       for (let i = 0; i < headSize; i++)
         score += (query[queryAt + i] as number) * (key[groupAt + i] as number);
       weights[t] = score / Math.sqrt(headSize);
-      largest = Math.max(largest, weights[t] as number);
     }
-    let total = 0;
-    for (let t = 0; t < keys.length; t++) {
-      const weight = Math.exp((weights[t] as number) - largest);
-      const value = values[t] as Float64Array;
-      total += weight;
-      for (let i = 0; i < headSize; i++) {
+    const total = logSumExp(weights);
+    for (const [t, value] of values.entries()) {
+      const weight = Math.exp((weights[t] as number) - total);
+      for (let i = 0; i < headSize; i++)
         out[queryAt + i] = (out[queryAt + i] as number) + weight * (value[groupAt + i] as number);
-      }
     }
-    for (let i = 0; i < headSize; i++) out[queryAt + i] = (out[queryAt + i] as number) / total;
   }
   return out;
 }
 
-function addTo(x: Float64Array, y: Float64Array): void {
+function addTo(x: Row, y: Row): void {
   for (let i = 0; i < x.length; i++) x[i] = (x[i] as number) + (y[i] as number);
 }
 
 // ------ the forward pass
 
-export function start(model: OracleModel): State {
-  return { ids: [], keys: model.layers.map(() => []), values: model.layers.map(() => []) };
+export function start({ config }: OracleModel): State {
+  const layers = Array.from({ length: config.num_hidden_layers as number });
+  return { ids: [], keys: layers.map(() => []), values: layers.map(() => []) };
 }
 
 /** The state after the first `length` tokens; the parent stays as it is. */
@@ -219,34 +243,37 @@ export function extend(
   model: OracleModel,
   state: State,
   ids: readonly number[],
-  onLogits?: (logits: Float64Array, index: number) => void,
+  onLogits?: (logits: Row, index: number) => void,
+  sees: Sees = () => true,
 ): void {
+  const layout = layoutOf(model);
+  const { embedding, epsilon, headSize, layers, speeds, scale } = layout;
+  const hidden = model.config.hidden_size as number;
   for (const [index, id] of ids.entries()) {
-    if (!(id >= 0 && id < model.vocabulary))
-      throw new Error(`id ${id} is outside 0..${model.vocabulary - 1}`);
+    if (!(id >= 0 && id < embedding.length / hidden))
+      throw new Error(`id ${id} is outside 0..${embedding.length / hidden - 1}`);
     const position = state.ids.length;
-    const x = model.embedding.slice(id * model.hidden, (id + 1) * model.hidden); // (D)
-    for (const [depth, layer] of model.layers.entries()) {
-      const keys = state.keys[depth] as Float64Array[];
-      const values = state.values[depth] as Float64Array[];
-      const normed = rmsNorm(x, layer.attentionNorm, model.epsilon);
-      const query = multiply(layer.q, normed, model.heads * model.headSize);
-      const key = multiply(layer.k, normed, model.groups * model.headSize);
-      rotate(model, query, position);
-      rotate(model, key, position);
-      keys.push(key);
-      values.push(multiply(layer.v, normed, model.groups * model.headSize));
-      addTo(x, multiply(layer.o, attend(model, query, keys, values), model.hidden));
+    const turn = speeds.map((speed) => {
+      return [scale * Math.cos(position * speed), scale * Math.sin(position * speed)] as const;
+    });
+    const x = embedding.slice(id * hidden, (id + 1) * hidden); // (D)
+    for (const [depth, layer] of layers.entries()) {
+      const [keys, values] = [state.keys[depth] as Row[], state.values[depth] as Row[]];
+      const normed = rmsNorm(x, layer.attentionNorm, epsilon);
+      const query = project(layout, layer.q, layer.qNorm, turn, normed);
+      keys.push(project(layout, layer.k, layer.kNorm, turn, normed));
+      values.push(multiply(layer.v.weight, normed, layer.v.bias));
+      const isSeen = (_: Row, t: number) =>
+        t === position || (sees(position, t) && t > position - layer.window);
+      addTo(x, multiply(layer.o, attend(headSize, query, keys.filter(isSeen), values.filter(isSeen))));
 
-      const input = rmsNorm(x, layer.mlpNorm, model.epsilon);
-      const gate = multiply(layer.gate, input, model.inner);
-      const up = multiply(layer.up, input, model.inner);
-      const active = gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number)); // silu(gate)·up, (F)
-      addTo(x, multiply(layer.down, active, model.hidden));
+      const input = rmsNorm(x, layer.mlpNorm, epsilon);
+      const up = multiply(layer.up, input);
+      const active = multiply(layer.gate, input).map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number)); // silu(gate)·up, (F)
+      addTo(x, multiply(layer.down, active));
     }
     state.ids.push(id);
-    if (onLogits)
-      onLogits(multiply(model.head, rmsNorm(x, model.norm, model.epsilon), model.vocabulary), index);
+    if (onLogits) onLogits(multiply(layout.head, rmsNorm(x, layout.norm, epsilon)), index);
   }
 }
 
@@ -286,16 +313,22 @@ export interface TokenStats {
   state: State; // after all ids
   logprobs: Float64Array; // (T): log p(ids[t] | ids[<t]); NaN at 0
   entropies: Float64Array; // (T): of the distribution that predicts ids[t]; NaN at 0
+  next: Float64Array; // (V): log-probabilities of all tokens after the last
 }
 
-export function tokenStats(model: OracleModel, ids: readonly number[]): TokenStats {
+export function tokenStats(model: OracleModel, ids: readonly number[], sees?: Sees): TokenStats {
   const state = start(model);
   const logprobs = new Float64Array(ids.length).fill(Number.NaN);
   const entropies = new Float64Array(ids.length).fill(Number.NaN);
-  extend(model, state, ids, (logits, t) => {
-    if (t + 1 === ids.length) return;
-    logprobs[t + 1] = (logits[ids[t + 1] as number] as number) - logSumExp(logits);
-    entropies[t + 1] = entropyNats(logits);
-  });
-  return { state, logprobs, entropies };
+  let next = new Float64Array();
+  const onLogits = (logits: Row, t: number): void => {
+    const total = logSumExp(logits);
+    if (t + 1 === ids.length) next = logits.map((logit) => logit - total);
+    else {
+      logprobs[t + 1] = (logits[ids[t + 1] as number] as number) - total;
+      entropies[t + 1] = entropyNats(logits);
+    }
+  };
+  extend(model, state, ids, onLogits, sees);
+  return { state, logprobs, entropies, next };
 }

@@ -1,4 +1,4 @@
-/** The oracle's account of a whole trace, by separate passes from scratch; its parts are held against the program's on random input, and METHOD's examples are proved on those. */
+/** The oracle's account of a whole trace, by separate passes from scratch; its parts are compared with the program's on random input, and METHOD's examples are proved on those. */
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, test } from 'vitest';

@@ -28,18 +28,18 @@ export interface ExitTemplate {
 
 // ------ the reference set and the estimators
 
-/** The referenceSet as a set: identical (y, u) count once, with the largest utility; only `joint` has a u. */
+/** The reference set: identical (y, u) count once, with the largest utility; only `joint` has a u. */
 export function distinctReferences(
   references: readonly Reference[],
   estimator: Estimator,
 ): Required<Reference>[] {
-  const referenceSet = new Map<string, Required<Reference>>();
+  const distinct = new Map<string, Required<Reference>>();
   for (const { answerIds, solutionIds = [], utility = 1 } of references) {
     const entry = { answerIds, solutionIds: isWhole(estimator) ? solutionIds : [], utility };
     const key = `${entry.answerIds}|${entry.solutionIds}`;
-    if (utility > (referenceSet.get(key)?.utility ?? Number.NEGATIVE_INFINITY)) referenceSet.set(key, entry);
+    if (utility > (distinct.get(key)?.utility ?? Number.NEGATIVE_INFINITY)) distinct.set(key, entry);
   }
-  return [...referenceSet.values()];
+  return [...distinct.values()];
 }
 
 /** One reference's utility and the log-probabilities of its scored tokens at one exit. */
@@ -90,10 +90,10 @@ export function valueAt(
   references: readonly Reference[],
   { close, open, closer }: ExitTemplate,
 ): number {
-  const referenceSet = distinctReferences(references, estimator);
+  const distinct = distinctReferences(references, estimator);
   if (isWhole(estimator)) {
     return logValue(
-      referenceSet.map(({ answerIds, solutionIds, utility }) => {
+      distinct.map(({ answerIds, solutionIds, utility }) => {
         const ids = [...close, ...solutionIds, ...open, ...answerIds, ...closer];
         return { utility, logprobs: continuationLogprobs(model, state, asserted(ids)) };
       }),
@@ -101,7 +101,7 @@ export function valueAt(
   }
   const asked = fork(state);
   extend(model, asked, [...close, ...open]); // conditioned on, not scored
-  const scored = referenceSet.map(({ answerIds, utility }) => {
+  const scored = distinct.map(({ answerIds, utility }) => {
     return { utility, logprobs: continuationLogprobs(model, asked, asserted([...answerIds, ...closer])) };
   });
   if (estimator === 'pr') return Math.exp(logValue(scored));

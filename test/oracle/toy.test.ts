@@ -1,4 +1,4 @@
-/** Equations (1) and (2) on a language model whose every continuation can be summed; (3) and (4) are held against it in test/estimate/toy.test.ts. */
+/** Equations (1) and (2) on a language model whose every continuation can be summed; (3) and (4) are compared with it in test/estimate/toy.test.ts. */
 import { describe, expect, test } from 'vitest';
 import { answerNowValue, type Continuation, exactValue, randomToy, seeded } from './toy.js';
 

@@ -11,8 +11,16 @@ import { snapshot } from '../torture/snapshot.js';
 const GROUP_ROWS = 2048;
 
 async function segment(input: string, out: string, shard: string) {
-  const flags = ['--no-policy', '--format', 'jsonl', '--rows-per-part', `${GROUP_ROWS}`, '--quiet'];
-  return rredcotHere(['segment', input, '-o', `${out}/`, '--shard', shard, ...flags]);
+  const flags = [
+    '--no-policy',
+    '--segmenter',
+    'newline',
+    '--format',
+    'jsonl',
+    '--rows-per-part',
+    `${GROUP_ROWS}`,
+  ];
+  return rredcotHere(['segment', input, '-o', `${out}/`, '--shard', shard, '--quiet', ...flags]);
 }
 
 it('a shard decodes the row groups of its parts, and no other', async () => {
@@ -49,11 +57,11 @@ async function bytesMoved(): Promise<{ read: number; written: number }> {
   return { read: Number(read), written: Number(written) };
 }
 
-/** 24 MiB in 12,288 rows. */
+/** 24 MiB in 12,288 rows, whose completions are one line each: cutting them costs nothing. */
 async function largeLines(work: string): Promise<{ path: string; size: number }> {
   const path = join(work, 'large.jsonl');
-  const line = (n: number) =>
-    `${JSON.stringify({ completion: 'One step. Another one.\n'.repeat(84), n }).padEnd(2047)}\n`;
+  const completion = 'one step '.repeat(215);
+  const line = (n: number) => `${JSON.stringify({ completion, n }).padEnd(2047)}\n`;
   const text = Array.from({ length: 12_288 }, (_, n) => line(n)).join('');
   await writeFile(path, text);
   return { path, size: text.length };
@@ -89,7 +97,7 @@ it.skipIf(process.platform !== 'linux').each(['arrow', 'jsonl'])(
     const { path } = await largeLines(work);
     const output = join(work, `cut.${extension}`);
     const before = await bytesMoved();
-    const flags = ['--no-policy', '--rows-per-part', '2048', '--quiet'];
+    const flags = ['--no-policy', '--segmenter', 'newline', '--rows-per-part', '2048', '--quiet'];
     const run = await rredcotHere(['segment', path, '-o', output, ...flags]);
     expect(run.code, run.stderr).toBe(0);
     const after = await bytesMoved();

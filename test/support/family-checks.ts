@@ -1,9 +1,9 @@
-// Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
+// Small random checkpoints of every family, weight type and rope type: built, run, and compared with the float64 pass.
 import { describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import type { Branch } from '../../dist/model/onnx/placed.js';
 import { ModelSession, type TraceScores } from '../../dist/model/onnx/session.js';
-import { familyScores, loadFamily } from '../oracle/families.js';
+import { loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
 import { temporaryFolder } from './temporary-folder.js';
@@ -98,7 +98,7 @@ export async function openFamily(config: Json, opts: Parameters<typeof writeChec
   writeCheckpoint(`${at}/checkpoint`, config, opts);
   const folder = await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE);
   const session = await ModelSession.open(folder);
-  const model = loadFamily(`${at}/checkpoint`);
+  const model = loadOracleModel(`${at}/checkpoint`);
   return { folder, session, model, [Symbol.asyncDispose]: () => session.close() };
 }
 
@@ -114,7 +114,7 @@ export async function differences(
   const [{ logprobs, entropies }] = (await session.run([{ ids, promptLength: 1, branches: [] }], 0)) as [
     TraceScores,
   ];
-  const expected = familyScores(model, [...ids]);
+  const expected = tokenStats(model, [...ids]);
   const prefix = Math.max(
     worst(logprobs, expected.logprobs.slice(1)),
     worst(entropies, expected.entropies.slice(1)),
@@ -132,7 +132,7 @@ export async function differences(
     const from = branch.exit + branch.scoredFrom;
     const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [TraceScores];
     branchesNaive = Math.max(branchesNaive, worst(scores[i] as Float32Array, naive.logprobs));
-    const oracle = familyScores(model, [...whole]).logprobs.slice(from);
+    const oracle = tokenStats(model, [...whole]).logprobs.slice(from);
     branchesOracle = Math.max(branchesOracle, worst(scores[i] as Float32Array, oracle));
   }
   let shared = 0;
@@ -153,7 +153,7 @@ export async function differences(
     traces.map((trace) => trace.branches),
   );
   for (const [n, { ids: own, branches: asked }] of traces.entries()) {
-    const { logprobs: whole, entropies: spread } = familyScores(model, [...own]);
+    const { logprobs: whole, entropies: spread } = tokenStats(model, [...own]);
     for (const found of [once[n], twice[n]] as TraceScores[])
       shared = Math.max(
         shared,
@@ -161,7 +161,7 @@ export async function differences(
         worst(found.entropies, spread.slice(promptLength)),
       );
     for (const [i, { exit, ids: suffix, scoredFrom }] of asked.entries()) {
-      const sequence = familyScores(model, [...own.subarray(0, exit), ...suffix]).logprobs;
+      const sequence = tokenStats(model, [...own.subarray(0, exit), ...suffix]).logprobs;
       for (const found of [once[n], after[n]] as TraceScores[])
         shared = Math.max(
           shared,
@@ -172,7 +172,7 @@ export async function differences(
   const result: Differences = { prefix, branchesNaive, branchesOracle, shared };
   const others = changes.flatMap((change) => {
     if (change === undefined) return [];
-    const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
+    const other = tokenStats({ ...model, config: { ...model.config, ...change } }, [...ids]);
     return [worst(logprobs, other.logprobs.slice(1))];
   });
   return others.length === 0 ? result : { ...result, changed: Math.min(...others) };

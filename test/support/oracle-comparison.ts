@@ -1,4 +1,4 @@
-// Fixtures scored by the whole program, and each number held against the float64 oracle's account of the same trace.
+// Fixtures scored by the whole program, and each number compared with the float64 oracle's account of the same trace.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';

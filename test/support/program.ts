@@ -147,9 +147,8 @@ export const CHAIN = '<think>\na: 3+4=7 top 7\nb: 7*2=4 top 7\n</think>\nanswer:
 export const goodLine = (more: Record<string, unknown> = {}) =>
   `${JSON.stringify({ prompt: PROMPT, completion: CHAIN, answer: '7', reward: 1, ...more })}\n`;
 
-/** The two kinds of bad line: no JSON, and a row without a field. */
+/** A line that is no JSON. */
 export const BROKEN = '{"prompt": broken';
-export const INCOMPLETE = '{"prompt": "no completion"}';
 
 /** Writes the first `count` fixture traces, and bad lines at the given places of the result. */
 export async function writeFixtures(path: string, count: number, bad: Record<number, string> = {}) {

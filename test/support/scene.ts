@@ -88,3 +88,13 @@ export async function openScene() {
       (await json(`${name}.summary.json`)).config,
   };
 }
+
+/** Changes a JSON file, such as the summary beside an output. */
+export async function editJson(
+  path: string,
+  edit: (value: Record<string, unknown>) => unknown,
+): Promise<void> {
+  const value = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+  edit(value);
+  await writeFile(path, JSON.stringify(value));
+}

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { CHAIN, FIXTURES, goodLine as good, PROMPT, ROOT, type ScoredRow } from '../support/program.js';
+import { FIXTURES, goodLine as good, ROOT } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
 const { at, done, fails, folder, rows, run, text, write } = await openScene();
@@ -54,21 +54,6 @@ describe('an input', () => {
     const command = `${segment} <(head -5 ${FIXTURES}) | wc -l; mkfifo ${folder}/pipe; cat ${FIXTURES} > ${folder}/pipe & ${segment} ${folder}/pipe | wc -l`;
     const run = spawnSync('bash', ['-c', command], { encoding: 'utf8', timeout: 50_000 });
     expect(run.stdout.trim().split(/\s+/)).toEqual(['5', '512']);
-  });
-
-  it('shares no ids or groups with another of the same name', async () => {
-    for (const [name, reward] of [
-      ['d1', 1],
-      ['d2', 0],
-    ] as const) {
-      await mkdir(at(name));
-      await write(`${name}/x.jsonl`, [{ prompt: PROMPT, g: [{ c: CHAIN, r: reward }], answer: '7' }]);
-    }
-    await done('score d1/x.jsonl d2/x.jsonl --map completion=g[].c,reward=g[].r -o x.out.jsonl');
-    expect((await rows('x.out.jsonl')).map(({ id, group, baseline }) => [id, group, baseline])).toEqual([
-      ['d1/x:0/0', 'd1/x:0', 1],
-      ['d2/x:0/0', 'd2/x:0', 0],
-    ]);
   });
 
   it('gives the same baselines as a file and as a stream, rejected traces counted', async () => {
@@ -132,20 +117,5 @@ describe('a command line that ends early', () => {
       /every one of 3 traces was rejected \(map 2, first .*limited\.jsonl:1: completion: .*\n {2}try: --map completion=<path>/s,
     );
     expect(await rows('limited.out.jsonl.rejects.jsonl')).toHaveLength(3);
-  });
-});
-
-describe('JSONL output', () => {
-  it("keeps the input's columns as they were, under another name where ours differ", async () => {
-    const row = good({ id: 'x', sigma: 'mine', reward: 1, big: 1, nested: { a: [null, 'é'] } });
-    const { stdout } = await done(
-      'score - -o - --format jsonl --quiet',
-      row.replace('"big":1', '"big":9007199254740993'),
-    );
-    expect(stdout).toContain('"big":9007199254740993');
-    const scored = JSON.parse(stdout) as ScoredRow & Record<string, unknown>;
-    expect(scored).toMatchObject({ id: 'x', input_sigma: 'mine', nested: { a: [null, 'é'] }, reward: 1 });
-    expect(scored).not.toHaveProperty('input_reward');
-    expect(scored).not.toHaveProperty('input_id');
   });
 });

@@ -1,15 +1,21 @@
-/** The lab's own tests: its statistics by hand, and every table of the docs as its scripts make it. */
+/** The lab's own tests: its statistics and its training proof by hand, and every table of the docs as its scripts make it. */
 import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 import { ROOT } from '../support/program.js';
-import { pythonWith } from '../support/python.js';
+import { ONE_THREAD, pythonWith } from '../support/python.js';
 
-const python = pythonWith('pandas, scipy, pyarrow');
+for (const [name, modules] of [
+  ['test_lab.py', 'pandas, scipy, pyarrow'],
+  ['test_grpo.py', 'torch, scipy'],
+] as const) {
+  const python = pythonWith(modules);
 
-it.skipIf(python === undefined)('lab/test_lab.py (skipped without pandas, scipy and pyarrow)', () => {
-  const run = spawnSync(python as string, ['-m', 'unittest', 'lab/test_lab.py'], {
-    cwd: ROOT,
-    encoding: 'utf8',
+  it.skipIf(python === undefined)(`lab/${name} (skipped without ${modules})`, () => {
+    const run = spawnSync(python as string, ['-m', 'unittest', `lab/${name}`], {
+      cwd: ROOT,
+      encoding: 'utf8',
+      env: ONE_THREAD,
+    });
+    expect(run.status, run.stderr).toBe(0);
   });
-  expect(run.status, run.stderr).toBe(0);
-});
+}

@@ -24,7 +24,7 @@ describe('models/embedded', () => {
     const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
     expect(onnx(await readdir(folder))).toEqual(graphs);
     expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
-    // the canary's last digits are those of one kind of processor: it is held against a session, as all are
+    // the canary's last digits are those of one kind of processor: it is compared with a session, as all are
     const manifest = async (of: string) => {
       const { canary, ...rest } = JSON.parse(await readFile(join(of, 'policy.json'), 'utf8'));
       expect(canary.file).toBe('canary.json');

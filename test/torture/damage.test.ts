@@ -1,4 +1,4 @@
 // Damaged rows and files; damage.long.test.ts has more of them.
 import { describeDamage } from './damage.js';
 
-describeDamage({ rows: 2000, files: 30 });
+describeDamage({ rows: 1000, files: 15 });

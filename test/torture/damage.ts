@@ -109,7 +109,7 @@ function describeRows(count: number): void {
       }
     });
 
-    it('are encoded and cut by every segmenter, or turned down with a code', async () => {
+    it('are encoded and cut by every segmenter, or rejected with a code', async () => {
       const { architecture, path } = await openPolicyFolder(EMBEDDED);
       const tokenizer = await loadTokenizer(path);
       const random = seeded(SEED + 1);

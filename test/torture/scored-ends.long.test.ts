@@ -2,9 +2,9 @@
 import { appendFile, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { editJson } from '../support/edited-run.js';
 import { rredcotHere } from '../support/in-process.js';
 import { BROKEN, start, temporaryFolder, writeFixtures } from '../support/program.js';
+import { editJson } from '../support/scene.js';
 import { type FsPlan, fsReport, installFsHook, planFs } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
 

@@ -8,7 +8,7 @@ import {
   withDecoder,
 } from '../../../dist/model/decode/continue.js';
 import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
-import { type FamilyModel, familyScores } from '../../oracle/families.js';
+import { type OracleModel, tokenStats } from '../../oracle/llama.js';
 import { choosing } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA } from '../../support/checkpoints.js';
@@ -36,7 +36,7 @@ describe.each([
   ['Qwen3', 'default', {}],
 ])('%s, rope %s', (family, rope, more) => {
   let session: WritingSession;
-  let model: FamilyModel;
+  let model: OracleModel;
   let traces: Begun[];
   let written: Written[][];
   beforeAll(async () => {
@@ -57,7 +57,7 @@ describe.each([
         expect(own.ids.length).toBe(most);
         const whole = Int32Array.of(...ids.subarray(0, exit), ...own.ids);
         const [scored] = await session.run([{ ids: whole, promptLength: exit, branches: [] }]);
-        const exact = familyScores(model, [...whole]).logprobs.subarray(exit);
+        const exact = tokenStats(model, [...whole]).logprobs.subarray(exit);
         for (const [t, logprob] of own.logprobs.entries()) {
           expect(Math.abs(logprob - (scored?.logprobs[t] as number))).toBeLessThan(NATS);
           expect(Math.abs(logprob - (exact[t] as number))).toBeLessThan(NATS);
@@ -83,7 +83,7 @@ describe.each([
         const whole = [...ids.subarray(0, exit)];
         const own = greedy[b]?.[n] as Written;
         for (const id of own.ids) {
-          const { next } = familyScores(model, whole);
+          const { next } = tokenStats(model, whole);
           expect(next[id] as number).toBeGreaterThan(Math.max(...next) - 1e-5);
           whole.push(id);
         }
@@ -129,7 +129,7 @@ describe.each([
   ],
 ])('a vocabulary of %i', (vocab, settings) => {
   let session: WritingSession;
-  let model: FamilyModel;
+  let model: OracleModel;
   const N = 4096;
   const ids = randomIds(9, vocab);
   const starts = Array.from({ length: N }, (_, m) => ({ exit: 9, key: rowKey('χ²', vocab, m), most: 1 }));
@@ -148,7 +148,7 @@ describe.each([
         topP,
         batch: 2048,
       });
-      const { next } = familyScores(model, [...ids]);
+      const { next } = tokenStats(model, [...ids]);
       const first = (rows as Written[]).map((row) => row.ids[0] as number);
       expect(excess(first, choosing(next, temperature, topP))).toBeLessThan(4.5);
       // what is told is the policy's own, whatever tokens were chosen among

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { continueTraces, withDecoder } from '../../../dist/model/decode/continue.js';
 import { monteCarloValues } from '../../../dist/model/decode/sampled.js';
 import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
-import { familyScores } from '../../oracle/families.js';
+import { tokenStats } from '../../oracle/llama.js';
 import { enumerate } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
 import { LLAMA } from '../../support/checkpoints.js';
@@ -24,7 +24,7 @@ describe('a policy small enough to sum over every continuation', () => {
     await using opened = await openFamily({ ...LLAMA, vocab_size: vocab }, { seed: 3 });
     const { model } = opened;
     const session = await withDecoder(opened.session);
-    const next = (ids: readonly number[]) => familyScores(model, ids).next;
+    const next = (ids: readonly number[]) => tokenStats(model, ids).next;
     const random = seeded(9);
     const ids = Int32Array.from({ length: 9 }, () => Math.floor(random() * vocab));
     const stops = Array.from({ length: 9 }, (_, n) => 4 * n);

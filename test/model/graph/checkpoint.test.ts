@@ -25,7 +25,7 @@ import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/fo
 import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
 import { deriveExitTemplate, readChatTemplate } from '../../../dist/model/text/templates.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
-import { familyScores, loadFamily } from '../../oracle/families.js';
+import { loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import {
   headerBytes,
   type Json,
@@ -59,7 +59,7 @@ async function failureOf(promise: Promise<unknown>): Promise<RredcotError> {
 async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<void> {
   await using session = await ModelSession.open(policy);
   const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [TraceScores];
-  const expected = familyScores(loadFamily(checkpoint), [...IDS]).logprobs.slice(1);
+  const expected = tokenStats(loadOracleModel(checkpoint), [...IDS]).logprobs.slice(1);
   for (const [t, logprob] of expected.entries())
     expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);
 }

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseArchitecture } from '../../../dist/model/graph/architecture.js';
 import type { TraceScores } from '../../../dist/model/onnx/session.js';
-import { familyScores } from '../../oracle/families.js';
+import { tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA, randomTensors } from '../../support/checkpoints.js';
 import {
@@ -70,7 +70,7 @@ describe('what one family or scaling has for itself', () => {
     }));
     const both = await session.run(traces);
     for (const [n, trace] of traces.entries()) {
-      const expected = familyScores(model, [...trace.ids]).logprobs.slice(1);
+      const expected = tokenStats(model, [...trace.ids]).logprobs.slice(1);
       for (const { logprobs } of [...(await session.run([trace])), both[n] as TraceScores])
         for (const [t, logprob] of logprobs.entries())
           expect(Math.abs(logprob - (expected[t] as number)), `token ${t}`).toBeLessThan(1e-4);

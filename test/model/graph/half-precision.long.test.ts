@@ -8,7 +8,7 @@ import { beyond, prove, readCanary } from '../../../dist/model/onnx/canary.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import type { Branch } from '../../../dist/model/onnx/placed.js';
 import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
-import { familyScores, loadFamily } from '../../oracle/families.js';
+import { loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from '../../support/checkpoints.js';
 import { emulateHalf } from '../../support/emulated-half.js';
@@ -55,14 +55,14 @@ async function differencesOf(
   change: Json,
 ) {
   await using session = await ModelSession.openUnproved(folder);
-  const model = loadFamily(checkpoint);
+  const model = loadOracleModel(checkpoint);
   const ids = randomIds(50, vocab);
   const branches = [1, 1, 7, 23, 24, 49, 50].map(
     (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13), vocab), scoredFrom: 1 + (i % 2) }),
   );
   const [packed] = (await session.run([{ ids, promptLength: 1, branches }], 0)) as [TraceScores];
   const [apart] = (await session.branches(0, [branches])) as [TraceScores];
-  const expected = familyScores(model, [...ids]);
+  const expected = tokenStats(model, [...ids]);
   const found = {
     naive: [] as number[],
     oracle: [] as number[],
@@ -74,11 +74,11 @@ async function differencesOf(
     const from = exit + scoredFrom;
     const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [TraceScores];
     found.naive.push(...naive.logprobs);
-    found.oracle.push(...familyScores(model, [...whole]).logprobs.slice(from));
+    found.oracle.push(...tokenStats(model, [...whole]).logprobs.slice(from));
     found.packed.push(...(packed.branches[i] as Float32Array));
     found.apart.push(...(apart.branches[i] as Float32Array));
   }
-  const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
+  const other = tokenStats({ ...model, config: { ...model.config, ...change } }, [...ids]);
   return {
     entropies: differences(packed.entropies, expected.entropies.slice(1)),
     logprobs: differences(packed.logprobs, expected.logprobs.slice(1)),
