@@ -122,7 +122,7 @@ function mostlyUniform(numbers: RunNumbers): string | undefined {
   if (most === 0 || most < MOSTLY * credited) return undefined;
   const what = `σ is uniform in ${count(most)} of ${plural(credited, 'trace')}, which is no credit at all`;
   if (2 * fallbacks < most)
-    return `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`;
+    return `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau, or values that hardly move, leave every token about the same`;
   const [code, n] = Object.entries(numbers.status).find(([code]) => isFallback(code)) as [string, number];
   const cure = CURES[code] === undefined ? '' : `: ${CURES[code]}`;
   return `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`;

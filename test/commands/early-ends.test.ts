@@ -26,9 +26,9 @@ it('more columns than Parquet files are written with end the run before its firs
     2,
     /wide\.parquet: 10,0\d\d columns .*written with 10,000 at most/,
   );
-  expect(stderr).toContain('--keep <a,b>');
+  expect(stderr).toContain('-o <file>.arrow');
   expect(await beside('wide.parquet')).toEqual([]);
-  await done(score('wide', 'wide.parquet --keep c1'));
+  await done(score('wide', 'wide.arrow'));
 });
 
 describe('1,000 rejects and no trace', () => {

@@ -68,12 +68,10 @@ describe('texts', () => {
 });
 
 describe('columns of the input', () => {
-  it('are chosen by --drop and --keep, in files with types and without', async () => {
+  it('are left out by --drop, in files with types and without', async () => {
     for (const extension of ['parquet', 'jsonl']) {
       const dropped = await segmented(`drop.${extension}`, '--drop r,q --columns id');
       expect(Object.keys(dropped.rows[0] as Row)).toEqual(['a', 'x', 'id']);
-      const kept = await segmented(`keep.${extension}`, '--keep x --columns id');
-      expect(Object.keys(kept.rows[0] as Row)).toEqual(['x', 'id']);
     }
   });
 
@@ -87,9 +85,8 @@ describe('columns of the input', () => {
     expect([texts.completion, rows[0]?.completion]).toEqual(['completion', 'one']);
   });
 
-  it('that are not there are refused, and two lists at once', async () => {
+  it('that are not there are refused', async () => {
     await refused('--drop x,Q', /--drop Q: the input has no such column .*\n {2}try: --drop q\n/);
-    await refused('--drop q --keep a', '--keep and --drop both');
   });
 });
 

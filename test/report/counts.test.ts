@@ -293,7 +293,7 @@ describe('what stands against a run', () => {
       'σ is uniform in 3 of 6 traces, which is no credit at all; 2 have uniform:no-baseline: --map group=<column> names the groups; --baseline takes a number, too (docs/output.md#statuses)',
     ]);
     expect(told(scoredRow(1), flat, flat, one)).toEqual([
-      'σ is uniform in 3 of 4 traces, which is no credit at all; 1 by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same',
+      'σ is uniform in 3 of 4 traces, which is no credit at all; 1 by fallback: a large --tau, or values that hardly move, leave every token about the same',
     ]);
     // nothing where the rule asks for it
     for (const rule of ['uniform', ['uniform', 'share']]) expect(codes([flat], { rule })).toEqual([]);

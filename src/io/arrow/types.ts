@@ -193,7 +193,7 @@ export function refuseUnwritable(path: string, fields: readonly Field[]): void {
   if (leaves > MOST_COLUMNS)
     throw usageError(
       `${path}: ${count(leaves)} columns (a struct's fields counted each), Parquet files are written with ${count(MOST_COLUMNS)} at most`,
-      '-o <file>.arrow, which takes any number, or fewer columns: score, segment and redistribute have --keep <a,b>',
+      '-o <file>.arrow, which takes any number',
     );
   for (const { name, type } of fields) {
     const found = unwritable(type);
