@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { GroupRewards } from '../credit/baseline.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
 import { partOfRow, windowOf } from '../io/files/run-folder.js';
@@ -9,7 +10,6 @@ import { plural } from '../plural.js';
 import type { TokenizedTrace, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
-import type { RunContext, Source } from '../run/source.js';
 import { openSpill } from '../scored/scratch.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
@@ -179,8 +179,21 @@ function placeOf({ ordinal, item }: Candidate): string {
 
 /** An input that can be read once more. */
 export interface WholeInput {
-  readonly again: Source['again'];
-  readonly run: Pick<RunContext, 'prescan' | 'folder' | 'rowsPerPart' | 'wanted'>;
+  again(wanted: (ordinal: number) => boolean): AsyncIterable<{ readonly trace: Trace } | BadRow>;
+  readonly run: {
+    /** undefined where the input can be read only once */
+    readonly prescan:
+      | (Readonly<Record<'traces' | 'rejects', number | null>> & {
+          readonly groupRewards: ReadonlyMap<string, GroupRewards>;
+          readonly rows: number;
+          readonly lastRow?: number;
+        })
+      | undefined;
+    readonly folder: string | undefined;
+    readonly rowsPerPart: number;
+    /** whether this process has still to make the part of an input row */
+    wanted(ordinal: number): boolean;
+  };
   /** Makes a trace ready as those of the first pass were; what is rejected is no peer. @throws TraceRejected */
   prepare(item: { readonly trace: Trace }): Promise<Related>;
 }
