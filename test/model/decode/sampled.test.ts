@@ -112,7 +112,7 @@ describe('a scored file', () => {
   });
 
   test('says how much was cut off, and that such values are not to be trusted', async () => {
-    const how = ['--estimator', 'mc-truncated', '--mc-samples', '4', '--mc-max-tokens', '30'];
+    const how = ['--estimator', 'mc', '--mc-samples', '4', '--mc-max-tokens', '30'];
     const rows = await scored('cut.jsonl', ...how);
     for (const { status, lost_fraction: lost, value_start: start } of rows) {
       expect(status).toContain('mc:lost');
