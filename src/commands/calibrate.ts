@@ -79,13 +79,13 @@ async function gather(
     const { policy, config } = account;
     const said = { policy: policy ? { ...policy } : null, scored_with: config ? scoredWith(config) : null };
     common ??= said;
-    for (const [
-      key,
-      other,
-    ] of [['policy', 'by another policy'], ['scored_with', 'with other flags']] as const) // biome-ignore format: one line
+    for (const [key, unsaid, other] of DIFFER)
       if (!isDeepStrictEqual(common[key], said[key])) {
         common = { ...common, [key]: null };
-        const what = `${path}: was scored ${other} than the files before it, or one of them does not say how`;
+        const what =
+          said[key] === null
+            ? `${path}: does not say ${unsaid}, as other files do`
+            : `${path}: was scored ${other} than the files before it, or one of them does not say how`;
         log.warn('files_differ', what);
       }
     if (part !== undefined)
@@ -125,6 +125,12 @@ async function gather(
     skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
+
+/** What files may say otherwise of how they were scored, or not at all. */
+const DIFFER = [
+  ['policy', 'which policy scored it', 'by another policy'],
+  ['scored_with', 'with which flags it was scored', 'with other flags'],
+] as const;
 
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
