@@ -75,10 +75,13 @@ async function gather(
       );
     const said = { policy: policy ? { ...policy } : null, scored_with: config ? scoredWith(config) : null };
     common ??= said;
-    for (const [key, other] of Object.entries(DIFFERENT) as [keyof ScoredWith, string][])
+    for (const [key, unsaid, other] of DIFFER)
       if (!isDeepStrictEqual(common[key], said[key])) {
         common = { ...common, [key]: null };
-        const what = `${path}: was scored ${other} than the files before it, or one of them does not say how`;
+        const what =
+          said[key] === null
+            ? `${path}: does not say ${unsaid}, as other files do`
+            : `${path}: was scored ${other} than the files before it, or one of them does not say how`;
         log.warn('files_differ', what);
       }
     if (part !== undefined)
@@ -114,7 +117,12 @@ async function gather(
   return { ...(common as ScoredWith), base: base as Base, skipped };
 }
 
-const DIFFERENT = { policy: 'by another policy', scored_with: 'with other flags' };
+/** What files may say otherwise of how they were scored, or not at all. */
+const DIFFER = [
+  ['policy', 'which policy scored it', 'by another policy'],
+  ['scored_with', 'with which flags it was scored', 'with other flags'],
+] as const;
+
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */

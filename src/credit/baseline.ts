@@ -39,15 +39,9 @@ export function groupMeanOf(
   return { groupMean: sum / count, peersMean, groupStd: Math.sqrt(variance) };
 }
 
-const SPLIT_GROUP = {
-  code: 'group_split',
-  reason:
-    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value with --references row',
-};
-
 /**
  * Means for a stream that can be read only once: holds each group back until the next one begins. A trace whose group had
- * already ended is set aside.
+ * already ended is rejected.
  */
 export async function* withContiguousMeans<T extends Rewarded>(
   items: AsyncIterable<T | BadRow>,
@@ -64,7 +58,9 @@ export async function* withContiguousMeans<T extends Rewarded>(
       current = group;
     }
     const isSplit = !isBad(item) && group !== undefined && ended.has(group);
-    held.push(isSplit ? rejectTrace(item.trace, SPLIT_GROUP) : item);
+    const reason =
+      'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value with --references row';
+    held.push(isSplit ? rejectTrace(item.trace, { code: 'group_split', reason }) : item);
   }
   yield* withMean(held);
 }

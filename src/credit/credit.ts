@@ -78,6 +78,9 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
   const placed = Object.entries(columns).map(([name, list]) => {
     return [name, list instanceof Float32Array ? scattered(list, own) : list];
   });
+  // that a trace has no reference is the trace's own
+  const isOfCredit = (code: string) =>
+    code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
   const codes = [
     ...row.status.filter((code) => !isOfCredit(code)),
     ...(fallback === undefined ? [] : [fallback]),
@@ -96,11 +99,6 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
     })),
     status: [...new Set(codes)],
   };
-}
-
-/** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */
-function isOfCredit(code: string): boolean {
-  return code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
 }
 
 /** Whether baselines are means of rewards of a trace's group. */

@@ -16,9 +16,6 @@ interface SegmentSteps {
   readonly advantage: number;
 }
 
-/** (K or K+1) σ of one token of each segment, or the status code that says why there is none. */
-type PerSegment = Float64Array | string;
-
 /** What shapes a rule's credit, by its flag. */
 export type RuleFlag = 'residual' | 'mix' | 'cap' | 'tau' | 'gamma';
 
@@ -26,11 +23,11 @@ export type RuleFlag = 'residual' | 'mix' | 'cap' | 'tau' | 'gamma';
 export interface Rule {
   /** what it does, in the words of a dataset card */
   readonly words: string;
-  /** (K or K+1) σ of one token of each segment */
+  /** (K or K+1) σ of one token of each segment, or the status code that says why there is none */
   readonly ofSegments?: (
     steps: SegmentSteps,
     opts: { readonly residual: 'uniform' | 'answer'; readonly tau?: number },
-  ) => PerSegment;
+  ) => Float64Array | string;
   /** (T) σ, or undefined where no token has any weight */
   readonly ofTokens?: (
     tokens: { readonly logprobs: Float32Array; readonly entropies: Float32Array; readonly T: number },
@@ -111,7 +108,7 @@ function normalised(
   left: number,
   total: number,
   residual: 'uniform' | 'answer',
-): PerSegment {
+): Float64Array | string {
   if (Math.abs(total) < SMALL_RETURN) return NO_RETURN;
   const T = ends[ends.length - 1] as number;
   return deltas.map((delta, k) => {
@@ -122,7 +119,7 @@ function normalised(
   });
 }
 
-function proportional(weights: Float64Array, ends: Int32Array): PerSegment {
+function proportional(weights: Float64Array, ends: Int32Array): Float64Array | string {
   const total = sum(weights);
   if (total < SMALL_GAIN) return NO_GAIN;
   return weights.map((weight, k) => weight / total / segmentLength(ends, k));

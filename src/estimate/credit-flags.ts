@@ -107,13 +107,18 @@ const KEPT = [
 export type CreditFlags = Readonly<Partial<Record<(typeof KEPT)[number] | 'estimator' | 'sigma', string>>> &
   FlagValues;
 
+/** Flags of earlier versions, without which what they made cannot be made again. */
+const GONE = ['penalty', 'lambda', 'smooth'];
+
 /**
  * The part of a scored file's configuration that credit follows from.
  * @throws RredcotError (exit 2) naming what of it this version does not know
  */
 function knownCredit(path: string, config: Config): CreditOptions {
   const nature = storedNature(config);
+  const gone = GONE.find((key) => config[key] !== undefined);
   try {
+    if (gone !== undefined) throw usageError(`--${gone} ${config[gone]}`, '');
     if (nature === undefined || config.rule === undefined)
       throw usageError(`--estimator ${config.estimator} --sigma ${config.rule}`, '');
     return resolveCreditOptions(flagsOf(config), nature);

@@ -1,7 +1,6 @@
 // Shows each trace the others of its group, wherever these lie: in its window, or apart, where they are read once before all others and kept in a spill file.
 import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
-
 import type { GroupRewards } from '../credit/baseline.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
@@ -179,23 +178,19 @@ function placeOf({ ordinal, item }: Candidate): string {
 
 /** An input that can be read once more. */
 export interface WholeInput {
-  /** Reads traces once more. @param wanted asked for every row in order */
   again(wanted: (ordinal: number) => boolean): AsyncIterable<{ readonly trace: Trace } | BadRow>;
   readonly run: {
-    /** undefined of a stream; `lastRow` is the row in which a limit is reached */
+    /** undefined where the input can be read only once */
     readonly prescan:
-      | {
+      | (Readonly<Record<'traces' | 'rejects', number | null>> & {
           readonly groupRewards: ReadonlyMap<string, GroupRewards>;
           readonly rows: number;
-          readonly traces: number | null;
-          readonly rejects: number | null;
           readonly lastRow?: number;
-        }
+        })
       | undefined;
-    /** where the run lies, on this machine */
     readonly folder: string | undefined;
     readonly rowsPerPart: number;
-    /** whether an input row is of a part that this process has still to make */
+    /** whether this process has still to make the part of an input row */
     wanted(ordinal: number): boolean;
   };
   /** Makes a trace ready as those of the first pass were; what is rejected is no peer. @throws TraceRejected */

@@ -43,10 +43,7 @@ export const posterior: Estimator = {
       ...(isOfPeer ? { readsPeers: true, config: { hint } } : { readsReferences: true }),
       async open(context): Promise<OpenEstimator> {
         const { openHint, secondConfig } = await import('./second-policy.js');
-        const files = { template: hintTemplate, policy: hintPolicy } as Record<
-          'template' | 'policy',
-          string | undefined
-        >;
+        const files = [hintTemplate, hintPolicy] as readonly (string | undefined)[];
         const { template, reader, hinted, ofAnswer, ofPeer } = await openHint(hint, files, context);
         const told = async (trace: ValueJob): Promise<Int32Array | undefined> => {
           if (!isOfPeer) return ofAnswer(trace.references);

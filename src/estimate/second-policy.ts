@@ -123,14 +123,14 @@ const HINT_POLICY = { name: 'hint policy', code: 'hint', flag: '--hint-policy' }
 
 /**
  * Opens what reads hints.
- * @param files a template, where it is not the folder's own; a policy that reads them, where it is not the policy itself
+ * @param files a template, where it is not the folder's own; the folder of a policy that reads them, where it is not the policy itself
  * @param own the policy whose traces they are
  * @returns reader: another policy than the one that cuts, undefined where it is that
  * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openSecond` for its policy
  */
 export async function openHint(
   hint: HintKind,
-  { template: path, policy: folder }: Readonly<Record<'template' | 'policy', string | undefined>>,
+  [path, folder]: readonly (string | undefined)[],
   own: LoadContext,
 ) {
   const reader = folder === undefined ? undefined : await openSecond(folder, own, HINT_POLICY);

@@ -14,7 +14,8 @@ export function stateValue(
   utilities: Float32Array,
   { name, fromStored, fromTokens }: Nature,
 ): number {
-  const stored = { logprobs: summedLogprobs(logprobs), tokens: tokenCounts(logprobs), utilities };
+  const { referenceLogprobs, referenceTokens: tokens } = scoredReferences([logprobs]);
+  const stored = { logprobs: referenceLogprobs[0] as Float32Array, tokens, utilities };
   const value = fromStored?.(stored) ?? fromTokens?.(logprobs, utilities);
   if (value === undefined) throw new Error(`${name} has no value of references`);
   return value;
@@ -47,13 +48,13 @@ export function traceValues(
   return { values, ...scoredReferences(branches) };
 }
 
-/** What is stored of the references that were scored. @param branches as of {@link traceValues} */
+/** What is stored of the references that were scored: Σ_i log p(y_n,i) at every exit, and their tokens, the same at all. @param branches as of {@link traceValues} */
 export function scoredReferences(
   branches: readonly (readonly Float32Array[])[],
 ): Omit<TraceValues, 'values'> {
   return {
-    referenceLogprobs: branches.map(summedLogprobs),
-    referenceTokens: tokenCounts(branches[0] ?? []),
+    referenceLogprobs: branches.map((exit) => Float32Array.from(exit, sum)),
+    referenceTokens: Int32Array.from(branches[0] ?? [], ({ length }) => length),
   };
 }
 
@@ -61,16 +62,6 @@ export function scoredReferences(
 export function noReferences(exits: number): Omit<TraceValues, 'values'> {
   const referenceLogprobs = Array.from({ length: exits }, () => new Float32Array(0));
   return { referenceLogprobs, referenceTokens: new Int32Array(0) };
-}
-
-/** Σ_i log p(y_n,i) of every reference: the row of `reference_logprobs` for one exit point. */
-export function summedLogprobs(logprobs: readonly Float32Array[]): Float32Array {
-  return Float32Array.from(logprobs, sum);
-}
-
-/** (N) scored tokens of every reference, the same at all exits. */
-function tokenCounts(logprobs: readonly Float32Array[]): Int32Array {
-  return Int32Array.from(logprobs, ({ length }) => length);
 }
 
 /** log Σ exp(x), stable; −∞ for nothing but −∞. */

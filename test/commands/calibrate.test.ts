@@ -147,7 +147,7 @@ describe('a calibration file', () => {
     expect(parse({})).toEqual(file);
     expect(parse({ version: 2 })).toMatch(/^version: /);
     expect(parse({ features: ['value'] })).toMatch(/^features: expected logit_value/);
-    expect(parse({ weights: file.weights?.slice(1) })).toMatch(/^weights: /);
+    expect(parse({ weights: file.weights?.slice(1) })).toMatch(/^mean, sd, weights/);
     expect(parse({ sd: file.sd.map(() => 0) })).toMatch(/^sd\.0: /);
     expect(parse({ fold_weights: null })).toMatch(/no weights/);
     expect(parse({ more: 1 })).toMatch(/more/);

@@ -1,10 +1,11 @@
-// A second policy reads the same tokens or none; the best of K of a prover's answers.
+// A second policy reads the same tokens or none; the best of K of a prover's answers, against all sequences of K of a toy language model.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
 import { progress } from '../../dist/estimate/progress.js';
 import { tokenCheck } from '../../dist/estimate/second-policy.js';
-import { rightNow } from '../../dist/estimate/value.js';
+import { rightNow, traceValues } from '../../dist/estimate/value.js';
+import { bestOfValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 
 /** its facts where the best of K answers counts */
 const bestOf = (K: number, proverEstimator = 'pr') =>
@@ -86,6 +87,23 @@ describe('tokenCheck', () => {
 });
 
 describe('the best of K', () => {
+  it.each([1, 2, 3, 6])(
+    'is the expected best of %i answers, tried one after the other, at each state',
+    (K) => {
+      const states = ['', 'a', 'ab', 'abc', 'abca'];
+      for (const seed of [1, 2, 3]) {
+        const prover = randomToy(seeded(seed));
+        const branches = states.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
+        const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
+        for (const [k, s] of states.entries())
+          expect(values[k]).toBeCloseTo(
+            bestOfValue(prover, s, K, (y) => Number(y === '1')),
+            6,
+          );
+      }
+    },
+  );
+
   const logprobs = fc.float32Array({ minLength: 1, maxLength: 3, min: -20, max: -1.25, noNaN: true });
   it('is the value itself for K = 1, never less for more, and never above 1', () => {
     fc.assert(

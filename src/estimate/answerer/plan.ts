@@ -49,7 +49,7 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
   if (jobs.some(({ pieces, asked }) => isCutLate(pieces) && asked.atExits.length > 0)) return 'two-run';
   const sum = (of: (job: TraceJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
   const wasted = sum((job) => (job.pieces.ends.length - job.pieces.segments) * branchLoad(job).rowsPerExit);
-  const tokens = (jobs[0]?.promptLength ?? 0) + sum(completionLength);
+  const tokens = (jobs[0]?.promptLength ?? 0) + sum(({ ids, promptLength }) => ids.length - promptLength);
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
 }
 
@@ -95,12 +95,14 @@ function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
   const branchRows = (i: number, kind: Strategy) => {
     const { ends, segments } = (jobs[i] as TraceJob).pieces;
     const exits = 1 + (kind === 'one-run' ? ends.length : segments);
-    return Math.ceil(exits * (loads[i] as BranchLoad).rowsPerExit);
+    return Math.ceil(exits * (loads[i]?.rowsPerExit as number));
   };
-  const rowsBehind = (i: number, kind: Strategy) =>
-    completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
+  const rowsBehind = (i: number, kind: Strategy) => {
+    const { ids, promptLength } = jobs[i] as TraceJob;
+    return ids.length - promptLength + branchRows(i, kind);
+  };
   const loadOf = (members: readonly number[], kind: Strategy): Load => {
-    const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
+    const longestBranch = Math.max(...members.map((i) => loads[i]?.longestBranch as number));
     const first = members[0] as number;
     const { ids, promptLength } = jobs[first] as TraceJob;
     if (members.length === 1)
@@ -120,39 +122,26 @@ function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
   return parts.sort((a, b) => (a.members[0] as number) - (b.members[0] as number));
 }
 
-function completionLength({ ids, promptLength }: TraceJob): number {
-  return ids.length - promptLength;
-}
-
-interface BranchLoad {
-  readonly rowsPerExit: number;
-  readonly longestBranch: number;
-}
-
 /** Rows of what is scored at an exit, of tails the mean over all that the pieces allow; rows of the longest branch. */
-function branchLoad({ ids, promptLength, pieces, asked: { atExits, tails } }: TraceJob): BranchLoad {
-  let [rowsPerExit, longestBranch] = [0, 0];
+function branchLoad({ ids, promptLength, pieces, asked: { atExits, tails } }: TraceJob) {
+  const load = { rowsPerExit: 0, longestBranch: 0 };
+  const add = ({ ids: own, scoredFrom }: Continuation, exits: number): void => {
+    // one row more where its first token is scored
+    const rows = own.length + (scoredFrom === 0 ? 1 : 0);
+    load.rowsPerExit += rows / exits;
+    load.longestBranch = Math.max(load.longestBranch, rows);
+  };
   if (tails !== undefined) {
     const exits = Array.from(candidateExits(pieces));
-    for (const { suffix } of shareTails(ids.subarray(promptLength), exits, tails).branches) {
-      rowsPerExit += suffixRows(suffix) / exits.length;
-      longestBranch = Math.max(longestBranch, suffixRows(suffix));
-    }
+    const { branches } = shareTails(ids.subarray(promptLength), exits, tails);
+    for (const { suffix } of branches) add(suffix, exits.length);
   }
-  for (const suffix of atExits) {
-    rowsPerExit += suffixRows(suffix);
-    longestBranch = Math.max(longestBranch, suffixRows(suffix));
-  }
-  return { rowsPerExit, longestBranch };
-}
-
-/** Rows of a suffix as a branch: one more where its first token is scored. */
-function suffixRows({ ids, scoredFrom }: Continuation): number {
-  return ids.length + (scoredFrom === 0 ? 1 : 0);
+  for (const suffix of atExits) add(suffix, 1);
+  return load;
 }
 
 /**
- * SecondReading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
+ * Reading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
  * whose keys are copied group by group: at a share of .08 to .15 that takes as long as what is saved, at .25 a tenth less
  * (bench/prompts.mjs).
  */
