@@ -8,7 +8,7 @@ import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
 import type { Log } from '../report/log.js';
-import { resolveMaxRejects } from '../run/reject-limits.js';
+import { resolveMaxRejects } from '../report/reject-limits.js';
 import { type LogFlags, logOf, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 

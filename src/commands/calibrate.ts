@@ -13,12 +13,12 @@ import { partText } from '../io/write/part.js';
 import { assertPlace } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
+import { tellCalibration } from '../report/calibration-view.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { storedRow } from '../scored/columns.js';
 import { openSpill } from '../scored/spill.js';
 import { assertWritten, columnsOf, configIn, firstAccount, partOf, policyIn } from '../scored/stored-run.js';
-import { tellCalibration } from './calibration-view.js';
 
 export interface CalibrateOptions {
   readonly output: string;

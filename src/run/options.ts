@@ -8,10 +8,10 @@ import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { TokenMeter } from '../report/progress.js';
+import type { MaxRejects } from '../report/reject-limits.js';
 import type { TextColumn, WrittenColumn } from '../scored/columns.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import type { MaxRejects } from './reject-limits.js';
 
 /** The flags that say how a run is cut and begun. */
 export interface RunOptions {

@@ -6,11 +6,11 @@ import { type Counts, FactCounter, factsOfPart, writeFactsOfLines } from '../io/
 import { type OutputTarget, openOutput } from '../io/write/output.js';
 import { openRejects } from '../io/write/rejects.js';
 import type { Log } from '../report/log.js';
+import { RejectsError } from '../report/reject-limits.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { assertOurs, type ExistingParts, isLost } from './folder.js';
 import type { Run } from './identity.js';
-import { RejectsError } from './reject-limits.js';
 
 /** Rows and rejects on their way out, in the order of the inputs. */
 export interface Sink {

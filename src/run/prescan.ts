@@ -12,12 +12,12 @@ import { count } from '../plural.js';
 import { RejectTally } from '../report/counts.js';
 import type { Log } from '../report/log.js';
 import { type Named, SeenNames } from '../report/names.js';
+import { refuseWithoutTrace } from '../report/reject-limits.js';
 import type { Warning } from '../report/warnings.js';
 import { type BadRow, isBad } from '../rows.js';
 import { partOf } from '../scored/stored-run.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
-import { refuseWithoutTrace } from './reject-limits.js';
 
 /** What the whole of the inputs holds. */
 export interface Prescan {

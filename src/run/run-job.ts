@@ -20,6 +20,7 @@ import { watchPolicy } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import { checkRejects } from '../report/reject-limits.js';
 import { RunStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
@@ -30,7 +31,6 @@ import { finishFolder } from './finish-folder.js';
 import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';
-import { checkRejects } from './reject-limits.js';
 import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
 import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
 

@@ -13,6 +13,7 @@ import { openRejects } from '../io/write/rejects.js';
 import type { Target } from '../io/write/target.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import { checkRejects, type RejectLimits, RejectsError } from '../report/reject-limits.js';
 import type { RunStats } from '../report/run-stats.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
@@ -32,7 +33,6 @@ import {
 } from './folder.js';
 import type { Run } from './identity.js';
 import { openParts, type Sink, Todo } from './parts.js';
-import { checkRejects, type RejectLimits, RejectsError } from './reject-limits.js';
 import { joinParts } from './single-file.js';
 
 /** Where a run's rows go. */

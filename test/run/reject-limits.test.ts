@@ -1,6 +1,6 @@
 // `--max-rejects` as it is written: a number, or a share of 0 % to 100 %.
 import { expect, it } from 'vitest';
-import { resolveMaxRejects } from '../../dist/run/reject-limits.js';
+import { resolveMaxRejects } from '../../dist/report/reject-limits.js';
 
 it.each([
   [undefined, undefined],

@@ -2,8 +2,8 @@
 
 import fc from 'fast-check';
 import { OutOfMemoryError } from '../../dist/errors.js';
-import type { TraceJob } from '../../dist/estimate/answerer/plan.js';
 import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
+import type { TraceJob } from '../../dist/model/onnx/plan.js';
 import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
 import type { Answers, Continuation } from '../../dist/question.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';

@@ -3,6 +3,7 @@ import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
 import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
 import { type Branch, nextKept } from '../../model/onnx/placed.js';
+import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
 import { joinIds } from '../../model/text/ids.js';
@@ -10,7 +11,6 @@ import type { Answer, Answers, Question, TokenizedTrace } from '../../question.j
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
 import { silenced } from '../../turns.js';
-import { BATCH_ROWS, type Strategy, type TraceJob } from './plan.js';
 
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();

@@ -1,5 +1,6 @@
 // Answers questions about a stream of traces by ONNX sessions: windows of neighbours, which alone may share runs of the policy, one after the other, in input order.
 import { TraceRejected } from '../../errors.js';
+import { planWindow, type TraceJob } from '../../model/onnx/plan.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/ids.js';
 import type {
@@ -15,7 +16,6 @@ import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import { answerCut, type KeepsPrefix, runBatch } from './batch.js';
-import { planWindow, type TraceJob } from './plan.js';
 
 const NOTHING: TraceQuestions = { atExits: [] };
 

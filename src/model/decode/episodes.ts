@@ -3,6 +3,7 @@
 import { TraceRejected } from '../../errors.js';
 import { stringifyJson } from '../../io/arrow/json.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
+import { shownBehind } from '../../segment/turn-parts.js';
 import type { Message, Trace } from '../../trace.js';
 import { type OwnTokens, turnsIn } from '../../turns.js';
 import { inHalves } from '../onnx/layout.js';
@@ -10,7 +11,6 @@ import { spelledText } from '../text/encode.js';
 import { joinIds } from '../text/ids.js';
 import type { Prompts } from '../text/prompts.js';
 import type { PolicyTokenizer } from '../text/tokenizer.js';
-import { shownBehind } from '../text/turns.js';
 import { type Begun, type ContinueOptions, continueTraces, type PolicyWrites } from './continue.js';
 import type { Environment } from './environment.js';
 import { type RowKey, rowKey, type Written } from './sampling.js';

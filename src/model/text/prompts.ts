@@ -2,10 +2,10 @@
 
 import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
+import { renderedTurns } from '../../segment/turn-parts.js';
 import type { Message, Trace } from '../../trace.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from './chat-template.js';
 import type { PolicyTokenizer } from './tokenizer.js';
-import { renderedTurns } from './turns.js';
 
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;

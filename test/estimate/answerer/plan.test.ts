@@ -10,7 +10,7 @@ import {
   shareOut,
   type TraceJob,
   withSamePrompt,
-} from '../../../dist/estimate/answerer/plan.js';
+} from '../../../dist/model/onnx/plan.js';
 import { anyShapes, jobOf, SHAPE } from '../../support/fake-policy.js';
 
 /** Batches of a window, by positions in it. */

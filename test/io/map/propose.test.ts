@@ -4,7 +4,7 @@ import { didYouMean } from '../../../dist/flag-values.js';
 import { FIELDS, parseFieldMap } from '../../../dist/io/map/fields.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { mapText, proposePaths } from '../../../dist/io/map/propose.js';
-import { cureOf } from '../../../dist/run/reject-limits.js';
+import { cureOf } from '../../../dist/report/reject-limits.js';
 import { inputRow } from '../../support/io-helpers.js';
 
 const ALL = { prompt: true, references: true };

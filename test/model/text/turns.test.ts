@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ChatRenderer } from '../../../dist/model/text/chat-template.js';
 import { type LoadedTokenizer, loadTokenizer } from '../../../dist/model/text/tokenizer.js';
-import { renderedTurns, shownBehind } from '../../../dist/model/text/turns.js';
+import { renderedTurns, shownBehind } from '../../../dist/segment/turn-parts.js';
 import type { Message } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
 import { EMBEDDED } from '../../support/program.js';

@@ -1,7 +1,7 @@
 // A calibration as lines for the terminal: what it was fitted to, its log losses, its weights, its reliability curve.
 import type { CalibrationFile } from '../estimate/calibration.js';
 import { count, plural } from '../plural.js';
-import type { Log } from '../report/log.js';
+import type { Log } from './log.js';
 
 type LossName = keyof NonNullable<CalibrationFile['log_loss']>;
 

@@ -1,8 +1,8 @@
 // Renders a conversation turn by turn: which tokens of it the policy wrote, and which it was shown between its turns.
-import { TraceRejected } from '../../errors.js';
-import type { Message, Trace } from '../../trace.js';
-import type { ChatRenderer } from './chat-template.js';
-import type { PolicyTokenizer } from './tokenizer.js';
+import { TraceRejected } from '../errors.js';
+import type { ChatRenderer } from '../model/text/chat-template.js';
+import type { PolicyTokenizer } from '../model/text/tokenizer.js';
+import type { Message, Trace } from '../trace.js';
 
 type Rendered = Required<Pick<Trace, 'promptIds' | 'completionIds'>> &
   Pick<Trace, 'prompt' | 'completion' | 'completionMask'>;

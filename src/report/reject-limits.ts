@@ -4,7 +4,7 @@ import { finite, positiveInteger } from '../flag-values.js';
 import { rejectsPath } from '../io/files/run-folder.js';
 import type { Target } from '../io/write/target.js';
 import { count, plural } from '../plural.js';
-import type { RejectTally } from '../report/counts.js';
+import type { RejectTally } from './counts.js';
 
 /** At most so many rejects: a number, or a share of all traces. */
 export type MaxRejects = { readonly count: number } | { readonly share: number };

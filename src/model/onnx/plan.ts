@@ -1,10 +1,11 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
-import type { Device } from '../../model/onnx/device.js';
-import { rowsPerGroup, sharingRoom } from '../../model/onnx/layout.js';
-import { shareTails } from '../../model/onnx/tails.js';
+
 import type { Continuation, TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
+import type { Device } from './device.js';
+import { rowsPerGroup, sharingRoom } from './layout.js';
+import { shareTails } from './tails.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
