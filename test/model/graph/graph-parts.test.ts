@@ -228,4 +228,3 @@ describe('tokenizer', () => {
 
 // ------ the head's blocks and tables
 
-describe('the head in blocks', () => {});
