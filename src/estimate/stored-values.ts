@@ -25,7 +25,7 @@ import { ESTIMATORS, estimatorNamed } from './registry.js';
 import { noReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
-interface Asked {
+interface AskedCredit {
   readonly flags: CreditFlags;
   readonly calibration?: string | undefined;
 }
@@ -37,7 +37,7 @@ interface Asked {
 export async function newCredit(
   path: string,
   source: ScoredFiles,
-  { flags: given, ...asked }: Asked,
+  { flags: given, ...asked }: AskedCredit,
   log: Log,
 ) {
   const calibration = await calibrationOf(path, source, { flags: given, ...asked }, log);
@@ -245,7 +245,7 @@ function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibrati
 async function calibrationOf(
   path: string,
   { config, account }: ScoredFiles,
-  { flags, calibration }: Asked,
+  { flags, calibration }: AskedCredit,
   log: Log,
 ): Promise<Calibration | undefined> {
   const asked = flags.estimator ?? config.estimator;

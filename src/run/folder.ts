@@ -1,15 +1,16 @@
-// A run's folder: claimed by the first command that writes into it, looked at for the parts that stand, and dropped for another run.
+// A run's folder: claimed by the first command that writes into it, looked at for the parts that stand, ended when all do, and dropped for another run.
 import { randomBytes } from 'node:crypto';
 import { link, readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, OvertakenError, RredcotError, usageError } from '../errors.js';
+import { wordsOf } from '../estimate/registry.js';
 import { makeFolder, putInPlace, removeFile, syncFolder } from '../io/files/atomic-file.js';
 import { fileError, isAbsent, isStored, listObjects, textOf } from '../io/files/files.js';
 import { partNumber, runPaths } from '../io/files/run-folder.js';
-import { type Counts, factsOfPart } from '../io/write/facts.js';
-import { CARD_HEAD } from '../report/dataset-card.js';
+import { type Counts, factsOfPart, sumCounts } from '../io/write/facts.js';
+import { CARD_HEAD, type CardFacts, writeCard } from '../report/dataset-card.js';
 import type { Log } from '../report/log.js';
 import { differenceOf, type Run, readRun } from './identity.js';
 
@@ -255,4 +256,25 @@ export async function sweepHidden(folder: string, { run }: Pick<Run, 'run'>): Pr
 /** Whether somebody is writing in a folder, or was when it was killed. */
 export async function isBusy(folder: string): Promise<boolean> {
   return (await namesIn(folder)).some((name) => name.endsWith('.tmp'));
+}
+
+/** Says how many parts are there; where all are, ends the run. Whichever shard is the last does so. */
+export async function finishFolder(
+  folder: string,
+  run: Run,
+  layout: Pick<CardFacts, 'ourColumns' | 'passThrough' | 'metadata'>,
+  log: Log,
+): Promise<void> {
+  const { size } = await presentParts(folder, run);
+  if (size < run.parts) return log.info(`${size} of ${run.parts} parts are there`);
+  const parts = await existingParts(folder, run, () => true, log);
+  if (parts.size < run.parts)
+    throw new RredcotError(`${folder}: ${run.parts - parts.size} of ${run.parts} parts are damaged`, {
+      exitCode: EXIT.interrupted,
+      hint: 'the same command again, which makes them anew',
+    });
+  const { traces: rows, rejects } = sumCounts(parts.values());
+  const facts = { ...layout, rows, rejects, format: run.output, words: wordsOf(run.config) };
+  await writeCard(runPaths(folder).card, facts);
+  await removeLeftovers(folder);
 }

@@ -108,24 +108,20 @@ export function firstDifference(found: unknown, wanted: unknown, path = ''): str
   return `${nameOfField(path)} is ${text(found)}, here it is ${text(wanted)}`;
 }
 
-/** Keys that are not called as their flag is. */
-const OTHER_NAMES: Readonly<Record<string, string>> = {
+/** Fields that are not called as their flag is. */
+const FLAGS: Readonly<Record<string, string>> = {
   rule: '--sigma',
   chatTemplateArgs: '--chat-template-arg',
   weights: '--no-policy',
+  rows_per_part: '--rows-per-part',
+  output: '--format',
 };
 
-/** `maxSegments` → `--max-segments`, `rule` → `--sigma`. */
-export function flagOfKey(key: string): string {
-  return OTHER_NAMES[key] ?? `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-}
-
-/** How a field of `_run.json` is called in a message. */
-export function nameOfField(path: string): string {
-  const [, key] = /^config\.([^.]+)/.exec(path) ?? [];
-  const [, flag, own] = /^config\.(prover|calibration)\.(?:files\.)?(.+)/.exec(path) ?? [];
-  if (own !== undefined) return `--${flag} (${own})`;
-  if (key !== undefined) return key === 'command' ? path : flagOfKey(key);
-  if (path.startsWith('policy.')) return `--policy (${path.slice('policy.'.length)})`;
-  return { rows_per_part: '--rows-per-part', output: '--format' }[path] ?? path;
+/** How a field of `_run.json` is called in a message: `config.maxSegments` is `--max-segments`, a hash of the policy `--policy (file)`. */
+function nameOfField(path: string): string {
+  const [, config, key = '', tail] = /^(config\.)?(\w+)(?:\.(?:files\.)?(.+))?$/.exec(path) ?? [];
+  const isFlag = config === undefined ? key === 'policy' || Object.hasOwn(FLAGS, key) : key !== 'command';
+  if (!isFlag) return path;
+  const flag = FLAGS[key] ?? `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  return tail === undefined ? flag : `${flag} (${tail})`;
 }

@@ -13,8 +13,8 @@ import type { TextColumn, WrittenColumn } from '../scored/columns.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 
-/** The flags that say how a run is cut and begun. */
-export interface RunOptions {
+/** What `score`, `segment` and `sample` share. */
+export interface JobOptions extends MappingOptions {
   /** undefined: the whole */
   readonly shard: Shard | undefined;
   /** undefined: by the number of rows */
@@ -23,10 +23,6 @@ export interface RunOptions {
   readonly overwrite: boolean;
   readonly limit: number | undefined;
   readonly signal: AbortSignal;
-}
-
-/** What `score`, `segment` and `sample` share. */
-export interface JobOptions extends MappingOptions, RunOptions {
   readonly device: DeviceChoice;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;

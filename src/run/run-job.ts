@@ -27,7 +27,7 @@ import { columnName, kindOf } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/stored-run.js';
 import type { OutputRow } from '../scored.js';
-import { finishFolder } from './finish-folder.js';
+import { finishFolder } from './folder.js';
 import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';

@@ -21,7 +21,7 @@ interface WholeFile {
   abort(): Promise<void>;
 }
 
-export interface JoinOptions {
+export interface SingleFileOptions {
   readonly folder: string;
   readonly run: Run;
   readonly existing: ExistingParts;
@@ -36,7 +36,7 @@ export interface JoinOptions {
  * Makes a file of all parts of a run visible, what is beside it first.
  * @throws RredcotError (exit 75) for a part that is not what was written
  */
-export async function joinParts(opts: JoinOptions): Promise<void> {
+export async function joinParts(opts: SingleFileOptions): Promise<void> {
   const { folder, run, target, existing, signal, overwrite } = opts;
   const { path, format } = target;
   const paths = runPaths(folder);

@@ -168,24 +168,19 @@ async function leaveReasons(folder: string, target: Target): Promise<void> {
   await rejects.publish();
 }
 
-/** Stdout, and the rejects beside it. */
+/** Stdout, and the rejects beside it, which are left whatever becomes of it. */
 async function openStdout({ target, ...opts }: SinkOptions): Promise<Sink> {
   const rejects = await openRejects(target.rejects);
   const output = await openOutput({ ...opts, ...target });
-  const leave = async (): Promise<void> => {
+  const end = async (ended: Promise<void>): Promise<void> => {
+    await ended;
     await rejects.finish();
     await rejects.publish();
   };
   return {
     add: (item) => (isBad(item) ? rejects.add(item) : output.write(item)),
-    async close() {
-      await output.finish();
-      await leave();
-    },
-    async abort() {
-      await output.abort();
-      await leave();
-    },
+    close: () => end(output.finish()),
+    abort: () => end(output.abort()),
   };
 }
 
@@ -240,14 +235,12 @@ async function isMadeByOther(
 function interruption({ folder, parts }: BegunRun): RredcotError {
   const { traces } = sumCounts(parts?.existing.values() ?? []);
   const n = parts?.existing.size ?? 0;
-  const message =
-    folder === undefined
-      ? 'interrupted'
-      : traces === 0
-        ? 'interrupted before the first part with a trace was whole, nothing was kept'
-        : `interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`;
-  return new RredcotError(message, {
-    exitCode: EXIT.interrupted,
-    ...(traces > 0 ? { hint: 'the same command again, which goes on from there' } : {}),
+  const exitCode = EXIT.interrupted;
+  if (traces === 0)
+    return new RredcotError(`interrupted${folder === undefined ? '' : ': nothing was kept'}`, { exitCode });
+  const hint = 'the same command again, which goes on from there';
+  return new RredcotError(`interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`, {
+    exitCode,
+    hint,
   });
 }

@@ -2,7 +2,6 @@
 import { realpath } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
-import type { PolicyFolder } from '../../model/onnx/folder.js';
 import { VERSION } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
 import { isStored, statIfThere } from '../files/files.js';
@@ -132,7 +131,7 @@ export function stemOf(inputs: readonly Input[]): string {
  */
 export function fileMetadata(
   configuration: Readonly<Record<string, unknown>>,
-  policy: PolicyFolder | undefined,
+  policy: { readonly files: object; readonly architecture: { readonly vocab: number } } | undefined,
   run: string | undefined,
   inputs: number,
 ): Record<string, string> {
