@@ -136,7 +136,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
-  const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored';
+  const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
     if (column.as !== column.name && (column.isJoined || !isAgain))
@@ -165,7 +165,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
 
 /** What is said of an input that has our columns already. */
 const AGAIN =
-  'the input was scored already: rredcot redistribute gives another credit without a policy; here what that run has made is kept as input_<name>';
+  'the input was scored already: rredcot redistribute gives another credit without a policy; here what that run has made is kept as input_<name>, but for what --drop names';
 
 /** Rows that a run takes: those up to the one in which a limit is reached. */
 function rowsOf(prescan: Prescan | undefined): number {
