@@ -12,7 +12,13 @@ import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { writeScored } from '../run/write-scored.js';
 import { type Condition, parseWhere } from '../scored/choose.js';
-import { openScored, originOf, type ScoredFiles, storedTrace } from '../scored/open-scored.js';
+import {
+  type ConfigReader,
+  openScored,
+  originOf,
+  type ScoredFiles,
+  storedTrace,
+} from '../scored/open-scored.js';
 import type { OutputRow } from '../scored.js';
 
 export interface FilterOptions {
@@ -22,6 +28,15 @@ export interface FilterOptions {
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
 }
+
+/** Rows that were cut and not scored are passed on as well; conditions on what they lack are refused. */
+const ANY_ROWS: ConfigReader = {
+  ...STORED,
+  takes: ['segment'],
+  creditOf: (path, config) => STORED.creditOf(path, config.command === 'segment' ? UNSCORED : config),
+};
+/** Stands where there is no credit. */
+const UNSCORED = { estimator: 'pr', rule: 'share' };
 
 /** What a condition has removed. */
 interface Removed {
@@ -39,7 +54,7 @@ interface Removed {
  */
 export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
   const { signal, overwrite } = opts;
-  const source = await openScored(path, STORED);
+  const source = await openScored(path, ANY_ROWS);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
   const format = formatOf(source);
   const output = opts.output ?? `${stemOf(source.inputs)}.filtered.${format}`;

@@ -58,6 +58,8 @@ export interface ConfigReader {
   creditOf(path: string, config: Config): CreditOptions;
   /** the columns that come with the values */
   valueColumns(config: Config): readonly OutputColumn[];
+  /** commands beside `score` whose rows are taken */
+  readonly takes?: readonly string[];
 }
 
 /** Columns without which no credit can be made again. */
@@ -76,7 +78,7 @@ export async function openScored(path: string, reader: ConfigReader): Promise<Sc
   const { account, config } = await oneRun(path, inputs);
   await assertWritten(inputs);
   const { command = 'another program' } = config;
-  if (command !== 'score')
+  if (command !== 'score' && !reader.takes?.some((name) => name === command))
     throw usageError(
       `${path}: was made by ${config.command === undefined ? '' : 'rredcot '}${command}, expected a file of rredcot score`,
       'rredcot score makes one, with values and σ',
@@ -137,9 +139,10 @@ export function originOf({ account, credit, inputs }: ScoredFiles): Record<strin
  * Reads a scored row: what the file lacks is null, what is none of ours is passed on. One that is not as `score` writes it is
  * rejected (`scored`).
  */
-export function storedTrace(row: InputRow, { ours, valued, made, credit }: ScoredFiles): OutputRow | BadRow {
+export function storedTrace(row: InputRow, source: ScoredFiles): OutputRow | BadRow {
+  const { ours, valued, made, credit, config } = source;
   const cells = oursOf(row.columns, [...ours, ...valued.map(({ name }) => name)]);
-  const [fault] = checkRow(cells, true);
+  const [fault] = checkRow(cells, config.command === 'score');
   if (fault !== undefined)
     return rejected(row, { code: 'scored', reason: `${fault}: rredcot verify tells more` });
   const stored = storedRow(cells, row, valued);

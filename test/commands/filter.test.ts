@@ -196,6 +196,15 @@ describe('a filtered file', async () => {
     expect(await rows('joined.parquet')).toEqual(await rows('one.parquet'));
     expect((await keysOf('joined.parquet')).get('rredcot.part')).toBeUndefined();
     expect((await done('verify joined.parquet')).stdout).toBe('');
+    // rows that were cut and not scored too
+    await done('segment traces.jsonl --no-policy --rows-per-part 4 -o cut/');
+    await done("filter cut/ -o cut.parquet --where 'segments >= 1'");
+    expect(await rows('cut.parquet')).toHaveLength(16);
+    await fails(
+      "filter cut/ --where 'reward == 1' -o x.parquet",
+      2,
+      'reward needs reward, which cut/ has not',
+    );
   });
 
   it('is none where no trace fits: an empty one would pass for data', async () => {
