@@ -38,7 +38,7 @@ const scratch = await mkdtemp(join(tmpdir(), 'rredcot-bench-device-'));
 const blocks = [];
 try {
   // before minutes of weights are written
-  await resolveDevice(parseDevice(asked), await openPolicyFolder(EMBEDDED_POLICY));
+  await resolveDevice(parseDevice(asked));
   for (const each of CASES) blocks.push(...(await measured(each)));
 } catch (error) {
   if (!(error instanceof RredcotError)) throw error;
@@ -66,7 +66,7 @@ async function measured({ name, shape, lengths }) {
   const path = join(scratch, 'policy');
   const dtype = asked.startsWith('cuda') ? 'BF16' : 'F32';
   const folder = await openPolicyFolder(await randomPolicy(path, shape, dtype));
-  const { device } = await resolveDevice(parseDevice(asked), folder);
+  const { device } = await resolveDevice(parseDevice(asked));
   const precision = device.name === 'cuda' ? folder.cuda.precision : 'f32';
   process.stderr.write(`${name}: opening it on ${asked}\n`);
   const session = await ModelSession.openUnproved(folder, device);
