@@ -17,7 +17,7 @@ import {
   resolvePath,
 } from './fields.js';
 import { pick } from './join.js';
-import { mapFlag, meantPath, proposePaths } from './propose.js';
+import { mapFlag, mapText, proposePaths } from './propose.js';
 import { buildTrace, type Cell, type FieldCells, type TracePlace } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */
@@ -160,13 +160,6 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
   );
 }
 
-function otherPath({ columns }: InputRow, field: Field, path: string): string {
-  const meant = meantPath(columns, path);
-  if (meant !== undefined) return `did you mean ${mapFlag(`${field}=${meant}`)}?`;
-  const proposed = proposePaths(columns, [field]).get(field);
-  return `use ${proposed === undefined ? `--map ${field}=<path>` : mapFlag(`${field}=${proposed}`)}`;
-}
-
 // the fields' values for each trace of the row; several exploding paths go hand in hand
 function findCells(
   row: InputRow,
@@ -181,11 +174,9 @@ function findCells(
     const place = locate(row, field, sources);
     if (place === undefined) {
       if (!isMapped) continue;
-      const path = sources.map(({ text }) => text).join('|');
-      throw new Mismatch(
-        'map',
-        `${field}: no "${path}" in the row (${describeKeys(row.columns)}): ${otherPath(row, field, path)}`,
-      );
+      const found = `no "${sources.map(({ text }) => text).join('|')}" in the row`;
+      const other = mapText(proposePaths(row.columns, [field])) ?? `--map ${field}=<path>`;
+      throw new Mismatch('map', `${field}: ${found} (${describeKeys(row.columns)}): use ${other}`);
     }
     const { path } = place;
     if ('items' in place) lists.push({ field, path, isMapped, values: place.items });

@@ -221,8 +221,8 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
   const source = await openOwnBatches(input, layout);
-  const { refuseSameNames } = await import('../arrow/reader.js');
-  await refuseSameNames(source, input.path);
+  const { refuseSchema } = await import('../arrow/reader.js');
+  await refuseSchema(source, input.path);
   described.set(input, source);
   return source;
 }
