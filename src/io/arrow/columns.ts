@@ -64,7 +64,7 @@ function buffersOf(arrow: DataType, type: ColumnType, values: Values, path: stri
     case 'list': {
       const lists = Array.from(values, (value) => (value ?? []) as Values);
       const valueOffsets = offsetsOf(lists, ({ length }) => length, path);
-      const item = (arrow.children[0] as Field).type;
+      const item = itemType(arrow);
       // 25k numbers a trace: copied whole, never one by one
       const filled = lists.filter(({ length }) => length > 0);
       const items =
@@ -77,15 +77,13 @@ function buffersOf(arrow: DataType, type: ColumnType, values: Values, path: stri
       return {
         // field by field, which is three times as fast as object by object
         children: type.fields.map(({ name, key = name, type: field }, n) => {
-          const own = Array.from(values, (value) => ownField(value, key));
+          const own = Array.from(values, (value) =>
+            isNull(value) || !Object.hasOwn(value, key) ? null : (value as Record<string, unknown>)[key],
+          );
           return columnData((arrow.children[n] as Field).type, field, own, `${path}.${name}`);
         }),
       };
   }
-}
-
-function ownField(value: unknown, key: string): unknown {
-  return isNull(value) || !Object.hasOwn(value, key) ? null : (value as Record<string, unknown>)[key];
 }
 
 function bitsOf(length: number, isSet: (index: number) => boolean): Uint8Array {

@@ -73,16 +73,12 @@ export async function openArrow(path: string): Promise<BatchSource> {
   }
 }
 
-/** Opens the stream format: what can be read only once, once, however often it is asked for. @param size as of `Input` */
-export function openArrowStream(path: string, stream: ByteSource, size: number | null): Promise<BatchSource> {
-  const opened = openStreams.get(stream) ?? openStream(path, stream, size);
-  openStreams.set(stream, opened);
-  return opened;
-}
-
-const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
-
-async function openStream(path: string, source: ByteSource, size: number | null): Promise<BatchSource> {
+/** Opens the stream format. @param size as of `Input` */
+export async function openArrowStream(
+  path: string,
+  source: ByteSource,
+  size: number | null,
+): Promise<BatchSource> {
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer> {
     for await (const chunk of source.bytes()) {

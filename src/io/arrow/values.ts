@@ -37,18 +37,16 @@ export function valueAt(data: Data, index: number): unknown {
       return type.precision === 0 ? util.uint16ToFloat64(values[index]) : values[index];
     case Type.Utf8:
     case Type.LargeUtf8:
-      return utf8(values, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));
+      return text(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])), 'utf8');
     case Type.Binary:
     case Type.LargeBinary:
-      return base64(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])));
-    case Type.Utf8View: {
-      const bytes = viewBytes(data, index);
-      return utf8(bytes, 0, bytes.length);
-    }
+      return text(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])), 'base64');
+    case Type.Utf8View:
+      return text(viewBytes(data, index), 'utf8');
     case Type.BinaryView:
-      return base64(viewBytes(data, index));
+      return text(viewBytes(data, index), 'base64');
     case Type.FixedSizeBinary:
-      return base64(values.subarray(stride * index, stride * (index + 1)));
+      return text(values.subarray(stride * index, stride * (index + 1)), 'base64');
     case Type.Decimal:
       return decimalText(values.subarray(stride * index, stride * (index + 1)), type as Decimal);
     case Type.Date:
@@ -126,12 +124,8 @@ function safeInteger(value: number | bigint): number | bigint {
   return Number.isSafeInteger(number) ? number : value;
 }
 
-function utf8(bytes: Uint8Array, from: number, to: number): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
-}
-
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64');
+function text({ buffer, byteOffset, byteLength }: Uint8Array, form: 'utf8' | 'base64'): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString(form);
 }
 
 function listOf(child: Data, from: number, to: number): unknown[] {

@@ -63,9 +63,10 @@ export class AtomicFile {
    * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
    * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
    */
-  static async open(path: string, folder: string = placeFor(path)): Promise<AtomicFile> {
+  static async open(path: string, folder?: string): Promise<AtomicFile> {
     if (!isStored(path)) await assertFilePlace(path);
-    const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
+    const place = folder ?? (isStored(path) ? tmpdir() : dirname(path));
+    const temporaryPath = join(place, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
     const handle = await open(temporaryPath, 'wx+').catch(failed(path, 'written'));
     return new AtomicFile(path, temporaryPath, handle);
   }
@@ -124,10 +125,6 @@ export class AtomicFile {
     await this.#writing.catch(() => {});
     await this.handle.close();
   }
-}
-
-function placeFor(path: string): string {
-  return isStored(path) ? tmpdir() : dirname(path);
 }
 
 /** Writes a small file of the run folder whole or not at all. */

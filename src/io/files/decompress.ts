@@ -62,7 +62,7 @@ interface Unpacker {
 // zlib drops what it has decoded when it finds the end missing, so it is told of the end only after all bytes went in
 function gunzip(): Unpacker {
   const stream = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
-  let ready: Buffer[] = [];
+  const ready: Buffer[] = [];
   let failure: Error | null = null;
   let wake = (): void => {};
   stream.on('data', (chunk: Buffer) => ready.push(chunk));
@@ -77,9 +77,7 @@ function gunzip(): Unpacker {
       else resolve();
     });
     if (failure !== null) throw failure;
-    const chunks = ready;
-    ready = [];
-    return chunks;
+    return ready.splice(0);
   }
   return {
     push: (bytes) => step((done) => stream.write(bytes, () => done())),
@@ -105,15 +103,10 @@ const MOST_WINDOW_BYTES = 128 * 2 ** 20;
 // Node's own zstd, where there is one, stops after the first frame without an error
 async function unzstd(): Promise<Unpacker> {
   const { Decompress, ZstdErrorCode } = await import('fzstd');
-  let ready: Buffer[] = [];
+  const ready: Buffer[] = [];
   const stream = new Decompress((chunk) => {
     if (chunk.length > 0) ready.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
   });
-  function taken(): Buffer[] {
-    const chunks = ready;
-    ready = [];
-    return chunks;
-  }
   return {
     push(bytes) {
       stream.push(bytes);
@@ -121,7 +114,7 @@ async function unzstd(): Promise<Unpacker> {
       const { s: frame } = stream as unknown as { s?: { e?: number } | number };
       if (typeof frame === 'object' && (frame.e ?? 0) > MOST_WINDOW_BYTES)
         throw new Error(`a frame needs more than ${MOST_WINDOW_BYTES} bytes`);
-      return taken();
+      return ready.splice(0);
     },
     end() {
       try {
@@ -131,7 +124,7 @@ async function unzstd(): Promise<Unpacker> {
           throw new TruncatedError('the zstd data ends too early');
         throw error;
       }
-      return taken();
+      return ready.splice(0);
     },
     close() {},
   };

@@ -55,20 +55,13 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
     return;
   }
   const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
+  const written = join?.written.map(({ name }) => name) ?? [];
   const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
   for (const [index, cells] of traces) {
     const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
     const trace = attempt(() => buildTrace(row, cells, place, needs));
     if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
-    else if (join === undefined || join.written.length === 0) yield trace;
-    else
-      yield {
-        ...trace,
-        joined: pick(
-          found.partner,
-          join.written.map(({ name }) => name),
-        ),
-      };
+    else yield written.length === 0 ? trace : { ...trace, joined: pick(found.partner, written) };
   }
 }
 

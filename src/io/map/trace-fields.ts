@@ -273,10 +273,7 @@ function references(
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
     if (!isNeeded && cell?.isMapped !== true) return [];
-    throw new Mismatch(
-      'map',
-      `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`,
-    );
+    throw new Mismatch('map', `reference: ${cell?.path}${parsed.problem}`);
   }
   const solution = cells.get('solution')?.value;
   // a solution that boxes its answer needs no answer beside it

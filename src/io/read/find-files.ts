@@ -75,12 +75,7 @@ async function listFiles(folder: string): Promise<string[]> {
     const path = join(folder, entry.name);
     const found = entry.isSymbolicLink() ? await stat(path).catch(() => null) : entry;
     if (found?.isDirectory()) entries.push(`${path}/`);
-    else if (KNOWN.test(entry.name)) {
-      // nobody may ever write to a pipe, and a device may have no end
-      if (found !== null && !found.isFile())
-        throw usageError(`${path}: is no regular file`, `move it away, or ${NAMED}`);
-      entries.push(path);
-    }
+    else if (KNOWN.test(entry.name)) entries.push(path);
   }
   const files: string[] = [];
   for (const path of entries.sort()) files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));

@@ -22,7 +22,12 @@ export async function* readJsonRows(
   opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
   const { file, wanted, onBytes, firstOrdinal = 0 } = opts;
-  const maxRowBytes = lineLimit(opts);
+  const maxRowBytes = opts.maxLineBytes ?? MAX_LINE_BYTES;
+  if (!(maxRowBytes <= LONGEST_LINE_BYTES))
+    throw usageError(
+      `--max-line-bytes ${maxRowBytes}: expected ${LONGEST_LINE_BYTES} at most`,
+      'a lower one',
+    );
   let row = 0;
   let told = 0;
   let splitter = lineSplitter(maxRowBytes);
@@ -32,7 +37,8 @@ export async function* readJsonRows(
 
   // undefined: a blank line, or a row that nobody wants
   function take(found: RowBytes): InputRow | BadRow | undefined {
-    const bytes = isList ? found.bytes : withoutLineEnd(found.bytes);
+    const isReturned = !isList && found.bytes.at(-1) === CARRIAGE_RETURN;
+    const bytes = isReturned ? found.bytes.subarray(0, -1) : found.bytes;
     const { length, offset } = found;
     onBytes?.(offset + length - told);
     told = offset + length;
@@ -69,15 +75,6 @@ export async function* readJsonRows(
   }
 }
 
-/** @throws RredcotError (exit 2) for `--max-line-bytes` beyond what V8 can hold */
-function lineLimit({ maxLineBytes = MAX_LINE_BYTES }: Pick<RowOptions, 'maxLineBytes'>): number {
-  if (maxLineBytes >= 1 && maxLineBytes <= LONGEST_LINE_BYTES) return maxLineBytes;
-  throw usageError(
-    `line limit is ${maxLineBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`,
-    '--max-line-bytes 268435456',
-  );
-}
-
 /** The first byte that is no white space and no byte order mark. */
 function firstByte(chunk: Buffer, isFileStart: boolean): number | undefined {
   const start = isFileStart && BOM.every((byte, n) => chunk[n] === byte) ? BOM.length : 0;
@@ -87,10 +84,6 @@ function firstByte(chunk: Buffer, isFileStart: boolean): number | undefined {
     if (!isSpace(byte)) return byte;
   }
   return undefined;
-}
-
-function withoutLineEnd(line: Buffer): Buffer {
-  return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
 }
 
 const ONE_A_LINE = 'jq -c . writes one a line; a file that is one list is called .json';
@@ -145,18 +138,15 @@ const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 class Gathered {
   length = 0;
   #parts: Buffer[] = [];
-  readonly #maxBytes: number;
 
-  constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes;
-  }
+  constructor(private readonly maxBytes: number) {}
 
   add(part: Buffer): void {
-    const wasShort = this.length <= this.#maxBytes;
+    const wasShort = this.length <= this.maxBytes;
     this.length += part.length;
-    if (this.length <= this.#maxBytes) this.#parts.push(part);
+    if (this.length <= this.maxBytes) this.#parts.push(part);
     else if (wasShort) {
-      const shown = Math.min(RAW_PREFIX_BYTES, this.#maxBytes);
+      const shown = Math.min(RAW_PREFIX_BYTES, this.maxBytes);
       this.#parts = [Buffer.from(Buffer.concat([...this.#parts, part]).subarray(0, shown))];
     }
   }

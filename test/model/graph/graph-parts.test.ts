@@ -227,4 +227,3 @@ describe('tokenizer', () => {
 });
 
 // ------ the head's blocks and tables
-
