@@ -26,7 +26,7 @@ export async function openInputs(
   opts: MappingOptions,
   log: Log,
 ): Promise<JobInputs> {
-  const inputs = await resolveInputs(paths, true);
+  const inputs = await resolveInputs(paths);
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   return { inputs, mapping: await resolveMapping(inputs, opts) };

@@ -1,7 +1,6 @@
 // Writes rows that are made of stored ones to one file or to stdout, with the rejects and the summary beside it.
 import { WHOLE } from '../io/files/run-folder.js';
 import type { Input } from '../io/read/inputs.js';
-import { fingerprint } from '../io/read/unchanged.js';
 import {
   CONFIG_KEY,
   INPUTS_KEY,
@@ -60,7 +59,8 @@ export async function writeScored(
   const run = describeRun({
     ...{ rredcot: VERSION, command, config, made, passes: null },
     policy: policy === undefined ? null : JSON.parse(policy),
-    ...{ inputs: await fingerprint(inputs), output: target.format, rows_per_part: 1, parts: 1, part: null },
+    ...{ inputs: inputs.map(({ print }) => print), output: target.format },
+    ...{ rows_per_part: 1, parts: 1, part: null },
   });
   const begun = await beginRun(target, run, WHOLE, { overwrite, isStream: false, log });
   if (begun.made !== undefined) {

@@ -12,13 +12,13 @@ import {
 } from 'apache-arrow';
 import { stringifyJson } from './json.js';
 import type { ColumnType } from './schema.js';
-import { bit, dictionaryPlace, INLINE_BYTES, VIEW_BYTES, valueAt, viewBytes } from './values.js';
+import { bit, dictionaryPlace, valueAt, viewBytes } from './values.js';
 
 /** Offsets of text and lists are int32. */
-export const MAX_OFFSET = 2 ** 31 - 1;
+const MAX_OFFSET = 2 ** 31 - 1;
 
 /** The constructor's many overloads are of no use to a walk over any type. */
-export const makeColumnData = makeData as unknown as (props: Readonly<Record<string, unknown>>) => Data;
+const makeColumnData = makeData as unknown as (props: Readonly<Record<string, unknown>>) => Data;
 
 type Values = ArrayLike<unknown>;
 
@@ -64,7 +64,7 @@ function buffersOf(arrow: DataType, type: ColumnType, values: Values, path: stri
     case 'list': {
       const lists = Array.from(values, (value) => (value ?? []) as Values);
       const valueOffsets = offsetsOf(lists, ({ length }) => length, path);
-      const item = (arrow.children[0] as Field).type;
+      const item = itemType(arrow);
       // 25k numbers a trace: copied whole, never one by one
       const filled = lists.filter(({ length }) => length > 0);
       const items =
@@ -77,15 +77,13 @@ function buffersOf(arrow: DataType, type: ColumnType, values: Values, path: stri
       return {
         // field by field, which is three times as fast as object by object
         children: type.fields.map(({ name, key = name, type: field }, n) => {
-          const own = Array.from(values, (value) => ownField(value, key));
+          const own = Array.from(values, (value) =>
+            isNull(value) || !Object.hasOwn(value, key) ? null : (value as Record<string, unknown>)[key],
+          );
           return columnData((arrow.children[n] as Field).type, field, own, `${path}.${name}`);
         }),
       };
   }
-}
-
-function ownField(value: unknown, key: string): unknown {
-  return isNull(value) || !Object.hasOwn(value, key) ? null : (value as Record<string, unknown>)[key];
 }
 
 function bitsOf(length: number, isSet: (index: number) => boolean): Uint8Array {
@@ -160,7 +158,7 @@ export interface Range {
 
 /** Copies ranges into one column of `type`, the plain type (`passThroughColumns`) of every range's own. */
 export function gather(type: DataType, given: readonly Range[], path: string): Data {
-  if (DataType.isDictionary(type) || DataType.isUnion(type))
+  if (OTHER_FORMS.has(type.typeId))
     throw new Error(`column ${path}: ${type} cannot be copied, expected a plain type`);
   const ranges = given.flatMap((range) => plainRanges(type, range, path));
   const length = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
@@ -175,16 +173,10 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
       });
     case Type.Utf8:
     case Type.Binary:
-    case Type.LargeUtf8:
-    case Type.LargeBinary:
-      return makeColumnData({ ...base, ...gatherBytes(type, ranges, length, path) });
-    case Type.Utf8View:
-    case Type.BinaryView:
-      return makeColumnData({ ...base, ...gatherViews(ranges, length) });
+      return makeColumnData({ ...base, ...gatherBytes(ranges, length, path) });
     case Type.List:
-    case Type.LargeList:
     case Type.Map: {
-      const valueOffsets = gatherOffsets(type, ranges, length, path);
+      const valueOffsets = gatherOffsets(ranges, length, path);
       const items = below(ranges, 0, (i, data) => (data === null ? 0 : Number(data.valueOffsets[i])));
       return makeColumnData({ ...base, valueOffsets, child: gather(itemType(type), items, `${path}[]`) });
     }
@@ -223,10 +215,19 @@ function below(
   });
 }
 
-// a range of another physical type, as ranges of the plain one: dictionaries written out, JSON for what has no type
+/** Forms of values that are not written, and the plain one of those that differ from it in the width of their offsets alone. */
+const OTHER_FORMS: ReadonlyMap<Type, Type | undefined> = new Map([
+  [Type.LargeUtf8, Type.Utf8],
+  [Type.LargeBinary, Type.Binary],
+  [Type.LargeList, Type.List],
+  ...[Type.Utf8View, Type.BinaryView, Type.Dictionary].map((type) => [type, undefined] as const),
+]);
+
+// a range of another form, as ranges of the plain one: dictionaries and views written out, JSON for what has no type
 function plainRanges(type: DataType, range: Range, path: string): Range[] {
   const { data, from, to } = range;
-  if (data === null || data.type.typeId === type.typeId) return to > from ? [range] : [];
+  if (data === null || (OTHER_FORMS.get(data.typeId) ?? data.typeId) === type.typeId)
+    return to > from ? [range] : [];
   if (DataType.isDictionary(data.type)) {
     const ranges: Range[] = [];
     for (let i = from; i < to; i++) {
@@ -234,6 +235,17 @@ function plainRanges(type: DataType, range: Range, path: string): Range[] {
       ranges.push(...plainRanges(type, { data: chunk, from: at, to: at + 1 }, path));
     }
     return ranges;
+  }
+  if (DataType.isUtf8View(data.type) || DataType.isBinaryView(data.type)) {
+    // their shared buffers may be large and little used: only the bytes in use are copied
+    const isValid = (n: number): boolean => data.getValid(from + n);
+    const bytes = Array.from({ length: to - from }, (_, n) =>
+      isValid(n) ? viewBytes(data, from + n) : new Uint8Array(),
+    );
+    const valueOffsets = offsetsOf(bytes, ({ length }) => length, path);
+    const nullBitmap = bitsOf(bytes.length, isValid);
+    const own = { type, length: bytes.length, nullBitmap, valueOffsets, data: Buffer.concat(bytes) };
+    return [{ data: makeColumnData(own), from: 0, to: bytes.length }];
   }
   if (!DataType.isUtf8(type)) throw new Error(`a column of type ${data.type} among those of ${type}`);
   const values = Array.from({ length: to - from }, (_, n) => valueAt(data, from + n));
@@ -289,13 +301,7 @@ function conversion(from: DataType, to: DataType): Convert | null {
   return null;
 }
 
-function gatherOffsets(
-  type: DataType,
-  ranges: readonly Range[],
-  length: number,
-  path: string,
-): Int32Array | BigInt64Array {
-  const isLarge = [Type.LargeUtf8, Type.LargeBinary, Type.LargeList].includes(type.typeId as Type);
+function gatherOffsets(ranges: readonly Range[], length: number, path: string): Int32Array {
   const offsets = new Float64Array(length + 1);
   let at = 0;
   for (const { data, from, to } of ranges) {
@@ -308,14 +314,13 @@ function gatherOffsets(
     }
     at += to - from;
   }
-  if (isLarge) return BigInt64Array.from(offsets, BigInt);
   if ((offsets[length] as number) > MAX_OFFSET)
     throw new Error(`column ${path}: a batch holds over 2 GiB of it`);
   return Int32Array.from(offsets);
 }
 
-function gatherBytes(type: DataType, ranges: readonly Range[], length: number, path: string) {
-  const valueOffsets = gatherOffsets(type, ranges, length, path);
+function gatherBytes(ranges: readonly Range[], length: number, path: string) {
+  const valueOffsets = gatherOffsets(ranges, length, path);
   const bytes = new Uint8Array(Number(valueOffsets[length]));
   let at = 0;
   for (const { data, from, to } of ranges) {
@@ -328,29 +333,6 @@ function gatherBytes(type: DataType, ranges: readonly Range[], length: number, p
     at += part.length;
   }
   return { valueOffsets, data: bytes };
-}
-
-// the input's shared buffers may be large and little used: only the bytes in use are copied, into one of our own
-function gatherViews(ranges: readonly Range[], length: number) {
-  const views = new Uint8Array(length * VIEW_BYTES);
-  const out = new DataView(views.buffer);
-  const long: Uint8Array[] = [];
-  let longBytes = 0;
-  let at = 0;
-  for (const { data, from, to } of ranges) {
-    for (let i = from; i < to; i++, at += VIEW_BYTES) {
-      if (!data?.getValid(i)) continue;
-      const bytes = viewBytes(data, i);
-      views.set((data.values as Uint8Array).subarray(i * VIEW_BYTES, (i + 1) * VIEW_BYTES), at);
-      if (bytes.length <= INLINE_BYTES) continue;
-      out.setInt32(at + 8, 0, true);
-      out.setInt32(at + 12, longBytes, true);
-      long.push(bytes);
-      longBytes += bytes.length;
-    }
-  }
-  if (longBytes > MAX_OFFSET) throw new Error('a batch holds over 2 GiB of one text column');
-  return { views, variadicBuffers: longBytes === 0 ? [] : [new Uint8Array(Buffer.concat(long))] };
 }
 
 /** Rows `from` to `to`, exclusive, of something that holds rows. */

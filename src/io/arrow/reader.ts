@@ -7,6 +7,7 @@ import {
   CompressionType,
   compressionRegistry,
   type Data,
+  DataType,
   type RecordBatch,
   RecordBatchReader,
   type Schema,
@@ -19,6 +20,7 @@ import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
 import { type ByteSource, fileError, type OpenFile, openFile } from '../files/files.js';
 import { stringifyLossless } from './json.js';
 import { decompressLz4 } from './lz4.js';
+import { findType } from './types.js';
 import { checkBatch, nameOf, valueAt } from './values.js';
 
 export interface BatchSource {
@@ -71,16 +73,12 @@ export async function openArrow(path: string): Promise<BatchSource> {
   }
 }
 
-/** Opens the stream format: what can be read only once, once, however often it is asked for. @param size as of `Input` */
-export function openArrowStream(path: string, stream: ByteSource, size: number | null): Promise<BatchSource> {
-  const opened = openStreams.get(stream) ?? openStream(path, stream, size);
-  openStreams.set(stream, opened);
-  return opened;
-}
-
-const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
-
-async function openStream(path: string, source: ByteSource, size: number | null): Promise<BatchSource> {
+/** Opens the stream format. @param size as of `Input` */
+export async function openArrowStream(
+  path: string,
+  source: ByteSource,
+  size: number | null,
+): Promise<BatchSource> {
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer> {
     for await (const chunk of source.bytes()) {
@@ -177,8 +175,10 @@ async function openReader(
   };
 }
 
-/** Types of the format that arrow-js does not know, and what makes others of them. */
+/** Types that are not read, most of which arrow-js does not know, and what makes others of them. */
 const UNREAD_TYPES: ReadonlyMap<string, string> = new Map([
+  ['Union', 'write a column for each of its types, or leave it out'],
+  ['Interval', 'write it as text or a number, or leave it out; in DuckDB: epoch(column)'],
   ['ListView', 'write it as a list; in pyarrow: column.cast(pa.list_(…))'],
   ['LargeListView', 'write it as a large list; in pyarrow: column.cast(pa.large_list(…))'],
   ['RunEndEncoded', 'write its values out; in pyarrow: pyarrow.compute.run_end_decode(column)'],
@@ -189,13 +189,36 @@ export function damaged(error: unknown, path: string, what: string): unknown {
   const known = fileError(error, path, 'read');
   if (known instanceof RredcotError) return known;
   const [, type = ''] = /^Unrecognized type: "(\w+)"/.exec((error as Error).message) ?? [];
-  const hint = UNREAD_TYPES.get(type);
-  if (hint !== undefined)
-    return usageError(`${path}: a column has Arrow's type ${type}, which is not read`, hint, error);
+  if (UNREAD_TYPES.has(type)) return unreadType(path, 'a column', type);
   return dataError(
     `${path}: ${what} cannot be read: ${(error as Error).message}`,
     'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',
     error,
+  );
+}
+
+function unreadType(path: string, column: string, type: string): RredcotError {
+  return usageError(
+    `${path}: ${column} has Arrow's type ${type}, which is not read`,
+    UNREAD_TYPES.get(type) ?? '',
+  );
+}
+
+/** @throws RredcotError (exit 2), the source closed, for columns of one name, as rows are objects, or of a type that is not read */
+export async function refuseSchema({ schema: { fields }, close }: BatchSource, path: string): Promise<void> {
+  const names = new Set<string>();
+  const twice = fields.find(({ name }) => names.size === names.add(name).size)?.name;
+  const isUnread = (type: DataType): boolean => DataType.isUnion(type) || DataType.isInterval(type);
+  const unread = fields.find(({ type }) => findType(type, isUnread) !== undefined);
+  if (twice === undefined && unread === undefined) return;
+  await close();
+  if (unread !== undefined) {
+    const type = DataType.isUnion(findType(unread.type, isUnread)) ? 'Union' : 'Interval';
+    throw unreadType(path, `column "${unread.name}"`, type);
+  }
+  throw usageError(
+    `${path}: two columns are called "${twice}", expected a name for each`,
+    'rename one of them',
   );
 }
 
@@ -265,17 +288,5 @@ function lazyColumns(
           ? { enumerable: true, configurable: true, get: () => read(key) }
           : undefined,
     },
-  );
-}
-
-/** @throws RredcotError (exit 2), the source closed: rows are objects, which have each key once */
-export async function refuseSameNames({ schema, close }: BatchSource, path: string): Promise<void> {
-  const names = new Set<string>();
-  const twice = schema.fields.find(({ name }) => names.size === names.add(name).size)?.name;
-  if (twice === undefined) return;
-  await close();
-  throw usageError(
-    `${path}: two columns are called "${twice}", expected a name for each`,
-    'rename one of them',
   );
 }

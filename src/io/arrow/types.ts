@@ -7,8 +7,6 @@ import {
   DateUnit,
   Field,
   FixedSizeList,
-  IntervalUnit,
-  LargeList,
   List,
   Map_,
   Schema,
@@ -48,16 +46,17 @@ function plainField(field: Field, changes: Set<string>): Field {
   return new Field(nameOf(field), plainType(field.type, changes), true, field.metadata);
 }
 
-// readers refuse structs without fields, unions, and lists of nothing but null; Hugging Face has no dictionaries
-function plainType(type: DataType, changes: Set<string>): DataType {
+/**
+ * Readers refuse structs without fields, and lists of nothing but null; Hugging Face has no dictionaries. The large and view forms of text,
+ * bytes and lists are a matter of memory, and of the reader's program.
+ */
+export function plainType(type: DataType, changes: Set<string>): DataType {
   if (DataType.isDictionary(type)) {
     changes.add('its dictionary is written out as plain values');
     return plainType(type.dictionary, changes);
   }
-  if (DataType.isUnion(type)) return jsonText('unions', changes);
-  // parquet-wasm cannot write them, and says so by never ending
-  if (DataType.isInterval(type) && type.unit === IntervalUnit.MONTH_DAY_NANO)
-    return jsonText('intervals of months, days and nanoseconds', changes);
+  if (DataType.isLargeUtf8(type) || DataType.isUtf8View(type)) return new Utf8();
+  if (DataType.isLargeBinary(type) || DataType.isBinaryView(type)) return new Binary();
   if (DataType.isStruct(type) && type.children.length === 0)
     return jsonText('structs without fields', changes);
   const item = listItem(type);
@@ -69,10 +68,15 @@ function plainType(type: DataType, changes: Set<string>): DataType {
   );
 }
 
-export function hasDictionary(type: DataType): boolean {
-  return (
-    DataType.isDictionary(type) || (type.children ?? []).some((child: Field) => hasDictionary(child.type))
-  );
+/** The first type, its own or one inside of it, that is so. */
+export function findType(type: DataType, isSo: (type: DataType) => boolean): DataType | undefined {
+  if (isSo(type)) return type;
+  if (DataType.isDictionary(type)) return findType(type.dictionary, isSo);
+  for (const child of (type.children ?? []) as readonly Field[]) {
+    const found = findType(child.type, isSo);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** The type with other children; itself where it has none. A map's keys are never null, by the format's own rule. */
@@ -86,8 +90,7 @@ function withChildren(type: DataType, change: (child: Field, isKey: boolean) => 
   const item = listItem(type);
   if (item === null) return type;
   const child = change(item, false);
-  if (DataType.isFixedSizeList(type)) return new FixedSizeList(type.listSize, child);
-  return DataType.isLargeList(type) ? new LargeList(child) : new List(child);
+  return DataType.isFixedSizeList(type) ? new FixedSizeList(type.listSize, child) : new List(child);
 }
 
 function jsonText(what: string, changes: Set<string>): DataType {
@@ -100,10 +103,9 @@ function listItem(type: DataType): Field | null {
   return isList ? (type.children[0] as Field) : null;
 }
 
-/** The nearest of our own types, for the rules that ask what a column is; `json` for all others. */
+/** The nearest of our own types to a plain one, for the rules that ask what a column is; `json` for all others. */
 function nearestType(type: DataType): ColumnType {
-  if (DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isUtf8View(type))
-    return { kind: 'string' };
+  if (DataType.isUtf8(type)) return { kind: 'string' };
   if (DataType.isInt(type)) return { kind: 'int64' };
   if (DataType.isFloat(type)) return { kind: 'double' };
   if (DataType.isBool(type)) return { kind: 'bool' };
@@ -169,19 +171,8 @@ function parquetField({ name, type, nullable, metadata }: Field): Field {
   return new Field(name, parquetType(type), nullable, metadata);
 }
 
-/** The field as Parquet stores it: plain values in the place of dictionaries, and no views, which are a matter of memory. */
-export function storedField({ name, type, nullable, metadata }: Field): Field {
-  const stored = (found: DataType): DataType => {
-    if (DataType.isDictionary(found)) return stored(found.dictionary);
-    if (DataType.isUtf8View(found)) return new Utf8();
-    if (DataType.isBinaryView(found)) return new Binary();
-    return withChildren(found, storedField);
-  };
-  return new Field(name, stored(type), nullable, metadata);
-}
-
-/** More take minutes a file, and soon all of the module's memory. */
-const MOST_COLUMNS = 10_000;
+/** More take minutes a file, and soon all of the module's memory: its encodings need a megabyte or two a column, of four gigabytes. */
+const MOST_COLUMNS = 1000;
 
 /**
  * Asks before anything is written: parquet-wasm answers a type that it does not know, and too many columns, with a file of
@@ -196,8 +187,8 @@ export function refuseUnwritable(path: string, fields: readonly Field[]): void {
       '-o <file>.arrow, which takes any number',
     );
   for (const { name, type } of fields) {
-    const found = unwritable(type);
-    if (found === null) continue;
+    const found = findType(type, isUnwritable);
+    if (found === undefined) continue;
     throw usageError(
       `${path}: column "${name}" ${found === type ? 'is' : 'holds'} ${typeName(found)}, which cannot be written as Parquet`,
       '-o <file>.arrow or --format arrow, which keep every type',
@@ -206,27 +197,16 @@ export function refuseUnwritable(path: string, fields: readonly Field[]): void {
 }
 
 /** The columns that a Parquet file has of them: one for every value that is no list, struct or map. */
-export function countLeaves(fields: readonly Field[]): number {
+function countLeaves(fields: readonly Field[]): number {
   return fields.reduce((sum, { type }) => {
     const children = (type.children ?? []) as readonly Field[];
     return sum + (children.length === 0 ? 1 : countLeaves(children));
   }, 0);
 }
 
-/** The first type, its own or a child's, that cannot be written. */
-function unwritable(type: DataType): DataType | null {
-  if (DataType.isDictionary(type)) return unwritable(type.dictionary);
-  const children = (type.children ?? []) as readonly Field[];
-  const isRefused =
-    DataType.isUnion(type) ||
-    (DataType.isStruct(type) && children.length === 0) ||
-    (DataType.isInterval(type) && type.unit === IntervalUnit.MONTH_DAY_NANO) ||
+function isUnwritable(type: DataType): boolean {
+  return (
     (DataType.isDecimal(type) && (type.scale < 0 || type.scale > type.precision)) ||
-    (DataType.isFixedSizeBinary(type) && type.byteWidth <= 0);
-  if (isRefused) return type;
-  for (const child of children) {
-    const found = unwritable(child.type);
-    if (found !== null) return found;
-  }
-  return null;
+    (DataType.isFixedSizeBinary(type) && type.byteWidth <= 0)
+  );
 }

@@ -6,11 +6,9 @@ import {
   DataType,
   DateUnit,
   type Decimal,
-  IntervalUnit,
   type RecordBatch,
   TimeUnit,
   Type,
-  UnionMode,
   util,
 } from 'apache-arrow';
 import { ByteBuffer } from 'flatbuffers';
@@ -39,18 +37,16 @@ export function valueAt(data: Data, index: number): unknown {
       return type.precision === 0 ? util.uint16ToFloat64(values[index]) : values[index];
     case Type.Utf8:
     case Type.LargeUtf8:
-      return utf8(values, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));
+      return text(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])), 'utf8');
     case Type.Binary:
     case Type.LargeBinary:
-      return base64(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])));
-    case Type.Utf8View: {
-      const bytes = viewBytes(data, index);
-      return utf8(bytes, 0, bytes.length);
-    }
+      return text(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])), 'base64');
+    case Type.Utf8View:
+      return text(viewBytes(data, index), 'utf8');
     case Type.BinaryView:
-      return base64(viewBytes(data, index));
+      return text(viewBytes(data, index), 'base64');
     case Type.FixedSizeBinary:
-      return base64(values.subarray(stride * index, stride * (index + 1)));
+      return text(values.subarray(stride * index, stride * (index + 1)), 'base64');
     case Type.Decimal:
       return decimalText(values.subarray(stride * index, stride * (index + 1)), type as Decimal);
     case Type.Date:
@@ -61,8 +57,6 @@ export function valueAt(data: Data, index: number): unknown {
       return timestampText(values[index], type.unit, type.timezone !== null && type.timezone !== undefined);
     case Type.Duration:
       return safeInteger(values[index]);
-    case Type.Interval:
-      return interval(values, stride, index, type.unit);
     case Type.List:
     case Type.LargeList:
       return listOf(children[0] as Data, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));
@@ -80,13 +74,6 @@ export function valueAt(data: Data, index: number): unknown {
       for (const [n, { name }] of (type as DataType<Type.Struct>).children.entries())
         put(fields, nameOf({ name }), valueAt(children[n] as Data, index));
       return fields;
-    }
-    case Type.Union: {
-      const child = type.typeIdToChildIndex[data.typeIds[index] as number];
-      return valueAt(
-        children[child] as Data,
-        type.mode === UnionMode.Dense ? Number(valueOffsets[index]) : index,
-      );
     }
     case Type.Dictionary: {
       const [chunk, at] = dictionaryPlace(data, Number(values[index]));
@@ -117,8 +104,8 @@ export function dictionaryPlace(data: Data, code: number): [Data, number] {
 }
 
 /** a value of Arrow's view types, and the bytes that it holds itself */
-export const VIEW_BYTES = 16;
-export const INLINE_BYTES = 12;
+const VIEW_BYTES = 16;
+const INLINE_BYTES = 12;
 
 /** The bytes of a value of a view type: inside the view where they are few, else in one of the shared buffers. */
 export function viewBytes(data: Data, index: number): Uint8Array {
@@ -137,12 +124,8 @@ function safeInteger(value: number | bigint): number | bigint {
   return Number.isSafeInteger(number) ? number : value;
 }
 
-function utf8(bytes: Uint8Array, from: number, to: number): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
-}
-
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64');
+function text({ buffer, byteOffset, byteLength }: Uint8Array, form: 'utf8' | 'base64'): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString(form);
 }
 
 function listOf(child: Data, from: number, to: number): unknown[] {
@@ -207,17 +190,6 @@ function fractionText(fraction: bigint, unit: TimeUnit): string {
   return FRACTION_DIGITS[unit] === 0 ? '' : `.${String(fraction).padStart(FRACTION_DIGITS[unit], '0')}`;
 }
 
-function interval(values: Int32Array, stride: number, index: number, unit: IntervalUnit): unknown {
-  const at = stride * index;
-  const [first = 0, second = 0] = values.subarray(at, at + stride);
-  if (unit === IntervalUnit.YEAR_MONTH) return { months: first, days: 0, nanoseconds: 0 };
-  if (unit === IntervalUnit.DAY_TIME)
-    return { months: 0, days: first, nanoseconds: safeInteger(BigInt(second) * 1_000_000n) };
-  const low = BigInt.asUintN(32, BigInt(values[at + 2] as number));
-  const nanoseconds = (BigInt(values[at + 3] as number) << 32n) | low;
-  return { months: first, days: second, nanoseconds: safeInteger(nanoseconds) };
-}
-
 // ------ what damaged bytes say of themselves: offsets outside their buffers, and lengths in metadata, which arrow-js believes
 
 /** @throws Error naming the column, before a reader of its values would run out of the buffer */
@@ -235,10 +207,7 @@ const UNIT_COUNTS: ReadonlyMap<Type, number> = new Map([
   [Type.Time, 4],
   [Type.Timestamp, 4],
   [Type.Duration, 4],
-  [Type.Interval, 3],
 ]);
-/** 32-bit words of an interval: months; days and milliseconds; months, days and nanoseconds. */
-const INTERVAL_WORDS = [1, 2, 4];
 
 function checkData(data: Data, path: string): void {
   const { length, offset, children } = data;
@@ -253,11 +222,6 @@ function checkData(data: Data, path: string): void {
   const units = UNIT_COUNTS.get(typeId);
   if (units !== undefined && !(unit !== undefined && unit >= 0 && unit < units))
     fail(`unit ${unit} of its type`);
-  if (
-    typeId === Type.Interval &&
-    (data.values as Int32Array).length < (INTERVAL_WORDS[unit ?? 0] ?? 0) * length
-  )
-    fail('its values are cut off');
   const isList = [Type.List, Type.LargeList, Type.Map].includes(typeId);
   const isBytes = [Type.Utf8, Type.LargeUtf8, Type.Binary, Type.LargeBinary].includes(typeId);
   if (isList || isBytes) {
@@ -272,7 +236,7 @@ function checkData(data: Data, path: string): void {
     if ((data.values as Uint8Array).length * 8 < offset + length) fail('its values are cut off');
   } else if (typeId === Type.Struct) {
     if (children.some((child) => child.length < length)) fail('a field has fewer values than the struct');
-  } else if (typeId !== Type.Null && typeId !== Type.Union) {
+  } else if (typeId !== Type.Null) {
     if ((data.values as Uint8Array).length < data.stride * length) fail('its values are cut off');
   }
   for (const [n, child] of children.entries())

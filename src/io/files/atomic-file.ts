@@ -1,12 +1,12 @@
 // Files that appear under their names whole or not at all.
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { type Facts, writeFacts } from './facts.js';
-import { failed, fileError, isStored, writeWhole } from './files.js';
+import { failed, fileError, isStored, statIfThere, writeWhole } from './files.js';
 
 // what speaks to a store is loaded for such a path alone
 const objects = () => import('../store/object.js');
@@ -22,6 +22,14 @@ export async function putInPlace(from: string, to: string, replaces = true): Pro
   }
   await rename(from, to);
   await syncFolder(dirname(to));
+}
+
+/** A rename would put a file in the place of a pipe or /dev/null. @throws RredcotError (exit 2) where something else than a file has the name */
+export async function assertFilePlace(path: string): Promise<void> {
+  const present = await statIfThere(path);
+  if (present === null || present.isFile()) return;
+  const found = present.isDirectory() ? 'a folder' : 'no regular file';
+  throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
 }
 
 /** Removes a file that may not be there. */
@@ -55,17 +63,10 @@ export class AtomicFile {
    * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
    * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
    */
-  static async open(path: string, folder: string = placeFor(path)): Promise<AtomicFile> {
-    const present = isStored(path) ? null : await stat(path).catch(() => null);
-    // a rename would put a file in the place of a folder, a pipe or /dev/null
-    if (present !== null && !present.isFile()) {
-      const found = present.isDirectory() ? 'a folder' : 'no regular file';
-      throw usageError(
-        `${path}: is ${found}, cannot be written as a file`,
-        'name a file with -o, or - for stdout',
-      );
-    }
-    const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
+  static async open(path: string, folder?: string): Promise<AtomicFile> {
+    if (!isStored(path)) await assertFilePlace(path);
+    const place = folder ?? (isStored(path) ? tmpdir() : dirname(path));
+    const temporaryPath = join(place, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
     const handle = await open(temporaryPath, 'wx+').catch(failed(path, 'written'));
     return new AtomicFile(path, temporaryPath, handle);
   }
@@ -124,10 +125,6 @@ export class AtomicFile {
     await this.#writing.catch(() => {});
     await this.handle.close();
   }
-}
-
-function placeFor(path: string): string {
-  return isStored(path) ? tmpdir() : dirname(path);
 }
 
 /** Writes a small file of the run folder whole or not at all. */

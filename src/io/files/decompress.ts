@@ -40,16 +40,11 @@ export async function* decompress(
     }
     yield* await unpacker.end();
   } catch (error) {
-    if (error instanceof WindowError)
-      throw dataError(
-        `${file}: a zstd frame needs more than ${MOST_WINDOW_BYTES} bytes to be unpacked`,
-        `unpack it first: zstd -d --long=31 ${shellWord(file)}`,
-      );
     // what stops the reader is no fault of the file's
     if (error instanceof RredcotError || error instanceof TruncatedError || !isCorruption(error)) throw error;
     throw dataError(
-      `${file}: the ${compression} data is corrupt near byte ${taken}: ${(error as Error).message}`,
-      `fetch the file again; ${compression} -t ${shellWord(file)} shows the damage`,
+      `${file}: the ${compression} data cannot be unpacked near byte ${taken}: ${(error as Error).message}`,
+      `fetch the file again, or unpack it first; ${compression} -t ${shellWord(file)} shows damage`,
       error,
     );
   } finally {
@@ -67,7 +62,7 @@ interface Unpacker {
 // zlib drops what it has decoded when it finds the end missing, so it is told of the end only after all bytes went in
 function gunzip(): Unpacker {
   const stream = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
-  let ready: Buffer[] = [];
+  const ready: Buffer[] = [];
   let failure: Error | null = null;
   let wake = (): void => {};
   stream.on('data', (chunk: Buffer) => ready.push(chunk));
@@ -82,9 +77,7 @@ function gunzip(): Unpacker {
       else resolve();
     });
     if (failure !== null) throw failure;
-    const chunks = ready;
-    ready = [];
-    return chunks;
+    return ready.splice(0);
   }
   return {
     push: (bytes) => step((done) => stream.write(bytes, () => done())),
@@ -107,33 +100,21 @@ function gunzip(): Unpacker {
 /** What zstd itself unpacks unless told otherwise (windowLog 27), and so what its own levels make. */
 const MOST_WINDOW_BYTES = 128 * 2 ** 20;
 
-class WindowError extends Error {}
-
 // Node's own zstd, where there is one, stops after the first frame without an error
 async function unzstd(): Promise<Unpacker> {
   const { Decompress, ZstdErrorCode } = await import('fzstd');
-  let ready: Buffer[] = [];
+  const ready: Buffer[] = [];
   const stream = new Decompress((chunk) => {
     if (chunk.length > 0) ready.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
   });
-  function taken(): Buffer[] {
-    const chunks = ready;
-    ready = [];
-    return chunks;
-  }
   return {
     push(bytes) {
-      try {
-        stream.push(bytes);
-      } catch (error) {
-        const { code, message } = error as Error & { code?: unknown };
-        const isTooLarge = code === ZstdErrorCode.WindowSizeTooLarge || /typed array length/.test(message);
-        throw isTooLarge ? new WindowError() : error;
-      }
+      stream.push(bytes);
       // fzstd moves a whole window for every block; its own bound is 2 GB
       const { s: frame } = stream as unknown as { s?: { e?: number } | number };
-      if (typeof frame === 'object' && (frame.e ?? 0) > MOST_WINDOW_BYTES) throw new WindowError();
-      return taken();
+      if (typeof frame === 'object' && (frame.e ?? 0) > MOST_WINDOW_BYTES)
+        throw new Error(`a frame needs more than ${MOST_WINDOW_BYTES} bytes`);
+      return ready.splice(0);
     },
     end() {
       try {
@@ -143,7 +124,7 @@ async function unzstd(): Promise<Unpacker> {
           throw new TruncatedError('the zstd data ends too early');
         throw error;
       }
-      return taken();
+      return ready.splice(0);
     },
     close() {},
   };

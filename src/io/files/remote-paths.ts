@@ -30,9 +30,8 @@ export function assertHere(path: string): void {
 
 /** The same of an output that may be an object, or a folder of them. @throws RredcotError (exit 2) for a bucket */
 export function assertWritable(path: string): void {
-  const isOfS3 = /^s3:/i.test(path);
-  if (!isOfS3) assertHere(path);
-  if (isOfS3 && !/^s3:\/\/[^/]+\/./i.test(path))
+  if (!/^s3:/i.test(path)) assertHere(path);
+  else if (!/^s3:\/\/[^/]+\/./i.test(path))
     throw usageError(
       `${path}: names no object`,
       's3://<bucket>/<key>.parquet, or a folder: s3://<bucket>/out/',

@@ -1,4 +1,5 @@
 // Stdout as a sink of bytes: at the pace of its reader, with a quiet end when that goes away.
+import type { Writable } from 'node:stream';
 import type { Facts } from './facts.js';
 import { fileError } from './files.js';
 
@@ -8,13 +9,6 @@ export class ReaderClosedError extends Error {
     super('the reader of the output closed its end', { cause });
     this.name = 'ReaderClosedError';
   }
-}
-
-/** What we write to: a stream, or in tests something like it. */
-export interface ByteStream {
-  write(bytes: Uint8Array, done: (error?: Error | null) => void): boolean;
-  on(event: 'error', listener: (error: Error) => void): unknown;
-  off(event: 'error', listener: (error: Error) => void): unknown;
 }
 
 /** Bytes on their way out, one `write` after the other. */
@@ -29,7 +23,7 @@ export interface ByteSink {
 const CLOSED_CODES = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED', 'ERR_STREAM_WRITE_AFTER_END']);
 
 /** Opens a stream as a sink; a write is done when the stream has passed its bytes on. */
-export function openStreamSink(stream: ByteStream = process.stdout): ByteSink {
+export function openStreamSink(stream: Writable = process.stdout): ByteSink {
   let failure: Error | null = null;
   // without a listener a closed pipe would end the process with an uncaught error
   const onError = (error: Error): void => {

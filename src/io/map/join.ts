@@ -83,21 +83,13 @@ export async function openJoin(
   }
 
   function partnerOf(row: InputRow): Columns {
-    const text = key.ofRow(row);
-    if (text === undefined)
-      throw new Mismatch('join', `join: no text to look for (${key.text}): --join-on field=field`);
+    const fail = (why: string): never => {
+      throw new Mismatch('join', `join: ${why} (${key.text}): --join-on field=field`);
+    };
+    const text = key.ofRow(row) ?? fail('no text to look for');
     const found = key.isWithin ? index.within(text) : index.get(text);
-    if (found === undefined)
-      throw new Mismatch(
-        'join',
-        `join: no row of ${file} for ${describeValue(text)} (${key.text}): --join-on field=field`,
-      );
-    if (found.isAmbiguous)
-      throw new Mismatch(
-        'join',
-        `join: rows of ${file} for ${describeValue(text)} (${key.text}) differ: --join-on field=field`,
-      );
-    return found.columns;
+    if (found === undefined) return fail(`no row of ${file} for ${describeValue(text)}`);
+    return found.isAmbiguous ? fail(`rows of ${file} for ${describeValue(text)} differ`) : found.columns;
   }
   const types = inference.finish().map((column) => ({ ...column, isJoined: true }));
   return { join: { partnerOf, written: types }, sha256: hash.digest('hex') };
@@ -123,25 +115,24 @@ export interface JoinPreset {
 /** The columns of a partner stand under this name beside the row's own. */
 const PREFIX = 'join';
 
-const verlParquet: JoinPreset = {
-  name: 'verl-parquet',
-  what: "verl's train.parquet",
-  columns: ['prompt', 'reward_model', 'data_source'],
-  keyText: "prompt's last question",
-  key: ({ prompt }) => lastQuestion(prompt),
-  fields: fieldSources({ prompt: 'prompt', reference: 'reward_model.ground_truth' }, `${PREFIX}.`),
-};
-
-const openRs: JoinPreset = {
-  name: 'open-rs',
-  what: 'knoveleng/open-rs, MATH-500 and others of their form',
-  columns: ['problem', 'solution', 'answer'],
-  keyText: 'problem',
-  key: ({ problem }) => (typeof problem === 'string' ? problem : undefined),
-  fields: fieldSources({ reference: 'answer', solution: 'solution' }, `${PREFIX}.`),
-};
-
-export const JOINS: readonly JoinPreset[] = [verlParquet, openRs];
+export const JOINS: readonly JoinPreset[] = [
+  {
+    name: 'verl-parquet',
+    what: "verl's train.parquet",
+    columns: ['prompt', 'reward_model', 'data_source'],
+    keyText: "prompt's last question",
+    key: ({ prompt }) => lastQuestion(prompt),
+    fields: fieldSources({ prompt: 'prompt', reference: 'reward_model.ground_truth' }, `${PREFIX}.`),
+  },
+  {
+    name: 'open-rs',
+    what: 'knoveleng/open-rs, MATH-500 and others of their form',
+    columns: ['problem', 'solution', 'answer'],
+    keyText: 'problem',
+    key: ({ problem }) => (typeof problem === 'string' ? problem : undefined),
+    fields: fieldSources({ reference: 'answer', solution: 'solution' }, `${PREFIX}.`),
+  },
+];
 
 /** What any other file gives; `--map field=join.<column>` takes more. */
 export const NAMED_FIELDS = fieldSources(

@@ -17,7 +17,7 @@ import {
   resolvePath,
 } from './fields.js';
 import { pick } from './join.js';
-import { mapFlag, meantPath, proposePaths } from './propose.js';
+import { mapFlag, mapText, proposePaths } from './propose.js';
 import { buildTrace, type Cell, type FieldCells, type TracePlace } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */
@@ -55,20 +55,13 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
     return;
   }
   const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
+  const written = join?.written.map(({ name }) => name) ?? [];
   const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
   for (const [index, cells] of traces) {
     const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
     const trace = attempt(() => buildTrace(row, cells, place, needs));
     if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
-    else if (join === undefined || join.written.length === 0) yield trace;
-    else
-      yield {
-        ...trace,
-        joined: pick(
-          found.partner,
-          join.written.map(({ name }) => name),
-        ),
-      };
+    else yield written.length === 0 ? trace : { ...trace, joined: pick(found.partner, written) };
   }
 }
 
@@ -160,13 +153,6 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
   );
 }
 
-function otherPath({ columns }: InputRow, field: Field, path: string): string {
-  const meant = meantPath(columns, path);
-  if (meant !== undefined) return `did you mean ${mapFlag(`${field}=${meant}`)}?`;
-  const proposed = proposePaths(columns, [field]).get(field);
-  return `use ${proposed === undefined ? `--map ${field}=<path>` : mapFlag(`${field}=${proposed}`)}`;
-}
-
 // the fields' values for each trace of the row; several exploding paths go hand in hand
 function findCells(
   row: InputRow,
@@ -181,11 +167,9 @@ function findCells(
     const place = locate(row, field, sources);
     if (place === undefined) {
       if (!isMapped) continue;
-      const path = sources.map(({ text }) => text).join('|');
-      throw new Mismatch(
-        'map',
-        `${field}: no "${path}" in the row (${describeKeys(row.columns)}): ${otherPath(row, field, path)}`,
-      );
+      const found = `no "${sources.map(({ text }) => text).join('|')}" in the row`;
+      const other = mapText(proposePaths(row.columns, [field])) ?? `--map ${field}=<path>`;
+      throw new Mismatch('map', `${field}: ${found} (${describeKeys(row.columns)}): use ${other}`);
     }
     const { path } = place;
     if ('items' in place) lists.push({ field, path, isMapped, values: place.items });

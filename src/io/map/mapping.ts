@@ -49,10 +49,9 @@ export interface Mapping {
 
 /** Looks at the first row of the inputs, and reads the joined file. */
 export async function resolveMapping(inputs: readonly Input[], opts: MappingOptions): Promise<Mapping> {
-  if (opts.joinOn !== undefined && opts.join === undefined)
-    throw usageError('--join-on has no meaning here', 'add --join <file>');
-  if (opts.joinColumns !== undefined && opts.join === undefined)
-    throw usageError('--join-columns has no meaning here', 'add --join <file>');
+  const idle = opts.joinOn !== undefined ? '--join-on' : opts.joinColumns && '--join-columns';
+  if (idle !== undefined && opts.join === undefined)
+    throw usageError(`${idle} has no meaning here`, 'add --join <file>');
   const asked = parseFieldMap(opts.map); // a wrong one is told before anything is read
   const { first, read } = await peekRows(inputs, opts.maxLineBytes);
   const row = { hasRow: first !== undefined, first: first?.columns ?? {} };
@@ -128,22 +127,21 @@ function fieldKey(joinOn: string): JoinKey {
   const paths = [left, right].map((text) => {
     try {
       return parsePath(text);
-    } catch (error) {
-      throw malformed(joinOn, (error as Error).message);
+    } catch {
+      return undefined;
     }
   }) as [FieldPath, FieldPath];
-  if (more.length > 0 || paths.some(({ tail }) => tail !== undefined))
-    throw malformed(joinOn, 'not field=field');
+  if (more.length > 0 || paths.some((path) => path === undefined || path.tail !== undefined))
+    throw usageError(
+      `--join-on ${joinOn}: is not field=field`,
+      '--join-on problem=question, paths as in --map',
+    );
   return {
     text: `${left} = ${right}`,
     isWithin: false,
     ofRow: (row) => keyAt(row.columns, paths[0]),
     ofPartner: (columns) => keyAt(columns, paths[1]),
   };
-}
-
-function malformed(joinOn: string, why: string): RredcotError {
-  return usageError(`--join-on ${joinOn}: ${why}`, '--join-on problem=question, paths as in --map');
 }
 
 function keyAt(columns: Columns, path: FieldPath): string | undefined {

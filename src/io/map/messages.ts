@@ -88,14 +88,11 @@ export type ParsedReferences = readonly Reference[] | { readonly problem: string
  */
 export function parseReferences(value: unknown): ParsedReferences {
   if (value === null || value === undefined || value === '') return [];
-  if (!Array.isArray(value)) {
-    const reference = parseReference(value);
-    return typeof reference === 'string' ? { problem: reference } : [reference];
-  }
   const references: Reference[] = [];
-  for (const [n, item] of value.entries()) {
+  for (const [n, item] of [value].flat().entries()) {
     const reference = parseReference(item);
-    if (typeof reference === 'string') return { problem: `[${n}]: ${reference}` };
+    if (typeof reference === 'string')
+      return { problem: `${Array.isArray(value) ? `[${n}]` : ''}: ${reference}` };
     references.push(reference);
   }
   return references;

@@ -32,7 +32,7 @@ export function choosePreset(asked: string, first: Columns | undefined): Choice 
   if (asked === 'none') return undefined;
   if (asked === 'auto') {
     const found = first && PRESETS.find((preset) => fits(preset, first));
-    return found && { preset: found, why: `the first row has ${list(found.columns)}` };
+    return found && { preset: found, why: `the first row has ${found.columns.join(', ')}` };
   }
   const named = PRESETS.filter(({ name }) => name === asked);
   const preset = named.find((each) => first !== undefined && fits(each, first)) ?? named[0];
@@ -46,10 +46,6 @@ export function choosePreset(asked: string, first: Columns | undefined): Choice 
   const lacking = preset.columns.filter((name) => first === undefined || !Object.hasOwn(first, name));
   return {
     preset,
-    why: lacking.length === 0 ? '--preset' : `--preset, though the first row has no ${list(lacking)}`,
+    why: lacking.length === 0 ? '--preset' : `--preset, though the first row has no ${lacking.join(', ')}`,
   };
-}
-
-function list(names: readonly string[]): string {
-  return names.length === 1 ? String(names[0]) : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
 }

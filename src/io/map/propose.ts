@@ -1,6 +1,5 @@
 // Proposes paths for `--map` by the names that such columns have, where their values fit.
 
-import { didYouMean } from '../../flag-values.js';
 import { shellWord } from '../../printable.js';
 import { type Columns, FIELDS, type Field } from './fields.js';
 import { isDialogue } from './messages.js';
@@ -87,13 +86,6 @@ export function mapText(paths: ReadonlyMap<Field, string>): string | undefined {
 export function mapFlag(value: string): string {
   const bare = value.replaceAll(/[[\]]/g, '');
   return `--map ${shellWord(bare) === bare ? value : shellWord(value)}`;
-}
-
-export function meantPath(columns: Columns, path: string): string | undefined {
-  return didYouMean(
-    path,
-    placesOf(columns).map((place) => place.path),
-  );
 }
 
 /** Only a reward may differ between the traces of a list, and only within the list or beside it, item by item. */

@@ -9,7 +9,7 @@ import type { OwnTokens } from '../../turns.js';
 import { asNumber } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs } from './fields.js';
 import { completionText, fromSolution, parseMessages, parseReferences, severalTurns } from './messages.js';
-import { mapText, meantPath, proposePaths } from './propose.js';
+import { mapText, proposePaths } from './propose.js';
 
 /** A field's value in one trace and where it came from. */
 export interface Cell {
@@ -38,7 +38,8 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
   const id = parseId(cells, place);
   try {
     for (const [field, { path, value }] of cells) {
-      if (value === undefined) throw new Mismatch('map', `${field}: ${notInItem(row, path, place)}`);
+      if (value === undefined)
+        throw new Mismatch('map', `${field}: ${path} is not in item ${place.index ?? 0}`);
       if (row.arrow?.batch.bytes.has(path) && (value ?? null) !== null)
         throw new Mismatch('map', `${field}: ${path} is bytes, expected text: write the column as strings`);
     }
@@ -99,12 +100,6 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
 /** The fields that are there: absent is not undefined. */
 function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
-}
-
-function notInItem(row: InputRow, path: string, { index = 0 }: TracePlace): string {
-  const meant = meantPath(row.columns, path);
-  const hint = meant === undefined || meant === path ? '' : `: did you mean ${meant}?`;
-  return `${path} is not in item ${index}${hint}`;
 }
 
 function parseId(cells: FieldCells, place: TracePlace): string {
@@ -278,10 +273,7 @@ function references(
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
     if (!isNeeded && cell?.isMapped !== true) return [];
-    throw new Mismatch(
-      'map',
-      `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`,
-    );
+    throw new Mismatch('map', `reference: ${cell?.path}${parsed.problem}`);
   }
   const solution = cells.get('solution')?.value;
   // a solution that boxes its answer needs no answer beside it
@@ -299,12 +291,8 @@ function references(
 function referenceCure(row: InputRow, cells: FieldCells, hasGroup: boolean): string {
   const map = mapFor(row, cells, 'reference');
   if (!map.endsWith('reference=<path>')) return map;
-  const hasReward = (cells.get('reward')?.value ?? null) !== null;
-  const reward = hasReward
-    ? undefined
-    : mapText(proposePaths(row.columns, ['reward'], cells.get('completion')?.path));
-  if (!hasGroup || (!hasReward && reward === undefined)) return `${map}, or --join <file>`;
-  return `--references group${reward === undefined ? '' : ` ${reward}`} (the group's right completions give the answers), or ${map}`;
+  if (!hasGroup || (cells.get('reward')?.value ?? null) === null) return `${map}, or --join <file>`;
+  return `--references group (the group's right completions give the answers), or ${map}`;
 }
 
 function withSolution(parsed: readonly Reference[], cell: Cell | undefined): readonly Reference[] {

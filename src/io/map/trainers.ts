@@ -1,7 +1,7 @@
 // Presets of what trainers and their agents dump, and of the plain formats that they read.
 
 import { describeValue } from '../../printable.js';
-import type { Columns } from './fields.js';
+import type { Columns, FieldRule } from './fields.js';
 import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
 import { at, groupBy, mismatch, type Preset, presets, rule, ruleForEach, shortHash } from './preset.js';
 
@@ -139,6 +139,17 @@ function lastTurn({ messages }: Columns): {
     : { prompt: messages.slice(0, -1), completion };
 }
 
+/** One group for each prompt of a file. */
+function groupInFile(path: string): FieldRule {
+  return rule(
+    `the file's name and a hash of ${path}`,
+    (columns, { stem }) => `${stem}/${shortHash(columns[path])}`,
+  );
+}
+
+const NO_REFERENCES =
+  'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>';
+
 const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
 
 /** Dumps with columns of their own; those of agents come before others that have such columns, too. */
@@ -168,7 +179,7 @@ export const DUMPS: readonly Preset[] = presets([
         return `${row.stem}/${shortHash(ids.slice(0, start))}`;
       }),
     },
-    notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
+    notes: [NO_REFERENCES],
   },
   {
     name: 'tokens',
@@ -196,12 +207,7 @@ export const DUMPS: readonly Preset[] = presets([
         'extra_fields.ground_truth',
       ],
       reward: ['reward_score', 'score', 'reward'],
-      group: [
-        ...['group', 'uid', 'extra_fields.uid'],
-        rule("the file's name and a hash of prompt_ids", ({ prompt_ids: ids }, row) => {
-          return `${row.stem}/${shortHash(ids)}`;
-        }),
-      ],
+      group: [...['group', 'uid', 'extra_fields.uid'], groupInFile('prompt_ids')],
     },
   },
   {
@@ -262,7 +268,7 @@ export const DUMPS: readonly Preset[] = presets([
         ),
       ],
     },
-    notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
+    notes: [NO_REFERENCES],
   },
   {
     ...SKYRL,
@@ -271,9 +277,7 @@ export const DUMPS: readonly Preset[] = presets([
       ...{ prompt: 'input_prompt', completion: 'output_response' },
       reference: 'env_extras.reward_spec.ground_truth',
       reward: rule('score, of tokens their sum', ({ score }) => total(score)),
-      group: rule("the file's name and a hash of input_prompt", ({ input_prompt: prompt }, row) => {
-        return `${row.stem}/${shortHash(prompt)}`;
-      }),
+      group: groupInFile('input_prompt'),
     },
     notes: ['it has no mask: what tools said is text among the thought'],
   },
@@ -322,14 +326,11 @@ export const DUMPS: readonly Preset[] = presets([
       prompt: 'input',
       completion: 'output',
       reward: 'reward',
-      group: rule(
-        "the file's name and a hash of input",
-        ({ input }, row) => `${row.stem}/${shortHash(input)}`,
-      ),
+      group: groupInFile('input'),
     },
     notes: [
       "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
-      'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>',
+      NO_REFERENCES,
     ],
   },
 ]);

@@ -25,8 +25,6 @@ export interface ParquetJob {
   readonly rowsPerGroup: number;
   readonly rowGroupBytes: number;
   readonly maxFileBytes: number;
-  /** no encodings but the values themselves */
-  readonly isPlain: boolean;
 }
 
 type File = ReturnType<typeof begun>;
@@ -72,7 +70,7 @@ function writerProperties(wasm: ParquetWasm, job: ParquetJob) {
     .setCompression(Compression.ZSTD)
     // whole numbers by their differences, text by what it shares with the one before: half the time of plain pages, and
     // within 8 % of their size
-    .setWriterVersion(job.isPlain ? WriterVersion.V1 : WriterVersion.V2)
+    .setWriterVersion(WriterVersion.V2)
     .setWriteBatchSize(WRITE_BATCH_VALUES)
     // on floats a dictionary costs 18 % of the size
     .setDictionaryEnabled(false)

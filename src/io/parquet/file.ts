@@ -1,6 +1,6 @@
 // Opens a Parquet file for parquet-wasm, which reads what looks like a Blob: the magic at both ends is checked first.
 import type { ParquetFile } from 'parquet-wasm/node';
-import { dataError, usageError } from '../../errors.js';
+import { dataError } from '../../errors.js';
 import { type OpenFile, readWhole } from '../files/files.js';
 
 const MAGIC = 'PAR1';
@@ -52,7 +52,6 @@ async function findFooter(file: OpenFile, path: string, size: number): Promise<n
   if (size >= least) await readWhole(file, tail, size - TAIL_BYTES);
   const length = tail.readUInt32LE(0);
   const magic = tail.toString('latin1', 4);
-  if (magic === 'PARE') throw usageError(`${path}: is an encrypted Parquet file`, 'decrypt it first');
   if (magic === MAGIC && length <= Math.min(size - least, MAX_FOOTER_BYTES))
     return size - TAIL_BYTES - length;
   const { buffer } = await file.read(Buffer.alloc(MAGIC.length), 0, MAGIC.length, 0);

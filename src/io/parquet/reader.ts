@@ -1,10 +1,10 @@
 // Reads schema and record batches of a Parquet file, one row group at a time, each decoded to Arrow IPC by a worker thread.
 
 import { setTimeout as after } from 'node:timers/promises';
-import { type Field, RecordBatchReader, Schema } from 'apache-arrow';
+import { DataType, type Field, RecordBatchReader, Schema } from 'apache-arrow';
 import { startThread, type Thread } from '../../thread.js';
 import { type BatchSource, damaged } from '../arrow/reader.js';
-import { hasDictionary, storedField, typeName } from '../arrow/types.js';
+import { findType, plainType, typeName } from '../arrow/types.js';
 import { checkBatch } from '../arrow/values.js';
 import type { DecoderThread, ParquetFacts, RowGroup } from './decoder-thread.js';
 
@@ -75,39 +75,17 @@ async function openedFooter(thread: Thread<DecoderThread>, path: string) {
     return { facts, fields: RecordBatchReader.from(facts.schema).open().schema.fields };
   };
   const found = await open(false);
-  const dictionaries = found.fields.filter(({ type }) => hasDictionary(type));
+  const dictionaries = found.fields.filter(({ type }) => findType(type, DataType.isDictionary));
   const { facts, fields } = dictionaries.length === 0 ? found : await open(true);
   const losses = new Map<string, string>();
-  for (const field of fields) {
-    const mark = markOf(field);
-    if (mark === undefined) continue;
-    losses.set(
-      field.name,
-      `is no longer marked as ${mark} in the file's own schema; its values are as they were`,
-    );
-  }
-  const kind = (field: Field) => typeName(storedField(field).type).replaceAll(/Large|View/g, '');
+  const kind = ({ type }: Field) => typeName(plainType(type, new Set()));
   for (const [n, declared] of found.fields.entries()) {
     const [was, is] = [kind(declared), kind(fields[n] as Field)];
     if (was !== is)
       losses.set(declared.name, `is ${was} and read as ${is}, as another column has a dictionary`);
   }
   for (const { name } of dictionaries) losses.set(name, 'its dictionary is written out as plain values');
-  // parquet-wasm names views, and makes none
-  return { facts, fields: fields.map(storedField), losses };
-}
-
-/** What Arrow has no type for. */
-const MARKS: ReadonlyMap<string | undefined, string> = new Map([
-  ['arrow.uuid', 'UUID'],
-  ['arrow.json', 'JSON'],
-]);
-
-/** The mark of a column, or of something inside of it. */
-function markOf({ metadata, type }: Field): string | undefined {
-  const own = MARKS.get(metadata.get('ARROW:extension:name'));
-  const inside: readonly Field[] = type.children ?? [];
-  return own ?? inside.map(markOf).find((each) => each !== undefined);
+  return { facts, fields, losses };
 }
 
 /** Arrow IPC streams of one batch each; parquet-wasm may end early without a word, so the caller counts. */

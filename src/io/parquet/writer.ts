@@ -4,7 +4,6 @@ import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-a
 import { usageError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import { gatherRows } from '../arrow/columns.js';
-import { countLeaves } from '../arrow/types.js';
 import type { BatchWriter } from '../arrow/writer.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { fileError } from '../files/files.js';
@@ -18,8 +17,6 @@ const MAX_FILE_BYTES = 4_000_000_000;
 const SAMPLE_BYTES = 8 * 2 ** 20;
 /** Batches on their way to the worker: one being encoded, one waiting. */
 const MAX_BATCHES_IN_FLIGHT = 2;
-/** With more, pages are plain: the encodings of whole numbers and of text take a megabyte or two a column, of four gigabytes. */
-const MOST_ENCODED_COLUMNS = 1000;
 /** Values that repeat from row to row, in flat columns: parquet-wasm knows no others by name. */
 const DICTIONARY_COLUMNS: readonly string[] = ['group', 'source_file', 'status'];
 
@@ -54,7 +51,6 @@ export function openParquetBatches(
       rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / heldBytes) * rowsWritten)),
       rowGroupBytes,
       maxFileBytes,
-      isPlain: countLeaves(schema.fields) > MOST_ENCODED_COLUMNS,
     });
     for (const { ipc, rows } of held.splice(0)) await encoder.send(ipc, rows);
     return encoder;

@@ -22,7 +22,11 @@ const PATTERN = /[*?[\]{}]/;
 export async function findFiles(path: string): Promise<string[]> {
   if (isStored(path)) return findObjects(path);
   const found = await stat(path).catch(() => null);
-  if (found?.isDirectory()) return folderFiles(path);
+  if (found?.isDirectory()) {
+    const files = await listFiles(path);
+    if (files.length > 0) return files;
+    throw usageError(`${path}: ${NO_ROWS}; hidden ones, and those beginning with _, do not count`, NAMED);
+  }
   const address = found === null ? addressError(path) : undefined;
   if (address !== undefined) throw address;
   // a name may hold a bracket: a pattern is one only where there is no such file
@@ -34,6 +38,8 @@ export async function findFiles(path: string): Promise<string[]> {
   return matches.sort();
 }
 
+const NO_ROWS = 'no file below it is JSONL, JSON, Arrow or Parquet by its name';
+const NAMED = 'name the files themselves, or a pattern';
 const PATTERN_HINT = '** goes through folders, {a,b} is a or b';
 
 /** The same of an address: names are listed, as there are no folders. */
@@ -56,21 +62,7 @@ async function findObjects(path: string): Promise<string[]> {
   if (parts !== null) return parts.map((part) => `${known}${basename(part)}`);
   const rows = names.filter((name) => KNOWN.test(name) && !name.split('/').some((part) => BESIDE.test(part)));
   if (rows.length > 0) return all(rows);
-  const found =
-    names.length === 0
-      ? 'no such object, and none below it'
-      : 'no object below it is JSONL, JSON, Arrow or Parquet by its name';
-  throw usageError(`${path}: ${found}`, 'name the objects themselves, or a pattern');
-}
-
-async function folderFiles(folder: string): Promise<string[]> {
-  const files = await listFiles(folder);
-  if (files.length === 0)
-    throw usageError(
-      `${folder}: no file in this folder is JSONL, JSON, Arrow or Parquet by its name`,
-      'name the files themselves; a hidden one, or one beginning with _, is not looked at',
-    );
-  return files;
+  throw usageError(`${path}: ${names.length === 0 ? 'no such object, and none below it' : NO_ROWS}`, NAMED);
 }
 
 // a run's parts, else all files below, sorted by their whole paths
@@ -83,12 +75,7 @@ async function listFiles(folder: string): Promise<string[]> {
     const path = join(folder, entry.name);
     const found = entry.isSymbolicLink() ? await stat(path).catch(() => null) : entry;
     if (found?.isDirectory()) entries.push(`${path}/`);
-    else if (KNOWN.test(entry.name)) {
-      // nobody may ever write to a pipe, and a device may have no end
-      if (found !== null && !found.isFile())
-        throw usageError(`${path}: is no regular file`, 'move it away, or name the files themselves');
-      entries.push(path);
-    }
+    else if (KNOWN.test(entry.name)) entries.push(path);
   }
   const files: string[] = [];
   for (const path of entries.sort()) files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));

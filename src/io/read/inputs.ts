@@ -19,7 +19,7 @@ import {
 import { findFiles } from './find-files.js';
 import { type FileLayout, isJson, layoutOf } from './formats.js';
 import { NEWLINE, readJsonRows } from './jsonl.js';
-import { fingerprintOf, type InputPrint } from './unchanged.js';
+import { fingerprintOf, type InputPrint, printOfStream } from './unchanged.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
@@ -32,18 +32,16 @@ export interface Input {
   /** null for what can be read only once: its first bytes tell when they come */
   readonly layout: FileLayout | null;
   readonly stream: ByteSource | null;
-  /** where it was asked for: as of {@link fingerprintOf} */
-  readonly print?: InputPrint;
-  /** its first bytes, where they were read anyway; of the first input alone */
+  readonly print: InputPrint;
+  /** its first bytes; of the first input alone */
   readonly head?: Buffer;
 }
 
 /**
  * Checks the input paths; none means stdin. Patterns and folders become the files that they stand for.
- * @param hasPrints whether their prints are taken, so that no file is opened again for it
  * @throws RredcotError naming the path that is missing, unreadable or in a format that is not read
  */
-export async function resolveInputs(paths: readonly string[], hasPrints = false): Promise<Input[]> {
+export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
   const given = paths.length === 0 ? [STDIN] : paths;
   if (given.filter((path) => path === STDIN).length > 1) {
     throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
@@ -54,11 +52,11 @@ export async function resolveInputs(paths: readonly string[], hasPrints = false)
   const stems = uniqueStems(files);
   const inputs: Input[] = [];
   for (const [n, path] of files.entries()) {
-    const found = path === STDIN ? null : await resolveFile(path, hasPrints).catch(failed(path, 'read'));
+    const found = path === STDIN ? null : await resolveFile(path).catch(failed(path, 'read'));
     const stream = found === null ? openByteSource(path) : null;
-    const { head, ...file } = found ?? {};
+    const { head, ...file } = found ?? { size: null, layout: null, print: printOfStream(path) };
     const first = n === 0 && head !== undefined ? { head } : {};
-    inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...file, ...first, stream });
+    inputs.push({ path, stem: stems[n] as string, ...file, ...first, stream });
   }
   return inputs;
 }
@@ -89,19 +87,13 @@ function uniqueStems(paths: readonly string[]): string[] {
   return stems;
 }
 
-type FileInput = Pick<Input, 'layout' | 'size' | 'print' | 'head'>;
-
-async function resolveFile(path: string, hasPrint: boolean): Promise<FileInput | null> {
+async function resolveFile(path: string) {
   const found = await factsOf(path);
   // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
   if (!found.isFile()) return null;
-  const { size } = found;
   await using file = await openFile(path, found.version);
-  const known: Pick<Input, 'print' | 'head'> = hasPrint ? await fingerprintOf(file, path) : {};
-  if (known.head !== undefined)
-    return { layout: layoutOf(known.head.subarray(0, HEAD_BYTES), path), size, ...known };
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
-  return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size, ...known };
+  const { print, head } = await fingerprintOf(file, path);
+  return { layout: layoutOf(head.subarray(0, HEAD_BYTES), path), size: found.size, print, head };
 }
 
 /** An input's layout; of a stream it waits for the first bytes. */
@@ -146,13 +138,11 @@ export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, s
   return isJson(layout) ? new Map() : (await describedBy(input, layout)).schema.metadata;
 }
 
-type ColumnarFacts = Pick<BatchSource, 'schema' | 'losses'>;
+/** Columnar inputs that were opened before: what they say of themselves stays, and a stream can be read only once. */
+const opened = new WeakMap<Input, BatchSource>();
 
-/** What columnar inputs that were opened before say of themselves. */
-const described = new WeakMap<Input, ColumnarFacts>();
-
-async function describedBy(input: Input, layout: FileLayout): Promise<ColumnarFacts> {
-  const known = described.get(input);
+async function describedBy(input: Input, layout: FileLayout): Promise<BatchSource> {
+  const known = opened.get(input);
   if (known !== undefined) return known;
   const source = await openBatches(input, layout);
   if (input.stream === null) await source.close();
@@ -220,30 +210,23 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
 
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
-  const source = await openOwnBatches(input, layout);
-  const { refuseSameNames } = await import('../arrow/reader.js');
-  await refuseSameNames(source, input.path);
-  described.set(input, source);
+  const { path, stream, size } = input;
+  const known = opened.get(input);
+  if (stream !== null && known !== undefined) return known;
+  if (stream !== null && layout !== 'arrow-stream')
+    throw usageError(
+      `${path}: ${layout === 'parquet' ? 'Parquet' : 'an Arrow file'} cannot be read from a stream: its table of contents is at its end`,
+      'name the file, or pipe JSONL or an Arrow stream (.arrows)',
+    );
+  const { openArrow, openArrowStream, refuseSchema } = await import('../arrow/reader.js');
+  const source = await (layout === 'parquet'
+    ? (await import('../parquet/reader.js')).openParquet(path)
+    : layout === 'arrow'
+      ? openArrow(path)
+      : openArrowStream(path, stream ?? openByteSource(path), size));
+  await refuseSchema(source, path);
+  opened.set(input, source);
   return source;
-}
-
-async function openOwnBatches({ path, stream, size }: Input, layout: FileLayout): Promise<BatchSource> {
-  if (layout === 'parquet') {
-    if (stream !== null)
-      throw usageError(
-        `${path}: Parquet cannot be read from a stream: its table of contents is at its end`,
-        'name the file, or pipe JSONL or an Arrow stream',
-      );
-    const { openParquet } = await import('../parquet/reader.js');
-    return openParquet(path);
-  }
-  const { openArrow, openArrowStream } = await import('../arrow/reader.js');
-  if (layout === 'arrow-stream') return openArrowStream(path, stream ?? openByteSource(path), size);
-  if (stream === null) return openArrow(path);
-  throw usageError(
-    `${path}: is an Arrow file, which cannot be read from a stream`,
-    'name the file, or write the stream format (.arrows)',
-  );
 }
 
 // ------ the first row, looked at without taking it from those that read on

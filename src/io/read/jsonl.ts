@@ -1,7 +1,8 @@
 // Reads a row, or a bad row, of each line of JSONL or element of a JSON list.
 
 import { isUtf8 } from 'node:buffer';
-import { dataError, type Rejection, usageError } from '../../errors.js';
+import { dataError, usageError } from '../../errors.js';
+import { describeValue } from '../../printable.js';
 import type { BadRow, InputRow, RowOptions } from '../../rows.js';
 import { parseJson } from '../arrow/json.js';
 import { TruncatedError } from '../files/decompress.js';
@@ -21,7 +22,12 @@ export async function* readJsonRows(
   opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
   const { file, wanted, onBytes, firstOrdinal = 0 } = opts;
-  const maxRowBytes = lineLimit(opts);
+  const maxRowBytes = opts.maxLineBytes ?? MAX_LINE_BYTES;
+  if (!(maxRowBytes <= LONGEST_LINE_BYTES))
+    throw usageError(
+      `--max-line-bytes ${maxRowBytes}: expected ${LONGEST_LINE_BYTES} at most`,
+      'a lower one',
+    );
   let row = 0;
   let told = 0;
   let splitter = lineSplitter(maxRowBytes);
@@ -31,11 +37,12 @@ export async function* readJsonRows(
 
   // undefined: a blank line, or a row that nobody wants
   function take(found: RowBytes): InputRow | BadRow | undefined {
-    const bytes = isList ? found.bytes : withoutLineEnd(found.bytes);
+    const isReturned = !isList && found.bytes.at(-1) === CARRIAGE_RETURN;
+    const bytes = isReturned ? found.bytes.subarray(0, -1) : found.bytes;
     const { length, offset } = found;
     onBytes?.(offset + length - told);
     told = offset + length;
-    if (!isList && length === found.bytes.length && isBlank(bytes)) return undefined;
+    if (!isList && length === found.bytes.length && bytes.every(isSpace)) return undefined;
     const number = row++;
     const ordinal = firstOrdinal + number;
     if (wanted?.(ordinal) === false) return undefined;
@@ -47,7 +54,7 @@ export async function* readJsonRows(
         const first = firstByte(chunk, skipped === 0);
         isStarted = first !== undefined;
         isList = first === OPEN_LIST && !LINES.test(file);
-        if (isList) splitter = elementSplitter({ file, maxRowBytes, skipped });
+        if (isList) splitter = elementSplitter(file, maxRowBytes, skipped);
         else skipped += chunk.length;
       }
       for (const found of splitter.push(chunk)) {
@@ -61,29 +68,11 @@ export async function* readJsonRows(
   } catch (error) {
     if (!(error instanceof TruncatedError)) throw error;
     const { bytes: cut, offset: byteOffset } = splitter.rest();
-    const ordinal = firstOrdinal + row;
-    if (wanted?.(ordinal) === false) return;
+    const place = { file, row, ordinal: firstOrdinal + row, byteOffset };
+    if (wanted?.(place.ordinal) === false) return;
     const reason = `${error.message}: this row is cut off, and what came after it is lost: fetch the file again`;
-    yield {
-      kind: 'bad',
-      file,
-      row,
-      ordinal,
-      byteOffset,
-      raw: cut.toString('utf8'),
-      rejection: { code: 'truncated', reason },
-    };
-    return;
+    yield { kind: 'bad', ...place, raw: cut.toString('utf8'), rejection: { code: 'truncated', reason } };
   }
-}
-
-/** @throws RredcotError (exit 2) for `--max-line-bytes` beyond what V8 can hold */
-function lineLimit({ maxLineBytes = MAX_LINE_BYTES }: Pick<RowOptions, 'maxLineBytes'>): number {
-  if (maxLineBytes >= 1 && maxLineBytes <= LONGEST_LINE_BYTES) return maxLineBytes;
-  throw usageError(
-    `line limit is ${maxLineBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`,
-    '--max-line-bytes 268435456',
-  );
 }
 
 /** The first byte that is no white space and no byte order mark. */
@@ -92,18 +81,12 @@ function firstByte(chunk: Buffer, isFileStart: boolean): number | undefined {
   // a plain loop: packed white space unpacks to gigabytes
   for (let at = start; at < chunk.length; at++) {
     const byte = chunk[at] as number;
-    if (byte !== 32 && byte !== 10 && byte !== CARRIAGE_RETURN && byte !== 9) return byte;
+    if (!isSpace(byte)) return byte;
   }
   return undefined;
 }
 
-function withoutLineEnd(line: Buffer): Buffer {
-  return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
-}
-
-function isBlank(line: Buffer): boolean {
-  return line.every((byte) => byte === 32 || byte === 9 || byte === CARRIAGE_RETURN);
-}
+const ONE_A_LINE = 'jq -c . writes one a line; a file that is one list is called .json';
 
 function parsed(
   { bytes, length, offset: byteOffset }: RowBytes,
@@ -113,31 +96,20 @@ function parsed(
   const place = { file, stem, row, ordinal, byteOffset };
   const raw = bytes.toString('utf8');
   const bad = (code: string, reason: string): BadRow => {
-    const rejection: Rejection = { code, reason };
-    return { kind: 'bad', ...place, raw, rejection, id: `${stem}:${row}` };
+    return { kind: 'bad', ...place, raw, rejection: { code, reason }, id: `${stem}:${row}` };
   };
-
-  if (length > maxLineBytes) {
+  if (length > maxLineBytes)
     return bad('line_too_long', `line of ${length} bytes, at most ${maxLineBytes}: raise --max-line-bytes`);
-  }
   if (!isUtf8(bytes)) return bad('utf8', 'line is not UTF-8: convert the file with iconv');
   let columns: unknown;
   try {
     columns = parseJson(raw);
   } catch (error) {
-    const alone = raw.trim();
-    if (alone === '{' || alone === '[')
-      return bad(
-        'json',
-        `line holds ${alone} alone, expected one JSON object a line: jq -c . writes them so; a file that is one list is called .json`,
-      );
-    return bad('json', `line is not JSON: ${(error as Error).message}`);
+    const isSpread = /^\s*[[{]\s*$/.test(raw);
+    return bad('json', `line is not JSON: ${(error as Error).message}${isSpread ? `: ${ONE_A_LINE}` : ''}`);
   }
-  if (typeof columns !== 'object' || columns === null || Array.isArray(columns)) {
-    const found = columns === null ? 'null' : Array.isArray(columns) ? 'a list' : `a ${typeof columns}`;
-    const hint = Array.isArray(columns) ? ': a file that is one list is called .json' : '';
-    return bad('json', `line holds ${found}, expected one JSON object${hint}`);
-  }
+  if (typeof columns !== 'object' || columns === null || Array.isArray(columns))
+    return bad('json', `line holds ${describeValue(columns)}, expected one JSON object: ${ONE_A_LINE}`);
   return { kind: 'row', ...place, raw, columns: columns as Record<string, unknown> };
 }
 
@@ -146,13 +118,6 @@ interface RowBytes {
   readonly bytes: Buffer;
   readonly length: number;
   readonly offset: number;
-}
-
-interface SplitOptions {
-  readonly file: string;
-  readonly maxRowBytes: number;
-  /** white space that came before a list's first chunk */
-  readonly skipped?: number;
 }
 
 interface Splitter {
@@ -173,22 +138,16 @@ const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 class Gathered {
   length = 0;
   #parts: Buffer[] = [];
-  readonly #maxBytes: number;
 
-  constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes;
-  }
+  constructor(private readonly maxBytes: number) {}
 
   add(part: Buffer): void {
-    const wasShort = this.length <= this.#maxBytes;
+    const wasShort = this.length <= this.maxBytes;
     this.length += part.length;
-    if (this.length <= this.#maxBytes) this.#parts.push(part);
+    if (this.length <= this.maxBytes) this.#parts.push(part);
     else if (wasShort) {
-      const prefix = Buffer.concat([...this.#parts, part]).subarray(
-        0,
-        Math.min(RAW_PREFIX_BYTES, this.#maxBytes),
-      );
-      this.#parts = [Buffer.from(prefix)];
+      const shown = Math.min(RAW_PREFIX_BYTES, this.maxBytes);
+      this.#parts = [Buffer.from(Buffer.concat([...this.#parts, part]).subarray(0, shown))];
     }
   }
 
@@ -239,8 +198,9 @@ const CLOSE_OBJECT = 125;
 /**
  * Splits one JSON list at the commas between its elements, however large the list is. What an element holds is left
  * to the parser, so a broken one costs no other as long as its brackets and quotes close.
+ * @param skipped white space that came before the list's first chunk
  */
-function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions): Splitter {
+function elementSplitter(file: string, maxRowBytes: number, skipped: number): Splitter {
   const open = new Gathered(maxRowBytes);
   let position = skipped; // of the chunk's first byte
   let start = 0; // of the open element
@@ -250,9 +210,6 @@ function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions): Spli
   let isOver = false;
   let elements = 0;
 
-  function fail(what: string, at: number): never {
-    throw dataError(`${file}: ${what} at byte ${at}`, 'one JSON object a line, or one JSON list of objects');
-  }
   return {
     *push(chunk) {
       let from = 0;
@@ -266,7 +223,11 @@ function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions): Spli
         }
         if (byte > CLOSE_LIST && byte !== OPEN_OBJECT && byte !== CLOSE_OBJECT && !isOver) continue;
         if (isOver) {
-          if (!isSpace(byte)) fail('text after the end of the list', position + i);
+          if (!isSpace(byte))
+            throw dataError(
+              `${file}: text after the end of the list at byte ${position + i}`,
+              'one JSON object a line, or one JSON list of objects',
+            );
         } else if (byte === QUOTE) inString = true;
         else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
           if (depth++ === 0) {

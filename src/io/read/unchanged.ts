@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { dataError } from '../../errors.js';
-import { factsOf, failed, type OpenFile, openFile } from '../files/files.js';
+import { factsOf, failed, HEAD_BYTES, type OpenFile } from '../files/files.js';
 
 /** How `run.json` holds it. */
 export const InputPrintSchema = z.object({
@@ -21,36 +21,25 @@ export type InputPrint = Readonly<z.infer<typeof InputPrintSchema>>;
 
 const EDGE_BYTES = 2 ** 20;
 
-/** The prints of all inputs, in their order. @throws RredcotError naming the file that cannot be read */
-export async function fingerprint(
-  inputs: readonly { readonly path: string; readonly size: number | null; readonly print?: InputPrint }[],
-): Promise<InputPrint[]> {
-  const prints: InputPrint[] = [];
-  for (const { path, size, print } of inputs) {
-    const none = { path, bytes: null, mtime_ms: null, head: null, tail: null };
-    prints.push(print ?? (size === null ? none : await fileFingerprint(path).catch(failed(path, 'read'))));
-  }
-  return prints;
-}
+/** Of what can be read only once. */
+export const printOfStream = (path: string): InputPrint => ({
+  ...{ path, bytes: null, mtime_ms: null, head: null, tail: null },
+});
 
-/** The same of one file. @throws Error of the file system */
-export async function fileFingerprint(path: string): Promise<InputPrint> {
-  await using file = await openFile(path);
-  return (await fingerprintOf(file, path)).print;
-}
-
-/** The same of a file that is open. @returns with its first bytes; none of an object, whose ETag says more */
+/** The print of a file that is open. @returns with its first bytes; few of an object, whose ETag says more */
 export async function fingerprintOf(
   file: OpenFile,
   path: string,
-): Promise<{ readonly print: InputPrint; readonly head?: Buffer }> {
+): Promise<{ readonly print: InputPrint; readonly head: Buffer }> {
   const { size: bytes, mtimeMs, version } = await file.stat();
-  if (version !== undefined)
-    return { print: { path, bytes, mtime_ms: null, head: null, tail: null, etag: version.etag } };
-  const edge = async (from: number): Promise<Buffer> => {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
+  const edge = async (from: number, length = EDGE_BYTES): Promise<Buffer> => {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, from);
     return buffer.subarray(0, bytesRead);
   };
+  if (version !== undefined) {
+    const print = { ...printOfStream(path), bytes, etag: version.etag };
+    return { print, head: await edge(0, HEAD_BYTES) };
+  }
   const sha256 = (part: Buffer): string => createHash('sha256').update(part).digest('hex');
   const head = await edge(0);
   const tail = await edge(Math.max(0, bytes - EDGE_BYTES));

@@ -25,9 +25,10 @@ const MOST_REDIRECTS = 5;
 
 /**
  * Asks, and goes where it is sent.
+ * @param range of the file's bytes
  * @param here only as long as that is on the same machine: what lies elsewhere is told of in the answer before
  */
-async function askHub(
+export async function askHub(
   path: string,
   method: HttpRequest['method'],
   to: string,
@@ -69,11 +70,6 @@ export async function lookAtHub(path: string): Promise<Required<ObjectVersion> |
   if (etag === '' || !Number.isSafeInteger(size))
     throw usageError(`${path}: the Hub says no size or ETag of it`, 'check the address, and HF_ENDPOINT');
   return { size, etag, url: fileUrl({ ...place, revision }) };
-}
-
-/** A range of a file, whatever status it has. */
-export function hubRange(path: string, url: string, range: string): Promise<HttpAnswer> {
-  return askHub(path, 'GET', url, range);
 }
 
 const NEXT_PAGE = /<([^>]+)>;\s*rel="next"/;

@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { dataError, OvertakenError, type RredcotError, usageError } from '../../errors.js';
 import { type FileFacts, type ObjectVersion, told } from './http.js';
-import { hubRange, listHub, lookAtHub } from './hub.js';
+import { askHub, listHub, lookAtHub } from './hub.js';
 import { askS3, listS3, refusalOf, s3Place } from './s3.js';
 
 type ObjectFacts = FileFacts & { readonly version: ObjectVersion };
@@ -115,7 +115,7 @@ export class StoredObject implements AsyncDisposable {
     const answer =
       url === undefined
         ? await askS3(path, { method: 'GET', headers: { range, 'if-match': etag } })
-        : await hubRange(path, url, range);
+        : await askHub(path, 'GET', url, range);
     const { status, body, header } = answer;
     if (status === 412 || status === 404 || status === 416) throw changed(path);
     if (status !== 200 && status !== 206) throw refusalOf(path, answer, 'read');

@@ -46,7 +46,7 @@ export async function askS3(
   });
 }
 
-function urlOf({ bucket, key }: S3Place, { endpoint, region }: StoreAccount): string {
+function urlOf({ bucket, key }: S3Place, { endpoint, region }: ReturnType<typeof accountOf>): string {
   const path = key.split('/').map(encoded).join('/');
   if (endpoint !== undefined) return `${endpoint.replace(/\/+$/, '')}/${encoded(bucket)}/${path}`;
   const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
@@ -109,18 +109,11 @@ function textOf({ body }: HttpAnswer, name: string): string[] {
   );
 }
 
-interface StoreAccount {
-  /** undefined: AWS's own */
-  readonly endpoint: string | undefined;
-  readonly region: string;
-  /** undefined: requests are not signed, which public objects do not need */
-  readonly keys:
-    | { readonly accessKeyId: string; readonly secretAccessKey: string; readonly sessionToken?: string }
-    | undefined;
-}
-
-/** @throws RredcotError (exit 2) for an endpoint that is no address */
-function accountOf(env: NodeJS.ProcessEnv): StoreAccount {
+/**
+ * Where the store is, and who asks: without an endpoint it is AWS's own, without keys requests are not signed, which public objects do not need.
+ * @throws RredcotError (exit 2) for an endpoint that is no address
+ */
+function accountOf(env: NodeJS.ProcessEnv) {
   const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey } = env;
   const { AWS_SESSION_TOKEN: sessionToken } = env;
   const endpoint = env.AWS_ENDPOINT_URL_S3 || env.AWS_ENDPOINT_URL || undefined;

@@ -51,7 +51,7 @@ async function joinBatches(
   parts: readonly string[],
   { format, facts, onProgress }: JoinedParts,
 ): Promise<void> {
-  const isParquet = format === 'parquet';
+  const kind = format === 'parquet' ? format : 'arrow';
   // lines need none of these
   const { Schema } = await import('apache-arrow');
   const { gatherRows } = await import('../arrow/columns.js');
@@ -61,14 +61,9 @@ async function joinBatches(
   let rows = 0;
   try {
     for (const part of parts) {
-      const source = await (isParquet ? openParquet(part) : openArrow(part));
+      const source = await (kind === 'parquet' ? openParquet(part) : openArrow(part));
       const { fields, metadata } = source.schema;
-      opened ??= await openColumnar(
-        file,
-        isParquet ? 'parquet' : 'arrow',
-        new Schema(fields),
-        ofWhole(metadata),
-      );
+      opened ??= await openColumnar(file, kind, new Schema(fields), ofWhole(metadata));
       for await (const { batch } of source.batches()) {
         onProgress();
         await opened.batches.write(gatherRows(opened.schema, [{ unit: batch, from: 0, to: batch.numRows }]));

@@ -1,10 +1,9 @@
 // The rejects of a part or of a file: one line for each row, or trace of a row, that was rejected.
 import { dirname } from 'node:path';
-import { usageError } from '../../errors.js';
 import type { BadRow } from '../../rows.js';
 import { stringifyJson } from '../arrow/json.js';
-import { AtomicFile, makeFolder, removeFile } from '../files/atomic-file.js';
-import { isStored, sha256OfFile, statIfThere } from '../files/files.js';
+import { AtomicFile, assertFilePlace, makeFolder, removeFile } from '../files/atomic-file.js';
+import { isStored, sha256OfFile } from '../files/files.js';
 
 export type Rejects = Awaited<ReturnType<typeof openRejects>>;
 
@@ -15,12 +14,7 @@ export type Rejects = Awaited<ReturnType<typeof openRejects>>;
  * @throws RredcotError (exit 2) where something else than a file has its name
  */
 export async function openRejects(path: string, folder?: string) {
-  const present = await statIfThere(path);
-  if (present !== null && !present.isFile())
-    throw usageError(
-      `${path}: is no file, but the rejects would be written there`,
-      'name another output with -o',
-    );
+  await assertFilePlace(path);
   let file: AtomicFile | undefined;
   return {
     async add({ file: from, row, byteOffset, id, raw, rejection: { code, reason } }: BadRow): Promise<void> {

@@ -1,11 +1,9 @@
 // What lies beside a single file, `<output>.summary.json`: what its run did, and with which configuration; of JSON lines also their hash.
-import { rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { z } from 'zod';
 import { VERSION } from '../../package-files.js';
-import { putInPlace } from '../files/atomic-file.js';
+import { writeText } from '../files/atomic-file.js';
 import { Sha256 } from '../files/facts.js';
-import { fileError, readJson } from '../files/files.js';
+import { readJson } from '../files/files.js';
 import { summaryPath } from '../files/run-folder.js';
 import { PartSchema } from './part.js';
 
@@ -42,16 +40,8 @@ export async function writeSummary(
   summary: Omit<StoredSummary, 'format'> & Readonly<Record<string, unknown>>,
   folder: string,
 ): Promise<void> {
-  const path = summaryPath(output);
-  const own = join(folder, `.summary.json.${process.pid}.tmp`);
   const whole = { format: 2, rredcot: VERSION, ...summary };
-  try {
-    await writeFile(own, `${JSON.stringify(whole, null, 2)}\n`);
-    await putInPlace(own, path);
-  } catch (error) {
-    await rm(own, { force: true }).catch(() => {});
-    throw fileError(error, path, 'written');
-  }
+  await writeText(summaryPath(output), `${JSON.stringify(whole, null, 2)}\n`, folder);
 }
 
 /** The summary beside a file; undefined where there is none, or none of ours. */

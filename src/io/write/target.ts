@@ -4,6 +4,7 @@ import { dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
 import { VERSION } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
+import { assertFilePlace } from '../files/atomic-file.js';
 import { isStored, statIfThere } from '../files/files.js';
 import { assertHere, assertWritable } from '../files/remote-paths.js';
 import { rejectsPath, runPaths, type Shard, summaryPath } from '../files/run-folder.js';
@@ -50,8 +51,9 @@ export async function resolveTarget(
   const isStdout = output === '-';
   const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
   const written = isStdout ? [rejects] : [output, rejects, summaryPath(output)];
-  await refuseInputs(written, inputs);
-  for (const path of written) await refuseOtherThanFile(path);
+  const read = inputs.map(({ path }) => path);
+  await refuseInputs(written, read);
+  for (const path of written) await assertFilePlace(path);
   if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
   const kind = formatOfFile(output, format);
   if (!isStored(output)) await refuseMissingFolder(output);
@@ -62,17 +64,13 @@ export async function resolveTarget(
 /** Of a file that is written beside what is printed. @throws RredcotError (exit 2) where none can be there, or it is one that was read */
 export async function assertPlace(path: string, inputs: readonly string[]): Promise<void> {
   assertHere(path);
-  const read = inputs.map((each) => ({ path: each }));
-  await refuseInputs([path], read);
+  await refuseInputs([path], inputs);
   await refuseOfTheSystem(path);
 }
 
 /** @throws RredcotError (exit 2) where a file that is to be written is one that was read */
-export async function refuseInputs(
-  written: readonly string[],
-  inputs: readonly { readonly path: string }[],
-): Promise<void> {
-  const read = new Set(await Promise.all(inputs.map(({ path }) => realpath(path).catch(() => undefined))));
+async function refuseInputs(written: readonly string[], inputs: readonly string[]): Promise<void> {
+  const read = new Set(await Promise.all(inputs.map((path) => realpath(path).catch(() => undefined))));
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);
     if (real !== undefined && read.has(real))
@@ -84,7 +82,7 @@ export async function refuseInputs(
  * What a file is written as: what its name says, or `--format` where that says nothing.
  * @throws RredcotError (exit 2) where both say something else, or neither says anything
  */
-export function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
+function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
   if (/\.(gz|zst)$/i.test(path))
     throw usageError(
       `${path}: outputs are not packed`,
@@ -97,14 +95,6 @@ export function formatOfFile(path: string, format: OutputFormat | undefined): Ou
     `${path}: the name says ${named}, --format ${format}`,
     'leave out --format, or name the file after it',
   );
-}
-
-// a rename would put a file in the place of a pipe or /dev/null; a folder would turn it down when all is computed
-async function refuseOtherThanFile(path: string): Promise<void> {
-  const present = await statIfThere(path);
-  if (present === null || present.isFile()) return;
-  const found = present.isDirectory() ? 'a folder' : 'no regular file';
-  throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
 }
 
 // a folder that is made for a misspelled path is found by nobody

@@ -96,25 +96,10 @@ describe('values of every type', () => {
     expect(texts(await readColumns(fixture('odd.arrow'), Object.keys(odd)))).toEqual(texts(odd));
   });
 
-  it('integers of 64 bits keep their digits, intervals their parts', async () => {
+  it('integers of 64 bits keep their digits', async () => {
     const { int64, uint64 } = await readColumns(fixture('types.arrow'), ['int64', 'uint64']);
     expect(int64).toEqual([-9223372036854775808n, 9223372036854775807n, null, 0]);
     expect(uint64).toEqual([0, 18446744073709551615n, null, 7]);
-    const { interval } = await readColumns(fixture('interval.arrow'), ['interval']);
-    expect(interval).toEqual([
-      { months: 1, days: 2, nanoseconds: 3 },
-      { months: -1, days: 0, nanoseconds: -1099511627776 },
-      null,
-    ]);
-  });
-
-  it('intervals of pyarrow are JSON text in Parquet and Arrow outputs', async () => {
-    for (const extension of ['parquet', 'arrow']) {
-      const { path, stderr } = await segmented(fixture('interval.arrow'), extension);
-      const { interval } = await readColumns(path, ['interval']);
-      expect(interval?.[0]).toBe('{"months":1,"days":2,"nanoseconds":3}');
-      expect(stderr).toContain('intervals of months, days and nanoseconds are written as JSON text');
-    }
   });
 
   it('a type that Parquet has not is refused by column before anything is written, and Arrow keeps it', async () => {
@@ -149,11 +134,13 @@ describe('values of every type', () => {
 });
 
 it.each([
-  ['list-view.arrow', 'ListView', 'pa.list_'],
-  ['list-view.parquet', 'ListView', 'pa.list_'],
-  ['run-end.arrow', 'RunEndEncoded', 'run_end_decode'],
-])('%s is refused for its type, not as damage', async (name, type, remedy) => {
-  const why = `a column has Arrow's type ${type}, which is not read`;
+  ['list-view.arrow', 'a column', 'ListView', 'pa.list_'],
+  ['list-view.parquet', 'a column', 'ListView', 'pa.list_'],
+  ['run-end.arrow', 'a column', 'RunEndEncoded', 'run_end_decode'],
+  ['union.arrow', 'column "union_dense"', 'Union', 'leave it out'],
+  ['interval.arrow', 'column "interval"', 'Interval', 'leave it out'],
+])('%s is refused for its type, not as damage', async (name, column, type, remedy) => {
+  const why = `${column} has Arrow's type ${type}, which is not read`;
   const { stderr } = await fails(`${SEGMENT} ${fixture(name)}`, 2, why);
   expect(stderr).toContain(remedy);
   expect(stderr).not.toContain('damaged');
@@ -183,7 +170,8 @@ describe('every type through a run', () => {
         const [before, after] = [await schemaOf(fixture(name)), await schemaOf(path)];
         for (const field of before.fields) {
           const found = after.fields.find((other) => other.name === field.name);
-          expect(typeName(found?.type as never)).toBe(typeName(field.type));
+          // large forms and views are a matter of memory: all are written in the plain form
+          expect(typeName(found?.type as never)).toBe(typeName(field.type).replaceAll(/Large|View/g, ''));
           expect(found?.metadata).toEqual(field.metadata);
           expect(found?.nullable).toBe(true);
         }
@@ -233,7 +221,7 @@ describe('every type through a run', () => {
     async (extension) => {
       const { path, stderr } = await segmented(fixture('odd.arrow'), extension);
       const asText = (name: string, value: unknown) =>
-        /^(empty_struct|list_null|union)/.test(name) && value !== null ? JSON.stringify(value) : value;
+        /^(empty_struct|list_null)/.test(name) && value !== null ? JSON.stringify(value) : value;
       expect(texts(await readColumns(path, Object.keys(odd)))).toEqual(texts(odd, asText));
       for (const [name, reason] of [
         ['dictionary', 'dictionary is written out'],
@@ -241,28 +229,21 @@ describe('every type through a run', () => {
         ['list_dictionary', 'dictionary is written out'],
         ['empty_struct', 'structs without fields are written as JSON text'],
         ['list_null', 'lists of nothing but null are written as JSON text'],
-        ['union_dense', 'unions are written as JSON text'],
-        ['union_sparse', 'unions are written as JSON text'],
         ['required', 'becomes nullable'],
       ])
         expect(stderr.match(new RegExp(`column "${name}": .*${reason}`, 'g'))).toHaveLength(1);
       if (extension === 'parquet')
-        expect(await queryDuckdb(`select "dictionary", "union_dense", required from '${path}'`)).toEqual([
-          { dictionary: 'red', union_dense: '5', required: 1n },
-          { dictionary: 'green', union_dense: '"x"', required: 2n },
-          { dictionary: null, union_dense: null, required: 3n },
-          { dictionary: 'red', union_dense: '"y"', required: 4n },
+        expect(await queryDuckdb(`select "dictionary", required from '${path}'`)).toEqual([
+          { dictionary: 'red', required: 1n },
+          { dictionary: 'green', required: 2n },
+          { dictionary: null, required: 3n },
+          { dictionary: 'red', required: 4n },
         ]);
     },
   );
 
-  it('marks that Arrow has no types for', async () => {
-    const { path, stderr } = await segmented(fixture('marked.parquet'), 'parquet');
-    for (const [name, mark] of [
-      ['uuid', 'UUID'],
-      ['json', 'JSON'],
-    ])
-      expect(stderr).toMatch(new RegExp(`column "${name}": is no longer marked as ${mark}`));
+  it('values that Parquet marks as what Arrow has no types for', async () => {
+    const { path } = await segmented(fixture('marked.parquet'), 'parquet');
     expect(await readColumns(path, ['uuid', 'json'])).toEqual({
       uuid: ['AAECAwQFBgcICQoLDA0ODw==', null],
       json: ['{"a":1}', null],
@@ -387,7 +368,7 @@ describe('streams', () => {
 
   it.each([
     ['Parquet', 'polars.parquet', /stdin|-: Parquet cannot be read from a stream/],
-    ['an Arrow file', 'types.arrow', /-: is an Arrow file, which cannot be read from a stream/],
+    ['an Arrow file', 'types.arrow', /-: an Arrow file cannot be read from a stream/],
   ])('%s is refused with what to do', async (_, name, message) => {
     const { stderr } = await fails(SEGMENT, 2, message, await readFile(fixture(name)));
     expect(stderr).toMatch(/try: name the file/);

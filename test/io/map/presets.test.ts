@@ -103,7 +103,7 @@ describe('--preset', () => {
     expect(choosePreset('auto', undefined)).toBeUndefined();
     expect(choosePreset('none', row)).toBeUndefined();
     expect(choosePreset('auto', row)?.why).toBe(
-      'the first row has problem, answer, generations and correctness_math_verify',
+      'the first row has problem, answer, generations, correctness_math_verify',
     );
   });
 
@@ -117,7 +117,7 @@ describe('--preset', () => {
     expect(choosePreset('openr1', row)?.why).toBe('--preset');
     const { generations: _, answer: __, ...rest } = row;
     expect(choosePreset('openr1', rest)?.why).toBe(
-      '--preset, though the first row has no answer and generations',
+      '--preset, though the first row has no answer, generations',
     );
   });
 

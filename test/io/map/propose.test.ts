@@ -1,4 +1,4 @@
-// What is proposed for a row that nobody has mapped: paths by the names of its columns, and what a misspelled one was meant to be.
+// What is proposed for a row that nobody has mapped: paths by the names of its columns.
 import { describe, expect, it } from 'vitest';
 import { didYouMean } from '../../../dist/flag-values.js';
 import { FIELDS, parseFieldMap } from '../../../dist/io/map/fields.js';
@@ -50,7 +50,6 @@ describe('proposed paths', () => {
   it('are one word of a shell, whatever the columns are called', () => {
     const columns = { 'model response': 'r', "it's": '', 'ground truth': '4', prompt: 'q' };
     expect(proposed(columns)).toBe("--map 'prompt=prompt,completion=model response,reference=ground truth'");
-    expect(reason(columns, 'completion=its')).toMatch(/did you mean --map 'completion=it'\\''s'\?$/);
     expect(cureOf(`in.jsonl:0: ${reason(columns)}`)).toBe(
       "--map 'completion=model response,reference=ground truth'",
     );
@@ -63,25 +62,15 @@ describe('reasons', () => {
     expect(cureOf(found)).toBe('--map prompt=question,completion=full_response,reference=ground_truth');
   });
 
-  it('say what a path was meant to be', () => {
+  it('propose a path in the place of one that leads nowhere', () => {
     const columns = { prompt: 'p', answer: '1', generations: [{ text: 'a' }] };
-    expect(reason(columns, 'completion=generation[].text')).toMatch(
-      /: did you mean --map completion=generations\[\]\.text\?$/,
-    );
-    expect(reason(columns, 'completion=generations[].txt')).toMatch(
-      /: did you mean generations\[\]\.text\?$/,
-    );
-    expect(cureOf(reason(columns, 'completion=generation[].text'))).toBe(
-      '--map completion=generations[].text',
-    );
+    const found = reason(columns, 'completion=generation[].text');
+    expect(cureOf(found)).toBe('--map completion=generations[].text');
   });
 
   it('propose --references group where rewards are there and answers are not', () => {
     const row = { prompt: 'p', completion: 'c', reward: 1 };
     expect(reason({ ...row, group: 'g' })).toContain(': use --references group (');
-    expect(reason({ ...row, reward: null, group: 'g', my_reward: 0.5 })).toContain(
-      ': use --references group --map reward=my_reward (',
-    );
     // a reference set needs a group, and a column with answers is better
     expect(reason(row)).toMatch(/: use --map reference=<path>, or --join <file>$/);
     expect(reason({ ...row, group: 'g', gold: '4' })).toMatch(/: use --map reference=gold$/);

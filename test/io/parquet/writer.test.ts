@@ -32,7 +32,6 @@ import {
   makeData,
   makeVector,
   Null,
-  SparseUnion,
   Struct,
   TimeMicrosecond,
   TimeMillisecond,
@@ -72,7 +71,6 @@ const encoderOf = (descriptor: number, path = file.temporaryPath) =>
     rowsPerGroup: 1000,
     rowGroupBytes: 2 ** 20,
     maxFileBytes: 2 ** 30,
-    isPlain: false,
   });
 
 beforeEach(async () => {
@@ -188,13 +186,10 @@ describe('types', () => {
   });
 
   it.each([
-    [monthDayNano, 'is Interval<MONTH_DAY_NANO>'],
-    [new List(item(monthDayNano)), 'holds Interval<MONTH_DAY_NANO>'],
     [new Decimal(-2, 10, 128), 'is Decimal128(10, -2)'],
+    [new List(item(new Decimal(-2, 10, 128))), 'holds Decimal128(10, -2)'],
     [new FixedSizeBinary(0), 'is FixedSizeBinary[0]'],
-    [new Struct([item(new Struct([]))]), 'holds Struct<>'],
-    [new SparseUnion([0], [item(new Int32())]), 'is Union<Int32>'],
-  ])('that cannot be written are turned down by name: %s', (type, found) => {
+  ])('that cannot be written are rejected by name: %s', (type, found) => {
     const act = () => refuseUnwritable('x.parquet', [item(new Utf8()), new Field('c', type, true)]);
     expect(act).toThrow(`x.parquet: column "c" ${found}, which cannot be written as Parquet`);
   });
@@ -239,7 +234,7 @@ describe('the writer', () => {
   });
 
   it('writes as many columns as it lets through, with pages that cost it no memory', async () => {
-    const wide = Array.from({ length: 2500 }, (_, n) => ({
+    const wide = Array.from({ length: 990 }, (_, n) => ({
       name: `c${n}`,
       type: STRING,
       value: () => `x${n}`,
@@ -248,7 +243,7 @@ describe('the writer', () => {
     await write(writer, [bareRow({})]);
     await writer.close();
     await file.publish();
-    expect(await queryDuckdb(`select c0, c2499 from '${file.path}'`)).toEqual([{ c0: 'x0', c2499: 'x2499' }]);
+    expect(await queryDuckdb(`select c0, c989 from '${file.path}'`)).toEqual([{ c0: 'x0', c989: 'x989' }]);
   });
 
   it('stops below the size that would wrap the offsets', async () => {

@@ -103,7 +103,9 @@ describe('packed text', () => {
     const path = await file('damaged.jsonl.gz', bytes);
     const error = await read([path]).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ name: 'RredcotError', exitCode: 65 });
-    expect((error as Error).message).toMatch(/damaged\.jsonl\.gz: the gzip data is corrupt near byte \d+/);
+    expect((error as Error).message).toMatch(
+      /damaged\.jsonl\.gz: the gzip data cannot be unpacked near byte \d+/,
+    );
   });
 
   it('counts packed bytes, so that they can be set against the size of the file', async () => {
@@ -254,7 +256,7 @@ describe('patterns and folders', () => {
   it.each([
     ['nowhere.jsonl', /nowhere\.jsonl: cannot be read: no such file/],
     ['set/*.csv', /set\/\*\.csv: no file matches/],
-    ['bare', /bare: no file in this folder/],
+    ['bare', /bare: no file below it/],
   ])('%s is an error', async (path, message) => {
     await expect(names(path)).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
     await expect(names(path)).rejects.toThrow(message);

@@ -52,14 +52,9 @@ describe('lines', () => {
   });
 
   it('tells of rows that were printed over several lines', async () => {
-    for (const [open, list] of [
-      ['{', { a: 1 }],
-      ['[', [{ a: 1 }]],
-    ] as const) {
-      const [first] = await rowsOf(JSON.stringify(list, null, 1));
-      expect(first?.kind === 'bad' && first.rejection.reason).toContain(
-        `line holds ${open} alone, expected one JSON object a line: jq -c . writes them so`,
-      );
+    for (const rows of [{ a: 1 }, [{ a: 1 }]]) {
+      const [first] = await rowsOf(JSON.stringify(rows, null, 1));
+      expect(first?.kind === 'bad' && first.rejection.reason).toContain('jq -c . writes one a line');
     }
   });
 

@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { RecordBatchReader } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { openStreamSink, ReaderClosedError } from '../../../dist/io/files/stdout.js';
@@ -97,13 +98,9 @@ describe('a pipe', () => {
   );
 
   it('remembers that the reader is gone', async () => {
-    let onError: ((error: Error) => void) | undefined;
-    const sink = openStreamSink({
-      write: () => true,
-      on: (_, listener) => (onError = listener),
-      off: () => {},
-    });
-    onError?.(Object.assign(new Error('broken pipe'), { code: 'EPIPE' }));
+    const stream = new Writable({ write: () => {} });
+    const sink = openStreamSink(stream);
+    stream.emit('error', Object.assign(new Error('broken pipe'), { code: 'EPIPE' }));
     await expect(sink.write(Buffer.from('x'))).rejects.toBeInstanceOf(ReaderClosedError);
   });
 });
