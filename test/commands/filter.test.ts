@@ -9,7 +9,7 @@ import type { OutputRow } from '../../dist/scored.js';
 import { named } from '../support/estimators.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';
 import { ROOT, type ScoredRow } from '../support/program.js';
-import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
+import { fixtureRows, openScene, valued } from '../support/scene.js';
 
 const SOURCE = { ours: OUR_COLUMNS, credit: { estimator: named('pr') } } as unknown as Parameters<
   typeof parseWhere
@@ -159,24 +159,6 @@ describe('a filtered file', async () => {
       await done(`redistribute ${whole} ${asked} --overwrite -o means.jsonl`);
       expect(await baselines('means.jsonl')).toEqual(await baselines('all.jsonl'));
     }
-  });
-
-  it('as an input of score is told of, where anything follows of its groups', async () => {
-    const warned = async (input: string, stdin?: Buffer) => {
-      const line = `score ${GIVEN} --baseline group ${input} --map reference=answer --overwrite -o again.jsonl --log-json`;
-      return (await done(line, stdin)).stderr.includes('"part_input"');
-    };
-    const keep = "--where 'reward >= 0' --quiet";
-    for (const format of ['parquet', 'arrow', 'jsonl']) {
-      const [all, part] = [`whole.${format}`, `rewarded.${format}`];
-      await done(`score given.jsonl ${GIVEN} -o ${all} --quiet`);
-      await done(`filter ${all} -o ${part} ${keep}`);
-      expect(await warned(all), all).toBe(false);
-      expect(await warned(part), part).toBe(true);
-      expect(await warned(`${part} --baseline value`), part).toBe(false);
-    }
-    const { bytes } = await done(`filter whole.parquet -o - ${keep}`);
-    expect(await warned('-', bytes)).toBe(true);
   });
 
   it('of JSON lines has their bytes', async () => {

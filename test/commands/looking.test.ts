@@ -4,12 +4,9 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { shownTrace } from '../../dist/commands/shown.js';
-import { STORED } from '../../dist/estimate/credit-flags.js';
 import { resolveMapping } from '../../dist/io/map/mapping.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import type { PageRecord } from '../../dist/report/page/scored-page.js';
-import { pickTrace } from '../../dist/scored/choose.js';
-import { openScored } from '../../dist/scored/open-scored.js';
 import { rredcotHere } from '../support/in-process.js';
 import { inputRow } from '../support/io-helpers.js';
 import { FIXTURES, readScored, type ScoredRow, storedValues, temporaryFolder } from '../support/program.js';
@@ -157,33 +154,6 @@ describe('inspect', () => {
     const worst = await here('inspect', 'cuts.jsonl', '--worst');
     expect([worst.code, worst.stderr]).toEqual([2, expect.stringContaining('was made by rredcot segment')]);
   });
-
-  /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
-  const changed = async (change: (columns: Record<string, unknown>) => object) => {
-    const source = await openScored(join(folder, 'scored.parquet'), STORED);
-    return {
-      ...source,
-      async *read(opts: object) {
-        for await (const row of source.read(opts)) {
-          const columns = { ...(row as { columns: Record<string, unknown> }).columns };
-          yield { ...row, columns: { ...columns, ...change(columns) } } as never;
-        }
-      },
-    };
-  };
-  const flat = ({ segments, value_start: value }: Record<string, unknown>) => ({
-    segments: (segments as { kind: string }[]).map((each) =>
-      each.kind === 'thought' ? { ...each, value, delta: 0 } : each,
-    ),
-  });
-  const never = new AbortController().signal;
-
-  it('says of flat traces that none fell', async () => {
-    const level = await pickTrace(await changed(flat), true, [], never);
-    expect(level.ordinal).toBe(rows.findIndex(({ reward }) => reward === 0));
-    expect(level.why).toBe('the first wrong trace; the value of none fell');
-  });
-
   it('warns of one trace that another policy wrote, whichever way it was named', async () => {
     const row = (logprob: number) => ({
       ...inputRow({ ...rows[0], logprobs: rows[0]?.sigma.map(() => logprob) }),

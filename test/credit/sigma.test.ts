@@ -147,31 +147,6 @@ describe('invariants of METHOD 4', () => {
     }
   });
 
-  test('recomputable: from float32 bytes and back, σ and Δ are the same bit for bit; no input is changed', () => {
-    const stored = (x: Float32Array) => new Float32Array(Uint8Array.from(Buffer.from(x.buffer)).buffer);
-    fc.assert(
-      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (drawn, options) => {
-        const input = readable(drawn, options.rule);
-        // facts have functions among them
-        const { estimator, ...cells } = input;
-        const before = { ...structuredClone(cells), estimator };
-        const first = redistribute(input, options);
-        expect(input).toEqual(before);
-        const copy = {
-          ...input,
-          ends: Int32Array.from(input.ends),
-          values: stored(input.values),
-          entropies: stored(input.entropies),
-          reward: input.reward === null ? null : (Float32Array.of(input.reward)[0] as number),
-        };
-        const again = redistribute(copy, options);
-        expect(Buffer.from(again.sigma.buffer)).toEqual(Buffer.from(first.sigma.buffer));
-        expect(Buffer.from(again.deltas.buffer)).toEqual(Buffer.from(first.deltas.buffer));
-        expect(again.fallback).toBe(first.fallback);
-      }),
-    );
-  });
-
   test('joint: values that no float holds as probabilities still differ', () => {
     const input: SigmaInput = {
       ...WRONG,

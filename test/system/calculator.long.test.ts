@@ -2,7 +2,6 @@
 import { resolve } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type State, statesOf } from '../oracle/calculator.js';
-import { tokenIds } from '../support/oracle-comparison.js';
 import { ROOT, type ScoredRow, storedValues } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
@@ -123,79 +122,4 @@ describe('values and credit of turns', () => {
     expect(found / wrong).toBeGreaterThan(0.6);
     expect(guessed / wrong).toBeLessThan(0.2);
   });
-});
-
-/** What a rollout is made of, by the messages alone: its turns as the policy wrote them, and the text between them. */
-function partsOf(row: Played) {
-  const messages = row.completion as unknown as Message[];
-  return messages.flatMap(({ role, content }) => {
-    const isOwn = role === 'assistant';
-    return [{ isOwn, ids: isOwn ? [...tokenIds(content), 258] : tokenIds(`\n${content}\n`) }];
-  });
-}
-
-/** The tokens of all of them in a row, and their mask: 1 for those of the model, 0 for those of a tool's response. */
-function tokensOf(row: Played) {
-  const parts = partsOf(row);
-  return {
-    ids: parts.flatMap(({ ids }) => ids),
-    mask: parts.flatMap(({ isOwn, ids }) => ids.map(() => Number(isOwn))),
-  };
-}
-
-/** A rollout as each trainer's own loop makes it. */
-const FORMS: Readonly<Record<string, (row: Played, n: number) => object>> = {
-  // AgentLoopOutput
-  'verl-agent': (row) => {
-    const { ids: response_ids, mask: response_mask } = tokensOf(row);
-    const { prompt_ids, reward, answer } = row;
-    return { prompt_ids, response_ids, response_mask, reward_score: reward, ground_truth: answer };
-  },
-  // a graph of messages, a node each with the ids it adds; sampled ones are true
-  'prime-rl': (row, n) => {
-    const nodes = [{ isOwn: false, ids: row.prompt_ids }, ...partsOf(row)].map(({ isOwn, ids }, i) => ({
-      ...(i > 0 && { parent: i - 1 }),
-      ...{ token_ids: ids, mask: ids.map(() => isOwn) },
-    }));
-    const rewards = { correct: { score: row.reward, weight: 1 } };
-    const task = { data: { answer: row.answer } };
-    return { task, traces: [{ id: `t${n}`, nodes, rewards }], group: { id: row.group } };
-  },
-  // a list of traces a row
-  skyrl: (row) => {
-    const { ids, mask } = tokensOf(row);
-    const lists = { response_ids: [ids], loss_masks: [mask], rewards: [row.reward] };
-    return { prompt_token_ids: [row.prompt_ids], ...lists, answer: row.answer };
-  },
-  // rollout_func: completion_ids with env_mask
-  tokens: (row) => {
-    const { ids: completion_ids, mask: env_mask } = tokensOf(row);
-    const { prompt_ids, reward, answer, group } = row;
-    return { prompt_ids, completion_ids, env_mask, reward, answer, group };
-  },
-};
-
-describe('sampled traces as a dump', () => {
-  const score = (name: string) =>
-    done(`score ${name}.jsonl --policy policy --baseline value -o ${name}.out.jsonl`);
-  const numbers = (row: Played) => [row.completion_ids, row.completion_mask, row.sigma, row.value_start];
-  let some: Played[];
-  beforeAll(async () => {
-    some = played.filter(({ status }) => status === 'reward:compared').slice(0, 8);
-    await write('some.jsonl', some);
-    await score('some');
-  });
-
-  it.each(Object.entries(FORMS))(
-    'of %s have their masks to the token, and the same credit',
-    async (name, form) => {
-      await write(`${name}.jsonl`, some.map(form));
-      expect((await score(name)).said).toContain(`preset ${name} `);
-      const scored = await rows<Played>(`${name}.out.jsonl`);
-      expect(scored.map((row) => [row.completion_ids, row.completion_mask])).toEqual(
-        some.map((row) => [row.completion_ids, row.completion_mask]),
-      );
-      expect(scored.map(numbers)).toEqual((await rows<Played>('some.out.jsonl')).map(numbers));
-    },
-  );
 });
