@@ -123,19 +123,6 @@ describe('a limit', () => {
     await done('filter limited/ -o limited.jsonl --quiet');
     expect(await means('limited.jsonl')).toMatch(/^65 .*was cut by --limit 9/);
   });
-
-  it('takes nothing from prompts that are sampled, unless they share groups', async () => {
-    const grouped = (await rows<Record<string, unknown>>('traces.jsonl')).slice(0, 4);
-    await write('grouped.jsonl', grouped);
-    await write(
-      'bare.jsonl',
-      grouped.map(({ group: _, ...row }) => row),
-    );
-    for (const name of ['bare', 'grouped'])
-      await done(`sample ${name}.jsonl -o ${name}.parquet --limit 2 --samples 2 --max-tokens 8 --quiet`);
-    expect(await partOf('bare.parquet')).toBeUndefined();
-    expect(await partOf('grouped.parquet')).toBe('{"by":"limit","limit":2}');
-  });
 });
 
 describe.each(FORMATS)('a run that is not whole, %s', (format) => {

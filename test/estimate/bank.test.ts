@@ -247,51 +247,6 @@ describe('rredcot score --references group', async () => {
     );
   });
 
-  it('adds up the spellings of peers, and says where there are none', async () => {
-    const [first] = rows.filter((row) => row.reward === 1);
-    const { answer, solution, completion_ids, ...row } = first as FixtureRow;
-    const as = (id: string, group: string, own: string, reward: number, more = {}) => ({
-      ...row,
-      id,
-      group,
-      completion: row.completion.replace(/answer: .*\n/, `answer: ${own}\n`),
-      reward,
-      ...more,
-    });
-    await write('spelled.jsonl', [
-      as('a', 'g', answer, 1),
-      as('b', 'g', `0${answer}`, 1),
-      as('c', 'g', 'x', 0),
-      as('lone', 'h', answer, 1),
-      as('own', 'k', answer, 1, { answer }),
-      as('wrong', 'm', 'x', 0),
-      as('peer', 'm', 'y', 0),
-    ]);
-    const found = new Map((await score('spelled', '--references group')).map((out) => [out.id, out]));
-    expect(
-      [...found.values()].map(({ id, reference_utilities }) => [id, reference_utilities.length]),
-    ).toEqual([
-      ['a', 1],
-      ['b', 1],
-      ['c', 2],
-      ['lone', 0],
-      ['own', 1],
-      ['wrong', 0],
-      ['peer', 0],
-    ]);
-    for (const id of ['lone', 'wrong', 'peer']) {
-      const out = found.get(id) as Out;
-      expect(out.status).toBe('uniform:no-references');
-      expect(new Set(out.sigma).size).toBe(1);
-    }
-    expect(found.get('own')?.status).toContain('references:row');
-    const c = found.get('c') as Out;
-    expect(c.value_start).toBeCloseTo(
-      c.reference_logprobs[0]?.reduce((sum, lp) => sum + Math.exp(lp), 0) as number,
-      6,
-    );
-  });
-
   it('joint takes the thoughts of peers as solutions, and turns down who has none', async () => {
     // long continuations: four traces are enough
     const [wrong] = rows.filter((row) => row.reward === 0);

@@ -156,13 +156,6 @@ describe('the reference set', () => {
     ];
     expect(referenceSetOf(close, named('joint'))).toHaveLength(4);
   });
-
-  test('taking the reference set twice is taking it once', () => {
-    for (const estimator of ESTIMATORS) {
-      const once = referenceSetOf(referenceSet, estimator);
-      expect(referenceSetOf(once, estimator)).toEqual(once);
-    }
-  });
 });
 
 describe('what is scored at an exit', () => {

@@ -14,8 +14,7 @@ import {
   withPeers,
 } from '../../dist/estimate/peers.js';
 import { askSiblings } from '../../dist/estimate/siblings.js';
-import { type BadRow, eachTrace, isBad } from '../../dist/rows.js';
-import { candidateExits } from '../../dist/segment/segment.js';
+import { eachTrace, isBad } from '../../dist/rows.js';
 import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../support/fake-policy.js';
 import { collect, streamOf, traceAt } from '../support/streams.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
@@ -144,40 +143,6 @@ describe('siblings asks', () => {
       }),
       { numRuns: 40 },
     ));
-
-  it('nothing of a trace behind which a tail has no room, and lets it be a peer all the same', async () => {
-    const rejected: number[] = [];
-    await fc.assert(
-      fc.asyncProperty(shapes, fc.integer({ min: 33, max: 40 }), async (all, room) => {
-        // the first one has no peer, however long it is
-        const items = all.map((shape, n) => related(n, n === 0 ? undefined : 'g', shape));
-        const free = (await collect(asking(shown(items), 2, 6))).flat();
-        const found = await answered(asking(shown(items), 2, 6, room));
-        for (const [n, item] of found.entries()) {
-          const { promptIds, pieces, asked } = free[n] as Exclude<(typeof free)[number], BadRow>;
-          const ends = [...candidateExits(pieces)].flatMap((exit) =>
-            (asked.tails?.(exit) ?? []).map(({ length }) => promptIds.length + exit + length),
-          );
-          const lacking = Math.max(0, ...ends) - room;
-          expect(isBad(item)).toBe(lacking > 0);
-          if (!isBad(item)) {
-            expect(item.result.peers?.map((own) => own?.length)).toEqual(
-              item.job.asked.peers.map(({ completionIds }) => completionIds.length),
-            );
-            continue;
-          }
-          rejected.push(lacking);
-          expect(item.rejection.code).toBe('too_long');
-          expect(item.rejection.reason).toMatch(
-            lacking < 6 ? `: --peer-tokens ${6 - lacking}, or --policy` : ': --policy',
-          );
-        }
-      }),
-      // other draws may have no trace that is too long
-      { seed: 1 },
-    );
-    expect(rejected.length).toBeGreaterThan(0);
-  });
 
   it('nobody whose thought has so many pieces that aligning the two would not fit into memory', () => {
     const { pieces } = jobOf({ ...SHAPE, tokens: 2 });
