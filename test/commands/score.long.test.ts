@@ -1,3 +1,4 @@
+// As score.test.ts, with more traces against the oracle.
 import { describeAgainstOracle } from '../support/oracle-comparison.js';
 
-describeAgainstOracle({ everyGroup: 8, traces: 9, others: 2 });
+describeAgainstOracle(8, 9, 2);

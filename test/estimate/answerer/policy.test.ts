@@ -160,7 +160,6 @@ describe.each([
       // a fixed seed: the bound is one of rounding, not of logic
       { numRuns, seed: 4, endOnFailure: true },
     );
-    if (process.env.MEASURE) console.log(name, worst, scored);
     expect(scored).toBeGreaterThan(100 * numRuns);
   });
 });
@@ -224,7 +223,6 @@ test.each(KINDS)(
       }),
       { numRuns: 9, seed: 4, endOnFailure: true },
     );
-    if (process.env.MEASURE) console.log(kind, worst, scored);
     expect(scored).toBeGreaterThan(1000);
   },
 );
