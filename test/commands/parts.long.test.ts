@@ -69,7 +69,7 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     expect(await noted(whole)).toEqual([]);
     const { warnings } = JSON.parse((await done(`summary ${cut} --json`)).stdout);
     const said = 'the file was cut by --limit 9: its groups may lack traces';
-    expect(warnings[0]).toEqual({ code: 'part', text: said });
+    expect(warnings[0]).toEqual({ code: 'part', message: said });
   });
 
   it('leaves no means of groups, and tells of what else is made of them', async () => {
