@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
 import { isMartingale } from '../../dist/credit/nature.js';
-import { requestedOf } from '../../dist/credit/requested.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
 import {
   RESIDUALS,
@@ -346,17 +345,6 @@ describe('shaping', () => {
     expect(of('surprise', { logprobs: WRONG.logprobs.map((lp, t) => (t === 0 ? 1e-5 : lp)) }).sigma[0]).toBe(
       0,
     );
-  });
-
-  test('what is asked for beside σ: credits and advantages, each in its column', () => {
-    const others = ['share', 'top-entropy'] as const;
-    const { columns, status } = requestedOf(WRONG, { ...RUDDER, others, method: 'segment' });
-    expect(columns.sigma_share).toEqual(redistribute(WRONG, { ...RUDDER, rule: 'share' }).sigma);
-    expect(columns.token_advantage).toEqual(segmentAdvantages(WRONG, RUDDER));
-    expect(Object.keys(columns)).toContain('sigma_top_entropy');
-    expect(status).toEqual([]);
-    const small = requestedOf({ ...WRONG, reward: 0.5 }, { ...RUDDER, others: ['rudder', 'entropy'] });
-    expect(small.status).toEqual(['rudder:small-return']);
   });
 });
 

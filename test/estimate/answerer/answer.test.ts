@@ -1,7 +1,7 @@
 // Who answers, over a fake policy: nothing lost, nothing mixed, order kept, whatever runs together and whatever memory holds.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { OutOfMemoryError, RredcotError, TraceRejected } from '../../../dist/errors.js';
+import { OutOfMemoryError, RredcotError } from '../../../dist/errors.js';
 import { answerCut, runBatch } from '../../../dist/estimate/answerer/batch.js';
 import { onnxAnswerer, windowsOf } from '../../../dist/estimate/answerer/windows.js';
 import { windowOf } from '../../../dist/io/files/run-folder.js';
@@ -63,31 +63,6 @@ describe('runBatch', () => {
     expect(results).toEqual(shapes.map((shape, i) => expectedResult(shape, jobs[i] as TraceJob)));
     const tried = policy.runs.map(({ traces, fits }) => `${fits ? '' : 'not '}${traces.join(' ')}`);
     expect(tried).toEqual(['not 0 1 2 3 4 5 6', 'not 0 1 2 3', '0 1', '2 3', 'not 4 5 6', '4 5', '6']);
-  });
-
-  test('a trace too large for one run is read in two before it is given up', async () => {
-    const job = jobOf(SHAPE);
-    const enough = new FakePolicy(149); // 150 rows at once, but 100 for the prefix… and the branches with it kept
-    const [rejected] = await runBatch(enough, [job], 'one-run');
-    expect(enough.runs.map(({ kind, fits }) => [kind, fits])).toEqual([
-      ['both', false],
-      ['prefix', true],
-      ['branches', false],
-    ]);
-    expect(rejected).toBeInstanceOf(TraceRejected);
-
-    // fewer exits are scored when the entropies have chosen them: 100 tokens and 3 exits of 5 rows
-    const merged: JobShape = { ...SHAPE, maxSegments: 2 };
-    const policy = new FakePolicy(115);
-    expect(await runBatch(policy, [jobOf(merged)], 'one-run')).toEqual([
-      expectedResult(merged, jobOf(merged)),
-    ]);
-    expect(policy.runs.map(({ kind, rows }) => [kind, rows])).toEqual([
-      ['both', 150],
-      ['prefix', 100],
-      ['branches', 115],
-    ]);
-    expect(policy.kept.size).toBe(0);
   });
 
   test('any batch, any memory: in order, a trace is scored as ever, or rejected where no way has room for it', async () => {
