@@ -173,17 +173,6 @@ describe('the end of a thread fails what is under way and what comes later', () 
   });
 });
 
-it('a thread in a process of its own has the result of the function, with what is moved', async () => {
-  const thread = start(SERVE, APART);
-  expect(await thread.call('echo', [{ a: [1n, undefined] }])).toEqual({ a: [1n, undefined] });
-  expect(await thread.call('give', [Uint8Array.of(1, 2)])).toEqual({ bytes: Uint8Array.of(1, 2) });
-  await expect(thread.call('refuse', [{ code: 'ECODE' }])).rejects.toMatchObject({
-    name: 'TypeError',
-    message: 'refused',
-    code: 'ECODE',
-  });
-});
-
 describe('finish', () => {
   it('lets the call under way do its work and drops those behind it', async () => {
     /** began, go on, done, began behind it */

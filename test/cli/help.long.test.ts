@@ -1,25 +1,10 @@
 // The help of every command: an example that runs, exit codes, a page that is there; every default.
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readersFolder } from '../support/documentation.js';
+import { COMMANDS, readersFolder } from '../support/documentation.js';
 import { runLine } from '../support/documentation-pages.js';
 import { rredcotHere } from '../support/in-process.js';
 
-const COMMANDS = [
-  ...[
-    'score',
-    'segment',
-    'sample',
-    'inspect',
-    'summary',
-    'report',
-    'calibrate',
-    'compare',
-    'redistribute',
-    'filter',
-  ],
-  ...['verify', 'doctor', 'policy build', 'policy info'],
-];
 const helps = new Map<string, string>();
 beforeAll(async () => {
   for (const command of COMMANDS)

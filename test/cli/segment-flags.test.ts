@@ -2,32 +2,10 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { refuseWithoutPolicy, resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
-import { SEGMENTERS } from '../../dist/segment/segmenters.js';
+import { resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 describe('what a segmenter is told', () => {
-  it('is its defaults, and nothing of the others', () => {
-    const options = Object.fromEntries(
-      SEGMENTERS.map((segmenter) => [
-        segmenter,
-        resolveSegmentOptions({ segmenter, ...(segmenter === 'adaptive' ? { adaptiveLimit: '4' } : {}) }),
-      ]),
-    );
-    const plain = (segmenter: string) => ({ segmenter, fixedLength: 64 });
-    expect(options).toEqual({
-      hybrid: { ...plain('hybrid'), maxSegments: 40 },
-      newline: plain('newline'),
-      sentence: plain('sentence'),
-      keyword: plain('keyword'),
-      fixed: plain('fixed'),
-      entropy: { ...plain('entropy'), entropyShare: 0.05 },
-      cutpoint: { ...plain('cutpoint'), cutpointProbability: 0.9, cutpointEvery: 5 },
-      adaptive: { ...plain('adaptive'), adaptiveLimit: 4 },
-      given: plain('given'),
-    });
-  });
-
   it('takes a threshold in place of the share', () => {
     expect(resolveSegmentOptions({ segmenter: 'entropy', entropyThreshold: '0' })).toEqual({
       segmenter: 'entropy',
@@ -75,12 +53,5 @@ describe('--keywords', () => {
     await writeFile(path, 'Well, then\n');
     expect(() => keywords(path)).toThrow('"Well, then" has a comma in it');
     expect(() => keywords(folder)).toThrow(folder);
-  });
-});
-
-describe('segmenters that cut by what a policy says', () => {
-  it.each(['entropy', 'cutpoint'] as const)('%s needs one', (segmenter) => {
-    expect(() => refuseWithoutPolicy({ segmenter, fixedLength: 1 })).toThrow('there is none');
-    refuseWithoutPolicy({ segmenter: 'adaptive', fixedLength: 1 });
   });
 });

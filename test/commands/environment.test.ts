@@ -120,17 +120,6 @@ describe('sample --environment', () => {
       'top-0001',
     ]);
   });
-
-  it('ends where the tokens do: an answer that leaves no room behind it is not shown', async () => {
-    for (const limit of [9, 14, 15]) {
-      await done(`${SAMPLE} -n 2 --max-tokens ${limit} --overwrite -o short.jsonl`);
-      for (const row of await rows<Played>('short.jsonl')) {
-        const length = limit === 15 ? 15 : 9;
-        expect([row.completion_ids.length, row.finish_reason]).toEqual([length, 'length']);
-        expect(row.completion_mask.at(-1)).toBe(1);
-      }
-    }
-  });
 });
 
 describe('mc --environment', () => {

@@ -9,7 +9,7 @@ import type { OutputRow } from '../../dist/scored.js';
 import { named } from '../support/estimators.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';
 import { ROOT, type ScoredRow } from '../support/program.js';
-import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
+import { fixtureRows, openScene, valued } from '../support/scene.js';
 
 const SOURCE = { ours: OUR_COLUMNS, credit: { estimator: named('pr') } } as unknown as Parameters<
   typeof parseWhere
@@ -92,7 +92,7 @@ describe('a condition', () => {
 });
 
 describe('a filtered file', async () => {
-  const { at, done, fails, folder, json, rows, run, text, write } = await openScene();
+  const { at, done, fails, folder, json, rows, text, write } = await openScene();
   beforeAll(async () => {
     const fixtures = await fixtureRows(0, 16);
     await write('traces.jsonl', fixtures);
@@ -141,42 +141,6 @@ describe('a filtered file', async () => {
     await done('redistribute some.parquet -o again.parquet --sigma rudder');
     expect([...(await keysOf('again.parquet')).keys()]).toContain('rredcot.part');
     expect(await baselines('again.parquet')).toEqual(await baselines('some.parquet'));
-  });
-
-  it('has no means of its groups but those that it has stored', async () => {
-    const asked = '--sigma rudder --baseline group';
-    for (const format of ['parquet', 'jsonl']) {
-      const [whole, part] = [`valued.${format}`, `part.${format}`];
-      await done(`redistribute all.parquet -o ${whole} --sigma rudder --baseline value`);
-      await done(`filter ${whole} --where 'reward == 1' -o ${part}`);
-      const why = "was filtered, so that the mean of its groups' rewards is not known";
-      await fails(`redistribute ${part} ${asked} -o x.jsonl`, 65, why);
-      // nor has what is made of it, in whichever format
-      for (const other of ['jsonl', 'arrow']) {
-        await done(`redistribute ${part} --overwrite --sigma softmax -o softened.${other}`);
-        expect((await run(`redistribute softened.${other} ${asked} -o x.jsonl`)).code, other).toBe(65);
-      }
-      await done(`redistribute ${whole} ${asked} --overwrite -o means.jsonl`);
-      expect(await baselines('means.jsonl')).toEqual(await baselines('all.jsonl'));
-    }
-  });
-
-  it('as an input of score is told of, where anything follows of its groups', async () => {
-    const warned = async (input: string, stdin?: Buffer) => {
-      const line = `score ${GIVEN} --baseline group ${input} --map reference=answer --overwrite -o again.jsonl --log-json`;
-      return (await done(line, stdin)).stderr.includes('"part_input"');
-    };
-    const keep = "--where 'reward >= 0' --quiet";
-    for (const format of ['parquet', 'arrow', 'jsonl']) {
-      const [all, part] = [`whole.${format}`, `rewarded.${format}`];
-      await done(`score given.jsonl ${GIVEN} -o ${all} --quiet`);
-      await done(`filter ${all} -o ${part} ${keep}`);
-      expect(await warned(all), all).toBe(false);
-      expect(await warned(part), part).toBe(true);
-      expect(await warned(`${part} --baseline value`), part).toBe(false);
-    }
-    const { bytes } = await done(`filter whole.parquet -o - ${keep}`);
-    expect(await warned('-', bytes)).toBe(true);
   });
 
   it('of JSON lines has their bytes', async () => {

@@ -1,36 +1,26 @@
 // What looks at a scored file says what is in it: `summary`, `report` and `inspect`.
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { shownTrace } from '../../dist/commands/shown.js';
-import { STORED } from '../../dist/estimate/credit-flags.js';
 import { resolveMapping } from '../../dist/io/map/mapping.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import type { PageRecord } from '../../dist/report/page/scored-page.js';
-import { pickTrace } from '../../dist/scored/choose.js';
-import { openScored } from '../../dist/scored/open-scored.js';
-import { rredcotHere } from '../support/in-process.js';
 import { inputRow } from '../support/io-helpers.js';
-import { FIXTURES, readScored, type ScoredRow, storedValues, temporaryFolder } from '../support/program.js';
+import { FIXTURES, type ScoredRow, storedValues } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
-let folder: string;
+const { at, done, fails, rows: rowsOf, run, text, write } = await openScene();
 let rows: ScoredRow[];
-const here = (...args: string[]) => rredcotHere(args, { cwd: folder });
 
 beforeAll(async () => {
-  folder = await temporaryFolder();
-  const flags = ['--limit', '16', '--sigma', 'share,rudder', '--quiet'];
-  const run = await here('score', FIXTURES, '-o', 'scored.parquet', ...flags);
-  expect(run.code, run.stderr).toBe(0);
-  rows = await readScored(join(folder, 'scored.parquet'));
+  await done(`score ${FIXTURES} -o scored.parquet --limit 16 --sigma share,rudder --quiet`);
+  rows = await rowsOf('scored.parquet');
 });
 
 describe('summary', () => {
   it('--json has the numbers of the rows', async () => {
-    const { code, stdout, stderr } = await here('summary', 'scored.parquet', '--json');
-    expect(code, stderr).toBe(0);
-    const found = JSON.parse(stdout);
+    const found = JSON.parse((await done('summary scored.parquet --json')).stdout);
     const right = rows.filter(({ reward }) => reward === 1);
     const ranges = rows.map((row) => Math.max(...storedValues(row)) - Math.min(...storedValues(row)));
     expect(found).toMatchObject({
@@ -51,7 +41,7 @@ describe('summary', () => {
   });
 
   it('says the same in lines', async () => {
-    const { stdout } = await here('summary', 'scored.parquet');
+    const { stdout } = await done('summary scored.parquet');
     expect(stdout).not.toContain('σ in the rows');
     expect(stdout).toMatch(/^scored\.parquet: 16 traces \(\d+ right, \d+ wrong, 0 unknown\)/);
     expect(stdout).toMatch(/\nrange of v̂ +\d\.\d{3} +\d\.\d{3}/);
@@ -59,45 +49,37 @@ describe('summary', () => {
   });
 
   it('of a file that nobody has scored, or that was changed, is refused', async () => {
-    await writeFile(join(folder, 'plain.jsonl'), '{"id":"a"}\n');
-    for (const args of [['summary'], ['report'], ['inspect', '--worst']]) {
-      const { code, stderr } = await here(...args, 'plain.jsonl');
-      expect(code).toBe(2);
-      expect(stderr).toMatch(/plain\.jsonl: nothing says .*rredcot score plain\.jsonl -o scored\.parquet/s);
-    }
-    const bytes = await readFile(join(folder, 'scored.parquet'));
+    await write('plain.jsonl', '{"id":"a"}\n');
+    for (const command of ['summary', 'report', 'inspect --worst'])
+      await fails(
+        `${command} plain.jsonl`,
+        2,
+        /plain\.jsonl: nothing says .*rredcot score plain\.jsonl -o scored\.parquet/s,
+      );
+    const bytes = await readFile(at('scored.parquet'));
     bytes[200] = (bytes[200] as number) ^ 1;
-    await writeFile(join(folder, 'edited.parquet'), bytes);
-    expect(await here('summary', 'edited.parquet')).toMatchObject({ code: 65, stdout: '' });
+    await write('edited.parquet', bytes);
+    expect(await run('summary edited.parquet')).toMatchObject({ code: 65, stdout: '' });
   });
 });
 
 describe('report', () => {
-  const dataOf = async (name: string) => {
-    const text = await readFile(join(folder, name), 'utf8');
-    return JSON.parse(/id="data">(.*?)<\/script>/s.exec(text)?.[1] as string) as {
-      traces: string[];
-    };
-  };
-  const recordsOf = async (name: string): Promise<PageRecord[]> =>
-    (await dataOf(name)).traces.map((packed) =>
+  const recordsOf = async (name: string): Promise<PageRecord[]> => {
+    const data = /id="data">(.*?)<\/script>/s.exec(await text(name))?.[1] as string;
+    return (JSON.parse(data) as { traces: string[] }).traces.map((packed) =>
       JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString()),
     );
+  };
 
   it('holds the traces of a file, each with its texts, values and both credits', async () => {
-    const run = await here('report', 'scored.parquet', '-o', 'all.html');
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toContain('16 traces, 16 with a page of their own');
+    const { stderr } = await done('report scored.parquet -o all.html');
+    expect(stderr).toContain('16 traces, 16 with a page of their own');
     const records = await recordsOf('all.html');
     expect(records.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
     for (const [n, record] of records.entries()) {
       const row = rows[n] as ScoredRow;
-      expect(record).toMatchObject({
-        row: n,
-        group: row.group,
-        prompt: row.prompt,
-        credits: ['share', 'rudder'],
-      });
+      const { group, prompt } = row;
+      expect(record).toMatchObject({ row: n, group, prompt, credits: ['share', 'rudder'] });
       expect(record.segments.map(({ text }) => text).join('')).toBe(row.completion);
       for (const [k, { value, sigma, answer }] of record.segments.entries()) {
         // to the last digit, so that it is rounded as inspect rounds it
@@ -114,18 +96,13 @@ describe('report', () => {
   });
 
   it('holds those that fit, at most as many as were asked for, and none of them twice', async () => {
-    const where = ['--where', 'reward == 0', '--traces', '2'];
-    const run = await here('report', 'scored.parquet', '-o', 'some.html', ...where);
-    expect(run.code, run.stderr).toBe(0);
+    await done("report scored.parquet -o some.html --where 'reward == 0' --traces 2");
     const records = await recordsOf('some.html');
-    expect(records.length).toBe(2);
-    expect(new Set(records.map(({ reward }) => reward))).toEqual(new Set([0]));
-    const page = await readFile(join(folder, 'some.html'), 'utf8');
-    expect(page).toContain('<dt>traces</dt><dd>16</dd>');
-    expect((await here('report', 'scored.parquet', '-o', 'scored.parquet')).code).toBe(2);
-    expect((await here('report', 'scored.parquet', '--where', 'rewrad == 0')).stderr).toMatch(
-      /no figure is called "rewrad"/,
-    );
+    expect(records.map(({ reward }) => reward)).toEqual([0, 0]);
+    expect(new Set(records.map(({ id }) => id)).size).toBe(2);
+    expect(await text('some.html')).toContain('<dt>traces</dt><dd>16</dd>');
+    expect((await run('report scored.parquet -o scored.parquet')).code).toBe(2);
+    await fails("report scored.parquet --where 'rewrad == 0'", 2, /no figure is called "rewrad"/);
   });
 });
 
@@ -134,62 +111,32 @@ describe('inspect', () => {
 
   it('--worst finds the trace, and says why it is that one', async () => {
     const [row] = rows.filter(({ reward }) => reward === 0).toSorted((a, b) => falls(b) - falls(a));
-    const worst = await here('inspect', 'scored.parquet', '--worst');
-    expect(worst.code, worst.stderr).toBe(0);
-    expect(worst.stdout.startsWith(`${row?.id}: reward 0.000`)).toBe(true);
-    expect(worst.stdout).toContain('the wrong trace whose value fell the most in one segment');
-    expect(worst.stdout).toMatch(/\n +v̂ +Δ +σ +segment\n/);
-    expect(worst.stdout).toMatch(/\nlowered it +segment \d+ +−\d\.\d{3}/);
+    const { stdout } = await done('inspect scored.parquet --worst');
+    expect(stdout.startsWith(`${row?.id}: reward 0.000`)).toBe(true);
+    expect(stdout).toContain('the wrong trace whose value fell the most in one segment');
+    expect(stdout).toMatch(/\n +v̂ +Δ +σ +segment\n/);
+    expect(stdout).toMatch(/\nlowered it +segment \d+ +−\d\.\d{3}/);
     // no colors in a pipe
-    expect(worst.stdout).not.toContain('\u001b');
-    const { scored } = JSON.parse((await here('inspect', 'scored.parquet', '--worst', '--json')).stdout);
+    expect(stdout).not.toContain('\u001b');
+    const { scored } = JSON.parse((await done('inspect scored.parquet --worst --json')).stdout);
     expect(scored.harmful[0].change).toBeCloseTo(-falls(row as ScoredRow), 6);
     expect(scored.values).toEqual(storedValues(row as ScoredRow));
     expect(scored.sigma).toEqual(row?.sigma);
   });
 
   it('shows the rows of a file that was only cut, of which none is the worst', async () => {
-    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '9', '-o', 'cuts.jsonl', '--quiet');
-    expect(cut.code, cut.stderr).toBe(0);
-    const { stdout } = await here('inspect', 'cuts.jsonl', '--row', '8');
+    await done(`segment ${FIXTURES} --no-policy --limit 9 -o cuts.jsonl --quiet`);
+    const { stdout } = await done('inspect cuts.jsonl --row 8');
     expect(stdout).toMatch(/\[1\] <think>[\s\S]*\[2\] /);
     expect(stdout).not.toContain('NaN');
-    const worst = await here('inspect', 'cuts.jsonl', '--worst');
-    expect([worst.code, worst.stderr]).toEqual([2, expect.stringContaining('was made by rredcot segment')]);
-  });
-
-  /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
-  const changed = async (change: (columns: Record<string, unknown>) => object) => {
-    const source = await openScored(join(folder, 'scored.parquet'), STORED);
-    return {
-      ...source,
-      async *read(opts: object) {
-        for await (const row of source.read(opts)) {
-          const columns = { ...(row as { columns: Record<string, unknown> }).columns };
-          yield { ...row, columns: { ...columns, ...change(columns) } } as never;
-        }
-      },
-    };
-  };
-  const flat = ({ segments, value_start: value }: Record<string, unknown>) => ({
-    segments: (segments as { kind: string }[]).map((each) =>
-      each.kind === 'thought' ? { ...each, value, delta: 0 } : each,
-    ),
-  });
-  const never = new AbortController().signal;
-
-  it('says of flat traces that none fell', async () => {
-    const level = await pickTrace(await changed(flat), true, [], never);
-    expect(level.ordinal).toBe(rows.findIndex(({ reward }) => reward === 0));
-    expect(level.why).toBe('the first wrong trace; the value of none fell');
+    await fails('inspect cuts.jsonl --worst', 2, 'was made by rredcot segment');
   });
 
   it('warns of one trace that another policy wrote, whichever way it was named', async () => {
-    const row = (logprob: number) => ({
-      ...inputRow({ ...rows[0], logprobs: rows[0]?.sigma.map(() => logprob) }),
-    });
-    const inputs = await resolveInputs([join(folder, 'scored.parquet')]);
-    const mapping = await resolveMapping(inputs, { preset: 'auto' } as never);
+    const row = (logprob: number) => inputRow({ ...rows[0], logprobs: rows[0]?.sigma.map(() => logprob) });
+    const mapping = await resolveMapping(await resolveInputs([at('scored.parquet')]), {
+      preset: 'auto',
+    } as never);
     const warnings = (logprob: number, vocab: string) => {
       const account = new Map([['rredcot.policy.vocab', vocab]]);
       return shownTrace(row(logprob), { mapping, account, credits: [] } as never, undefined)?.warnings;
@@ -201,9 +148,9 @@ describe('inspect', () => {
 
   it('--where finds the first that fits, and goes with no --row', async () => {
     const zero = rows.findIndex(({ reward }) => reward === 0);
-    const first = await here('inspect', 'scored.parquet', '--where', 'reward == 0');
-    expect(first.stdout).toMatch(new RegExp(`\\nrow +${zero} of scored.parquet: the first that fits`));
-    expect((await here('inspect', 'scored.parquet', '--where', 'reward == 9')).code).toBe(65);
-    expect((await here('inspect', 'scored.parquet', '--worst', '--row', '1')).code).toBe(2);
+    const { stdout } = await done("inspect scored.parquet --where 'reward == 0'");
+    expect(stdout).toMatch(new RegExp(`\\nrow +${zero} of scored.parquet: the first that fits`));
+    expect((await run("inspect scored.parquet --where 'reward == 9'")).code).toBe(65);
+    expect((await run('inspect scored.parquet --worst --row 1')).code).toBe(2);
   });
 });

@@ -1,6 +1,5 @@
 // Ids that come twice and groups of several prompts are told by every form of a run.
 import { beforeAll, expect, it } from 'vitest';
-import { SeenNames } from '../../dist/report/names.js';
 import { fixtureRows, GIVEN, jsonLines, openScene, valued } from '../support/scene.js';
 
 const score = `score traces.jsonl ${GIVEN} --baseline group`;
@@ -61,17 +60,4 @@ it('are told of segments, too', async () => {
   const segment = 'segment traces.jsonl --no-policy -o cut/ --format jsonl --rows-per-part 8';
   for (const shard of ['0/2', '1/2'])
     expect((await told(`${segment} --shard ${shard}`)).codes, shard).toEqual(['same_id']);
-});
-
-it('tells a completion under several ids, once a trace, in one group and of one prompt alone', () => {
-  /** @param all id, group and completion, of one prompt */
-  const seen = (...all: string[]) => {
-    const names = new SeenNames(true);
-    for (const [id = '', group = '', completion = ''] of all)
-      names.add({ id, group, prompt: 'p', completion });
-    return names.warnings.map(({ code, message }) => `${code} ${message.slice(0, 1)}`);
-  };
-  expect(seen('agc', 'bgc', 'cgc')).toEqual(['same_completion 2']);
-  expect(seen('agc', 'bhc', 'cgd')).toEqual([]);
-  expect(seen('agc', 'agc')).toEqual(['same_id 1']);
 });

@@ -69,7 +69,7 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     expect(await noted(whole)).toEqual([]);
     const { warnings } = JSON.parse((await done(`summary ${cut} --json`)).stdout);
     const said = 'the file was cut by --limit 9: its groups may lack traces';
-    expect(warnings[0]).toEqual({ code: 'part', text: said });
+    expect(warnings[0]).toEqual({ code: 'part', message: said });
   });
 
   it('leaves no means of groups, and tells of what else is made of them', async () => {
@@ -122,19 +122,6 @@ describe('a limit', () => {
     expect(await means('limited/')).toMatch(/^65 .*was cut by --limit 9/);
     await done('filter limited/ -o limited.jsonl --quiet');
     expect(await means('limited.jsonl')).toMatch(/^65 .*was cut by --limit 9/);
-  });
-
-  it('takes nothing from prompts that are sampled, unless they share groups', async () => {
-    const grouped = (await rows<Record<string, unknown>>('traces.jsonl')).slice(0, 4);
-    await write('grouped.jsonl', grouped);
-    await write(
-      'bare.jsonl',
-      grouped.map(({ group: _, ...row }) => row),
-    );
-    for (const name of ['bare', 'grouped'])
-      await done(`sample ${name}.jsonl -o ${name}.parquet --limit 2 --samples 2 --max-tokens 8 --quiet`);
-    expect(await partOf('bare.parquet')).toBeUndefined();
-    expect(await partOf('grouped.parquet')).toBe('{"by":"limit","limit":2}');
   });
 });
 

@@ -59,14 +59,6 @@ describe('rewards of -1 and 1', () => {
     expect((await readFile(at('out.jsonl'))).equals(bytes)).toBe(true);
   });
 
-  it('also where the first ones are all 1', async () => {
-    const wrong = fixtures.filter(({ reward }) => reward === 0).map((row) => ({ ...row, reward: -1 }));
-    await write('late.jsonl', [...right, ...wrong]);
-    await done(`score late.jsonl ${GIVEN} -o late.parquet`);
-    const rewards = (await rows('late.parquet')).map(({ reward }) => reward);
-    expect(rewards).toEqual([...right.map(() => 1), ...wrong.map(() => 0)]);
-  });
-
   it('end a stream at the first one', async () => {
     const first = fixtures.findIndex(({ reward }) => reward === 0);
     const said = `-:${first}: the reward is -1, expected 0 to 1`;

@@ -9,7 +9,7 @@ beforeAll(async () => {
   fixtures = await openFixtures(4);
 });
 
-describeAgainstOracle({ everyGroup: 32, traces: 2, others: 1 });
+describeAgainstOracle(32, 2, 1);
 
 describe('the scored file', () => {
   let rows: ScoredRow[];

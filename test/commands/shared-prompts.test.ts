@@ -29,7 +29,6 @@ it('gives the numbers of traces that are alone, to 1e-5, and not by the same sum
     for (const [i, value] of found.entries())
       worst = Math.max(worst, Math.abs(value - (expected[i] as number)));
   }
-  if (process.env.MEASURE) console.log({ worst });
   expect(worst).toBeLessThan(1e-5);
   expect(worst).toBeGreaterThan(0); // else nothing was shared
 });

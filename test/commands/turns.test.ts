@@ -1,9 +1,6 @@
 // Traces of several turns through the whole program: masks of token ids, what is written of them, and what is rejected.
 import { copyFile } from 'node:fs/promises';
-import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { packTrace } from '../../dist/report/page/scored-page.js';
-import { traceRecord } from '../../dist/report/trace-record.js';
 import { continuationLogprobs, extend, loadOracleModel, start } from '../oracle/llama.js';
 import { valueAt } from '../oracle/rredcot.js';
 import { exitTemplate, TOLERANCE, tokenIds } from '../support/oracle-comparison.js';
@@ -163,46 +160,14 @@ describe('messages', () => {
   });
 });
 
-describe('what is shown of turns, and handed on', () => {
-  it('inspect marks what the policy was shown, in the trace and in the row; a page packs it', async () => {
+describe('what is shown of turns', () => {
+  it('inspect marks what the policy was shown, in the trace and in the row', async () => {
     const { stdout } = await done('inspect turns.out.jsonl --row 0');
     expect(stdout).toMatch(/│ +\(shown\) \[tool: /);
     expect(stdout).toContain('[2, shown] [tool: ');
     const { stdout: row } = await done('inspect turns.jsonl --row 1');
     const own = given[1]?.completion_mask.filter((bit) => bit === 1).length;
     expect(row).toContain(`2 turns, ${own} tokens of the policy's, from completion_mask`);
-    const [scored] = await rows<TurnRow>('turns.out.jsonl');
-    const { segments, sigma, completion } = scored as TurnRow;
-    const drawn = segments.map(({ char_start: charStart, char_end: charEnd, ...rest }) => ({
-      ...rest,
-      charStart,
-      charEnd,
-    }));
-    const record = traceRecord(
-      {
-        ...(scored as TurnRow),
-        segments: drawn,
-        valueStart: 0.5,
-        status: [],
-        trace: { id: 't', completion },
-      } as never,
-      { credits: [] },
-    );
-    expect(record.segments.map(({ shown }) => shown)).toEqual(
-      segments.map(({ kind }) => (kind === 'shown' ? true : undefined)),
-    );
-    // mean weight over the policy's tokens is 1
-    const T = given[0]?.completion_mask.filter((bit) => bit === 1).length as number;
-    const mean = record.segments.reduce(
-      (sum, { weight, from, to, shown }) =>
-        sum + (shown ? 0 : (weight[0] as number) * ((to as number) - (from as number))),
-      0,
-    );
-    expect(mean / T).toBeCloseTo(1, 4);
-    const credits = [{ name: 'share', sigma: Float32Array.from(sigma) }];
-    const { packed } = packTrace({ ...record, credits, entropies: null, row: 0, kinds: [] } as never);
-    const page = JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString());
-    expect(page.line.weights[0].reduce((sum: number, w: number) => sum + w, 0) / T).toBeCloseTo(1, 2);
   });
 });
 

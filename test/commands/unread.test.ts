@@ -196,19 +196,6 @@ describe('what a credit needs of the policy', () => {
       { first: first as never, map: parseFieldMap(map) },
     );
 
-  it('is nothing where rows bring ids and ends that count them, tokens where a policy is named or they do not', () => {
-    expect(need()).toBe('nothing');
-    expect(need({ policy: './policy' })).toBe('tokens');
-    expect(need({}, { completion: 'x', segment_char_ends: [1] })).toBe('tokens');
-    expect(need({}, { completion_ids: [1], segment_char_ends: [1] })).toBe('tokens');
-    expect(need({}, { completion_ids: null, completion: 'x', segment_ends: [1] })).toBe('tokens');
-    expect(need({ flags: { sigma: 'rudder,softmax,uniform', method: 'segment' } })).toBe('nothing');
-    expect(need({ columns: ['id', 'sigma'] })).toBe('nothing');
-    // a row that is rejected for its ids has none
-    expect(need({}, { segment_ends: [1], ids: [[1]] }, 'completion_ids=ids[]')).toBe('nothing');
-    expect(need({}, { segment_ends: [1], ids: 1 }, 'completion_ids=ids[]')).toBe('tokens');
-  });
-
   it.each([
     [{ flags: { estimator: 'pr' } }],
     [{ flags: { within: 'entropy' } }],

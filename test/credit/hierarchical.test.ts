@@ -38,18 +38,7 @@ const traces = fc
     return { ends, values, entropies, reward, baseline, groupStd: std };
   });
 
-const listed = ({ ends, values, entropies, reward, baseline, groupStd: std }: ReturnType<typeof one>) => ({
-  ...{ ends: [...ends], values: [...values], entropies: [...entropies], reward, baseline, std },
-});
-const one = () =>
-  fc.sample(traces, 1)[0] as never as {
-    ends: Int32Array;
-    values: Float32Array;
-    entropies: Float32Array;
-    reward: number;
-    baseline: number;
-    groupStd: number | undefined;
-  };
+type Drawn = typeof traces extends fc.Arbitrary<infer T> ? T : never;
 
 const OPTIONS: CreditOptions = {
   estimator: named('progress'),
@@ -58,16 +47,17 @@ const OPTIONS: CreditOptions = {
 };
 
 describe('hierarchical', () => {
-  const advantagesOf = (trace: ReturnType<typeof one>, opts: Partial<CreditOptions> = {}) => {
-    const input = { ...trace, answered: false, estimator: named('progress'), logprobs: trace.entropies };
+  const advantagesOf = (trace: object, opts: Partial<CreditOptions> = {}) => {
+    const { entropies: logprobs } = trace as Drawn;
+    const input = { ...(trace as Drawn), answered: false, estimator: named('progress'), logprobs };
     return requestedOf(input, { ...OPTIONS, ...opts }).columns.token_advantage as Float32Array | null;
   };
 
   it('is the outcome and α times the progress, by the token, as the oracle has it', () => {
     fc.assert(
       fc.property(traces, float(0, 3), float(0, 3), (trace, alpha, beta) => {
-        const found = advantagesOf(trace as never, { alpha, beta });
-        const expected = oracleHierarchical(listed(trace as never), alpha, beta);
+        const found = advantagesOf(trace, { alpha, beta });
+        const expected = oracleHierarchical(trace, alpha, beta);
         expect(found).toHaveLength(expected.length);
         for (const [t, advantage] of expected.entries())
           expect(Math.abs((found?.[t] as number) - advantage)).toBeLessThan(
@@ -79,7 +69,7 @@ describe('hierarchical', () => {
 
   it('says nothing where the reward or the baseline is unknown', () => {
     for (const unknown of [{ reward: null }, { baseline: undefined }])
-      expect(advantagesOf({ ...one(), ...unknown } as never)).toBeNull();
+      expect(advantagesOf({ ...fc.sample(traces, 1)[0], ...unknown })).toBeNull();
   });
 
   it('the configuration says that it is not return-equivalent', () => {

@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
 import { isMartingale } from '../../dist/credit/nature.js';
-import { requestedOf } from '../../dist/credit/requested.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
 import {
   RESIDUALS,
@@ -145,31 +144,6 @@ describe('invariants of METHOD 4', () => {
       const { sigma } = redistribute(input, options);
       expect(Math.abs(total(sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, total(sigma.map(Math.abs))));
     }
-  });
-
-  test('recomputable: from float32 bytes and back, σ and Δ are the same bit for bit; no input is changed', () => {
-    const stored = (x: Float32Array) => new Float32Array(Uint8Array.from(Buffer.from(x.buffer)).buffer);
-    fc.assert(
-      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (drawn, options) => {
-        const input = readable(drawn, options.rule);
-        // facts have functions among them
-        const { estimator, ...cells } = input;
-        const before = { ...structuredClone(cells), estimator };
-        const first = redistribute(input, options);
-        expect(input).toEqual(before);
-        const copy = {
-          ...input,
-          ends: Int32Array.from(input.ends),
-          values: stored(input.values),
-          entropies: stored(input.entropies),
-          reward: input.reward === null ? null : (Float32Array.of(input.reward)[0] as number),
-        };
-        const again = redistribute(copy, options);
-        expect(Buffer.from(again.sigma.buffer)).toEqual(Buffer.from(first.sigma.buffer));
-        expect(Buffer.from(again.deltas.buffer)).toEqual(Buffer.from(first.deltas.buffer));
-        expect(again.fallback).toBe(first.fallback);
-      }),
-    );
   });
 
   test('joint: values that no float holds as probabilities still differ', () => {
@@ -371,17 +345,6 @@ describe('shaping', () => {
     expect(of('surprise', { logprobs: WRONG.logprobs.map((lp, t) => (t === 0 ? 1e-5 : lp)) }).sigma[0]).toBe(
       0,
     );
-  });
-
-  test('what is asked for beside σ: credits and advantages, each in its column', () => {
-    const others = ['share', 'top-entropy'] as const;
-    const { columns, status } = requestedOf(WRONG, { ...RUDDER, others, method: 'segment' });
-    expect(columns.sigma_share).toEqual(redistribute(WRONG, { ...RUDDER, rule: 'share' }).sigma);
-    expect(columns.token_advantage).toEqual(segmentAdvantages(WRONG, RUDDER));
-    expect(Object.keys(columns)).toContain('sigma_top_entropy');
-    expect(status).toEqual([]);
-    const small = requestedOf({ ...WRONG, reward: 0.5 }, { ...RUDDER, others: ['rudder', 'entropy'] });
-    expect(small.status).toEqual(['rudder:small-return']);
   });
 });
 

@@ -1,13 +1,12 @@
-// Credit over the policy's own tokens: every rule against formulas with a mask, and the decoder of stored rows against the maker.
+// Credit over the policy's own tokens: every rule against the oracle's σ of these alone, and the decoder of stored rows against the maker.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type CreditOptions, credited } from '../../dist/credit/credit.js';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
 import type { ValueJob } from '../../dist/estimate/estimator.js';
 import { valuedRow } from '../../dist/estimate/stages.js';
-import type { OutputRow } from '../../dist/scored.js';
 import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
-import { sigmaOfTurns, TURN_RULES } from '../oracle/turns.js';
+import { computeSigma } from '../oracle/sigma.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
 import { letters } from '../support/tokens.js';
@@ -49,30 +48,35 @@ function scored({ turns, isAnswered, reward, numbers, values }: Said, opts: Part
 }
 
 const sumOf = (list: Iterable<number>) => [...list].reduce((sum, x) => sum + x, 0);
-const segmentNumbers = ({ segments }: OutputRow) => {
-  let k = -1;
-  return segments.flatMap(({ start, end, kind }) => {
-    if (kind !== 'shown') k++;
-    return Array<number>((end as number) - (start as number)).fill(k);
-  });
-};
-
 describe('σ of several turns', () => {
-  it.each(TURN_RULES)('%s is what the formulas give with a mask', (rule) => {
-    fc.assert(
-      fc.property(SAID, fc.constantFrom('uniform', 'entropy'), (said, within) => {
-        const { row, own, figures } = scored(said, { rule, within });
-        fc.pre(!row.status.some((code) => code.startsWith('uniform:')));
-        const input = {
-          ...{ mask: [...own], segments: segmentNumbers(row), ...figures, advantage: said.reward - 0.25 },
-          deltas: row.segments.flatMap(({ kind, delta }) => (kind === 'thought' ? [delta as number] : [])),
-        };
-        const expected = sigmaOfTurns(rule, input, within as 'uniform' | 'entropy');
-        const off = expected.filter((s, t) => !(Math.abs(s - (row.sigma?.[t] ?? 9)) < 1e-5));
-        expect(off).toEqual([]);
-      }),
-    );
-  });
+  it.each(SIGMA_RULES)(
+    "%s is that of the trace without what was shown: of the policy's own tokens",
+    (rule) => {
+      fc.assert(
+        fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {
+          const { row, own, figures } = scored(said, { rule, within });
+          const kept = <T>(list: Iterable<T>) => [...list].filter((_, t) => own[t] === 1);
+          const segments = row.segments.filter(({ kind }) => kind !== 'shown');
+          const thoughts = segments.filter(({ kind }) => kind === 'thought');
+          let at = 0;
+          const expected = computeSigma(
+            rule,
+            {
+              segmentEnds: segments.map(({ start, end }) => (at += (end as number) - (start as number))),
+              deltas: thoughts.map(({ delta }) => delta as number),
+              values: [row.valueStart as number, ...thoughts.map(({ value }) => value as number)],
+              ...{ entropies: kept(figures.entropies), logprobs: kept(figures.logprobs) },
+              ...{ reward: said.reward, baseline: 0.25 },
+            },
+            { within },
+          );
+          const sigma = kept(row.sigma as Float32Array);
+          expect(sigma).toHaveLength(expected.sigma.length);
+          expect(sigma.filter((s, t) => !(Math.abs(s - (expected.sigma[t] as number)) < 1e-5))).toEqual([]);
+        }),
+      );
+    },
+  );
 
   it.each(SIGMA_RULES)(
     '%s sums to 1 over the policy’s tokens and is 0 on the others; so are all lists of tokens',

@@ -9,35 +9,31 @@ import type { FixtureRow } from '../support/program.js';
 import { fixtureRows, jsonLines, openScene } from '../support/scene.js';
 
 const TEMPLATE = { close: '</think>\n', open: 'answer: ', closer: '\n' };
-const text =
-  (answer: string, thought = 'hm') =>
-  () =>
-    `<think>\n${thought}\n</think>\nanswer: ${answer}\n`;
-const trace = (group: string, completion: () => string): Trace => ({
-  ...traceOf({}),
-  group,
-  completion: completion(),
-});
-const textOf =
-  ({ completion }: Trace) =>
-  () =>
-    completion;
-const add = (
-  groupReferences: GroupReferences,
-  group: string,
-  completion: () => string,
-  reward: number | null,
-) => groupReferences.add(trace(group, completion), reward);
-const peers = (
-  groupReferences: GroupReferences,
-  group: string,
-  completion: () => string,
-  reward: number | null,
-) => groupReferences.peers(trace(group, completion), reward);
+const text = (answer: string, thought = 'hm') => `<think>\n${thought}\n</think>\nanswer: ${answer}\n`;
+const trace = (group: string, completion: string): Trace => ({ ...traceOf({}), group, completion });
+
+/** The references of groups, of which traces are named by group and completion. */
+function groupsOf(
+  estimator: string,
+  { template = TEMPLATE, limit }: { template?: object; limit?: number } = {},
+) {
+  const textOf =
+    ({ completion }: Trace) =>
+    () =>
+      completion;
+  const all = new GroupReferences(template as typeof TEMPLATE, named(estimator), textOf, limit);
+  return {
+    all,
+    add: (completion: string, reward: number | null, group = 'g') =>
+      all.add(trace(group, completion), reward),
+    peers: (completion: string, reward: number | null, group = 'g') =>
+      all.peers(trace(group, completion), reward),
+  };
+}
 
 describe('GroupReferences', () => {
   it('snis: has the wrong answers too, at utility 0, and not the own one', () => {
-    const groupReferences = new GroupReferences(TEMPLATE, named('snis'), textOf);
+    const { all, add, peers } = groupsOf('snis');
     for (const [answer, reward] of [
       ['7', 1],
       ['8', 0],
@@ -45,9 +41,9 @@ describe('GroupReferences', () => {
       ['9', 0],
       ['5', null],
     ] as const)
-      add(groupReferences, 'g', text(answer), reward);
+      add(text(answer), reward);
     const of = (answer: string, reward: number) =>
-      peers(groupReferences, 'g', text(answer), reward).map((peer) => [peer.answer, peer.utility]);
+      peers(text(answer), reward).map((peer) => [peer.answer, peer.utility]);
     expect(of('7', 1)).toEqual([
       ['8', 0],
       ['9', 0],
@@ -59,7 +55,7 @@ describe('GroupReferences', () => {
     expect(of('8', 0).length).toBe(3);
     // no peer is right: the row's own references stand against the wrong ones
     const own = { ...trace('g', text('7')), references: [{ answer: '7.0', utility: 1 }] };
-    expect(referencesOf(own, 1, groupReferences)).toEqual({
+    expect(referencesOf(own, 1, all)).toEqual({
       references: [
         { answer: '7.0', utility: 1 },
         { answer: '8', utility: 0 },
@@ -67,24 +63,22 @@ describe('GroupReferences', () => {
       ],
       referenceStatus: ['references:row'],
     });
-    expect(referencesOf({ ...own, references: [] }, 1, groupReferences).referenceStatus).toEqual([
+    expect(referencesOf({ ...own, references: [] }, 1, all).referenceStatus).toEqual([
       'uniform:no-references',
     ]);
     // many wrong answers do not crowd out a right one
-    for (let n = 0; n < 100; n++) add(groupReferences, 'many', text(`wrong ${n}`), 0);
-    add(groupReferences, 'many', text('7'), 1);
-    expect(peers(groupReferences, 'many', text('8'), 0).filter(({ utility }) => utility === 1)).toHaveLength(
-      1,
-    );
-    expect(peers(groupReferences, 'many', text('8'), 0)).toHaveLength(65);
+    for (let n = 0; n < 100; n++) add(text(`wrong ${n}`), 0, 'many');
+    add(text('7'), 1, 'many');
+    expect(peers(text('8'), 0, 'many').filter(({ utility }) => utility === 1)).toHaveLength(1);
+    expect(peers(text('8'), 0, 'many')).toHaveLength(65);
   });
 
   it('keeps the thoughts where the estimator reads them', () => {
-    const groupReferences = new GroupReferences(TEMPLATE, named('joint'), textOf);
-    add(groupReferences, 'g', text('7', 'one way'), 1);
-    add(groupReferences, 'g', text('7', 'another'), 1);
-    add(groupReferences, 'g', () => 'Then 3+4.\nA: 7', 1);
-    expect(peers(groupReferences, 'g', text('7', 'one way'), 1)).toEqual([
+    const { add, peers } = groupsOf('joint');
+    add(text('7', 'one way'), 1);
+    add(text('7', 'another'), 1);
+    add('Then 3+4.\nA: 7', 1);
+    expect(peers(text('7', 'one way'), 1)).toEqual([
       { answer: '7', solution: 'another\n', utility: 1 },
       { answer: '7', solution: 'Then 3+4.\n', utility: 1 },
     ]);
@@ -96,9 +90,9 @@ describe('GroupReferences', () => {
     ['A: 6?\nNo.\nWell, A: 7', 'A: 6?\nNo.\n'],
     ['It is 3+4, so A: 7', ''],
   ])('leaves the whole line out in whose middle the answer stands: %j', (completion, solution) => {
-    const groupReferences = new GroupReferences(TEMPLATE, named('joint'), textOf);
-    add(groupReferences, 'g', () => completion, 1);
-    expect(peers(groupReferences, 'g', text('8'), 0)).toEqual([{ answer: '7', solution, utility: 1 }]);
+    const { add, peers } = groupsOf('joint');
+    add(completion, 1);
+    expect(peers(text('8'), 0)).toEqual([{ answer: '7', solution, utility: 1 }]);
   });
 
   it('keeps a thought as it was sampled, line breaks at its end included', () => {
@@ -110,15 +104,9 @@ describe('GroupReferences', () => {
         ['<reasoning>\n\n', '</reasoning>'],
         ['[[', ']]'],
       ]) {
-        const groupReferences = new GroupReferences(
-          { ...TEMPLATE, thoughtTags: ['[[', ']]'] },
-          named('joint'),
-          textOf,
-        );
-        add(groupReferences, 'g', () => `${before}${thought}${close}\nanswer: 7\n`, 1);
-        expect(peers(groupReferences, 'g', text('8'), 0)).toEqual([
-          { answer: '7', solution: thought, utility: 1 },
-        ]);
+        const { add, peers } = groupsOf('joint', { template: { ...TEMPLATE, thoughtTags: ['[[', ']]'] } });
+        add(`${before}${thought}${close}\nanswer: 7\n`, 1);
+        expect(peers(text('8'), 0)).toEqual([{ answer: '7', solution: thought, utility: 1 }]);
       }
   });
 
@@ -129,14 +117,14 @@ describe('GroupReferences', () => {
     });
     fc.assert(
       fc.property(fc.array(completion, { minLength: 1, maxLength: 12 }), (group) => {
-        const groupReferences = new GroupReferences(TEMPLATE, named('pr'), textOf);
-        for (const { answer, reward } of group) add(groupReferences, 'g', text(answer), reward);
+        const { add, peers } = groupsOf('pr');
+        for (const { answer, reward } of group) add(text(answer), reward);
         for (const [i, own] of group.entries()) {
           const expected = new Map<string, number>();
           for (const [j, { answer, reward }] of group.entries())
             if (i !== j && reward !== null && reward > 0.5)
               expected.set(answer, Math.max(reward, expected.get(answer) ?? 0));
-          const found = peers(groupReferences, 'g', text(own.answer), own.reward);
+          const found = peers(text(own.answer), own.reward);
           expect(new Map(found.map((peer) => [peer.answer, peer.utility]))).toEqual(expected);
           expect(found.length).toBe(expected.size);
         }
@@ -146,18 +134,18 @@ describe('GroupReferences', () => {
   });
 
   it('is bounded: 64 entries a group, and memory in all', () => {
-    const groupReferences = new GroupReferences(TEMPLATE, named('pr'), textOf, 1000);
-    for (let n = 0; n < 70; n++) add(groupReferences, 'g', text(String(n)), 1);
-    expect(peers(groupReferences, 'g', text('x'), 0).length).toBe(64);
-    groupReferences.reach('g');
-    groupReferences.reach('h');
-    expect(() => add(groupReferences, 'h', text('1'.repeat(2000)), 1)).toThrow(/over 1000 characters/);
+    const { all, add, peers } = groupsOf('pr', { limit: 1000 });
+    for (let n = 0; n < 70; n++) add(text(String(n)), 1);
+    expect(peers(text('x'), 0).length).toBe(64);
+    all.reach('g');
+    all.reach('h');
+    expect(() => add(text('1'.repeat(2000)), 1, 'h')).toThrow(/over 1000 characters/);
   });
 });
 
-describe('the reference set', () => {
-  const encode = (written: string) => Int32Array.from(Buffer.from(written));
+const encode = (written: string) => Int32Array.from(Buffer.from(written));
 
+describe('the reference set', () => {
   it('turns a trace down whose reference has no token to score; another failure is told as it is', async () => {
     const bare = await referenceSetMaker({ ...TEMPLATE, closer: '' }, named('pr'), encode);
     await expect(bare([{ answer: '', utility: 1 }])).rejects.toMatchObject({
@@ -173,7 +161,6 @@ describe('the reference set', () => {
 });
 
 describe('the reference set of joint', () => {
-  const encode = (written: string) => Int32Array.from(Buffer.from(written));
   const ours = async (estimator: 'joint' | 'pr', ...references: Reference[]) =>
     (await referenceSetMaker(TEMPLATE, named(estimator), encode))(references);
   const whole: Reference = { answer: '7', solution: 'a: 3+4=7\n', utility: 1 };
@@ -244,51 +231,6 @@ describe('rredcot score --references group', async () => {
     const fromFile = await score('bare', '--references group');
     expect((await rowsOf<Out>('stream.jsonl')).map((row) => row.sigma)).toEqual(
       fromFile.map((row) => row.sigma),
-    );
-  });
-
-  it('adds up the spellings of peers, and says where there are none', async () => {
-    const [first] = rows.filter((row) => row.reward === 1);
-    const { answer, solution, completion_ids, ...row } = first as FixtureRow;
-    const as = (id: string, group: string, own: string, reward: number, more = {}) => ({
-      ...row,
-      id,
-      group,
-      completion: row.completion.replace(/answer: .*\n/, `answer: ${own}\n`),
-      reward,
-      ...more,
-    });
-    await write('spelled.jsonl', [
-      as('a', 'g', answer, 1),
-      as('b', 'g', `0${answer}`, 1),
-      as('c', 'g', 'x', 0),
-      as('lone', 'h', answer, 1),
-      as('own', 'k', answer, 1, { answer }),
-      as('wrong', 'm', 'x', 0),
-      as('peer', 'm', 'y', 0),
-    ]);
-    const found = new Map((await score('spelled', '--references group')).map((out) => [out.id, out]));
-    expect(
-      [...found.values()].map(({ id, reference_utilities }) => [id, reference_utilities.length]),
-    ).toEqual([
-      ['a', 1],
-      ['b', 1],
-      ['c', 2],
-      ['lone', 0],
-      ['own', 1],
-      ['wrong', 0],
-      ['peer', 0],
-    ]);
-    for (const id of ['lone', 'wrong', 'peer']) {
-      const out = found.get(id) as Out;
-      expect(out.status).toBe('uniform:no-references');
-      expect(new Set(out.sigma).size).toBe(1);
-    }
-    expect(found.get('own')?.status).toContain('references:row');
-    const c = found.get('c') as Out;
-    expect(c.value_start).toBeCloseTo(
-      c.reference_logprobs[0]?.reduce((sum, lp) => sum + Math.exp(lp), 0) as number,
-      6,
     );
   });
 

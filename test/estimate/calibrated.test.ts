@@ -2,7 +2,6 @@
 import { rm } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CalibrationFile } from '../../dist/estimate/calibration.js';
-import { STORED } from '../../dist/estimate/credit-flags.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 import { fitted } from '../support/scored-traces.js';
 
@@ -31,15 +30,6 @@ describe('a calibration', () => {
     const back = await text('back.jsonl');
     expect(back.match(/"status":"value:uncalibrated"/g)?.length).toBe(4);
     expect(back.replaceAll('"status":"value:uncalibrated"', '"status":"ok"')).toBe(await text('pr.jsonl'));
-  });
-
-  it('without weights says nothing of the values', async () => {
-    const { calibration, ...less } = await config('scored.jsonl');
-    expect(() => STORED.creditOf('it', less)).toThrow('--estimator calibrated');
-    const weightless = { ...(calibration as object), weights: null };
-    expect(() => STORED.creditOf('it', { ...less, calibration: weightless })).toThrow(
-      '--estimator calibrated',
-    );
   });
 
   it('is exchanged by redistribute, and its baseline', async () => {

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Fit, type FitTrace, fitCalibration, groupPlace } from '../../dist/estimate/calibration-fit.js';
-import { LogisticFit, logitOf, Moments, sigmoid, standardise } from '../../dist/estimate/logistic.js';
+import { LogisticFit, logitOf, sigmoid } from '../../dist/estimate/logistic.js';
 import { stateFeatures } from '../../dist/estimate/states.js';
 import { descend, oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { seeded } from '../oracle/toy.js';
@@ -205,18 +205,6 @@ describe('logistic regression', () => {
     expect(found.hasEnded).toBe(true);
     return found.weights;
   }
-
-  it('does not move for a constant feature', () => {
-    const alone = fitted(samples, 1);
-    const more = samples.map(({ z, ...rest }) => ({ ...rest, z: Float64Array.of(...z, 0) }));
-    expect([...fitted(more, 1)]).toEqual([...alone, 0]);
-    // a constant that is not 0 has no spread: standardised it is 0
-    const moments = new Moments(2);
-    for (const { z, w } of samples) moments.add(Float64Array.of(7.1, z[0] as number), 0, w);
-    const out = new Float64Array(2);
-    standardise(Float64Array.of(7.1, 0), 0, moments.standardisation, out);
-    expect(Math.abs(out[0] as number)).toBeLessThan(1e-12);
-  });
 
   it("finds the least where Newton's full steps would overshoot, and where classes are apart", () => {
     const far = Array.from({ length: 60 }, (_, n) => ({

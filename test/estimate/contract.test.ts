@@ -72,9 +72,6 @@ beforeAll(async () => {
   await cp(PROVER, at('told'), { recursive: true });
   await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');
   await done(`policy build told -o hinted --exit-template ${join(PROVER, 'exit_template.json')}`);
-  await cp(PROVER, at('shown'), { recursive: true });
-  await write('shown/hint_template.json', '{"text": "hint {peer}\\n"}');
-  await done('policy build shown -o told-peers');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
   await write('peer.json', '{"text": "hint {peer}\\n"}');
   await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
@@ -122,7 +119,7 @@ function posterior(
 }
 
 /** By a hint that is the text of the shortest right completion of the group, not the trace's own; of equal ones the first that follows it. */
-function mated(row: Row, fixture: FixtureRow, policy = EMBEDDED) {
+function mated(row: Row, fixture: FixtureRow) {
   const place = fixtures.indexOf(fixture);
   const peers = [...fixtures.slice(place + 1), ...fixtures.slice(0, place)].filter(
     ({ group, reward, completion }) =>
@@ -131,7 +128,7 @@ function mated(row: Row, fixture: FixtureRow, policy = EMBEDDED) {
   const scores = peers.map((peer) => -peer.completion.length);
   const { completion_ids: ids } = peers[scores.indexOf(Math.max(...scores))] as FixtureRow;
   // without its end token
-  return posterior(policy, row, fixture, ids.slice(0, ids.at(-1) === 258 ? -1 : undefined));
+  return posterior(EMBEDDED, row, fixture, ids.slice(0, ids.at(-1) === 258 ? -1 : undefined));
 }
 
 /** By what the policy answers to a question. */
@@ -309,14 +306,6 @@ const CASES: readonly Case[] = [
     refused: [['--hint peer --hint-template hint.json', 'hint.json: ']],
   },
   {
-    name: 'posterior',
-    flags: '--hint peer --hint-policy told-peers',
-    isVariant: true,
-    values: (row, fixture) => mated(row, fixture, PROVER),
-    checked: [5],
-    within: 1e-3,
-  },
-  {
     name: 'ratio',
     flags: '--ref-policy prover',
     config: { refPolicy: { files: expect.objectContaining({ 'tokenizer.json': expect.any(String) }) } },
@@ -492,4 +481,30 @@ describe.each(CASES)('$name $flags', (own) => {
       await fails(`score traces.jsonl ${estimator} ${more} -o no.jsonl`, 2, why);
     }
   });
+});
+
+it('posterior says of a trace without a right peer that it has none, and shares its reward out evenly', async () => {
+  // one group of two, both right; a wrong trace whose peer is wrong; a trace without a group
+  const [wrong, right, ...others] = (await fixtureRows(7, 11)).reverse();
+  const all = [
+    ...others.map((row, n) => ({ ...row, group: `g${n}` })),
+    ...[right, wrong].map((row) => ({ ...row, prompt_ids: right?.prompt_ids, group: 'pair', reward: 1 })),
+    { ...right, id: 'alone', group: undefined },
+  ];
+  await write(
+    'bare.jsonl',
+    all.map(({ answer: _, solution: __, ...row }) => row),
+  );
+  await done('score bare.jsonl --estimator posterior --hint peer --hint-template peer.json -o peers.jsonl');
+  const found = await rows<Row>('peers.jsonl');
+  expect(found.map(({ status }) => status)).toEqual([
+    ...['hint:no-peer;uniform:flat-values', 'hint:no-peer;uniform:flat-values', 'uniform:small-return'],
+    ...['uniform:small-return', 'hint:no-peer;uniform:no-baseline'],
+  ]);
+  for (const row of found.filter(({ status }) => status.includes('hint:no-peer'))) {
+    expect(storedValues(row)).toEqual(storedValues(row).map(() => 0.5));
+    expect(row.hint_logprobs).toEqual(row.logprobs);
+  }
+  await done('redistribute peers.jsonl --estimator surprise -o surprised.jsonl');
+  expect((await rows('surprised.jsonl')).some(({ status }) => status.includes('hint:'))).toBe(false);
 });

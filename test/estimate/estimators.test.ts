@@ -146,23 +146,6 @@ describe('the reference set', () => {
       ]);
     }
   });
-
-  test('joint keys do not run together: (a, bc) is not (ab, c)', () => {
-    const close = [
-      { answer: 'a', solution: 'bc', utility: 1 },
-      { answer: 'ab', solution: 'c', utility: 1 },
-      { answer: 'a","', solution: 'b', utility: 1 },
-      { answer: 'a', solution: '","b', utility: 1 },
-    ];
-    expect(referenceSetOf(close, named('joint'))).toHaveLength(4);
-  });
-
-  test('taking the reference set twice is taking it once', () => {
-    for (const estimator of ESTIMATORS) {
-      const once = referenceSetOf(referenceSet, estimator);
-      expect(referenceSetOf(once, estimator)).toEqual(once);
-    }
-  });
 });
 
 describe('what is scored at an exit', () => {

@@ -2,8 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { onnxAnswerer } from '../../dist/estimate/answerer/windows.js';
 import type { ValueJob } from '../../dist/estimate/estimator.js';
-import { loo, withoutSegments } from '../../dist/estimate/loo.js';
-import { sharingRoom, sizeOf } from '../../dist/model/onnx/layout.js';
+import { loo } from '../../dist/estimate/loo.js';
 import { isBad } from '../../dist/rows.js';
 import { cutPieces } from '../../dist/segment/segment.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
@@ -100,23 +99,5 @@ describe('leave one out', () => {
     const exits = Int32Array.of(0, ...ENDS);
     const answers = { branches: [], segmentation: { exits } } as never;
     expect([...values(worthless, answers, asked).values]).toEqual([0, 0, 0, 0, 0]);
-  });
-
-  it('asks nothing of a segment without a token, and for the rest of the thought without each of the others', () => {
-    const { job } = madeTrace();
-    const of = (...exits: number[]) => withoutSegments(job, Int32Array.from(exits), 'masked');
-    const questions = of(2, 8, 20, 20);
-    expect(questions.map(({ after, hidden, ids }) => [after, hidden, ids.length])).toEqual([
-      ...[
-        [2, 6, 16],
-        [2, 6, 17],
-        [8, 12, 4],
-        [8, 12, 5],
-      ],
-    ]);
-    const lengths = sharingRoom(of(2, 8, 9, 15, 20), 26, sizeOf).map((batch) =>
-      batch.map(({ ids }) => ids.length),
-    );
-    expect(lengths).toEqual([[16], [17], [15], [16, 9], [10, 4, 5]]);
   });
 });

@@ -7,18 +7,14 @@ import type { ValueJob } from '../../dist/estimate/estimator.js';
 import {
   candidateOf,
   type FarPeers,
-  farPeers,
   type Peers,
   type Related,
-  spansApart,
   withPeers,
 } from '../../dist/estimate/peers.js';
 import { askSiblings } from '../../dist/estimate/siblings.js';
-import { type BadRow, eachTrace, isBad } from '../../dist/rows.js';
-import { candidateExits } from '../../dist/segment/segment.js';
+import { eachTrace, isBad } from '../../dist/rows.js';
 import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../support/fake-policy.js';
 import { collect, streamOf, traceAt } from '../support/streams.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
 
 type Shaped = Related & { readonly shape: JobShape } & Pick<ValueJob, 'continuations'>;
 
@@ -54,22 +50,6 @@ function related(
 
 const named = (names: readonly number[], group = 'g') =>
   names.map((name, n) => related(n, group, { ...SHAPE, name }));
-
-/** A run over rows whose groups have these first and last rows; by default all of it this process's, one part. */
-const runOf = (spans: Readonly<Record<string, readonly [number, number]>>, more: object = {}) => {
-  const rewards = Object.entries(spans).map(([group, span]) => {
-    return [group, { sum: 0, squares: 0, count: group === 'unknown' ? 0 : 2, span }] as const;
-  });
-  const { lastRow, explodes, ...run } = more as { lastRow?: number; explodes?: boolean };
-  const prescan = {
-    groupRewards: new Map(rewards),
-    rows: 10,
-    traces: explodes ? 20 : 10,
-    rejects: 0,
-    lastRow,
-  };
-  return { prescan, rowsPerPart: 64, wanted: () => true, folder: undefined, ...run } as never;
-};
 
 /** Traces with their peers, each window as it is. */
 const shown = (
@@ -145,40 +125,6 @@ describe('siblings asks', () => {
       { numRuns: 40 },
     ));
 
-  it('nothing of a trace behind which a tail has no room, and lets it be a peer all the same', async () => {
-    const rejected: number[] = [];
-    await fc.assert(
-      fc.asyncProperty(shapes, fc.integer({ min: 33, max: 40 }), async (all, room) => {
-        // the first one has no peer, however long it is
-        const items = all.map((shape, n) => related(n, n === 0 ? undefined : 'g', shape));
-        const free = (await collect(asking(shown(items), 2, 6))).flat();
-        const found = await answered(asking(shown(items), 2, 6, room));
-        for (const [n, item] of found.entries()) {
-          const { promptIds, pieces, asked } = free[n] as Exclude<(typeof free)[number], BadRow>;
-          const ends = [...candidateExits(pieces)].flatMap((exit) =>
-            (asked.tails?.(exit) ?? []).map(({ length }) => promptIds.length + exit + length),
-          );
-          const lacking = Math.max(0, ...ends) - room;
-          expect(isBad(item)).toBe(lacking > 0);
-          if (!isBad(item)) {
-            expect(item.result.peers?.map((own) => own?.length)).toEqual(
-              item.job.asked.peers.map(({ completionIds }) => completionIds.length),
-            );
-            continue;
-          }
-          rejected.push(lacking);
-          expect(item.rejection.code).toBe('too_long');
-          expect(item.rejection.reason).toMatch(
-            lacking < 6 ? `: --peer-tokens ${6 - lacking}, or --policy` : ': --policy',
-          );
-        }
-      }),
-      // other draws may have no trace that is too long
-      { seed: 1 },
-    );
-    expect(rejected.length).toBeGreaterThan(0);
-  });
-
   it('nobody whose thought has so many pieces that aligning the two would not fit into memory', () => {
     const { pieces } = jobOf({ ...SHAPE, tokens: 2 });
     const thought = (P: number) => ({
@@ -236,48 +182,6 @@ describe('withPeers', () => {
     const [first, second, other] = named([1, 2, 3]) as [Shaped, Shaped, Shaped];
     const twice = { ...second, trace: { ...second.trace, id: first.trace.id } };
     expect((await flat(shown([first, twice, other]))).map(idsOf)).toEqual([['2'], ['2'], ['0']]);
-  });
-
-  it('brings peers from other windows, which run along and are not passed on', async () => {
-    const items = Array.from({ length: 6 }, (_, n) =>
-      related(n, n % 2 === 0 ? 'even' : `odd ${n}`, { ...SHAPE, name: n + 1 }),
-    );
-    const run = runOf({ even: [0, 4], 'odd 1': [1, 1] }, { rowsPerPart: 2, folder: await temporaryFolder() });
-    const asked: boolean[] = [];
-    async function* again(wanted: (row: number) => boolean) {
-      for (const [row, item] of items.entries()) {
-        asked.push(wanted(row));
-        if (wanted(row)) yield item;
-      }
-    }
-    const whole = { again, run, prepare: async (item: Shaped) => item };
-    const log = { progress: () => {} };
-    const far = await farPeers(whole as never, log as never, new AbortController().signal);
-    expect(asked).toEqual([true, true, true, true, true, false]);
-    const window = (row: number) => Math.floor(row / 2);
-    const windows = shown(items, { far: far?.peers as FarPeers, window });
-    const found = await answered(asking(windows, 1, 4));
-    expect(found.map((item) => (isBad(item) ? null : item.trace.id))).toEqual([...'012345']);
-    for (const item of found) {
-      if (isBad(item) || item.job.asked.peers.length !== 1) continue;
-      const peer = items.find(({ trace }) => trace.id === item.job.asked.peers[0]?.trace.id) as Shaped;
-      const { ids, promptLength } = jobHere(peer.shape);
-      expect(item.result.peers).toEqual([fakeStats([...ids], promptLength).logprobs]);
-    }
-    await far?.[Symbol.asyncDispose]();
-  });
-
-  it('reads groups apart that parts, a limit or a window of many traces may cut, where this process scores some of one', () => {
-    const spans = {
-      ...({ 'one row': [0, 0], before: [1, 2], cut: [2, 5], unknown: [2, 5], behind: [3, 90] } as const),
-    };
-    const apart = (more: object) => [...spansApart(runOf(spans, more)).keys()];
-    expect(apart({ rowsPerPart: 128 })).toEqual(['behind']);
-    expect(apart({ lastRow: 2 })).toEqual(['cut']);
-    expect(apart({ lastRow: 0, explodes: true })).toEqual(['one row']);
-    expect(apart({ explodes: true })).toEqual(['before', 'cut', 'behind']);
-    expect(apart({ lastRow: 2, rowsPerPart: 1 })).toEqual(['before', 'cut']);
-    expect(apart({ explodes: true, wanted: () => false })).toEqual([]);
   });
 
   it('finds those that lie apart for a trace of unknown reward that no other of its group stands beside', async () => {

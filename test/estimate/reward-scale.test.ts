@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { RredcotError } from '../../dist/errors.js';
+import { resolveReward } from '../../dist/estimate/reward.js';
 import { findRewardRange, RewardCheck } from '../../dist/estimate/reward-scale.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
@@ -86,5 +87,20 @@ describe('a check of all rewards', () => {
     for (const rewards of [[0, 1, 0.5], [0, 0.5, 1], [0, 1, -1], [0], [1, -1]])
       expect(told([-1, 1], ...rewards), `${rewards}`).toBe('');
     expect(told([0, 10], 0, 1)).toBe('');
+  });
+});
+
+describe("a row's reward", () => {
+  const template = { close: '\n</think>\n', open: 'Answer: ', closer: '\n' };
+  const rewardOf = (reward: number, low: number, high: number) =>
+    resolveReward({ ...traceOf({}), reward }, [low, high], () => expect.unreachable(), template).reward;
+
+  it('is mapped onto 0 to 1, or rejected where it is outside', () => {
+    expect([rewardOf(-1, -1, 1), rewardOf(0, -1, 1), rewardOf(1, -1, 1)]).toEqual([0, 0.5, 1]);
+    expect([rewardOf(5, 0, 10), rewardOf(2.5, 2, 4), rewardOf(0.25, 0, 1)]).toEqual([0.5, 0.25, 0.25]);
+    const why = (reward: number, range: string) =>
+      `the reward is ${reward}, expected ${range}: --reward-range low,high maps other scales`;
+    expect(() => rewardOf(-0.001, 0, 1)).toThrow(why(-0.001, '0 to 1'));
+    expect(() => rewardOf(11, 0, 10)).toThrow(why(11, '0 to 10'));
   });
 });

@@ -71,19 +71,6 @@ describe('tokenCheck', () => {
     // and again: what was found once is not taken for known
     expect(turned()).toContain(expected);
   });
-
-  it('shows bytes that are no text by their numbers', () => {
-    const check = tokenCheck(
-      { bytes: () => Uint8Array.of(0xff) },
-      { bytes: () => Uint8Array.of(0xfe) },
-      9,
-      9,
-      PROVER,
-    );
-    expect(rejection(() => check(read([1], [2]), []))).toContain(
-      '<ff> for the policy and <fe> for the prover',
-    );
-  });
 });
 
 describe('the best of K', () => {
@@ -124,10 +111,5 @@ describe('the best of K', () => {
       utilities: Float32Array.of(1),
     };
     for (const K of [2, 3]) expect(bestOf(K).fromStored?.(referenceSet)).toBe(1);
-  });
-
-  it('has a meaning for probabilities alone', () => {
-    for (const name of ['pr', 'snis']) expect(bestOf(2, name).config).toMatchObject({ bestOf: 2 });
-    for (const name of ['pr-mean', 'pr-geo']) expect(() => bestOf(2, name)).toThrow('are no probabilities');
   });
 });

@@ -55,25 +55,4 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8])('toy %i', (seed) => {
       expect(Math.abs(value - v + exactSum(model, s, outside, zeta))).toBeLessThan(ROUNDING * v);
     }
   });
-
-  test('a larger referenceSet is never worth less; repeats and order change nothing', () => {
-    for (const s of STATES) {
-      const all = continuations(s);
-      let last = 0;
-      for (let size = 0; size <= all.length; size += 7) {
-        const referenceSet = all.slice(0, size);
-        const value = joint(model, s, referenceSet);
-        expect(value).toBeGreaterThanOrEqual(last * (1 - 1e-12));
-        expect(joint(model, s, [...referenceSet, ...referenceSet].reverse())).toBeCloseTo(value, 12);
-        last = value;
-      }
-    }
-  });
-
-  test('answers that earn nothing add nothing', () => {
-    const all = continuations('a');
-    const earning = all.filter(({ y }) => right(y) > 0);
-    expect(earning.length).toBeLessThan(all.length);
-    expect(joint(model, 'a', earning)).toBeCloseTo(joint(model, 'a', all), 12);
-  });
 });

@@ -96,54 +96,18 @@ export function oracleFit(traces: readonly OracleTrace[], l2 = 1): OracleFit {
 
 type Standard = readonly { readonly z: number[]; readonly y: number; readonly w: number }[];
 
-/** Minimises Σ w·cross-entropy + l2/2 Σ_{f>0} b_f² by BFGS: gradients alone, and steps that are halved until they go down. */
+/** Minimises Σ w·cross-entropy + l2/2 Σ_{f>0} b_f² by plain gradient descent: steps of one over a bound of the curvature. */
 export function descend(samples: Standard, l2: number): number[] {
-  const P = samples[0]?.z.length ?? 0;
-  const loss = (b: readonly number[]) =>
-    samples.reduce((sum, { z, y, w }) => {
-      const logit = dot(b, z);
-      return sum + w * (Math.log1p(Math.exp(-Math.abs(logit))) + Math.max(0, logit) - y * logit);
-    }, 0) + b.reduce((sum, value, f) => sum + (f === 0 ? 0 : (l2 / 2) * value * value), 0);
-  const slope = (b: readonly number[]) => {
+  const curvature = l2 + samples.reduce((sum, { z, w }) => sum + (w * dot(z, z)) / 4, 0);
+  const b: number[] = new Array(samples[0]?.z.length ?? 0).fill(0);
+  for (let n = 0; n < 100_000; n++) {
     const gradient = b.map((value, f) => (f === 0 ? 0 : l2 * value));
     for (const { z, y, w } of samples) {
       const error = w * (1 / (1 + Math.exp(-dot(b, z))) - y);
-      for (let f = 0; f < P; f++) gradient[f] = (gradient[f] as number) + error * (z[f] as number);
+      for (const [f, x] of z.entries()) gradient[f] = (gradient[f] as number) + error * x;
     }
-    return gradient;
-  };
-  const unit = () =>
-    Array.from({ length: P }, (_, i) => Array.from({ length: P }, (_, j) => Number(i === j)));
-  let b: number[] = new Array(P).fill(0);
-  let inverse = unit();
-  let g = slope(b);
-  for (let n = 0; n < 2000 && Math.max(...g.map(Math.abs)) > 1e-9; n++) {
-    const direction = inverse.map((row) => -dot(row, g));
-    let length = 1;
-    const at = (t: number) => b.map((value, f) => value + t * (direction[f] as number));
-    // where the slope is next to nothing, losses are equal to rounding
-    const isNear = Math.max(...g.map(Math.abs)) < 1e-4;
-    while (!isNear && length > 1e-9 && loss(at(length)) > loss(b) + 1e-4 * length * dot(g, direction))
-      length /= 2;
-    const next = at(length);
-    const after = slope(next);
-    const s = next.map((value, f) => value - (b[f] as number));
-    const y = after.map((value, f) => value - (g[f] as number));
-    const sy = dot(s, y);
-    const Hy = inverse.map((row) => dot(row, y));
-    const scale = (1 + dot(y, Hy) / sy) / sy;
-    inverse =
-      sy > 0
-        ? inverse.map((row, i) =>
-            row.map(
-              (value, j) =>
-                value +
-                scale * (s[i] as number) * (s[j] as number) -
-                ((Hy[i] as number) * (s[j] as number) + (s[i] as number) * (Hy[j] as number)) / sy,
-            ),
-          )
-        : unit();
-    [b, g] = [next, after];
+    if (Math.max(...gradient.map(Math.abs)) < 1e-9) break;
+    for (const [f, slope] of gradient.entries()) b[f] = (b[f] as number) - slope / curvature;
   }
   return b;
 }

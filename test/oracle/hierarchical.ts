@@ -1,12 +1,12 @@
 // Hierarchical credit from its formula, in float64.
 
 export interface OracleTrace {
-  ends: readonly number[]; // K or K+1 segments
-  values: readonly number[]; // K+1 states
-  entropies: readonly number[];
+  ends: ArrayLike<number>; // K or K+1 segments
+  values: ArrayLike<number>; // K+1 states
+  entropies: ArrayLike<number>;
   reward: number;
   baseline: number;
-  std?: number | undefined; // of the group, where it has one
+  groupStd?: number | undefined; // where it has one
 }
 
 /** Standard deviation of a sample, as torch.std has it. */
@@ -27,7 +27,11 @@ export function oracleFactors(entropies: readonly number[], beta: number): numbe
 
 /** A_t of every token. */
 export function oracleHierarchical(trace: OracleTrace, alpha: number, beta: number): number[] {
-  const { ends, values, entropies, reward, baseline, std } = trace;
+  const { values, reward, baseline, groupStd: std } = trace;
+  const [ends, entropies] = [trace.ends, trace.entropies].map((list) => Array.from(list)) as [
+    number[],
+    number[],
+  ];
   const outcome = std === undefined ? reward - baseline : (reward - baseline) / (std + 1e-4);
   return ends.flatMap((end, k) => {
     const before = values[k];

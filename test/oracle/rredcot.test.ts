@@ -72,20 +72,4 @@ describe.skipIf(!existsSync(folder))('a trace under stories260K', () => {
       expect(total(score.sigma)).toBeCloseTo(1, 12);
     },
   );
-
-  test('the rest of the score', () => {
-    const score = scoreTrace(model, { ...input, maxSegments: 2, baseline: 'value' });
-    expect(score.segmentEnds).toHaveLength(3);
-    expect(score.baseline).toBe(score.values[0]);
-    expect(total(score.segmentEntropies)).toBeCloseTo(total(score.entropies), 9);
-    expect(score.logprobs).toEqual(scratch([...input.promptIds, ...ids], 3));
-    expect(total(score.deltas)).toBeCloseTo((score.values[2] as number) - (score.values[0] as number), 12);
-    const given = scoreTrace(model, { ...input, thoughtEnds: [4, 8] });
-    expect(given.exits).toEqual([2, 4, 8]);
-    const reversed = scoreTrace(model, { ...input, references: [...input.references].reverse() });
-    expect(total(reversed.values)).toBeCloseTo(total(scoreTrace(model, input).values), 12);
-    expect(() => scoreTrace(model, { ...input, estimator: 'joint', baseline: 'value' })).toThrow(
-      'joint needs',
-    );
-  });
 });

@@ -8,7 +8,7 @@ import {
   type State,
   tokenStats,
 } from './llama.js';
-import { hybridSegments, pieceEntropies, type Span } from './segment.js';
+import { hybridSegments, type Span } from './segment.js';
 import { computeSigma, type SigmaOptions, type SigmaResult, type SigmaRule } from './sigma.js';
 
 export type Estimator = 'pr' | 'pr-mean' | 'pr-geo' | 'joint' | 'joint-log' | 'snis';
@@ -142,7 +142,7 @@ export interface TraceInput extends SigmaOptions {
   references: readonly Reference[];
   template: ExitTemplate;
   reward: number | null;
-  baseline: number | 'value'; // `value`: v̂(s_0)
+  baseline: number;
   maxSegments?: number; // 40
   estimator?: Estimator; // pr
   rule?: SigmaRule; // share
@@ -153,20 +153,14 @@ export interface TraceInput extends SigmaOptions {
 export interface TraceScore extends SigmaResult {
   logprobs: Float64Array; // (|o|)
   entropies: Float64Array; // (|o|) nats
-  exit0: number; // tokens of the completion before exit 0
-  thoughtEnd: number;
-  pieceEnds: number[]; // (P) before the merge
   segmentEnds: number[]; // (K or K+1) token index, exclusive, the answer segment included
-  segmentEntropies: number[]; // (K or K+1)
-  hasAnswer: boolean;
   exits: number[]; // (K+1) tokens of the completion before exit k
   values: number[]; // (K+1) v̂(s_0..K); log v̂ for `joint`
   deltas: number[]; // (K), scaled for `joint`
-  baseline: number;
 }
 
 export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
-  const { promptIds, completionIds, text, spans, references, template, reward } = input;
+  const { promptIds, completionIds, text, spans, references, template, reward, baseline } = input;
   const { estimator = 'pr', rule = 'share', maxSegments = 40 } = input;
   const total = completionIds.length;
   if (promptIds.length === 0) throw new Error('the first completion token needs a prompt before it');
@@ -179,8 +173,7 @@ export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
   const cut = hybridSegments(text, spans, entropies, maxSegments);
   const thoughtEnds = [...(input.thoughtEnds ?? cut.segmentEnds)];
   const thoughtEnd = input.thoughtEnds ? (thoughtEnds.at(-1) ?? 0) : cut.thoughtEnd;
-  const hasAnswer = thoughtEnd < total;
-  const segmentEnds = hasAnswer ? [...thoughtEnds, total] : thoughtEnds;
+  const segmentEnds = thoughtEnd < total ? [...thoughtEnds, total] : thoughtEnds;
 
   const exits = [cut.exit0, ...thoughtEnds];
   if (exits.some((exit, k) => exit > total || exit < (exits[k - 1] ?? 0))) {
@@ -190,36 +183,11 @@ export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
     return valueAt(model, fork(stats.state, promptIds.length + exit), estimator, references, template);
   });
 
-  if (input.baseline === 'value' && isWhole(estimator)) {
-    throw new Error('joint needs a group or numeric baseline');
-  }
-  const baseline = input.baseline === 'value' ? (values[0] as number) : input.baseline;
   const deltas = differences(values, estimator, reward === null ? 0 : reward - baseline);
-  const logarithmic = isWhole(estimator);
   const found = {
-    segmentEnds,
-    deltas,
-    values,
-    logarithmic,
-    logSteps: estimator === 'joint-log',
-    entropies,
-    reward,
-    baseline,
+    ...{ segmentEnds, deltas, values, entropies, reward, baseline },
+    ...{ logarithmic: isWhole(estimator), logSteps: estimator === 'joint-log' },
   };
   const sigma = computeSigma(rule, found, input);
-  return {
-    logprobs,
-    entropies,
-    exit0: cut.exit0,
-    thoughtEnd,
-    pieceEnds: cut.pieceEnds,
-    segmentEnds,
-    segmentEntropies: pieceEntropies(segmentEnds, entropies),
-    hasAnswer,
-    exits,
-    values,
-    deltas,
-    baseline,
-    ...sigma,
-  };
+  return { logprobs, entropies, segmentEnds, exits, values, deltas, ...sigma };
 }

@@ -36,7 +36,6 @@ export interface SigmaOptions {
 
 export interface SigmaResult {
   sigma: Float64Array; // (|o|)
-  segmentShares: number[]; // (K or K+1) Σσ of each segment
   uniformBecause?: 'reward:unknown' | 'flat' | 'small-advantage' | 'no-difference' | 'no-weight';
 }
 
@@ -76,29 +75,18 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   const uniformShares = lengths.map((length) => length / total);
   const uniform = (uniformBecause?: SigmaResult['uniformBecause']): SigmaResult => ({
     sigma: new Float64Array(total).fill(1 / total),
-    segmentShares: uniformShares,
     ...(uniformBecause && { uniformBecause }),
   });
   /** @param flat part that falls on all tokens alike, whatever the segment */
   const spread = (shares: number[], flat = 0): SigmaResult => {
     const sigma = spreadWithin(shares, segmentEnds, tokenShares(input, options.within ?? 'uniform'));
-    return {
-      sigma: sigma.map((s) => (1 - flat) * s + flat / total),
-      segmentShares: shares.map((share, k) => (1 - flat) * share + flat * (uniformShares[k] as number)),
-    };
+    return { sigma: sigma.map((s) => (1 - flat) * s + flat / total) };
   };
   /** σ_t ∝ w_t, whatever the values */
   const byToken = (weights: number[]): SigmaResult => {
     const sum = weights.reduce((a, b) => a + b, 0);
     if (!(sum > 0)) return uniform('no-weight');
-    const sigma = Float64Array.from(weights, (w) => w / sum);
-    return {
-      sigma,
-      segmentShares: lengths.map((n, k) => {
-        const end = segmentEnds[k] as number;
-        return sigma.slice(end - n, end).reduce((a, b) => a + b, 0);
-      }),
-    };
+    return { sigma: Float64Array.from(weights, (w) => w / sum) };
   };
   const byWeight = (weights: number[], mixed: number): SigmaResult => {
     const sum = weights.reduce((a, b) => a + b, 0);
@@ -155,11 +143,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       if (options.cap === undefined || whole.uniformBecause !== undefined) return whole;
       const most = options.cap / total;
       const kept = whole.sigma.reduce((sum, s) => sum + Math.min(s, most), 0);
-      const sigma = whole.sigma.map((s) => Math.min(s, most) + (1 - kept) / total);
-      const shares = segmentEnds.map((end, k) =>
-        sigma.slice(end - (lengths[k] as number), end).reduce((a, b) => a + b, 0),
-      );
-      return { sigma, segmentShares: shares };
+      return { sigma: whole.sigma.map((s) => Math.min(s, most) + (1 - kept) / total) };
     }
     case 'softmax': {
       if (sign === 0) return uniform('small-advantage');

@@ -1,6 +1,3 @@
-/** A toy language model small enough to sum (1) over every thought and answer. */
-import { logValue } from './rredcot.js';
-
 const THOUGHT = ['a', 'b', 'c'];
 const STOP = '|'; // ends the thought
 const ANSWERS = ['0', '1', '2'];
@@ -63,13 +60,6 @@ export function exactSum(model: ToyModel, s: string, some: readonly Continuation
 
 export function exactValue(model: ToyModel, s: string, zeta: Utility): number {
   return exactSum(model, s, continuations(s), zeta);
-}
-
-/** `pr`: leave the thought now and answer rightly. */
-export function answerNowValue(model: ToyModel, s: string, zeta: (y: string) => number): number {
-  return Math.exp(
-    logValue(ANSWERS.map((y) => ({ utility: zeta(y), logprobs: toyLogprobs(model, s + STOP, y) }))),
-  );
 }
 
 /** The expected best of K answers given one after the other, by trying all sequences of K. */

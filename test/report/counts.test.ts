@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import type { PolicyFacts } from '../../dist/model/onnx/folder.js';
 import { RejectTally, RunCounts } from '../../dist/report/counts.js';
 import { Positions, Reliability, Sketch, TraceChoice } from '../../dist/report/gathered.js';
-import { drawNumbers, endLines, endRecord } from '../../dist/report/numbers-view.js';
+import { endLines, endRecord } from '../../dist/report/numbers-view.js';
 import { outstanding, turnsOf } from '../../dist/report/trace-record.js';
 import { type MadeBy, warningsOf } from '../../dist/report/warnings.js';
 import { extremes } from '../../dist/scored/choose.js';
@@ -37,16 +37,6 @@ describe('a sketch', () => {
         expect(found.bars.reduce((sum, { n }) => sum + n, 0)).toBe(list.length);
       }),
     );
-  });
-
-  it('holds no more for a million numbers than for some thousands, and leaves out what is none', () => {
-    const sketch = new Sketch();
-    for (let i = 0; i < 20_000; i++) sketch.add(Math.sin(i) * 10 ** (i % 5));
-    for (const x of [Number.NaN, Number.POSITIVE_INFINITY]) sketch.add(x);
-    expect(sketch.distribution.n).toBe(20_000);
-    const { bins } = sketch as unknown as { bins: Map<number, number> };
-    expect(bins.size).toBeLessThan(15_000);
-    expect(new Sketch().distribution).toMatchObject({ n: 0, mean: null, median: null, bars: [] });
   });
 });
 
@@ -162,19 +152,6 @@ describe('the numbers of a run', () => {
     expect(numbers.distributions.value_range.n).toBe(4);
     expect(numbers.values?.right.end.n).toBe(2);
     expect(numbers.calibration.value_end?.n).toBe(3);
-  });
-
-  it('say of which traces the rows of σ are', () => {
-    const numbers = counted([]);
-    const account = { valueName: 'v̂', warnings: [] };
-    const lines = (uniform_by_fallback: number) =>
-      drawNumbers('x', { ...account, numbers: { ...numbers, credited: 1234, uniform_by_fallback } }).join(
-        '\n',
-      );
-    expect(lines(34)).toContain(
-      'σ in the rows and by place below: of 1,200 traces, without 34 whose σ is uniform by fallback',
-    );
-    expect(lines(0)).not.toContain('below');
   });
 
   it('compare no value with a reward where its level says nothing of it, and take −∞ throughout for flat', () => {

@@ -1,7 +1,6 @@
 // The first pass over the inputs: what it counts, which types it finds, and what does not fit them later.
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { describeType, inferColumns } from '../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
@@ -60,55 +59,6 @@ describe('prescan', () => {
       ['traces:0', { sum: 2, squares: 2, count: 2 }],
       ['g', { sum: 0, squares: 0, count: 2 }],
     ]);
-  });
-
-  it('tells between which rows a group lies, whatever its rewards, and where a limit ends', async () => {
-    const rows = [
-      '"g","reward":null',
-      '"h","reward":1',
-      '"g","reward":1',
-      '"u","reward":null',
-      '"g","reward":null',
-    ];
-    const text = ['no json', ...rows.map((row) => `{"c":"x","group":${row}}`)].join('\n');
-    const prescan = (limit: number | undefined) =>
-      surveyOf(text, {
-        map: 'completion=c,group=group,reward=reward',
-        reward: (trace) => trace.reward,
-        ...{ typed: false, readsPeers: true, limit },
-      });
-    const { groupRewards, lastRow } = await prescan(3);
-    expect(lastRow).toBe(2);
-    expect([...groupRewards]).toEqual([
-      ['g', { sum: 1, squares: 1, count: 1, span: [1, 5] }],
-      ['h', { sum: 1, squares: 1, count: 1, span: [2, 2] }],
-      ['u', { sum: 0, squares: 0, count: 0, span: [4, 4] }],
-    ]);
-    expect((await prescan(undefined)).lastRow).toBeUndefined();
-  });
-
-  it('tells whether a limit cuts something, also inside of a row, and reads no further where no group counts', async () => {
-    const prescan = async (text: string, limit: number, reward?: () => number) => {
-      const { part, rows } = await surveyOf(text, { map: 'completion=c[]', reward, limit });
-      return [part, rows];
-    };
-    const part = (limit: number) => ({ by: 'limit', limit });
-    const two = '{"c":["x","y"]}\n{"c":["x","y","z"]}\nno json\n';
-    expect(await prescan(two, 2)).toEqual([part(2), 1]);
-    expect(await prescan(two, 2, () => 1)).toEqual([part(2), 3]);
-    expect(await prescan(two, 4)).toEqual([part(4), 2]);
-    expect(await prescan(two, 5)).toEqual([part(5), 2]);
-    expect(await prescan(two, 6)).toEqual([undefined, 3]);
-    const one = '{"c":["x","y"]}\n';
-    expect(await prescan(one, 1, () => 1)).toEqual([part(1), 1]);
-    expect(await prescan(one, 2, () => 1)).toEqual([undefined, 1]);
-  });
-
-  it('counts rows of columns alone where nothing else is wanted', async () => {
-    const bytes = tableToIPC(new Table({ c: vectorFromArray(['x', null, 'y'], new Utf8()) }), 'file');
-    const prescan = await surveyOf(bytes, { map: 'completion=c', typed: false });
-    const none = { columns: [], groupRewards: new Map(), rowBytes: 145, warnings: [] };
-    expect(prescan).toEqual({ rows: 3, traces: null, rejects: null, ...none });
   });
 
   it('turns down rows of a stream that do not fit its first window', async () => {

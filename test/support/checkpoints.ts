@@ -32,8 +32,7 @@ export const LLAMA: Json = {
 
 /** Tensor names and shapes by the family's published layout. */
 function shapesOf(config: Json): [string, number[]][] {
-  const [named] = config.architectures as string[];
-  const family = named?.replace(/For[A-Za-z]+$/, 'ForCausalLM');
+  const [family] = config.architectures as string[];
   const size = (key: string) => config[key] as number;
   const d = size('hidden_size');
   const hd = (config.head_dim as number | undefined) ?? d / size('num_attention_heads');
@@ -61,19 +60,7 @@ function shapesOf(config: Json): [string, number[]][] {
     shapes.push([`${at}.mlp.up_proj.weight`, [f, d]], [`${at}.mlp.down_proj.weight`, [d, f]]);
   }
   shapes.push(['model.norm.weight', [d]]);
-  const ofNames = Object.keys((config.id2label as Json | undefined) ?? { 0: '', 1: '' }).length;
-  const labels = config.num_labels === 1 ? 1 : ofNames;
-  if (named?.endsWith('ForTokenClassification'))
-    shapes.push(['score.weight', [labels, d]], ['score.bias', [labels]]);
-  else if (named?.endsWith('ForSequenceClassification')) shapes.push(['score.weight', [1, d]]);
-  else if (named === 'Qwen2ForProcessRewardModel')
-    shapes.push(
-      ['score.0.weight', [d, d]],
-      ['score.0.bias', [d]],
-      ['score.2.weight', [2, d]],
-      ['score.2.bias', [2]],
-    );
-  else if (config.tie_word_embeddings !== true) shapes.push(['lm_head.weight', [v, d]]);
+  if (config.tie_word_embeddings !== true) shapes.push(['lm_head.weight', [v, d]]);
   return shapes;
 }
 

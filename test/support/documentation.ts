@@ -18,6 +18,14 @@ export const PAGES = globSync('**/*.md', { cwd: ROOT, ignore: ['**/node_modules/
 /** Pages whose commands are for readers of the documentation. */
 export const DOCS = PAGES.filter((page) => page.startsWith('docs/'));
 
+/** Every command there is. */
+export const COMMANDS = [
+  ...'score segment sample inspect summary report calibrate compare redistribute filter verify doctor'.split(
+    ' ',
+  ),
+  ...['policy build', 'policy info'],
+];
+
 export function readPage(page: string): Promise<string> {
   return readFile(join(ROOT, page), 'utf8');
 }

@@ -184,7 +184,6 @@ export function expectSame(found: Differences): void {
   expect(found.branchesOracle).toBeLessThan(NATS);
   expect(found.shared).toBeLessThan(NATS);
   if (found.changed !== undefined) expect(found.changed).toBeGreaterThan(0.01);
-  if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(expect.getState().currentTestName, found);
 }
 
 /** Cases in which every two of family, weight type and rope type meet once. */

@@ -84,16 +84,12 @@ function spans(row: FixtureRow): [start: number, end: number][] {
   });
 }
 
-export interface Comparison {
-  /** of the fixtures' groups every first, second … */
-  readonly everyGroup: number;
-  /** compared with the flags' defaults, and with few segments */
-  readonly traces: number;
-  /** compared with each other set of flags */
-  readonly others: number;
-}
-
-export function describeAgainstOracle({ everyGroup, traces, others }: Comparison): void {
+/**
+ * @param everyGroup of the fixtures' groups every first, second …
+ * @param traces compared with the flags' defaults, and with few segments
+ * @param others compared with each other set of flags
+ */
+export function describeAgainstOracle(everyGroup: number, traces: number, others: number): void {
   describe('score against the float64 oracle', () => {
     const model = loadOracleModel(EMBEDDED);
     let fixtures: Fixtures;

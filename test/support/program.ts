@@ -3,8 +3,6 @@ import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { SigmaInput } from '../../dist/credit/sigma.js';
-import { named } from './estimators.js';
 import { queryDuckdb } from './io-helpers.js';
 
 export { temporaryFolder } from './temporary-folder.js';
@@ -123,20 +121,6 @@ export async function readScored(path: string): Promise<ScoredRow[]> {
 /** v̂(s_0..K) as stored. */
 export function storedValues(row: ScoredRow): number[] {
   return [row.value_start, ...row.segments.filter((s) => s.kind === 'thought').map((s) => s.value as number)];
-}
-
-/** What σ was made of, as a reader of the file finds it; for `pr`. */
-export function storedSigmaInput(row: ScoredRow): SigmaInput {
-  return {
-    ends: Int32Array.from(row.segments, ({ end }) => end as number),
-    answered: row.segments.at(-1)?.kind === 'answer',
-    values: Float32Array.from(storedValues(row)),
-    estimator: named('pr'),
-    entropies: Float32Array.from(row.entropies),
-    logprobs: Float32Array.from(row.logprobs),
-    reward: row.reward,
-    baseline: row.baseline ?? undefined,
-  };
 }
 
 /** A prompt of the embedded policy and a right completion of it. */

@@ -13,16 +13,9 @@ import { JOINS } from '../../dist/io/map/join.js';
 import { PRESET_NAMES } from '../../dist/io/map/presets.js';
 import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
-import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';
+import { blocksOf, COMMANDS, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';
 import { rredcotHere } from '../support/in-process.js';
 import { ROOT } from '../support/program.js';
-
-const COMMANDS = [
-  ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare'],
-  ...['verify', 'doctor'],
-  ...['redistribute', 'filter', 'summary', 'report'],
-];
-const POLICY_COMMANDS = ['policy build', 'policy info'];
 
 /** the flags that each command's help names */
 const flags = new Map<string, Set<string>>();
@@ -32,7 +25,7 @@ let text: string;
 beforeAll(async () => {
   // estimators and segmenters that are named bring their flags into the help
   const named = [...ESTIMATORS, ...SEGMENTERS.map((name) => ({ name }))].map(({ name }) => name);
-  for (const command of [...COMMANDS, ...POLICY_COMMANDS]) {
+  for (const command of COMMANDS) {
     const { stdout } = await rredcotHere([...command.split(' '), ...named, '--help']);
     flags.set(
       command,

@@ -100,15 +100,6 @@ describe('texts that a careless program takes too long for, or too many argument
 });
 
 describe('a command line that ends early', () => {
-  it('help into a reader that leaves ends quietly', () => {
-    const command = `node ${join(ROOT, 'bin/rredcot.js')} score --help | true; echo \${PIPESTATUS[0]}`;
-    for (let i = 0; i < 3; i++) {
-      const run = spawnSync('bash', ['-c', command], { encoding: 'utf8' });
-      expect(run.stderr).toBe('');
-      expect(run.stdout).toBe('0\n');
-    }
-  });
-
   it('--limit counts rejected traces, so that a wrong map shows at once', async () => {
     await write('limited.jsonl', `{\n${'{"question":"a"}\n'.repeat(50)}`);
     await fails(

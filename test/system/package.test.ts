@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import { readExitTemplate } from '../../dist/model/text/templates.js';
-import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { EMBEDDED, ROOT, temporaryFolder } from '../support/program.js';
 
 describe('package.json', () => {
   it('pins every dependency exactly', async () => {
@@ -47,46 +47,4 @@ describe('models/embedded', () => {
 function tokensOf(canary: string): { ids: number[][] } {
   const { passes } = JSON.parse(canary) as { passes: { traces: { ids: number[] }[] }[] };
   return { ids: passes.flatMap(({ traces }) => traces.map(({ ids }) => ids)) };
-}
-
-describe('fixtures/chains.jsonl', () => {
-  it('is 64 groups of 8, each trace rewarded for the exact answer, both rewards in a third of the groups', async () => {
-    const rows = await readJsonl<FixtureRow>(FIXTURES);
-    expect(rows.length).toBe(512);
-    const groups = groupBy(rows);
-    expect(groups.size).toBe(64);
-    let mixed = 0;
-    for (const group of groups.values()) {
-      expect(group.length).toBe(8);
-      expect(new Set(group.map((row) => row.prompt)).size).toBe(1);
-      if (new Set(group.map((row) => row.reward)).size === 2) mixed++;
-    }
-    expect(mixed).toBeGreaterThanOrEqual(64 / 3);
-    for (const row of rows) {
-      expect(answerOf(row.prompt)).toBe(row.answer);
-      const own = /<\/think>\nanswer: (.*)\n$/.exec(row.completion)?.[1];
-      expect(row.reward).toBe(own === row.answer ? 1 : 0);
-    }
-  });
-});
-
-/** The task by its description: operations modulo 10, the largest result or the letter of the smallest, first on ties. */
-function answerOf(prompt: string): string {
-  const [, start, operations, question] = /^start (\d): (.*) (top|low)\?\n$/.exec(prompt) as RegExpExecArray;
-  let value = Number(start);
-  const results = (operations as string).split(' ').map((operation) => {
-    const by = Number(operation[2]);
-    const next = operation[1] === '+' ? value + by : operation[1] === '-' ? value - by : value * by;
-    value = ((next % 10) + 10) % 10;
-    return { letter: operation[0] as string, value };
-  });
-  if (question === 'top') return String(Math.max(...results.map((r) => r.value)));
-  const smallest = Math.min(...results.map((r) => r.value));
-  return results.find((r) => r.value === smallest)?.letter as string;
-}
-
-function groupBy(rows: readonly FixtureRow[]): Map<string, FixtureRow[]> {
-  const groups = new Map<string, FixtureRow[]>();
-  for (const row of rows) groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
-  return groups;
 }

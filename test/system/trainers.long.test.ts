@@ -1,12 +1,12 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { readdir, rm, writeFile } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
-import { EMBEDDED, FIXTURES, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { EMBEDDED, FIXTURES, ROOT, readJsonl } from '../support/program.js';
 import { ONE_THREAD, pythonWith } from '../support/python.js';
+import { openScene } from '../support/scene.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = pythonWith('torch; torch.jagged') ?? trainerPython();
@@ -30,50 +30,33 @@ interface Scored {
   readonly sigma: number[];
   readonly reward: number;
 }
-const SCORED = [
-  'id',
-  'group',
-  'prompt',
-  'completion',
-  'prompt_ids',
-  'completion_ids',
-  'logprobs',
-  'sigma',
-  'reward',
-];
+const SCORED = 'id group prompt completion prompt_ids completion_ids logprobs sigma reward'.split(' ');
+
+const { at, done, folder, write } = await openScene();
 
 /** A dump's first row twice, with another completion and reward the second time: a group of two. */
-async function twice(dump: string, path: string, second: object, both: object = {}): Promise<void> {
+async function twice(dump: string, name: string, second: object, both: object = {}): Promise<void> {
   const [row] = await readJsonl<object>(join(ROOT, 'test/io/map/dumps', `${dump}.jsonl`));
-  const rows = [row, { ...row, ...second }].map((each) => ({ ...each, ...both }));
-  await writeFile(path, rows.map((each) => `${JSON.stringify(each)}\n`).join(''));
+  await write(
+    `${name}.jsonl`,
+    [row, { ...row, ...second }].map((each) => ({ ...each, ...both })),
+  );
 }
 
 /** A group of two of each of `DUMPS`, scored into every format; the dumps are gone then. @returns the files, one after the other for each of `FORMATS` */
-async function scoredDumps(folder: string): Promise<string[]> {
-  const dumps = DUMPS.map((name) => join(folder, `${name}.jsonl`));
-  await twice('trl-completions', dumps[0] as string, { completion: 'No.', accuracy_reward: 0 });
-  await twice('verl-rollout', dumps[1] as string, { output: '#### 8', acc: false });
+async function scoredDumps(): Promise<string[]> {
+  await twice('trl-completions', 'trl', { completion: 'No.', accuracy_reward: 0 });
+  await twice('verl-rollout', 'verl', { output: '#### 8', acc: false });
   const answer = { role: 'assistant', content: '5, I think' };
-  await twice('chat', dumps[2] as string, { completion: [answer], reward: 0 }, { group: 'chat' });
+  await twice('chat', 'chat', { completion: [answer], reward: 0 }, { group: 'chat' });
   const written: string[] = [];
   for (const format of FORMATS)
-    for (const dump of dumps) {
-      const output = dump.replace(/jsonl$/, `scored.${format}`);
-      const { code, stderr } = await rredcotHere([
-        'score',
-        dump,
-        '--quiet',
-        '--sigma',
-        'entropy',
-        '-o',
-        output,
-      ]);
-      expect(code, stderr).toBe(0);
-      written.push(output);
+    for (const dump of DUMPS) {
+      await done(`score ${dump}.jsonl --quiet --sigma entropy -o ${dump}.scored.${format}`);
+      written.push(at(`${dump}.scored.${format}`));
     }
   // from here on there is our output alone
-  for (const dump of dumps) await rm(dump);
+  for (const dump of DUMPS) await rm(at(`${dump}.jsonl`));
   return written;
 }
 
@@ -117,29 +100,22 @@ type Results = ReturnType<JSON['parse']>;
 const WEIGHTED = [[0.75, -0.375, 1.125], [-0.5]];
 
 describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () => {
-  let folder: string;
   let results: Results;
   /** the rows of each of `DUMPS` */
   let expected: Scored[][];
 
   beforeAll(async () => {
-    folder = await temporaryFolder();
-    const scored = join(folder, 'scored.jsonl');
-    expect(await rredcotHere(['score', FIXTURES, '--limit', '16', '--quiet', '-o', scored])).toMatchObject({
-      code: 0,
-    });
-    const dumps = await scoredDumps(folder);
+    await done(`score ${FIXTURES} --limit 16 --quiet -o scored.jsonl`);
+    const dumps = await scoredDumps();
     expected = await Promise.all(dumps.slice(0, DUMPS.length).map(expectedRows));
     const program = join(ROOT, 'test/support/trainers.py');
-    const run = spawnSync(python as string, [program, scored, join(folder, 'rows.jsonl'), ...dumps], {
+    const run = spawnSync(python as string, [program, at('scored.jsonl'), at('rows.jsonl'), ...dumps], {
       encoding: 'utf8',
       env: { ...ONE_THREAD, RREDCOT_SCORE: `${process.execPath} ${join(ROOT, 'bin/rredcot.js')} score` },
     });
     expect(run.status, run.stderr).toBe(0);
     const reader = join(ROOT, 'test/support/read_scored.py');
-    const read = spawnSync(python as string, [reader, join(folder, 'scratch'), ...dumps], {
-      encoding: 'utf8',
-    });
+    const read = spawnSync(python as string, [reader, at('scratch'), ...dumps], { encoding: 'utf8' });
     expect(read.status, read.stderr).toBe(0);
     results = { ...JSON.parse(run.stdout), read: JSON.parse(read.stdout) };
   });
@@ -316,7 +292,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const { refused } = results.read;
     expect(Object.keys(refused).sort()).toEqual(Object.keys(expectations).sort());
     for (const [name, expected] of Object.entries(expectations))
-      expect(refused[name]?.replace(join(folder, 'scratch'), 'FILE'), name).toMatch(expected);
+      expect(refused[name]?.replace(at('scratch'), 'FILE'), name).toMatch(expected);
     expect(Object.values(refused).join('')).not.toContain('\n');
   });
 
@@ -339,23 +315,11 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
   it('slime: σ is found by token ids and cut as slime cuts, and stored rollouts have what a Sample has', () => {
     const { rollouts, size, samples, advantages, halves, unknown } = results.slime;
     expect([rollouts, size]).toEqual([1, 2]);
+    const first = { group_index: 0, index: 0, tokens: [1, 2, 7, 8, 9], response_length: 3, reward: 1 };
+    const second = { group_index: 0, index: 1, tokens: [1, 2, 5], response_length: 1, reward: 0 };
     expect(samples).toMatchObject([
-      {
-        group_index: 0,
-        index: 0,
-        tokens: [1, 2, 7, 8, 9],
-        response_length: 3,
-        reward: 1,
-        rollout_log_probs: [-1, -2, -3],
-      },
-      {
-        group_index: 0,
-        index: 1,
-        tokens: [1, 2, 5],
-        response_length: 1,
-        reward: 0,
-        rollout_log_probs: [-0.5],
-      },
+      { ...first, rollout_log_probs: [-1, -2, -3] },
+      { ...second, rollout_log_probs: [-0.5] },
     ]);
     expect(advantages).toEqual(WEIGHTED);
     expect(halves).toEqual([[0.75], []]);
@@ -377,7 +341,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
   });
 
   it('reinforce_torch.py trains on what score writes to its pipe, and its checkpoint can be built', async () => {
-    const trained = join(folder, 'trained');
+    const trained = at('trained');
     const all = ['score', FIXTURES, '--limit', '24', '--quiet', '--format', 'jsonl', '-o', '-'];
     const score = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...all]);
     const flags = ['--policy', EMBEDDED, '--batch', '8', '--save', trained];
@@ -404,29 +368,20 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     expect(gradient).toBeGreaterThan(0.01);
     expect(off).toBeLessThan(1e-4);
 
-    expect((await readdir(trained)).sort()).toEqual([
-      'config.json',
-      'exit_template.json',
-      'model.safetensors',
-      'tokenizer.json',
-      'tokenizer_config.json',
-    ]);
-    const build = await rredcotHere(['policy', 'build', trained, '-o', join(folder, 'policy')]);
-    expect(build.code, build.stderr).toBe(0);
+    await done('policy build trained -o policy');
   });
 
   it('reinforce_torch.py says when the traces were scored by another policy, and refuses what is no plain Llama', async () => {
-    const rows = await readJsonl<{ logprobs: number[]; sigma_gain: number | null }>(
-      join(folder, 'scored.jsonl'),
+    const rows = await readJsonl<{ logprobs: number[]; sigma_gain: number | null }>(at('scored.jsonl'));
+    await write(
+      'others.jsonl',
+      rows.map((row) => ({ ...row, logprobs: row.logprobs.map((p) => p - 1) })),
     );
-    const others = rows.map((row) => JSON.stringify({ ...row, logprobs: row.logprobs.map((p) => p - 1) }));
-    await writeFile(join(folder, 'others.jsonl'), others.join('\n'));
+    const example = join(ROOT, 'examples/reinforce_torch.py');
     const run = (...flags: string[]) =>
-      spawnSync(
-        python as string,
-        [join(ROOT, 'examples/reinforce_torch.py'), join(folder, 'others.jsonl'), ...flags],
-        { encoding: 'utf8', env: ONE_THREAD },
-      );
+      spawnSync(python as string, [example, at('others.jsonl'), ...flags], {
+        ...{ encoding: 'utf8', env: ONE_THREAD },
+      });
     const gradient = (...flags: string[]) =>
       Number(/gradient (\S+),/.exec(run('--policy', EMBEDDED, '--batch', '999', ...flags).stdout)?.[1]);
     const gains = rows.map((row) => row.sigma_gain ?? 1);
@@ -436,7 +391,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const once = run('--policy', EMBEDDED, '--credit', 'uniform');
     expect(once.status, once.stderr).toBe(0);
     expect(once.stderr).toContain("are not this policy's");
-    await writeFile(join(folder, 'config.json'), '{"architectures": ["GPT2LMHeadModel"]}');
+    await write('config.json', '{"architectures": ["GPT2LMHeadModel"]}');
     const other = run('--policy', folder);
     expect(other.status).toBe(1);
     expect(other.stderr).toContain('GPT2LMHeadModel');

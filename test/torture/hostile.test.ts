@@ -1,7 +1,6 @@
 // A trace cannot harm its reader: nothing of it is opened, run, or sent to the terminal as it is.
 import { mkdir, readdir } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { escapeControls } from '../../dist/printable.js';
 import { rredcotHere } from '../support/in-process.js';
 import { CHAIN, goodLine } from '../support/program.js';
 import { openScene } from '../support/scene.js';
@@ -97,12 +96,6 @@ describe('the terminal', () => {
       ).toEqual([]);
       expect(lines.join('\n'), args.join(' ')).toMatch(/\\u\{202e\}|\\u202e/);
     }
-  });
-
-  it('escapes all that moves, colours or turns', () => {
-    expect(escapeControls(`a\nb${EVIL}`)).not.toMatch(CONTROLS);
-    expect(escapeControls('a\nb\tc')).toBe('a⏎b\\u{9}c');
-    expect(escapeControls('ü 🙂 漢')).toBe('ü 🙂 漢');
   });
 });
 

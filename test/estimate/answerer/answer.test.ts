@@ -1,8 +1,8 @@
 // Who answers, over a fake policy: nothing lost, nothing mixed, order kept, whatever runs together and whatever memory holds.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { OutOfMemoryError, RredcotError, TraceRejected } from '../../../dist/errors.js';
-import { answerCut, branchOf, runBatch } from '../../../dist/estimate/answerer/batch.js';
+import { OutOfMemoryError, RredcotError } from '../../../dist/errors.js';
+import { answerCut, runBatch } from '../../../dist/estimate/answerer/batch.js';
 import { onnxAnswerer, windowsOf } from '../../../dist/estimate/answerer/windows.js';
 import { windowOf } from '../../../dist/io/files/run-folder.js';
 import type { Branch, PackedTrace } from '../../../dist/model/onnx/placed.js';
@@ -15,7 +15,6 @@ import {
   anyShapes,
   expectedResult,
   FakePolicy,
-  fakeStats,
   type JobShape,
   jobOf,
   SHAPE,
@@ -64,31 +63,6 @@ describe('runBatch', () => {
     expect(results).toEqual(shapes.map((shape, i) => expectedResult(shape, jobs[i] as TraceJob)));
     const tried = policy.runs.map(({ traces, fits }) => `${fits ? '' : 'not '}${traces.join(' ')}`);
     expect(tried).toEqual(['not 0 1 2 3 4 5 6', 'not 0 1 2 3', '0 1', '2 3', 'not 4 5 6', '4 5', '6']);
-  });
-
-  test('a trace too large for one run is read in two before it is given up', async () => {
-    const job = jobOf(SHAPE);
-    const enough = new FakePolicy(149); // 150 rows at once, but 100 for the prefix… and the branches with it kept
-    const [rejected] = await runBatch(enough, [job], 'one-run');
-    expect(enough.runs.map(({ kind, fits }) => [kind, fits])).toEqual([
-      ['both', false],
-      ['prefix', true],
-      ['branches', false],
-    ]);
-    expect(rejected).toBeInstanceOf(TraceRejected);
-
-    // fewer exits are scored when the entropies have chosen them: 100 tokens and 3 exits of 5 rows
-    const merged: JobShape = { ...SHAPE, maxSegments: 2 };
-    const policy = new FakePolicy(115);
-    expect(await runBatch(policy, [jobOf(merged)], 'one-run')).toEqual([
-      expectedResult(merged, jobOf(merged)),
-    ]);
-    expect(policy.runs.map(({ kind, rows }) => [kind, rows])).toEqual([
-      ['both', 150],
-      ['prefix', 100],
-      ['branches', 115],
-    ]);
-    expect(policy.kept.size).toBe(0);
   });
 
   test('any batch, any memory: in order, a trace is scored as ever, or rejected where no way has room for it', async () => {
@@ -315,19 +289,6 @@ describe('scoreWindows', () => {
   });
 });
 
-// ------ what is asked beyond the policy's own pass
-
-/** Another policy: it finds every token another one. */
-class OtherPolicy extends FakePolicy {
-  override run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
-    return super.run(
-      traces.map((trace) => ({ ...trace, ids: others(trace.ids) })),
-      keep,
-    );
-  }
-}
-const others = (ids: Int32Array): Int32Array => ids.map((id) => id + 300);
-
 /** An answerer over fake policies, three rows a window. */
 function answers(jobs: readonly (AskedJob | BadRow)[], policy: FakePolicy, second?: FakePolicy) {
   const window = (row: number): number => Math.floor(row / 3);
@@ -342,47 +303,6 @@ function jobAt(row: number, shape: JobShape, asked: Partial<TraceQuestions> = {}
 }
 
 describe('a second reading', () => {
-  test('is of another policy, behind another prompt, at the exits that the policy has cut', async () => {
-    await fc.assert(
-      fc.asyncProperty(anyShapes(9), fc.boolean(), async (drawn, hasPrompt) => {
-        // a first token that is scored brings one of the trace's own along, which the other policy would not know
-        const shapes = drawn.map((shape) => ({
-          ...shape,
-          continuations: shape.continuations.filter(({ scoredFrom }) => scoredFrom > 0),
-        }));
-        const jobs = shapes.map((shape, row) => {
-          const { asked, ids, promptLength } = jobOf(shape);
-          const promptIds = Int32Array.of(...ids.subarray(0, promptLength), 7, 7);
-          return jobAt(row, shape, { second: { ...asked, ...(hasPrompt && { promptIds }) } });
-        });
-        const found = await answers(jobs, new FakePolicy(), new OtherPolicy());
-        for (const [n, shape] of shapes.entries()) {
-          const item = found[n];
-          if (item === undefined || isBad(item)) throw new Error('nothing was found');
-          const job = jobOf(shape);
-          const { branches: _, ...own } = expectedResult(shape, job);
-          expect(item.result).toMatchObject(own);
-          const { promptIds = job.ids.subarray(0, job.promptLength) } = item.job.asked?.second ?? {};
-          const prompt = others(promptIds);
-          const completion = others(item.job.completionIds);
-          const branches = Array.from(own.segmentation.exits, (exit) =>
-            job.asked.atExits.map(({ ids, scoredFrom, also }) => {
-              const before = [...prompt, ...completion.subarray(0, exit)];
-              const of = (tokens: Int32Array) =>
-                fakeStats([...before, ...tokens], before.length + scoredFrom).logprobs;
-              if (also === undefined) return of(ids);
-              const other = of(Int32Array.of(...ids.subarray(0, -1), also));
-              return Float32Array.of(...of(ids), other.at(-1) as number);
-            }),
-          );
-          const read = fakeStats([...prompt, ...completion], prompt.length);
-          expect(item.result.second).toMatchObject({ ...read, branches });
-        }
-      }),
-      { numRuns: 20 },
-    );
-  });
-
   test('never has traces of different windows in a run, and lets pass in its place what is set aside', async () => {
     const second = new FakePolicy();
     const job = (row: number) => jobAt(row, { ...SHAPE, name: row + 1 }, { second: {} });
@@ -404,55 +324,18 @@ describe('a second reading', () => {
   });
 });
 
-describe('questions once a trace is cut', () => {
-  const ids = Int32Array.of(1, 2, 3);
-  const whenCut: TraceQuestions['whenCut'] = (exits) =>
-    Array.from(exits, (after) => ({ after, ids, scoredFrom: 1 }));
-  const { promptLength } = jobOf(SHAPE);
-
-  test('are answered after their prefixes, behind one reading of the trace', async () => {
-    const policy = Object.assign(new FakePolicy(), {
-      keepPrefixes: async (keep: number, all: readonly Int32Array[]) =>
-        void policy.kept.set(
-          keep,
-          all.map((own) => ({ ids: own, promptLength: own.length, branches: [] })),
-        ),
-    });
-    const [item] = await answers([jobAt(0, SHAPE, { whenCut })], policy);
-    if (item === undefined || isBad(item)) throw new Error('nothing was found');
-    const { segmentation, whenCut: found } = item.result;
-    const whole = jobOf(SHAPE).ids;
-    expect(found).toEqual(
-      Array.from(segmentation.exits, (exit) => {
-        const before = whole.subarray(0, promptLength + exit);
-        return fakeStats([...before, ...ids], before.length + 1).logprobs;
-      }),
-    );
-    expect(policy.kept.size).toBe(0);
+test('questions once a trace is cut that memory does not hold reject their trace alone, and what was kept is freed', async () => {
+  const freed: number[] = [];
+  const session = {
+    keepPrefixes: async () => {},
+    branches: () => Promise.reject(new OutOfMemoryError('full')),
+    release: async (kept: number) => void freed.push(kept),
+  };
+  const job = { trace: traceAt(0), promptIds: Int32Array.of(1), completionIds: new Int32Array(30) };
+  const questions = [{ after: 2, ids: Int32Array.of(1, 2, 3), scoredFrom: 1 }];
+  await expect(answerCut(session, job, Int32Array.of(2, 24), questions)).rejects.toMatchObject({
+    code: 'out_of_memory',
+    message: expect.stringContaining('its 25 tokens again'),
   });
-
-  test('that memory does not hold reject their trace alone, and what was kept is freed', async () => {
-    const freed: number[] = [];
-    const session = {
-      keepPrefixes: async () => {},
-      branches: () => Promise.reject(new OutOfMemoryError('full')),
-      release: async (kept: number) => void freed.push(kept),
-    };
-    const job = { trace: traceAt(0), promptIds: Int32Array.of(1), completionIds: new Int32Array(30) };
-    const questions = [{ after: 2, ids, scoredFrom: 1 }];
-    await expect(answerCut(session, job, Int32Array.of(2, 24), questions)).rejects.toMatchObject({
-      code: 'out_of_memory',
-      message: expect.stringContaining('its 25 tokens again'),
-    });
-    expect(freed).toHaveLength(1);
-  });
-
-  test('keep their places behind tokens that they do not see; a first token that is scored takes the one before along', () => {
-    const trace = Int32Array.from({ length: 9 }, (_, t) => t);
-    const question = { after: 4, ids, scoredFrom: 0, hidden: 2 };
-    expect(branchOf(trace, 2, question)).toEqual({
-      ...{ exit: 5, ids: Int32Array.of(5, 1, 2, 3), scoredFrom: 1, gap: { before: 1, tokens: 2 } },
-    });
-    expect(branchOf(trace, 2, { after: 4, ids, scoredFrom: 1 })).toEqual({ exit: 6, ids, scoredFrom: 1 });
-  });
+  expect(freed).toHaveLength(1);
 });

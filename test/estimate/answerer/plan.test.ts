@@ -9,9 +9,8 @@ import {
   planWindow,
   shareOut,
   type TraceJob,
-  withSamePrompt,
 } from '../../../dist/model/onnx/plan.js';
-import { anyShapes, jobOf, SHAPE } from '../../support/fake-policy.js';
+import { jobOf, SHAPE } from '../../support/fake-policy.js';
 
 /** Batches of a window, by positions in it. */
 const planned = (jobs: readonly TraceJob[], device?: Parameters<typeof planWindow>[1]) =>
@@ -135,73 +134,12 @@ test('chooseStrategy on a GPU: keys and values that go to the host and back cost
   expect(planned([long], gpu)).toEqual([{ strategy: 'one-run', members: [0], shares: [undefined] }]);
 });
 
-describe('planWindow', () => {
-  test('every trace once, run as its strategy says; batches within the budget', () => {
-    fc.assert(
-      fc.property(anyShapes(40), (shapes) => {
-        const jobs = shapes.map(jobOf);
-        const batches = planned(jobs);
-        expect(batches.flatMap(({ members }) => members).sort((a, b) => a - b)).toEqual([...jobs.keys()]);
-        for (const { strategy: kind, members } of batches) {
-          let branchRows = 0;
-          for (const i of members) {
-            const job = jobs[i] as TraceJob;
-            expect(kind).toBe(chooseStrategy([job]));
-            const { ends, segments } = job.pieces;
-            const perExit = job.asked.atExits.reduce(
-              (sum, { ids, scoredFrom }) => sum + ids.length + Number(scoredFrom === 0),
-              0,
-            );
-            branchRows += (1 + (kind === 'one-run' ? ends.length : segments)) * perExit;
-          }
-          const longest = Math.max(...members.map((i) => jobs[i]?.ids.length as number));
-          if (members.length > 1)
-            expect(members.length * longest + branchRows).toBeLessThanOrEqual(BATCH_ROWS);
-        }
-      }),
-    );
-  });
-});
-
 test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 rows, 27 traces a batch', () => {
   const jobs = Array.from({ length: 28 }, () => jobOf(SHAPE));
   expect(planned(jobs).map(({ members }) => members.length)).toEqual([27, 1]);
 });
 
 // ------ prompts that are read once
-
-/** Traces with one of a few prompts, of which some begin others, in arrays that begin anywhere in memory. */
-const anyTraces = fc.array(
-  fc
-    .record({
-      prompt: fc.constantFrom([1], [1, 2], [1, 2, 3], [256, 0], [0, 256]),
-      tokens: fc.nat(3),
-      shift: fc.nat(2),
-    })
-    .map(({ prompt, tokens, shift }) => ({
-      ids: Int32Array.of(...Array(shift).fill(9), ...prompt, ...Array(1 + tokens).fill(3)).subarray(shift),
-      promptLength: prompt.length,
-    })),
-  { maxLength: 20 },
-);
-
-test('withSamePrompt: every trace once, together exactly where all prompt ids are the same, in input order', () => {
-  fc.assert(
-    fc.property(anyTraces, (traces) => {
-      const groups = withSamePrompt(traces);
-      const promptOf = (i: number | undefined) => {
-        const { ids, promptLength } = traces[i as number] as (typeof traces)[number];
-        return ids.subarray(0, promptLength).join();
-      };
-      expect(groups.flat().sort((a, b) => a - b)).toEqual([...traces.keys()]);
-      for (const group of groups) {
-        expect(new Set(group.map(promptOf)).size).toBe(1);
-        expect(group).toEqual([...group].sort((a, b) => a - b));
-      }
-      expect(new Set(groups.map(([first]) => promptOf(first))).size).toBe(groups.length);
-    }),
-  );
-});
 
 describe('shareOut', () => {
   test('every trace once, in order; parts of several within the budget, and only where they save a quarter', () => {

@@ -8,19 +8,14 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TraceRejected } from '../../../dist/errors.js';
 import { runBatch } from '../../../dist/estimate/answerer/batch.js';
-import { referenceSetMaker } from '../../../dist/estimate/references.js';
-import { traceValues } from '../../../dist/estimate/value.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
-import { planWindow, type TraceJob } from '../../../dist/model/onnx/plan.js';
+import type { TraceJob } from '../../../dist/model/onnx/plan.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
-import { encodeTrace } from '../../../dist/model/text/encode.js';
-import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import type { Answers } from '../../../dist/question.js';
 import { cutPieces } from '../../../dist/segment/segment.js';
 import { seeded } from '../../oracle/toy.js';
-import { named } from '../../support/estimators.js';
 import { plainTokens, segmentsOf } from '../../support/fake-policy.js';
-import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
+import { EMBEDDED, temporaryFolder } from '../../support/program.js';
 import { randomPolicy } from '../../support/random-policy.js';
 
 const DIST = new URL('../../../dist/', import.meta.url).href;
@@ -165,7 +160,6 @@ describe.each([
       // a fixed seed: the bound is one of rounding, not of logic
       { numRuns, seed: 4, endOnFailure: true },
     );
-    if (process.env.MEASURE) console.log(name, worst, scored);
     expect(scored).toBeGreaterThan(100 * numRuns);
   });
 });
@@ -229,7 +223,6 @@ test.each(KINDS)(
       }),
       { numRuns: 9, seed: 4, endOnFailure: true },
     );
-    if (process.env.MEASURE) console.log(kind, worst, scored);
     expect(scored).toBeGreaterThan(1000);
   },
 );
@@ -245,79 +238,6 @@ test('traces that are said to share a prompt and do not are refused', async () =
 });
 
 // ------ the fixtures
-
-/** Fixtures as the program puts them to the policy. */
-async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Promise<TraceJob[]> {
-  const { folder } = policy('embedded');
-  const tokenizer = await loadTokenizer(folder.path);
-  const referenceSet = await referenceSetMaker(folder.exitTemplate, named('pr'), tokenizer.encode);
-  const { vocab, maxTokens } = folder.architecture;
-  const jobs = rows.map(async (row, i): Promise<TraceJob> => {
-    const promptIds = Int32Array.from(row.prompt_ids);
-    const completionIds = Int32Array.from(row.completion_ids);
-    const source = { file: 'chains', row: i, ordinal: i, byteOffset: 0, columns: {}, raw: '' };
-    const { id, prompt, completion, reward } = row;
-    const trace = { id, prompt, completion, promptIds, completionIds, references: [], reward, source };
-    const { tokens } = await encodeTrace(trace, tokenizer, vocab, maxTokens);
-    return {
-      ids: Int32Array.of(...promptIds, ...completionIds),
-      promptLength: promptIds.length,
-      pieces: cutPieces(tokens, { segmenter: 'hybrid', fixedLength: 1, maxSegments }),
-      asked: { atExits: (await referenceSet([{ answer: row.answer, utility: 1 }])).continuations },
-    };
-  });
-  return Promise.all(jobs);
-}
-
-const values = (result: Answers) => traceValues(result.branches, Float32Array.of(1), named('pr')).values;
-
-describe('fixture traces', () => {
-  /** one of every other group */
-  let rows: FixtureRow[];
-  beforeAll(async () => {
-    rows = (await readJsonl<FixtureRow>(FIXTURES)).filter((_, i) => i % 16 === 3);
-  });
-
-  test.each(KINDS)(
-    'entropies, log-probabilities and v̂ alone and in company agree to 1e-5: %s',
-    async (kind) => {
-      const { session } = policy('embedded');
-      const jobs = await fixtureJobs(rows, 4);
-      const alone: Answers[] = [];
-      for (const job of jobs) alone.push(...(await results(session, [job], kind)));
-
-      /** company: batches as they are planned, first to last and last to first; and one padded by a long trace */
-      const planned = planWindow(jobs).map((batch) =>
-        batch.jobs.map(({ ids }) => jobs.findIndex((job) => job.ids === ids)),
-      );
-      const long = {
-        ...(jobs[0] as TraceJob),
-        ids: Int32Array.from({ length: 900 }, (_, t) => 48 + (t % 10)),
-      };
-      const companies = [
-        ...planned.map((members) => ({ members, more: [] as TraceJob[] })),
-        ...planned.map((members) => ({ members: members.toReversed(), more: [] })),
-        { members: [0, 10, 20], more: [long] },
-      ];
-      const worst = { entropies: 0, logprobs: 0, values: 0 };
-      for (const { members, more } of companies) {
-        const together = await results(session, [...members.map((i) => jobs[i] as TraceJob), ...more], kind);
-        for (const [n, i] of members.entries()) {
-          const [found, expected] = [together[n], alone[i]] as [Answers, Answers];
-          expect(found.segmentation).toEqual(expected.segmentation);
-          for (const name of ['entropies', 'logprobs'] as const)
-            worst[name] = Math.max(worst[name], largestDifference(found[name], expected[name]));
-          worst.values = Math.max(worst.values, largestDifference(values(found), values(expected)));
-        }
-      }
-      expect(Math.max(...planned.map((members) => members.length))).toBeGreaterThan(4);
-      if (process.env.MEASURE) console.log(kind, worst);
-      expect(worst.entropies).toBeLessThan(COMPANY_NATS);
-      expect(worst.logprobs).toBeLessThan(COMPANY_NATS);
-      expect(worst.values).toBeLessThan(COMPANY_NATS);
-    },
-  );
-});
 
 /** Under `ulimit -v`: ONNX Runtime's own words for a failed allocation are what is recognised. */
 test.skipIf(process.platform !== 'linux')(
