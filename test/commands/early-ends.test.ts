@@ -56,7 +56,7 @@ describe('1,000 rejects and no trace', () => {
   });
 
   it('do not stop a run with a trace among them, nor one that may reject all', async () => {
-    await done(score('later', 'later.jsonl.gz --quiet'));
+    await done(score('later', 'scored-later.jsonl --quiet'));
     const why = 'every one of 1,100 traces was rejected (no_reference 1,100';
     await fails(score('bare', 'all.jsonl --max-rejects 100%'), 65, why);
     expect(await beside('all.jsonl')).toEqual(['all.jsonl.rejects.jsonl']);

@@ -157,7 +157,7 @@ describe('what stored values do not allow', () => {
     ['--estimator given', /do not follow from what is stored/],
     ['--tau 2', /--tau has no meaning with --sigma share/],
     ['--method segment', /no expected rewards/],
-    ['--columns prompt', /has no such column/],
+    ['--columns prompt', /--columns prompt: is none of the columns/],
     ['--drop notes', /--drop note/],
     ['-o out/', /writes one file/],
     ['-o scored.jsonl', /would be written over/],
