@@ -337,82 +337,78 @@ function wildTokens(random: () => number): string[] {
   return tokens;
 }
 
-describe('properties on random texts', () => {
-  const options = fc.record({
-    segmenter: fc.constantFrom<Segmenter>(...SEGMENTERS),
-    entropyThreshold: fc.constantFrom(0.5, 1, 1.5),
-    cutpointEvery: fc.integer({ min: 1, max: 6 }),
-    adaptiveLimit: fc.integer({ min: 0, max: 20 }),
-    maxSegments: fc.integer({ min: 1, max: 12 }),
-    fixedLength: fc.integer({ min: 1, max: 9 }),
-    longPiece: fc.integer({ min: 1, max: 20 }),
-    given: fc.array(fc.integer({ min: 0, max: 100 }), { maxLength: 8 }),
-    ends: fc.integer({ min: 0, max: 2 }),
-    wild: fc.boolean(),
-  });
-
-  test('ends rise to the thought end, at most max of them; exits stay before the end tokens', () => {
-    fc.assert(
-      fc.property(fc.integer(), options, (seed, { ends, wild, ...opts }) => {
-        const shown = (wild ? wildTokens : randomTokens)(seeded(seed));
-        const tokens = [...shown, ...Array<string>(ends).fill('')];
-        if (tokens.length === 0) return;
-        const random = seeded(seed + 1);
-        const weights = tokens.map(() => Math.floor(random() * 4) / 2);
-        const found = segment(tokens, { ...opts, weights });
-        const thought = findThought(spell(tokens));
-
-        const thoughtEnds = [...found.thoughtEnds];
-        expect(thoughtEnds.length).toBeLessThanOrEqual(opts.maxSegments);
-        expect(thoughtEnds).toEqual([...new Set(thoughtEnds)].sort((a, b) => a - b));
-        if (thought.end > 0) expect(thoughtEnds.at(-1)).toBe(thought.end);
-        else expect(thoughtEnds).toEqual([]);
-        expect(Math.min(...thoughtEnds, Infinity)).toBeGreaterThan(0);
-
-        expect(found.tokens).toBe(tokens.length);
-        expect(allEnds(found).at(-1)).toBe(tokens.length);
-        expect(found.exits).toHaveLength(thoughtEnds.length + 1);
-        for (const [k, exit] of found.exits.entries()) {
-          expect(exit).toBeLessThanOrEqual(shown.length);
-          expect(exit).toBeGreaterThanOrEqual(found.exits[k - 1] ?? 0);
-          if (k > 0) expect(exit).toBeLessThanOrEqual(thoughtEnds[k - 1] as number);
-        }
-      }),
-      { numRuns: 1500 },
-    );
-  });
+const options = fc.record({
+  segmenter: fc.constantFrom<Segmenter>(...SEGMENTERS),
+  entropyThreshold: fc.constantFrom(0.5, 1, 1.5),
+  cutpointEvery: fc.integer({ min: 1, max: 6 }),
+  adaptiveLimit: fc.integer({ min: 0, max: 20 }),
+  maxSegments: fc.integer({ min: 1, max: 12 }),
+  fixedLength: fc.integer({ min: 1, max: 9 }),
+  longPiece: fc.integer({ min: 1, max: 20 }),
+  given: fc.array(fc.integer({ min: 0, max: 100 }), { maxLength: 8 }),
+  ends: fc.integer({ min: 0, max: 2 }),
+  wild: fc.boolean(),
 });
 
-describe('the oracle on random texts', () => {
-  test.each([
-    ['tokens as tokenisers make them', randomTokens, 11],
-    ['cuts anywhere', wildTokens, 23],
-  ])('hybrid segments are its segments: %s', (_, draw, seed) => {
-    const random = seeded(seed);
-    let compared = 0;
-    for (let n = 0; n < 2000; n++) {
-      const tokens = draw(random);
-      if (tokens.length === 0) continue;
-      const weights = tokens.map(() => Math.floor(random() * 5) / 4);
-      const maxSegments = 1 + Math.floor(random() * 12);
-      const { text, units } = spell(tokens);
-      const spans = tokens.map((_, t): Span => [units[t] as number, units[t + 1] as number]);
-      const expected = hybridSegments(text, spans, weights, maxSegments);
-      // one token holds the end of <think> and the start of </think>: the oracle leaves it to the thought, METHOD to
-      // the answer (`the thought ends before </think>`); that case stands on its own above
-      const close = text.indexOf('</think>');
-      if (close >= 0 && (units[expected.exit0] as number) > close) continue;
-      compared++;
-      const found = segment(tokens, { weights, maxSegments });
-      expect(
-        { ends: [...found.thoughtEnds], exit0: found.exits[0], answered: found.answered },
-        JSON.stringify(tokens),
-      ).toEqual({
-        ends: expected.segmentEnds,
-        exit0: expected.exit0,
-        answered: expected.thoughtEnd < tokens.length,
-      });
-    }
-    expect(compared).toBeGreaterThan(1800);
-  });
+test('properties on random texts: ends rise to the thought end, at most max of them; exits stay before the end tokens', () => {
+  fc.assert(
+    fc.property(fc.integer(), options, (seed, { ends, wild, ...opts }) => {
+      const shown = (wild ? wildTokens : randomTokens)(seeded(seed));
+      const tokens = [...shown, ...Array<string>(ends).fill('')];
+      if (tokens.length === 0) return;
+      const random = seeded(seed + 1);
+      const weights = tokens.map(() => Math.floor(random() * 4) / 2);
+      const found = segment(tokens, { ...opts, weights });
+      const thought = findThought(spell(tokens));
+
+      const thoughtEnds = [...found.thoughtEnds];
+      expect(thoughtEnds.length).toBeLessThanOrEqual(opts.maxSegments);
+      expect(thoughtEnds).toEqual([...new Set(thoughtEnds)].sort((a, b) => a - b));
+      if (thought.end > 0) expect(thoughtEnds.at(-1)).toBe(thought.end);
+      else expect(thoughtEnds).toEqual([]);
+      expect(Math.min(...thoughtEnds, Infinity)).toBeGreaterThan(0);
+
+      expect(found.tokens).toBe(tokens.length);
+      expect(allEnds(found).at(-1)).toBe(tokens.length);
+      expect(found.exits).toHaveLength(thoughtEnds.length + 1);
+      for (const [k, exit] of found.exits.entries()) {
+        expect(exit).toBeLessThanOrEqual(shown.length);
+        expect(exit).toBeGreaterThanOrEqual(found.exits[k - 1] ?? 0);
+        if (k > 0) expect(exit).toBeLessThanOrEqual(thoughtEnds[k - 1] as number);
+      }
+    }),
+    { numRuns: 1500 },
+  );
+});
+
+test.each([
+  ['tokens as tokenisers make them', randomTokens, 11],
+  ['cuts anywhere', wildTokens, 23],
+])('the oracle on random texts: hybrid segments are its segments: %s', (_, draw, seed) => {
+  const random = seeded(seed);
+  let compared = 0;
+  for (let n = 0; n < 2000; n++) {
+    const tokens = draw(random);
+    if (tokens.length === 0) continue;
+    const weights = tokens.map(() => Math.floor(random() * 5) / 4);
+    const maxSegments = 1 + Math.floor(random() * 12);
+    const { text, units } = spell(tokens);
+    const spans = tokens.map((_, t): Span => [units[t] as number, units[t + 1] as number]);
+    const expected = hybridSegments(text, spans, weights, maxSegments);
+    // one token holds the end of <think> and the start of </think>: the oracle leaves it to the thought, METHOD to
+    // the answer (`the thought ends before </think>`); that case stands on its own above
+    const close = text.indexOf('</think>');
+    if (close >= 0 && (units[expected.exit0] as number) > close) continue;
+    compared++;
+    const found = segment(tokens, { weights, maxSegments });
+    expect(
+      { ends: [...found.thoughtEnds], exit0: found.exits[0], answered: found.answered },
+      JSON.stringify(tokens),
+    ).toEqual({
+      ends: expected.segmentEnds,
+      exit0: expected.exit0,
+      answered: expected.thoughtEnd < tokens.length,
+    });
+  }
+  expect(compared).toBeGreaterThan(1800);
 });

@@ -142,104 +142,96 @@ describe('entropy', () => {
   });
 });
 
-describe('cutpoint', () => {
-  const logprobs = [0.5, 1, 0.8, 0.95, 0.3, 0.2, 0.91, 0.89, 0.1].map(Math.log);
-  const tokens = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'];
+const logprobs = [0.5, 1, 0.8, 0.95, 0.3, 0.2, 0.91, 0.89, 0.1].map(Math.log);
+const tokens = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'];
 
-  test('worked example: a piece ends before every second of the tokens below .9', () => {
-    // cutpoints: a c e f h i
-    const options = { segmenter: 'cutpoint', cutpointEvery: 2 } as const;
-    expect(texts(tokens, options, undefined, logprobs)).toEqual(['ab', 'cde', 'fgh', 'i']);
-    expect(texts(tokens, { ...options, cutpointProbability: 0.25 }, undefined, logprobs)).toEqual([
-      'abcdefgh',
-      'i',
-    ]);
-    expect(texts(tokens, { segmenter: 'cutpoint' }, undefined, logprobs)).toEqual(['abcdefg', 'hi']);
-  });
+test('cutpoint: worked example: a piece ends before every second of the tokens below .9', () => {
+  // cutpoints: a c e f h i
+  const options = { segmenter: 'cutpoint', cutpointEvery: 2 } as const;
+  expect(texts(tokens, options, undefined, logprobs)).toEqual(['ab', 'cde', 'fgh', 'i']);
+  expect(texts(tokens, { ...options, cutpointProbability: 0.25 }, undefined, logprobs)).toEqual([
+    'abcdefgh',
+    'i',
+  ]);
+  expect(texts(tokens, { segmenter: 'cutpoint' }, undefined, logprobs)).toEqual(['abcdefg', 'hi']);
 });
 
-describe('adaptive', () => {
-  test('worked example: the pairs of .5 and 1 nats are merged, those of 2.5 and more are left', () => {
-    const tokens = ['a\n', 'b\n', 'c\n', 'd\n', 'e\n'];
-    const entropies = [0.25, 0.25, 2, 0.5, 0.5];
-    const at = (adaptiveLimit: number, maxSegments?: number) =>
-      texts(
-        tokens,
-        { segmenter: 'adaptive', adaptiveLimit, ...(maxSegments === undefined ? {} : { maxSegments }) },
-        entropies,
-      );
-    expect(at(0.4)).toEqual(tokens);
-    expect(at(1)).toEqual(['a\nb\n', 'c\n', 'd\ne\n']);
-    expect(at(2.5)).toEqual(['a\nb\nc\n', 'd\ne\n']);
-    expect(at(99)).toEqual(['a\nb\nc\nd\ne\n']);
-    expect(at(0.4, 4)).toEqual(['a\nb\n', 'c\n', 'd\n', 'e\n']);
-    expect(at(1, 4)).toEqual(at(1));
-  });
-});
-
-describe('the oracle on random tokens', () => {
-  const PARTS = ['a', 'bc ', '\n', '\n\n', ' ', '. ', 'Wait', 'é', '', '7'];
-  const shape = fc.record({
-    parts: fc.array(fc.constantFrom(...PARTS), { minLength: 1, maxLength: 40 }),
-    hasTag: fc.boolean(),
-    close: fc.boolean(),
-    hidden: fc.integer({ min: 0, max: 2 }),
-    seed: fc.integer(),
-    share: fc.constantFrom(0.05, 0.2, 0.5, 1),
-    every: fc.integer({ min: 1, max: 5 }),
-  });
-
-  test('entropy and cutpoint cut where it does', () => {
-    let cuts = 0;
-    fc.assert(
-      fc.property(shape, ({ parts, hasTag, close, hidden, seed, share, every }) => {
-        const tokens = [
-          ...(hasTag ? ['<think>', '\n'] : []),
-          ...parts,
-          ...(close ? ['</think>', 'x'] : []),
-          ...Array<string>(hidden).fill(''),
-        ];
-        const text = spell(tokens);
-        const thought = { ...findThought(text), textEnd: text.textEnd };
-        const random = seeded(seed);
-        const entropies = tokens.map(() => Math.floor(random() * 5) / 2);
-        const logprobs = tokens.map(() => Math.fround(Math.log(random() ** 0.3)));
-        const at = (options: Options) => [...ends(tokens, options, entropies, logprobs).found.thoughtEnds];
-        const by = (found: number[]) => piecesBetween(found, tokens, thought);
-        cuts += at({ segmenter: 'entropy', entropyThreshold: 1.5 }).length;
-        expect(at({ segmenter: 'entropy', entropyThreshold: 1.5 })).toEqual(
-          by(entropyThresholdCuts(entropies, thought, 1.5)),
-        );
-        expect(at({ segmenter: 'entropy', entropyShare: share })).toEqual(
-          by(entropyShareCuts(entropies, thought, share)),
-        );
-        expect(at({ segmenter: 'cutpoint', cutpointEvery: every })).toEqual(
-          by(cutpoints(logprobs, thought, 0.9, every)),
-        );
-      }),
-      { numRuns: 500 },
+test('adaptive: worked example: the pairs of .5 and 1 nats are merged, those of 2.5 and more are left', () => {
+  const tokens = ['a\n', 'b\n', 'c\n', 'd\n', 'e\n'];
+  const entropies = [0.25, 0.25, 2, 0.5, 0.5];
+  const at = (adaptiveLimit: number, maxSegments?: number) =>
+    texts(
+      tokens,
+      { segmenter: 'adaptive', adaptiveLimit, ...(maxSegments === undefined ? {} : { maxSegments }) },
+      entropies,
     );
-    expect(cuts).toBeGreaterThan(1000);
-  });
+  expect(at(0.4)).toEqual(tokens);
+  expect(at(1)).toEqual(['a\nb\n', 'c\n', 'd\ne\n']);
+  expect(at(2.5)).toEqual(['a\nb\nc\n', 'd\ne\n']);
+  expect(at(99)).toEqual(['a\nb\nc\nd\ne\n']);
+  expect(at(0.4, 4)).toEqual(['a\nb\n', 'c\n', 'd\n', 'e\n']);
+  expect(at(1, 4)).toEqual(at(1));
 });
 
-describe('the pieces before the policy has read the trace', () => {
-  test('hold every end that may come, and say how many are likely', () => {
-    const tokens = Array.from({ length: 40 }, (_, t) => (t % 7 === 6 ? '. ' : 'x'));
-    const random = seeded(5);
-    const entropies = tokens.map(random);
-    const logprobs = entropies.map((h) => -h);
-    for (const options of [
-      { segmenter: 'entropy', entropyShare: 0.25 },
-      { segmenter: 'entropy', entropyThreshold: 0.5 },
-      { segmenter: 'cutpoint', cutpointEvery: 3 },
-      { segmenter: 'cutpoint', cutpointEvery: 3, maxSegments: 4 },
-    ] as const) {
-      const { pieces, found } = ends(tokens, options, entropies, logprobs);
-      expect(Array.from(pieces.ends)).toEqual(expect.arrayContaining([...found.thoughtEnds]));
-      expect(found.thoughtEnds.length).toBeLessThanOrEqual(pieces.segments);
-    }
-    expect(ends(tokens, { segmenter: 'entropy', entropyShare: 0.25 }).pieces.segments).toBe(11);
-    expect(ends(tokens, { segmenter: 'cutpoint', maxSegments: 4 }).pieces.segments).toBe(4);
-  });
+const PARTS = ['a', 'bc ', '\n', '\n\n', ' ', '. ', 'Wait', 'é', '', '7'];
+const shape = fc.record({
+  parts: fc.array(fc.constantFrom(...PARTS), { minLength: 1, maxLength: 40 }),
+  hasTag: fc.boolean(),
+  close: fc.boolean(),
+  hidden: fc.integer({ min: 0, max: 2 }),
+  seed: fc.integer(),
+  share: fc.constantFrom(0.05, 0.2, 0.5, 1),
+  every: fc.integer({ min: 1, max: 5 }),
+});
+
+test('the oracle on random tokens: entropy and cutpoint cut where it does', () => {
+  let cuts = 0;
+  fc.assert(
+    fc.property(shape, ({ parts, hasTag, close, hidden, seed, share, every }) => {
+      const tokens = [
+        ...(hasTag ? ['<think>', '\n'] : []),
+        ...parts,
+        ...(close ? ['</think>', 'x'] : []),
+        ...Array<string>(hidden).fill(''),
+      ];
+      const text = spell(tokens);
+      const thought = { ...findThought(text), textEnd: text.textEnd };
+      const random = seeded(seed);
+      const entropies = tokens.map(() => Math.floor(random() * 5) / 2);
+      const logprobs = tokens.map(() => Math.fround(Math.log(random() ** 0.3)));
+      const at = (options: Options) => [...ends(tokens, options, entropies, logprobs).found.thoughtEnds];
+      const by = (found: number[]) => piecesBetween(found, tokens, thought);
+      cuts += at({ segmenter: 'entropy', entropyThreshold: 1.5 }).length;
+      expect(at({ segmenter: 'entropy', entropyThreshold: 1.5 })).toEqual(
+        by(entropyThresholdCuts(entropies, thought, 1.5)),
+      );
+      expect(at({ segmenter: 'entropy', entropyShare: share })).toEqual(
+        by(entropyShareCuts(entropies, thought, share)),
+      );
+      expect(at({ segmenter: 'cutpoint', cutpointEvery: every })).toEqual(
+        by(cutpoints(logprobs, thought, 0.9, every)),
+      );
+    }),
+    { numRuns: 500 },
+  );
+  expect(cuts).toBeGreaterThan(1000);
+});
+
+test('the pieces before the policy has read the trace: hold every end that may come, and say how many are likely', () => {
+  const tokens = Array.from({ length: 40 }, (_, t) => (t % 7 === 6 ? '. ' : 'x'));
+  const random = seeded(5);
+  const entropies = tokens.map(random);
+  const logprobs = entropies.map((h) => -h);
+  for (const options of [
+    { segmenter: 'entropy', entropyShare: 0.25 },
+    { segmenter: 'entropy', entropyThreshold: 0.5 },
+    { segmenter: 'cutpoint', cutpointEvery: 3 },
+    { segmenter: 'cutpoint', cutpointEvery: 3, maxSegments: 4 },
+  ] as const) {
+    const { pieces, found } = ends(tokens, options, entropies, logprobs);
+    expect(Array.from(pieces.ends)).toEqual(expect.arrayContaining([...found.thoughtEnds]));
+    expect(found.thoughtEnds.length).toBeLessThanOrEqual(pieces.segments);
+  }
+  expect(ends(tokens, { segmenter: 'entropy', entropyShare: 0.25 }).pieces.segments).toBe(11);
+  expect(ends(tokens, { segmenter: 'cutpoint', maxSegments: 4 }).pieces.segments).toBe(4);
 });

@@ -2,22 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  Binary,
-  type DataType,
-  Decimal,
-  Field,
-  Int32,
-  Int64,
-  List,
-  RecordBatchReader,
-  type Schema,
-  Table,
-  tableToIPC,
-  Utf8,
-  type Vector,
-  vectorFromArray,
-} from 'apache-arrow';
+import * as arrow from 'apache-arrow';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { stringifyJson } from '../../../dist/io/arrow/json.js';
@@ -71,11 +56,14 @@ async function segmented(input: string, extension: string): Promise<{ path: stri
   return { path, stderr };
 }
 
-const writeTable = (name: string, columns: Record<string, Vector>, layout: 'file' | 'stream' = 'file') =>
-  write(name, tableToIPC(new Table(columns), layout));
+const writeTable = (
+  name: string,
+  columns: Record<string, arrow.Vector>,
+  layout: 'file' | 'stream' = 'file',
+) => write(name, arrow.tableToIPC(new arrow.Table(columns), layout));
 
-async function schemaOf(path: string): Promise<Schema> {
-  return (await RecordBatchReader.from(createReadStream(path)).then((reader) => reader.open())).schema;
+async function schemaOf(path: string): Promise<arrow.Schema> {
+  return (await arrow.RecordBatchReader.from(createReadStream(path)).then((reader) => reader.open())).schema;
 }
 
 /** Parquet has no seconds: they are milliseconds there. JSON.parse has rounded what is beyond 2^53. */
@@ -103,15 +91,18 @@ describe('values of every type', () => {
   });
 
   it('a type that Parquet has not is refused by column before anything is written, and Arrow keeps it', async () => {
-    const tens = vectorFromArray([null, null], new Decimal(-2, 10, 128));
-    await writeTable('negative-scale.arrow', { completion: vectorFromArray(['a', 'b'], new Utf8()), tens });
+    const tens = arrow.vectorFromArray([null, null], new arrow.Decimal(-2, 10, 128));
+    await writeTable('negative-scale.arrow', {
+      completion: arrow.vectorFromArray(['a', 'b'], new arrow.Utf8()),
+      tens,
+    });
     const out = 'negative-scale.parquet';
     const why = `${out}: column "tens" is Decimal128(10, -2), which cannot be written`;
     const { stderr } = await fails(`${SEGMENT} negative-scale.arrow -o ${out}`, 2, why);
     expect(stderr).toContain('try: -o <file>.arrow');
     expect((await readdir(folder)).filter((name) => name.includes(out))).toEqual([]);
     const { path } = await segmented(at('negative-scale.arrow'), 'arrow');
-    expect(typeName((await schemaOf(path)).fields[1]?.type as DataType)).toBe('Decimal128(10, -2)');
+    expect(typeName((await schemaOf(path)).fields[1]?.type as arrow.DataType)).toBe('Decimal128(10, -2)');
   });
 
   it.each(['polars.parquet', 'polars.lz4.arrow'])("polars' categoricals: %s", async (name) => {
@@ -147,7 +138,7 @@ it.each([
 });
 
 it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other files', async (extension) => {
-  const column = (value: string) => vectorFromArray([value], new Utf8());
+  const column = (value: string) => arrow.vectorFromArray([value], new arrow.Utf8());
   const columns = { completion: column('a'), '': column('x') };
   await writeTable(`nameless.${extension}`, columns, extension === 'arrow' ? 'file' : 'stream');
   const out = `nameless-${extension}`;
@@ -258,10 +249,10 @@ describe('every type through a run', () => {
 
   it('rows that are rejected, exploded or out of step leave the others where they are', async () => {
     await writeTable('explode.arrow', {
-      n: vectorFromArray([0n, 1n, 2n, 3n], new Int64()),
-      texts: vectorFromArray(
+      n: arrow.vectorFromArray([0n, 1n, 2n, 3n], new arrow.Int64()),
+      texts: arrow.vectorFromArray(
         [['a', 'b'], [], ['c'], ['d', 'e', 'f']],
-        new List(new Field('item', new Utf8(), true)),
+        new arrow.List(new arrow.Field('item', new arrow.Utf8(), true)),
       ),
     });
     await done(`${SEGMENT} explode.arrow --map completion=texts[] -o exploded.parquet`);
@@ -285,7 +276,7 @@ describe('every type through a run', () => {
         fc.array(fc.option(fc.string({ unit: 'grapheme' })), { minLength: 1, maxLength: 5 }),
         async (names, values) => {
           const columns = Object.fromEntries(
-            names.map((each) => [each, vectorFromArray(values, new Utf8())]),
+            names.map((each) => [each, arrow.vectorFromArray(values, new arrow.Utf8())]),
           );
           if (names.length === 0) return;
           await writeTable('any.arrow', columns);
@@ -302,15 +293,21 @@ describe('every type through a run', () => {
 
 describe('several files', () => {
   const ints = (values: number[], name = 'n') =>
-    tableToIPC(
-      new Table({ [name]: vectorFromArray(values, new Int32()), completion: vectorFromArray(['a']) }),
+    arrow.tableToIPC(
+      new arrow.Table({
+        [name]: arrow.vectorFromArray(values, new arrow.Int32()),
+        completion: arrow.vectorFromArray(['a']),
+      }),
       'file',
     );
 
   it('with one schema are one input, in whatever order their columns are', async () => {
     await mkdir(at('same'));
     await write('same/a.arrow', ints([1]));
-    const turned = { completion: vectorFromArray(['b']), n: vectorFromArray([2], new Int32()) };
+    const turned = {
+      completion: arrow.vectorFromArray(['b']),
+      n: arrow.vectorFromArray([2], new arrow.Int32()),
+    };
     await writeTable('same/b.arrow', turned);
     await done(`${SEGMENT} same -o same.parquet`);
     expect(await queryDuckdb(`select n, completion, id from '${at('same.parquet')}'`)).toEqual([
@@ -320,11 +317,18 @@ describe('several files', () => {
   });
 
   it.each([
-    ['another type', ints([1]), /b\.arrow: column "n" is Int32, expected Int64, as in .*a\.arrow/],
+    [
+      'another type',
+      ints([1]),
+      /b\.arrow: column "n" is arrow.Int32, expected arrow.Int64, as in .*a\.arrow/,
+    ],
     ['another name', ints([1], 'm'), /b\.arrow: has no column "n", as in .*a\.arrow/],
   ])('%s is an error that names file and column', async (name, bytes, message) => {
     await mkdir(at(name));
-    const long = { n: vectorFromArray([1n], new Int64()), completion: vectorFromArray(['a']) };
+    const long = {
+      n: arrow.vectorFromArray([1n], new arrow.Int64()),
+      completion: arrow.vectorFromArray(['a']),
+    };
     await writeTable(`${name}/a.arrow`, long);
     await write(`${name}/b.arrow`, bytes);
     await fails(`${SEGMENT} '${name}' -o x.parquet`, 2, message);
@@ -339,19 +343,17 @@ describe('several files', () => {
   });
 });
 
-describe('rows that nobody wants', () => {
-  it.each(['polars.parquet', 'polars.lz4.arrow'])(
-    '%s: are passed over, the others keep their numbers',
-    async (name) => {
-      for (const wanted of [(row: number) => row === 999, (row: number) => row % 400 === 7]) {
-        const rows = await read(fixture(name), { wanted });
-        const expected = Array.from({ length: 1000 }, (_, i) => i).filter(wanted);
-        expect(rows.map(({ row }) => row)).toEqual(expected);
-        expect(rows.map((row) => row.kind === 'row' && row.columns.id2)).toEqual(expected);
-      }
-    },
-  );
-});
+it.each(['polars.parquet', 'polars.lz4.arrow'])(
+  'rows that nobody wants: %s: are passed over, the others keep their numbers',
+  async (name) => {
+    for (const wanted of [(row: number) => row === 999, (row: number) => row % 400 === 7]) {
+      const rows = await read(fixture(name), { wanted });
+      const expected = Array.from({ length: 1000 }, (_, i) => i).filter(wanted);
+      expect(rows.map(({ row }) => row)).toEqual(expected);
+      expect(rows.map((row) => row.kind === 'row' && row.columns.id2)).toEqual(expected);
+    }
+  },
+);
 
 describe('streams', () => {
   it('Arrow on standard input keeps its types', async () => {
@@ -442,7 +444,7 @@ describe('damage', () => {
   });
 
   it('an empty table is no damage', async () => {
-    await writeTable('empty.arrow', { completion: vectorFromArray([], new Utf8()) });
+    await writeTable('empty.arrow', { completion: arrow.vectorFromArray([], new arrow.Utf8()) });
     expect(await read(at('empty.arrow'))).toEqual([]);
     const { path: out } = await segmented(at('empty.arrow'), 'parquet');
     expect(await queryDuckdb(`select completion from '${out}'`)).toEqual([]);
@@ -454,9 +456,9 @@ describe('damage', () => {
   });
 
   it('two columns of one name', async () => {
-    const table = new Table({ a: vectorFromArray([1]), b: vectorFromArray([2]) });
+    const table = new arrow.Table({ a: arrow.vectorFromArray([1]), b: arrow.vectorFromArray([2]) });
     const bytes = Buffer.from(
-      tableToIPC(table, 'file').map((byte) => (byte === 'b'.charCodeAt(0) ? 'a'.charCodeAt(0) : byte)),
+      arrow.tableToIPC(table, 'file').map((byte) => (byte === 'b'.charCodeAt(0) ? 'a'.charCodeAt(0) : byte)),
     );
     const path = at('twice.arrow');
     await write(path, bytes);
@@ -503,19 +505,17 @@ describe('lz4', () => {
   });
 });
 
-describe('a column of bytes', () => {
-  it('is no text: its rows are turned down by name, and as a column it comes along', async () => {
-    const bytes = (text: string) => new TextEncoder().encode(text);
-    const columns = {
-      completion: vectorFromArray([bytes('Step.\nA: 1')], new Binary()),
-      more: vectorFromArray([bytes('x')], new Binary()),
-      text: vectorFromArray(['Step.\nA: 1'], new Utf8()),
-    };
-    await writeTable('bytes.arrow', columns);
-    const why = 'completion: completion is bytes, expected text: write the column as strings';
-    await fails(`${SEGMENT} bytes.arrow -o bytes.jsonl`, 65, why);
-    await done(`${SEGMENT} bytes.arrow --map completion=text -o bytes.parquet`);
-    const query = `select typeof(more) as type, more::varchar as more from '${at('bytes.parquet')}'`;
-    expect(await queryDuckdb(query)).toEqual([{ type: 'BLOB', more: 'x' }]);
-  });
+it('a column of bytes: is no text: its rows are turned down by name, and as a column it comes along', async () => {
+  const bytes = (text: string) => new TextEncoder().encode(text);
+  const columns = {
+    completion: arrow.vectorFromArray([bytes('Step.\nA: 1')], new arrow.Binary()),
+    more: arrow.vectorFromArray([bytes('x')], new arrow.Binary()),
+    text: arrow.vectorFromArray(['Step.\nA: 1'], new arrow.Utf8()),
+  };
+  await writeTable('bytes.arrow', columns);
+  const why = 'completion: completion is bytes, expected text: write the column as strings';
+  await fails(`${SEGMENT} bytes.arrow -o bytes.jsonl`, 65, why);
+  await done(`${SEGMENT} bytes.arrow --map completion=text -o bytes.parquet`);
+  const query = `select typeof(more) as type, more::varchar as more from '${at('bytes.parquet')}'`;
+  expect(await queryDuckdb(query)).toEqual([{ type: 'BLOB', more: 'x' }]);
 });

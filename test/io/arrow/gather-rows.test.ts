@@ -1,57 +1,42 @@
 // Ranges of record batches are copied as they are, whatever their types and order.
-import {
-  Bool,
-  type Data,
-  type DataType,
-  Decimal,
-  Field,
-  FixedSizeBinary,
-  FixedSizeList,
-  Float32,
-  Int32,
-  Int64,
-  List,
-  type RecordBatch,
-  Schema,
-  Struct,
-  Table,
-  TimestampMicrosecond,
-  Utf8,
-  Utf8View,
-  vectorFromArray,
-} from 'apache-arrow';
+import * as arrow from 'apache-arrow';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { batchOf, gatherRows } from '../../../dist/io/arrow/columns.js';
 
 describe('gatherRows', () => {
-  const types: readonly [DataType, fc.Arbitrary<unknown>][] = [
-    [new Int32(), fc.integer()],
-    [new Int64(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })],
-    [new Float32(), fc.float({ noNaN: true })],
-    [new Bool(), fc.boolean()],
-    [new Utf8(), fc.string({ unit: 'grapheme', maxLength: 5 })],
+  const types: readonly [arrow.DataType, fc.Arbitrary<unknown>][] = [
+    [new arrow.Int32(), fc.integer()],
+    [new arrow.Int64(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })],
+    [new arrow.Float32(), fc.float({ noNaN: true })],
+    [new arrow.Bool(), fc.boolean()],
+    [new arrow.Utf8(), fc.string({ unit: 'grapheme', maxLength: 5 })],
     // up to 12 bytes stand in the view itself, more in a buffer
-    [new Utf8View(), fc.nat(15).map((length) => 'abcdefghijklmnop'.slice(0, length))],
-    [new TimestampMicrosecond('UTC'), fc.integer({ min: 0, max: 2 ** 40 })],
-    [new FixedSizeBinary(3), fc.uint8Array({ minLength: 3, maxLength: 3 })],
+    [new arrow.Utf8View(), fc.nat(15).map((length) => 'abcdefghijklmnop'.slice(0, length))],
+    [new arrow.TimestampMicrosecond('UTC'), fc.integer({ min: 0, max: 2 ** 40 })],
+    [new arrow.FixedSizeBinary(3), fc.uint8Array({ minLength: 3, maxLength: 3 })],
     [
-      new List(new Field('element', new Float32(), true)),
+      new arrow.List(new arrow.Field('element', new arrow.Float32(), true)),
       fc.array(fc.float({ noNaN: true }), { maxLength: 4 }),
     ],
     [
-      new FixedSizeList(2, new Field('element', new Int32(), true)),
+      new arrow.FixedSizeList(2, new arrow.Field('element', new arrow.Int32(), true)),
       fc.array(fc.integer(), { minLength: 2, maxLength: 2 }),
     ],
     [
-      new List(new Field('element', new List(new Field('element', new Utf8(), true)), true)),
+      new arrow.List(
+        new arrow.Field('element', new arrow.List(new arrow.Field('element', new arrow.Utf8(), true)), true),
+      ),
       fc.array(fc.option(fc.array(fc.string(), { maxLength: 2 })), { maxLength: 3 }),
     ],
     [
-      new List(
-        new Field(
+      new arrow.List(
+        new arrow.Field(
           'element',
-          new Struct([new Field('a', new Int32(), true), new Field('b', new Bool(), true)]),
+          new arrow.Struct([
+            new arrow.Field('a', new arrow.Int32(), true),
+            new arrow.Field('b', new arrow.Bool(), true),
+          ]),
           true,
         ),
       ),
@@ -68,16 +53,17 @@ describe('gatherRows', () => {
     const range = fc.record({ batch: fc.nat(1), from: fc.nat(6), length: fc.nat(6) });
     fc.assert(
       fc.property(column, fc.array(range, { maxLength: 5 }), ([type, values], ranges) => {
-        const written = type instanceof Utf8View ? new Utf8() : type;
-        const schema = new Schema([new Field('x', written, true)]);
-        const own = new Schema([new Field('x', type, true)]);
+        const written = type instanceof arrow.Utf8View ? new arrow.Utf8() : type;
+        const schema = new arrow.Schema([new arrow.Field('x', written, true)]);
+        const own = new arrow.Schema([new arrow.Field('x', type, true)]);
         const batches = [0, 6].map((from) => {
-          const child = vectorFromArray(values.slice(from, from + 6), type).data[0] as Data;
+          const child = arrow.vectorFromArray(values.slice(from, from + 6), type).data[0] as arrow.Data;
           return batchOf(own, 6, [child]);
         });
-        const rows = (batch: RecordBatch) => Array.from(batch, (row) => JSON.stringify(row?.toJSON(), plain));
+        const rows = (batch: arrow.RecordBatch) =>
+          Array.from(batch, (row) => JSON.stringify(row?.toJSON(), plain));
         const pieces = ranges.map(({ batch, from, length }) => {
-          return { unit: batches[batch] as RecordBatch, from, to: Math.min(6, from + length) };
+          return { unit: batches[batch] as arrow.RecordBatch, from, to: Math.min(6, from + length) };
         });
         const expected = pieces.flatMap(({ unit, from, to }) => rows(unit).slice(from, to));
         expect(rows(gatherRows(schema, pieces))).toEqual(expected);
@@ -86,9 +72,9 @@ describe('gatherRows', () => {
   });
 
   it('refuses a type whose layout it does not know', () => {
-    const schema = new Schema([new Field('d', new Decimal(2, 9, 128), true)]);
+    const schema = new arrow.Schema([new arrow.Field('d', new arrow.Decimal(2, 9, 128), true)]);
     expect(gatherRows(schema, []).numRows).toBe(0);
-    const dictionary = new Table({ d: vectorFromArray(['a', 'b', 'a']) });
+    const dictionary = new arrow.Table({ d: arrow.vectorFromArray(['a', 'b', 'a']) });
     expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be copied/);
   });
 });

@@ -17,13 +17,7 @@ import { ROOT, readJsonl, SHARED_DATA, temporaryFolder } from '../../support/pro
 
 const FIXTURES = join(ROOT, 'test/io/map/dumps');
 const NONE = { prompt: false, references: false };
-const AUTO: MappingOptions = {
-  map: undefined,
-  preset: 'auto',
-  join: undefined,
-  joinOn: undefined,
-  maxLineBytes: undefined,
-};
+const AUTO: MappingOptions = { map: undefined, preset: 'auto' };
 
 /** A trace as the fixtures spell it: ids and values as lists, without its source; a reject as its code. */
 function plain(trace: Trace | BadRow): unknown {
@@ -270,47 +264,38 @@ describe('the program', () => {
   });
 });
 
-describe('inspect', () => {
-  it('shows preset, trace and what is missing, with control characters made visible', async () => {
-    const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
-    const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
-    const [path = '', nothing = ''] = await files([row, { ...row, id: 'second' }], []);
-    const run = await rredcotHere(['inspect', path]);
-    // score would turn it down
-    expect(run.code, run.stderr).toBe(65);
-    expect(run.stdout).toContain('preset      processbench: Qwen/ProcessBench\n');
-    expect(run.stdout).toMatch(/ p\\u\{1b\}\[31m and so on.* … \d+ characters … .* to the end\n/);
-    expect(run.stdout).not.toContain('\u001b');
-    expect(run.stdout).toMatch(/completion {2}4 characters, from steps, joined by .*\n +a⏎⏎b\n/);
-    expect(run.stdout).toContain('2 given ends, from the ends of steps (--segmenter given)');
-    expect(run.stdout).toMatch(/missing {5}references: .*--map reference=<path>, or --join <file>/);
-    expect(run.stdout).toMatch(/rejected {4}no_reference: /);
+it('inspect: shows preset, trace and what is missing, with control characters made visible', async () => {
+  const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
+  const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
+  const [path = '', nothing = ''] = await files([row, { ...row, id: 'second' }], []);
+  const run = await rredcotHere(['inspect', path]);
+  // score would turn it down
+  expect(run.code, run.stderr).toBe(65);
+  expect(run.stdout).toContain('preset      processbench: Qwen/ProcessBench\n');
+  expect(run.stdout).toMatch(/ p\\u\{1b\}\[31m and so on.* … \d+ characters … .* to the end\n/);
+  expect(run.stdout).not.toContain('\u001b');
+  expect(run.stdout).toMatch(/completion {2}4 characters, from steps, joined by .*\n +a⏎⏎b\n/);
+  expect(run.stdout).toContain('2 given ends, from the ends of steps (--segmenter given)');
+  expect(run.stdout).toMatch(/missing {5}references: .*--map reference=<path>, or --join <file>/);
+  expect(run.stdout).toMatch(/rejected {4}no_reference: /);
 
-    const second = await rredcotHere([
-      'inspect',
-      path,
-      '--row',
-      'second',
-      '--json',
-      '--map',
-      'reference=label',
-    ]);
-    expect(second.code, second.stderr).toBe(0);
-    expect(JSON.parse(second.stdout)).toMatchObject({
-      row: 1,
-      preset: { name: 'processbench' },
-      fields: { prompt: 'problem', reference: 'label' },
-      trace: { id: 'second', segmentCharEnds: [3, 4], references: [{ answer: '-1' }], reward: 1 },
-      rejected: null,
-      missing: [{ field: 'group' }],
-    });
-    const empty = await rredcotHere(['inspect', nothing]);
-    expect(empty.code).toBe(65);
-    expect(empty.stderr).toContain('there are no rows in the input');
-    const none = await rredcotHere(['inspect', path, '--row', '2']);
-    expect(none.code).toBe(2);
-    expect(none.stderr).toContain('--row 2: no such row or id in 2 rows');
+  const inspect = (line: string) => rredcotHere(['inspect', path, ...line.split(' ')]);
+  const second = await inspect('--row second --json --map reference=label');
+  expect(second.code, second.stderr).toBe(0);
+  expect(JSON.parse(second.stdout)).toMatchObject({
+    row: 1,
+    preset: { name: 'processbench' },
+    fields: { prompt: 'problem', reference: 'label' },
+    trace: { id: 'second', segmentCharEnds: [3, 4], references: [{ answer: '-1' }], reward: 1 },
+    rejected: null,
+    missing: [{ field: 'group' }],
   });
+  const empty = await rredcotHere(['inspect', nothing]);
+  expect(empty.code).toBe(65);
+  expect(empty.stderr).toContain('there are no rows in the input');
+  const none = await inspect('--row 2');
+  expect(none.code).toBe(2);
+  expect(none.stderr).toContain('--row 2: no such row or id in 2 rows');
 });
 
 /** Rows, traces a row, right traces, and whether segments are given. */

@@ -77,18 +77,13 @@ describe('reasons', () => {
   });
 });
 
-describe('similar names', () => {
-  it('are near in letters, whatever their case; a swap is one change', () => {
-    expect(didYouMean('Compeltion', ['prompt', 'completion'])).toBe('completion');
-    expect(didYouMean('ab', ['ba', 'abc'])).toBe('abc');
-    expect(didYouMean('xyz', ['completion'])).toBeUndefined();
-    expect(didYouMean('a', [])).toBeUndefined();
-  });
-
-  it('begin with the word, where one alone does', () => {
-    const names = ['trl-completions', 'verl-rollout', 'openmathreasoning', 'openthoughts'];
-    expect(didYouMean('VERL', names)).toBe('verl-rollout');
-    expect(didYouMean('open', names)).toBeUndefined();
-    expect(didYouMean('tr', names)).toBeUndefined();
-  });
-});
+it.each([
+  // near in letters, whatever their case; a swap is one change
+  ['Compeltion', ['prompt', 'completion'], 'completion'],
+  ['ab', ['ba', 'abc'], 'abc'],
+  ['xyz', ['completion'], undefined],
+  // or the one name that begins with the word
+  ['VERL', ['trl-completions', 'verl-rollout'], 'verl-rollout'],
+  ['open', ['openmathreasoning', 'openthoughts'], undefined],
+  ['tr', ['trl-completions'], undefined],
+])('%s, of %j, was meant to be %s', (word, names, meant) => expect(didYouMean(word, names)).toBe(meant));

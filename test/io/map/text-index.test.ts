@@ -1,6 +1,6 @@
 // The index behind --join: what it finds is what a search through all keys finds.
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { textIndex } from '../../../dist/io/map/join.js';
 
 const TAIL = 512;
@@ -33,20 +33,18 @@ const key = fc
   .map((parts) => parts.join('').trim())
   .filter((text) => text !== '');
 
-describe('textIndex', () => {
-  it('finds what a search finds', () => {
-    fc.assert(
-      fc.property(
-        fc.uniqueArray(key, { minLength: 1, maxLength: 12 }),
-        word,
-        fc.oneof(word, fc.constant('\nassistant\n'), fc.constant('.'.repeat(600))),
-        fc.nat(),
-        (keys, before, behind, n) => {
-          const text = before + keys[n % keys.length] + behind;
-          expect(indexOf(keys).within(text)).toBe(search(keys, text));
-        },
-      ),
-      { numRuns: 500 },
-    );
-  });
+it('textIndex: finds what a search finds', () => {
+  fc.assert(
+    fc.property(
+      fc.uniqueArray(key, { minLength: 1, maxLength: 12 }),
+      word,
+      fc.oneof(word, fc.constant('\nassistant\n'), fc.constant('.'.repeat(600))),
+      fc.nat(),
+      (keys, before, behind, n) => {
+        const text = before + keys[n % keys.length] + behind;
+        expect(indexOf(keys).within(text)).toBe(search(keys, text));
+      },
+    ),
+    { numRuns: 500 },
+  );
 });

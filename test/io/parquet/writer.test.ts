@@ -2,51 +2,7 @@
 
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  Table as ArrowTable,
-  Binary,
-  Bool,
-  type DataType,
-  DateDay,
-  DateMillisecond,
-  Decimal,
-  Dictionary,
-  DurationNanosecond,
-  DurationSecond,
-  Field,
-  FixedSizeBinary,
-  FixedSizeList,
-  Float16,
-  Float32,
-  Float64,
-  Int8,
-  Int32,
-  Int64,
-  Interval,
-  IntervalUnit,
-  LargeBinary,
-  LargeList,
-  LargeUtf8,
-  List,
-  Map_,
-  makeData,
-  makeVector,
-  Null,
-  Struct,
-  TimeMicrosecond,
-  TimeMillisecond,
-  TimeNanosecond,
-  TimeSecond,
-  TimestampMicrosecond,
-  TimestampMillisecond,
-  TimestampNanosecond,
-  TimestampSecond,
-  tableToIPC,
-  Uint64,
-  Utf8,
-  Vector,
-  vectorFromArray,
-} from 'apache-arrow';
+import * as arrow from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type OutputColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
 import { parquetSchema, refuseUnwritable } from '../../../dist/io/arrow/types.js';
@@ -86,8 +42,9 @@ afterEach(async () => {
   expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
 });
 
-const ints = (...values: number[]) => new ArrowTable({ a: vectorFromArray(values, new Int32()) });
-const ipc = (table: ArrowTable) => tableToIPC(table, 'stream');
+const ints = (...values: number[]) =>
+  new arrow.Table({ a: arrow.vectorFromArray(values, new arrow.Int32()) });
+const ipc = (table: arrow.Table) => arrow.tableToIPC(table, 'stream');
 const sentAll = (bytes: Uint8Array, rows: number) => encoder.send(bytes, rows).then(() => encoder.close());
 
 function openParquetWriter(
@@ -107,12 +64,15 @@ async function write(writer: RowWriter, rows: readonly OutputRow[]): Promise<voi
 
 describe('the encoder', () => {
   it.each([
-    ['another type', new ArrowTable({ a: makeVector(Float32Array.of(1, 2)) })],
-    ['another name', new ArrowTable({ b: vectorFromArray([1, 2], new Int32()) })],
-    ['text', new ArrowTable({ a: vectorFromArray(['x', 'y'], new Utf8()) })],
+    ['another type', new arrow.Table({ a: arrow.makeVector(Float32Array.of(1, 2)) })],
+    ['another name', new arrow.Table({ b: arrow.vectorFromArray([1, 2], new arrow.Int32()) })],
+    ['text', new arrow.Table({ a: arrow.vectorFromArray(['x', 'y'], new arrow.Utf8()) })],
     [
       'another column more',
-      new ArrowTable({ a: vectorFromArray([1, 2], new Int32()), b: vectorFromArray([1, 2], new Float32()) }),
+      new arrow.Table({
+        a: arrow.vectorFromArray([1, 2], new arrow.Int32()),
+        b: arrow.vectorFromArray([1, 2], new arrow.Float32()),
+      }),
     ],
   ])('turns down a batch of %s', async (_, table) => {
     await encoder.send(ipc(ints(1)), 1);
@@ -144,7 +104,9 @@ describe('the encoder', () => {
 
   it('survives a panic inside the module as an error', async () => {
     // list offsets that run backwards: arrow-rs trusts what IPC says
-    const bytes = ipc(new ArrowTable({ a: vectorFromArray(['one', 'two', 'three'], new Utf8()) }));
+    const bytes = ipc(
+      new arrow.Table({ a: arrow.vectorFromArray(['one', 'two', 'three'], new arrow.Utf8()) }),
+    );
     const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const offsets = view.lastIndexOf(Buffer.from(Int32Array.of(3, 6, 11).buffer));
     expect(offsets).toBeGreaterThan(0);
@@ -154,50 +116,76 @@ describe('the encoder', () => {
 });
 
 describe('types', () => {
-  const item = (type: DataType) => new Field('element', type, true);
-  const entries = new Field('entries', new Struct([new Field('key', new Utf8(), false), item(new Int32())]));
-  const writable: readonly DataType[] = [
-    ...[new Null(), new Bool(), new Int8(), new Int64(), new Uint64()],
-    ...[new Float16(), new Float32(), new Float64()],
-    ...[new Utf8(), new LargeUtf8(), new Binary(), new LargeBinary(), new FixedSizeBinary(4)],
-    ...[new Decimal(2, 9, 32), new Decimal(0, 18, 64), new Decimal(10, 10, 128), new Decimal(2, 50, 256)],
-    ...[new DateDay(), new DateMillisecond()],
-    ...[new TimestampSecond(), new TimestampMillisecond(), new TimestampMicrosecond('UTC')],
-    ...[new TimestampNanosecond(), new TimeSecond(), new TimeMillisecond(), new TimeMicrosecond()],
-    ...[new TimeNanosecond(), new DurationSecond(), new DurationNanosecond()],
-    ...[new Interval(IntervalUnit.YEAR_MONTH), new Interval(IntervalUnit.DAY_TIME)],
-    ...[new Dictionary(new Utf8(), new Int32()), new Struct([item(new Int32())])],
+  const item = (type: arrow.DataType) => new arrow.Field('element', type, true);
+  const entries = new arrow.Field(
+    'entries',
+    new arrow.Struct([new arrow.Field('key', new arrow.Utf8(), false), item(new arrow.Int32())]),
+  );
+  const writable: readonly arrow.DataType[] = [
+    ...[new arrow.Null(), new arrow.Bool(), new arrow.Int8(), new arrow.Int64(), new arrow.Uint64()],
+    ...[new arrow.Float16(), new arrow.Float32(), new arrow.Float64()],
     ...[
-      new List(item(new Int32())),
-      new LargeList(item(new Utf8())),
-      new FixedSizeList(2, item(new Int32())),
+      new arrow.Utf8(),
+      new arrow.LargeUtf8(),
+      new arrow.Binary(),
+      new arrow.LargeBinary(),
+      new arrow.FixedSizeBinary(4),
     ],
-    new Map_(entries as never),
+    ...[
+      new arrow.Decimal(2, 9, 32),
+      new arrow.Decimal(0, 18, 64),
+      new arrow.Decimal(10, 10, 128),
+      new arrow.Decimal(2, 50, 256),
+    ],
+    ...[new arrow.DateDay(), new arrow.DateMillisecond()],
+    ...[new arrow.TimestampSecond(), new arrow.TimestampMillisecond(), new arrow.TimestampMicrosecond('UTC')],
+    ...[
+      new arrow.TimestampNanosecond(),
+      new arrow.TimeSecond(),
+      new arrow.TimeMillisecond(),
+      new arrow.TimeMicrosecond(),
+    ],
+    ...[new arrow.TimeNanosecond(), new arrow.DurationSecond(), new arrow.DurationNanosecond()],
+    ...[new arrow.Interval(arrow.IntervalUnit.YEAR_MONTH), new arrow.Interval(arrow.IntervalUnit.DAY_TIME)],
+    ...[
+      new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32()),
+      new arrow.Struct([item(new arrow.Int32())]),
+    ],
+    ...[
+      new arrow.List(item(new arrow.Int32())),
+      new arrow.LargeList(item(new arrow.Utf8())),
+      new arrow.FixedSizeList(2, item(new arrow.Int32())),
+    ],
+    new arrow.Map_(entries as never),
   ];
-  const monthDayNano = new Interval(IntervalUnit.MONTH_DAY_NANO);
+  const monthDayNano = new arrow.Interval(arrow.IntervalUnit.MONTH_DAY_NANO);
 
   it('that are let through can be written', async () => {
-    const fields = writable.map((type, n) => new Field(`c${n}`, type, true));
+    const fields = writable.map((type, n) => new arrow.Field(`c${n}`, type, true));
     expect(() => refuseUnwritable('x.parquet', fields)).not.toThrow();
-    const columns = writable.map((type, n) => [`c${n}`, vectorFromArray([null, null], type)]);
-    const table = new ArrowTable(Object.fromEntries(columns));
+    const columns = writable.map((type, n) => [`c${n}`, arrow.vectorFromArray([null, null], type)]);
+    const table = new arrow.Table(Object.fromEntries(columns));
     await encoder.send(ipc(table), 2);
     expect(await encoder.close()).toBe(2);
   });
 
   it.each([
-    [new Decimal(-2, 10, 128), 'is Decimal128(10, -2)'],
-    [new List(item(new Decimal(-2, 10, 128))), 'holds Decimal128(10, -2)'],
-    [new FixedSizeBinary(0), 'is FixedSizeBinary[0]'],
+    [new arrow.Decimal(-2, 10, 128), 'is Decimal128(10, -2)'],
+    [new arrow.List(item(new arrow.Decimal(-2, 10, 128))), 'holds Decimal128(10, -2)'],
+    [new arrow.FixedSizeBinary(0), 'is FixedSizeBinary[0]'],
   ])('that cannot be written are rejected by name: %s', (type, found) => {
-    const act = () => refuseUnwritable('x.parquet', [item(new Utf8()), new Field('c', type, true)]);
+    const act = () =>
+      refuseUnwritable('x.parquet', [item(new arrow.Utf8()), new arrow.Field('c', type, true)]);
     expect(act).toThrow(`x.parquet: column "c" ${found}, which cannot be written as Parquet`);
   });
 
   // parquet-wasm drops the error of such a column, and where one before it is written already, it never ends its stream
   it('that the module cannot write end in an error even unasked', async () => {
-    const data = makeData({ type: monthDayNano, length: 2, nullCount: 0, data: new Int32Array(8) });
-    const table = new ArrowTable({ a: vectorFromArray(['x', 'y'], new Utf8()), b: new Vector([data]) });
+    const data = arrow.makeData({ type: monthDayNano, length: 2, nullCount: 0, data: new Int32Array(8) });
+    const table = new arrow.Table({
+      a: arrow.vectorFromArray(['x', 'y'], new arrow.Utf8()),
+      b: new arrow.Vector([data]),
+    });
     await encoder.send(ipc(table), 2);
     await expect(encoder.close()).rejects.toThrow('dropped rows and did not say why');
   });

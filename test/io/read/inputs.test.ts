@@ -179,21 +179,19 @@ describe('a JSON list', () => {
   });
 });
 
-describe('rows that nobody wants', () => {
-  it.each([
-    ['JSONL', 'skip.jsonl', '{"a":0}\n\nnonsense\n{"a":2}\n{"a":3}'],
-    ['a list', 'skip.json', '[{"a":0},nonsense,{"a":2},{"a":3}]'],
-  ])('%s: are counted and neither parsed nor reported', async (_, name, text) => {
-    const path = await file(name, text);
-    const rows = await read([path], { wanted: (row) => row >= 2 });
-    expect(rows.map(({ kind, row }) => [kind, row])).toEqual([
-      ['row', 2],
-      ['row', 3],
-    ]);
-    expect((await read([path], { wanted: (row) => row === 1 })).map(({ kind, row }) => [kind, row])).toEqual([
-      ['bad', 1],
-    ]);
-  });
+it.each([
+  ['JSONL', 'skip.jsonl', '{"a":0}\n\nnonsense\n{"a":2}\n{"a":3}'],
+  ['a list', 'skip.json', '[{"a":0},nonsense,{"a":2},{"a":3}]'],
+])('rows that nobody wants: %s: are counted and neither parsed nor reported', async (_, name, text) => {
+  const path = await file(name, text);
+  const rows = await read([path], { wanted: (row) => row >= 2 });
+  expect(rows.map(({ kind, row }) => [kind, row])).toEqual([
+    ['row', 2],
+    ['row', 3],
+  ]);
+  expect((await read([path], { wanted: (row) => row === 1 })).map(({ kind, row }) => [kind, row])).toEqual([
+    ['bad', 1],
+  ]);
 });
 
 describe('patterns and folders', () => {

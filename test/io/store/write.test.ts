@@ -134,38 +134,36 @@ describe('one file', () => {
   });
 });
 
-describe('other commands', () => {
-  it('redistribute and filter write objects, and read them', async () => {
-    await scene.write(
-      'few.jsonl',
-      (await scene.text('rows.jsonl'))
-        .split('\n')
-        .slice(4, 12)
-        .map((line) => JSON.parse(line)),
-    );
-    await scene.done('score few.jsonl -o folder/ --rows-per-part 4');
-    const lines = (out: (name: string) => string) => [
-      `filter folder/ -o ${out('one.parquet')}`,
-      `redistribute one.parquet --sigma uniform -o ${out('again.arrow')}`,
-      `filter one.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
-      `redistribute one.parquet -o ${out('all.jsonl')}`,
-    ];
-    for (const line of lines((name) => name)) await scene.done(line);
-    for (const line of lines((name) => `s3://out/x/${name}`)) {
-      await scene.done(line);
-      expect((await scene.done(line)).said, line).toMatch(/already done|is already there/);
-    }
-    for (const name of ['one.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl'])
-      await expectSame(`x/${name}`, name);
-    expect(await left()).toEqual([]);
-    await scene.done('verify s3://out/x/one.parquet');
-    await scene.done("filter s3://out/x/one.parquet --where 'reward >= 1' -o s3://out/x/more.parquet");
-    await scene.done('summary s3://out/x/again.arrow');
-    await scene.done('compare s3://out/x/one.parquet s3://out/x/again.arrow');
-    await scene.fails(`${SEGMENT} -o hf://datasets/o/d/x.parquet`, 2, 'which is not written here');
-    await scene.fails('report s3://out/x/one.parquet -o s3://out/page.html', 2, 'which is not written here');
-    await scene.fails('summary s3://out/x/none.parquet', 2, 's3://out/x/none.parquet');
-  });
+it('other commands: redistribute and filter write objects, and read them', async () => {
+  await scene.write(
+    'few.jsonl',
+    (await scene.text('rows.jsonl'))
+      .split('\n')
+      .slice(4, 12)
+      .map((line) => JSON.parse(line)),
+  );
+  await scene.done('score few.jsonl -o folder/ --rows-per-part 4');
+  const lines = (out: (name: string) => string) => [
+    `filter folder/ -o ${out('one.parquet')}`,
+    `redistribute one.parquet --sigma uniform -o ${out('again.arrow')}`,
+    `filter one.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
+    `redistribute one.parquet -o ${out('all.jsonl')}`,
+  ];
+  for (const line of lines((name) => name)) await scene.done(line);
+  for (const line of lines((name) => `s3://out/x/${name}`)) {
+    await scene.done(line);
+    expect((await scene.done(line)).said, line).toMatch(/already done|is already there/);
+  }
+  for (const name of ['one.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl'])
+    await expectSame(`x/${name}`, name);
+  expect(await left()).toEqual([]);
+  await scene.done('verify s3://out/x/one.parquet');
+  await scene.done("filter s3://out/x/one.parquet --where 'reward >= 1' -o s3://out/x/more.parquet");
+  await scene.done('summary s3://out/x/again.arrow');
+  await scene.done('compare s3://out/x/one.parquet s3://out/x/again.arrow');
+  await scene.fails(`${SEGMENT} -o hf://datasets/o/d/x.parquet`, 2, 'which is not written here');
+  await scene.fails('report s3://out/x/one.parquet -o s3://out/page.html', 2, 'which is not written here');
+  await scene.fails('summary s3://out/x/none.parquet', 2, 's3://out/x/none.parquet');
 });
 
 describe('a run folder', () => {

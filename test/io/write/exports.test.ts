@@ -1,8 +1,8 @@
 // `--columns`: which of our columns are written, by itself and through the whole program.
 
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { chosenColumns, OUR_COLUMNS } from '../../../dist/scored/columns.js';
-import { FIXTURES, type ScoredRow } from '../../support/program.js';
+import { FIXTURES } from '../../support/program.js';
 import { openScene } from '../../support/scene.js';
 
 const { done, fails, rows } = await openScene();
@@ -24,28 +24,19 @@ describe('--columns', () => {
   });
 });
 
-describe('rredcot', () => {
-  let scored: ScoredRow[];
-
-  beforeAll(async () => {
-    await run('all.parquet');
-    scored = await rows('all.parquet');
-    expect(scored).toHaveLength(16);
-  });
-  const run = (name: string, flags = '') => done(`score ${FIXTURES} --limit 16 --quiet -o ${name} ${flags}`);
-
-  it('score --columns writes these alone beside the input, and segment its own', async () => {
-    await run('few.parquet', '--columns sigma,prompt_ids,logprobs,completion_ids,reward');
-    const few = await rows('few.parquet');
-    expect(Object.keys(few[0] as object)).toEqual([
-      ...['id', 'group', 'family', 'prompt', 'completion', 'answer', 'solution'],
-      ...['prompt_ids', 'completion_ids', 'logprobs', 'sigma', 'reward'],
-    ]);
-    expect(few.map(({ sigma }) => sigma)).toEqual(scored.map(({ sigma }) => sigma));
-
-    const line = `segment ${FIXTURES} --no-policy --limit 1 --columns`;
-    const { stdout } = await done(`${line} segments`);
-    expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
-    await fails(`${line} sigma`, 2, 'try: --columns with some of');
-  });
+it('score --columns writes these alone beside the input, and segment its own', async () => {
+  const score = `score ${FIXTURES} --limit 16 --quiet -o`;
+  await done(`${score} all.parquet`);
+  await done(`${score} few.parquet --columns sigma,prompt_ids,logprobs,completion_ids,reward`);
+  const [all, few] = [await rows('all.parquet'), await rows('few.parquet')];
+  expect(Object.keys(few[0] as object)).toEqual([
+    ...['id', 'group', 'family', 'prompt', 'completion', 'answer', 'solution'],
+    ...['prompt_ids', 'completion_ids', 'logprobs', 'sigma', 'reward'],
+  ]);
+  expect(few.map(({ sigma }) => sigma)).toEqual(all.map(({ sigma }) => sigma));
+  expect(all).toHaveLength(16);
+  const line = `segment ${FIXTURES} --no-policy --limit 1 --columns`;
+  const { stdout } = await done(`${line} segments`);
+  expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
+  await fails(`${line} sigma`, 2, 'try: --columns with some of');
 });

@@ -109,21 +109,19 @@ describe('any JSON value in a column that passes through', () => {
   );
 });
 
-describe('--no-policy', () => {
-  it('runs where neither ONNX Runtime nor a tokenizer is installed', async () => {
-    const bare = join(folder, 'bare');
-    await mkdir(join(bare, 'node_modules'), { recursive: true });
-    for (const name of ['bin', 'dist', 'package.json'])
-      await cp(join(ROOT, name), join(bare, name), { recursive: true });
-    for (const name of await readdir(join(ROOT, 'node_modules')))
-      if (!name.startsWith('.') && !['onnxruntime-node', 'onnxruntime-common', '@huggingface'].includes(name))
-        await symlink(join(ROOT, 'node_modules', name), join(bare, 'node_modules', name));
-    await writeFile(join(bare, 'in.jsonl'), '{"completion":"a\\nb"}\n');
-    const line = `${join(bare, 'bin/rredcot.js')} segment --no-policy in.jsonl -o out`;
-    for (const extension of ['jsonl', 'arrow', 'parquet']) {
-      const args = `${line}.${extension}`.split(' ');
-      const { stderr } = await promisify(execFile)(process.execPath, args, { cwd: bare });
-      expect(stderr).toMatch(/^1 trace in/m);
-    }
-  });
+it('--no-policy: runs where neither ONNX Runtime nor a tokenizer is installed', async () => {
+  const bare = join(folder, 'bare');
+  await mkdir(join(bare, 'node_modules'), { recursive: true });
+  for (const name of ['bin', 'dist', 'package.json'])
+    await cp(join(ROOT, name), join(bare, name), { recursive: true });
+  for (const name of await readdir(join(ROOT, 'node_modules')))
+    if (!name.startsWith('.') && !['onnxruntime-node', 'onnxruntime-common', '@huggingface'].includes(name))
+      await symlink(join(ROOT, 'node_modules', name), join(bare, 'node_modules', name));
+  await writeFile(join(bare, 'in.jsonl'), '{"completion":"a\\nb"}\n');
+  const line = `${join(bare, 'bin/rredcot.js')} segment --no-policy in.jsonl -o out`;
+  for (const extension of ['jsonl', 'arrow', 'parquet']) {
+    const args = `${line}.${extension}`.split(' ');
+    const { stderr } = await promisify(execFile)(process.execPath, args, { cwd: bare });
+    expect(stderr).toMatch(/^1 trace in/m);
+  }
 });

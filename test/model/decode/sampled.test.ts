@@ -1,7 +1,7 @@
 // Monte Carlo values: of a toy policy against the sum over all continuations, and of a scored file against its own samples.
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { continueTraces, withDecoder } from '../../../dist/model/decode/continue.js';
 import { monteCarloValues } from '../../../dist/model/decode/sampled.js';
 import { rowKey, type Written } from '../../../dist/model/decode/sampling.js';
@@ -15,11 +15,12 @@ import { FIXTURES, readJsonl, type ScoredRow, temporaryFolder } from '../../supp
 
 const cwd = await temporaryFolder();
 
-describe('a policy small enough to sum over every continuation', () => {
-  test.each([
-    { temperature: 1, topP: 1 },
-    { temperature: 0.7, topP: 0.9 },
-  ])('values and what is lost are within 4 standard errors, %o', async (how) => {
+test.each([
+  { temperature: 1, topP: 1 },
+  { temperature: 0.7, topP: 0.9 },
+])(
+  'a policy small enough to sum over every continuation: values and what is lost are within 4 standard errors, %o',
+  async (how) => {
     const vocab = 41;
     await using opened = await openFamily({ ...LLAMA, vocab_size: vocab }, { seed: 3 });
     const { model } = opened;
@@ -48,8 +49,8 @@ describe('a policy small enough to sum over every continuation', () => {
       const lost = (columns.lost_fraction as Float32Array)[k] as number;
       expect(Math.abs(lost - exact.lost)).toBeLessThan(4 * Math.sqrt((exact.lost * (1 - exact.lost)) / M));
     }
-  });
-});
+  },
+);
 
 interface Sampled extends ScoredRow {
   readonly answer: string;
@@ -74,40 +75,38 @@ async function scored(name: string, ...flags: string[]): Promise<Sampled[]> {
 const M = 8;
 const HOW = ['--estimator', 'mc', '--mc-samples', String(M)];
 
-describe('a scored file', () => {
-  test('has values that are the means of its samples, which go on from their exits', async () => {
-    const traces = (await readJsonl<Record<string, unknown>>(FIXTURES)).slice(0, 2);
-    await writeFile(join(cwd, 'traces.jsonl'), traces.map((row) => `${JSON.stringify(row)}\n`).join(''));
-    const rows = await scored('mc.jsonl', ...HOW, '--keep-samples');
-    for (const row of rows) {
-      const thoughts = row.segments.filter(({ kind }) => kind === 'thought');
-      const values = [row.value_start, ...thoughts.map(({ value }) => value)];
-      const ends = [0, ...thoughts.map(({ char_end }) => char_end as number)];
-      expect(row.samples.length).toBe(M * values.length);
-      for (const [k, value] of values.entries()) {
-        const own = row.samples.filter(({ exit }) => exit === k);
-        const right = own.map(({ completion, finish_reason: finish }) => {
-          const whole = row.completion.slice(0, k === 0 ? '<think>'.length : ends[k]) + completion;
-          expect(finish).toBe('stop');
-          return whole.split('answer: ').at(-1)?.trimEnd() === row.answer ? 1 : 0;
-        });
-        expect(own.map(({ utility }) => utility)).toEqual(right);
-        const mean = right.reduce<number>((a, b) => a + b, 0) / M;
-        expect(Math.fround(value as number)).toBe(Math.fround(mean));
-        expect(row.value_sd[k]).toBeCloseTo(Math.sqrt((mean * (1 - mean)) / M), 6);
-        expect(row.lost_fraction[k]).toBe(0);
-      }
-      expect(row.baseline).toBe(row.value_start); // V(s_0), on the reward's scale
-      expect(new Set(row.samples.map(({ completion }) => completion)).size).toBeGreaterThan(values.length);
+test('a scored file: has values that are the means of its samples, which go on from their exits', async () => {
+  const traces = (await readJsonl<Record<string, unknown>>(FIXTURES)).slice(0, 2);
+  await writeFile(join(cwd, 'traces.jsonl'), traces.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  const rows = await scored('mc.jsonl', ...HOW, '--keep-samples');
+  for (const row of rows) {
+    const thoughts = row.segments.filter(({ kind }) => kind === 'thought');
+    const values = [row.value_start, ...thoughts.map(({ value }) => value)];
+    const ends = [0, ...thoughts.map(({ char_end }) => char_end as number)];
+    expect(row.samples.length).toBe(M * values.length);
+    for (const [k, value] of values.entries()) {
+      const own = row.samples.filter(({ exit }) => exit === k);
+      const right = own.map(({ completion, finish_reason: finish }) => {
+        const whole = row.completion.slice(0, k === 0 ? '<think>'.length : ends[k]) + completion;
+        expect(finish).toBe('stop');
+        return whole.split('answer: ').at(-1)?.trimEnd() === row.answer ? 1 : 0;
+      });
+      expect(own.map(({ utility }) => utility)).toEqual(right);
+      const mean = right.reduce<number>((a, b) => a + b, 0) / M;
+      expect(Math.fround(value as number)).toBe(Math.fround(mean));
+      expect(row.value_sd[k]).toBeCloseTo(Math.sqrt((mean * (1 - mean)) / M), 6);
+      expect(row.lost_fraction[k]).toBe(0);
     }
-    // nothing depends on what is sampled beside
-    const apart = ['--batch', '5', '--rows-per-part', '1'];
-    const again = await scored('apart.jsonl', ...HOW, '--keep-samples', ...apart);
-    expect(again.map(({ samples }) => samples)).toEqual(rows.map(({ samples }) => samples));
-    const other = await scored('seed.jsonl', ...HOW, '--seed', '1');
-    expect(other.map(({ value_sd }) => value_sd)).not.toEqual(rows.map(({ value_sd }) => value_sd));
-    expect(other[0]?.samples).toBeUndefined();
-    const verified = await rredcotHere(['verify', 'mc.jsonl'], { cwd });
-    expect(verified.code, verified.stdout).toBe(0);
-  });
+    expect(row.baseline).toBe(row.value_start); // V(s_0), on the reward's scale
+    expect(new Set(row.samples.map(({ completion }) => completion)).size).toBeGreaterThan(values.length);
+  }
+  // nothing depends on what is sampled beside
+  const apart = ['--batch', '5', '--rows-per-part', '1'];
+  const again = await scored('apart.jsonl', ...HOW, '--keep-samples', ...apart);
+  expect(again.map(({ samples }) => samples)).toEqual(rows.map(({ samples }) => samples));
+  const other = await scored('seed.jsonl', ...HOW, '--seed', '1');
+  expect(other.map(({ value_sd }) => value_sd)).not.toEqual(rows.map(({ value_sd }) => value_sd));
+  expect(other[0]?.samples).toBeUndefined();
+  const verified = await rredcotHere(['verify', 'mc.jsonl'], { cwd });
+  expect(verified.code, verified.stdout).toBe(0);
 });

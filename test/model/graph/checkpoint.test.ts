@@ -1,19 +1,5 @@
 /** Checkpoints as they lie on disk: layouts that build, and files that lie, refused by name before anything is loaded. */
-import {
-  cpSync,
-  existsSync,
-  linkSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statfsSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import fs from 'node:fs';
 import { basename, join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -64,7 +50,7 @@ async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<voi
     expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);
 }
 
-const inode = (path: string) => statSync(path).ino;
+const inode = (path: string) => fs.statSync(path).ino;
 
 // ------ layouts
 
@@ -84,11 +70,11 @@ describe('layouts', () => {
   function cacheLayout(shards: number): string {
     const [plain, cache] = [writeCheckpoint(fresh(), LLAMA, { shards }), fresh()];
     const snapshot = join(cache, 'models--a--b/snapshots/0123abcd');
-    mkdirSync(join(cache, 'models--a--b/blobs'), { recursive: true });
-    mkdirSync(snapshot, { recursive: true });
-    for (const [i, name] of readdirSync(plain).entries()) {
-      renameSync(join(plain, name), join(cache, 'models--a--b/blobs', `blob${i}`));
-      symlinkSync(`../../blobs/blob${i}`, join(snapshot, name));
+    fs.mkdirSync(join(cache, 'models--a--b/blobs'), { recursive: true });
+    fs.mkdirSync(snapshot, { recursive: true });
+    for (const [i, name] of fs.readdirSync(plain).entries()) {
+      fs.renameSync(join(plain, name), join(cache, 'models--a--b/blobs', `blob${i}`));
+      fs.symlinkSync(`../../blobs/blob${i}`, join(snapshot, name));
     }
     return snapshot;
   }
@@ -96,26 +82,26 @@ describe('layouts', () => {
   test.each([1, 2])('a Hugging Face cache, %i weight files: hard links to the blobs', async (shards) => {
     const [snapshot, out] = [cacheLayout(shards), fresh()];
     const policy = await buildPolicyFolder(snapshot, out, TEMPLATE);
-    for (const name of readdirSync(out)) expect(lstatSync(join(out, name)).isFile(), name).toBe(true);
+    for (const name of fs.readdirSync(out)) expect(fs.lstatSync(join(out, name)).isFile(), name).toBe(true);
     for (const name of Object.keys(policy.files).filter((file) => file.endsWith('.safetensors')))
       expect(inode(join(out, name))).toBe(inode(join(snapshot, name)));
     await expectRuns(policy, snapshot);
     // the cache is as it was
-    expect(lstatSync(join(snapshot, 'config.json')).isSymbolicLink()).toBe(true);
+    expect(fs.lstatSync(join(snapshot, 'config.json')).isSymbolicLink()).toBe(true);
     const error = await failureOf(buildPolicyFolder(snapshot, snapshot, TEMPLATE));
     expect(error.message).toContain('symbolic link');
-    expect(existsSync(join(snapshot, 'policy.json'))).toBe(false);
+    expect(fs.existsSync(join(snapshot, 'policy.json'))).toBe(false);
   });
 
   test('a link to the checkpoint folder, and out = checkpoint', async () => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
     const linked = fresh();
-    symlinkSync(checkpoint, linked);
+    fs.symlinkSync(checkpoint, linked);
     const policy = await buildPolicyFolder(linked, linked, TEMPLATE);
     await expectRuns(policy, checkpoint);
     // again, over itself
     await expectRuns(await buildPolicyFolder(checkpoint, linked, TEMPLATE), checkpoint);
-    expect(readdirSync(checkpoint).sort()).toEqual(
+    expect(fs.readdirSync(checkpoint).sort()).toEqual(
       [
         ...[
           'canary.json',
@@ -132,7 +118,9 @@ describe('layouts', () => {
 
   const memory = '/dev/shm';
   const other =
-    existsSync(memory) && statSync(memory).dev !== statSync(scratch).dev && statfsSync(memory).bavail > 1000;
+    fs.existsSync(memory) &&
+    fs.statSync(memory).dev !== fs.statSync(scratch).dev &&
+    fs.statfsSync(memory).bavail > 1000;
   test.skipIf(!other)('another file system: copies, and says so (skipped where there is none)', async () => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
     const out = await temporaryFolder(memory);
@@ -147,7 +135,7 @@ describe('layouts', () => {
   test('a target that cannot be written, or that holds another checkpoint, is refused', async () => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
     const file = fresh();
-    writeFileSync(file, '');
+    fs.writeFileSync(file, '');
     expect((await failureOf(buildPolicyFolder(checkpoint, join(file, 'out'), TEMPLATE))).message).toContain(
       'cannot be written',
     );
@@ -162,10 +150,10 @@ describe('layouts', () => {
   test('an interrupted build leaves no policy.json', async () => {
     const [checkpoint, out] = [writeCheckpoint(fresh(), LLAMA), fresh()];
     await buildPolicyFolder(checkpoint, out, TEMPLATE);
-    rmSync(join(out, 'policy.onnx'));
-    mkdirSync(join(out, 'policy.onnx')); // what cannot be replaced by a file
+    fs.rmSync(join(out, 'policy.onnx'));
+    fs.mkdirSync(join(out, 'policy.onnx')); // what cannot be replaced by a file
     await failureOf(buildPolicyFolder(checkpoint, out, TEMPLATE));
-    expect(existsSync(join(out, 'policy.json'))).toBe(false);
+    expect(fs.existsSync(join(out, 'policy.json'))).toBe(false);
   });
 
   test('a tied head that is stored as well, old rotary buffers, both index and single file', async () => {
@@ -175,16 +163,16 @@ describe('layouts', () => {
     const frequencies = { dtype: 'F32', shape: [5], bytes: Buffer.alloc(20) } as const;
     tensors.set('model.layers.0.self_attn.rotary_emb.inv_freq', frequencies);
     const checkpoint = writeCheckpoint(fresh(), tied, { tensors });
-    writeFileSync(join(checkpoint, INDEX), 'not even JSON');
+    fs.writeFileSync(join(checkpoint, INDEX), 'not even JSON');
     await expectRuns(await buildPolicyFolder(checkpoint, fresh(), TEMPLATE), checkpoint);
   });
 
   test('a policy.json that names a file outside its folder is refused', async () => {
     const out = fresh();
-    cpSync(EMBEDDED, out, { recursive: true });
-    const manifest = JSON.parse(readFileSync(join(out, 'policy.json'), 'utf8')) as { files: Json };
+    fs.cpSync(EMBEDDED, out, { recursive: true });
+    const manifest = JSON.parse(fs.readFileSync(join(out, 'policy.json'), 'utf8')) as { files: Json };
     manifest.files['../secret'] = manifest.files['policy.onnx'];
-    writeFileSync(join(out, 'policy.json'), JSON.stringify(manifest));
+    fs.writeFileSync(join(out, 'policy.json'), JSON.stringify(manifest));
     expect((await failureOf(openPolicyFolder(out))).message).toContain('../secret');
   });
 });
@@ -198,7 +186,7 @@ describe('refused before anything is loaded', () => {
     const error = await failureOf(buildPolicyFolder(checkpoint, out, TEMPLATE));
     expect(error.message).toMatch(message);
     expect(error.hint).toBeTruthy();
-    expect(existsSync(out)).toBe(false); // nothing was begun
+    expect(fs.existsSync(out)).toBe(false); // nothing was begun
   };
 
   test.each<[string, Json, RegExp]>([
@@ -259,7 +247,7 @@ describe('refused before anything is loaded', () => {
     ['tied, but another head is stored', { tie_word_embeddings: true }, /tie_word_embeddings: true.*lm_head/],
   ])('config.json: %s', async (_, more, message) => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
-    writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...LLAMA, ...more }));
+    fs.writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...LLAMA, ...more }));
     await refused(checkpoint, message);
   });
 
@@ -270,7 +258,7 @@ describe('refused before anything is loaded', () => {
 
   test('no weights, or weights of another format', async () => {
     const checkpoint = config({});
-    renameSync(join(checkpoint, 'model.safetensors'), join(checkpoint, 'pytorch_model.bin'));
+    fs.renameSync(join(checkpoint, 'model.safetensors'), join(checkpoint, 'pytorch_model.bin'));
     await refused(checkpoint, /no model\.safetensors and no model\.safetensors\.index\.json/);
     await refused(fresh(), /not a checkpoint/);
   });
@@ -280,9 +268,9 @@ describe('refused before anything is loaded', () => {
   const sharded = () => writeCheckpoint(fresh(), LLAMA, { shards: 2 });
   const changeIndex = (checkpoint: string, change: (map: Record<string, unknown>) => void) => {
     const path = join(checkpoint, INDEX);
-    const index = JSON.parse(readFileSync(path, 'utf8')) as { weight_map: Record<string, unknown> };
+    const index = JSON.parse(fs.readFileSync(path, 'utf8')) as { weight_map: Record<string, unknown> };
     change(index.weight_map);
-    writeFileSync(path, JSON.stringify(index));
+    fs.writeFileSync(path, JSON.stringify(index));
     return checkpoint;
   };
   const NORM = 'model.norm.weight';
@@ -326,22 +314,22 @@ describe('refused before anything is loaded', () => {
   test('links that lead out of the checkpoint; into it, and hard links, are fine', async () => {
     const [checkpoint, elsewhere] = [writeCheckpoint(fresh(), LLAMA), fresh()];
     const path = join(checkpoint, 'model.safetensors');
-    mkdirSync(elsewhere);
-    renameSync(path, join(elsewhere, 'weights'));
-    symlinkSync(join(elsewhere, 'weights'), path);
+    fs.mkdirSync(elsewhere);
+    fs.renameSync(path, join(elsewhere, 'weights'));
+    fs.symlinkSync(join(elsewhere, 'weights'), path);
     await refused(checkpoint, /links to .*weights, outside its folder/);
-    rmSync(path);
-    linkSync(join(elsewhere, 'weights'), path);
+    fs.rmSync(path);
+    fs.linkSync(join(elsewhere, 'weights'), path);
     expect((await readCheckpoint(checkpoint)).files).toHaveLength(1);
-    renameSync(path, join(checkpoint, 'inside'));
-    symlinkSync('inside', path);
+    fs.renameSync(path, join(checkpoint, 'inside'));
+    fs.symlinkSync('inside', path);
     expect(basename((await readCheckpoint(checkpoint)).files[0]?.path ?? '')).toBe('inside');
   });
 
   test("a snapshot that links to another repository's blobs, or to its own but not as a snapshot", async () => {
     const cache = fresh();
     for (const repository of ['models--a--b', 'models--c--d'])
-      mkdirSync(join(cache, repository, 'blobs'), { recursive: true });
+      fs.mkdirSync(join(cache, repository, 'blobs'), { recursive: true });
     for (const [folder, target] of [
       ['models--a--b/snapshots/1', '../../../models--c--d/blobs/w'],
       ['models--a--b/elsewhere/1', '../../blobs/w'],
@@ -350,9 +338,9 @@ describe('refused before anything is loaded', () => {
       const checkpoint = writeCheckpoint(join(cache, folder), LLAMA);
       const path = join(checkpoint, 'model.safetensors');
       for (const repository of ['models--a--b', 'models--c--d'])
-        cpSync(path, join(cache, repository, 'blobs/w'));
-      rmSync(path);
-      symlinkSync(target, path);
+        fs.cpSync(path, join(cache, repository, 'blobs/w'));
+      fs.rmSync(path);
+      fs.symlinkSync(target, path);
       await refused(checkpoint, /outside its folder/);
     }
   });
@@ -366,7 +354,7 @@ describe('safetensors headers', () => {
   test('a tensor named twice leaves a hole in the data', async () => {
     const entry = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}';
     const text = `{"a":${entry},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`;
-    writeFileSync(path, Buffer.concat([headerBytes(text), Buffer.alloc(8)]));
+    fs.writeFileSync(path, Buffer.concat([headerBytes(text), Buffer.alloc(8)]));
     expect((await failureOf(readSafetensorsHeader(path))).message).toContain('tensor a begins at byte 4');
   });
 
@@ -412,7 +400,7 @@ describe('safetensors headers', () => {
     let [taken, refused] = [0, 0];
     await fc.assert(
       fc.asyncProperty(anyFile, async (bytes) => {
-        writeFileSync(path, bytes);
+        fs.writeFileSync(path, bytes);
         const found = await readSafetensorsHeader(path).catch((error: unknown) => error);
         if (!(found instanceof Map)) {
           refused++;
@@ -447,17 +435,17 @@ describe('the exit template of a checkpoint', () => {
     withToken = writeCheckpoint(fresh(), LLAMA);
     without = writeCheckpoint(fresh(), LLAMA);
     const path = join(without, 'tokenizer.json');
-    const spec = JSON.parse(readFileSync(path, 'utf8')) as { added_tokens: { content: string }[] };
+    const spec = JSON.parse(fs.readFileSync(path, 'utf8')) as { added_tokens: { content: string }[] };
     spec.added_tokens = spec.added_tokens.filter(({ content }) => content !== '</think>');
-    writeFileSync(path, JSON.stringify(spec));
+    fs.writeFileSync(path, JSON.stringify(spec));
   });
   const derive = async (folder: string) =>
     deriveExitTemplate(await loadTokenizer(folder), await readChatTemplate(folder));
   const setConfig = (chat_template: unknown) => {
     const path = join(without, 'tokenizer_config.json');
-    const config = JSON.parse(readFileSync(path, 'utf8')) as Json;
+    const config = JSON.parse(fs.readFileSync(path, 'utf8')) as Json;
     delete (config.added_tokens_decoder as Json)['257'];
-    writeFileSync(path, JSON.stringify({ ...config, chat_template }));
+    fs.writeFileSync(path, JSON.stringify({ ...config, chat_template }));
   };
 
   test('</think> as one token', async () => {
@@ -478,12 +466,12 @@ describe('the exit template of a checkpoint', () => {
     setConfig([{ name: 'default', template: '<think>\n</think>' }]);
     expect(await derive(without)).toEqual(THINKING);
     setConfig(undefined);
-    writeFileSync(join(without, 'chat_template.jinja'), '<think>\n</think>');
+    fs.writeFileSync(join(without, 'chat_template.jinja'), '<think>\n</think>');
     expect(await derive(without)).toEqual(THINKING);
     const policy = await buildPolicyFolder(without, fresh());
     expect(policy.exitTemplate).toEqual(THINKING);
-    expect(existsSync(join(policy.path, 'chat_template.jinja'))).toBe(true);
-    rmSync(join(without, 'chat_template.jinja'));
+    expect(fs.existsSync(join(policy.path, 'chat_template.jinja'))).toBe(true);
+    fs.rmSync(join(without, 'chat_template.jinja'));
   });
 
   test('a tokenizer with more ids than config.json, and an empty template, are refused', async () => {

@@ -91,113 +91,104 @@ describe('what one family or scaling has for itself', () => {
   });
 });
 
-describe('configurations as published', () => {
-  const common = { hidden_act: 'silu', bos_token_id: 1, torch_dtype: 'bfloat16', use_cache: true };
-  const of = (
-    family: string,
-    layers: number,
-    heads: number,
-    kv: number,
-    hidden: number,
-    more: Json,
-  ): Json => ({
-    ...common,
-    architectures: [family],
-    num_hidden_layers: layers,
-    num_attention_heads: heads,
-    num_key_value_heads: kv,
-    hidden_size: hidden,
-    intermediate_size: 11_008,
-    vocab_size: 32_000,
-    rms_norm_eps: 1e-5,
-    ...more,
-  });
-  test.each<[string, Json, Json]>([
-    [
-      'Llama 3.1 8B',
-      of('LlamaForCausalLM', 32, 32, 8, 4096, {
-        max_position_embeddings: 131_072,
-        rope_theta: 500_000,
-        rope_scaling: {
-          factor: 8,
-          low_freq_factor: 1,
-          high_freq_factor: 4,
-          original_max_position_embeddings: 8192,
-          rope_type: 'llama3',
-        },
-      }),
-      {
-        headDim: 128,
-        maxTokens: 131_072,
-        ropeScaling: {
-          type: 'llama3',
-          factor: 8,
-          lowFreqFactor: 1,
-          highFreqFactor: 4,
-          originalMaxTokens: 8192,
-        },
+const common = { hidden_act: 'silu', bos_token_id: 1, torch_dtype: 'bfloat16', use_cache: true };
+const of = (family: string, layers: number, heads: number, kv: number, hidden: number, more: Json): Json => ({
+  ...common,
+  architectures: [family],
+  num_hidden_layers: layers,
+  num_attention_heads: heads,
+  num_key_value_heads: kv,
+  hidden_size: hidden,
+  intermediate_size: 11_008,
+  vocab_size: 32_000,
+  rms_norm_eps: 1e-5,
+  ...more,
+});
+test.each<[string, Json, Json]>([
+  [
+    'Llama 3.1 8B',
+    of('LlamaForCausalLM', 32, 32, 8, 4096, {
+      max_position_embeddings: 131_072,
+      rope_theta: 500_000,
+      rope_scaling: {
+        factor: 8,
+        low_freq_factor: 1,
+        high_freq_factor: 4,
+        original_max_position_embeddings: 8192,
+        rope_type: 'llama3',
       },
-    ],
-    [
-      'Mistral 7B v0.1: the window binds',
-      of('MistralForCausalLM', 3, 32, 8, 4096, { max_position_embeddings: 32_768, sliding_window: 4096 }),
-      { slidingWindow: { tokens: 4096, layers: [0, 1, 2] } },
-    ],
-    [
-      'Mistral, the window left out: the default of its class',
-      of('MistralForCausalLM', 1, 32, 8, 4096, { max_position_embeddings: 32_768 }),
-      { slidingWindow: { tokens: 4096, layers: [0] }, ropeTheta: 10_000 },
-    ],
-    [
-      'Mistral, a window as long as the context',
-      of('MistralForCausalLM', 1, 32, 8, 4096, { max_position_embeddings: 4096, sliding_window: 4096 }),
-      { slidingWindow: undefined },
-    ],
-    [
-      'Qwen2.5 7B with the yarn of its model card',
-      of('Qwen2ForCausalLM', 28, 28, 4, 3584, {
-        max_position_embeddings: 32_768,
-        rope_theta: 1_000_000,
-        sliding_window: 131_072,
-        use_sliding_window: false,
-        max_window_layers: 28,
-        rope_scaling: { factor: 4, original_max_position_embeddings: 32_768, type: 'yarn' },
-      }),
-      {
-        headDim: 128,
-        maxTokens: 131_072,
-        slidingWindow: undefined,
-        ropeScaling: {
-          type: 'yarn',
-          factor: 4,
-          originalMaxTokens: 32_768,
-          attentionFactor: 1 + 0.1 * Math.log(4),
-          betaFast: 32,
-          betaSlow: 1,
-          truncate: true,
-        },
+    }),
+    {
+      headDim: 128,
+      maxTokens: 131_072,
+      ropeScaling: {
+        type: 'llama3',
+        factor: 8,
+        lowFreqFactor: 1,
+        highFreqFactor: 4,
+        originalMaxTokens: 8192,
       },
-    ],
-    [
-      'Qwen3 0.6B as transformers 5 saves it, head_dim left out',
-      of('Qwen3ForCausalLM', 2, 16, 8, 1024, {
-        max_position_embeddings: 40_960,
-        rope_parameters: { rope_theta: 1_000_000, rope_type: 'default' },
-        layer_types: ['full_attention', 'full_attention'],
-        sliding_window: null,
-        tie_word_embeddings: true,
-      }),
-      {
-        headDim: 128,
-        ropeTheta: 1_000_000,
-        tiedHead: true,
-        ropeScaling: undefined,
-        slidingWindow: undefined,
+    },
+  ],
+  [
+    'Mistral 7B v0.1: the window binds',
+    of('MistralForCausalLM', 3, 32, 8, 4096, { max_position_embeddings: 32_768, sliding_window: 4096 }),
+    { slidingWindow: { tokens: 4096, layers: [0, 1, 2] } },
+  ],
+  [
+    'Mistral, the window left out: the default of its class',
+    of('MistralForCausalLM', 1, 32, 8, 4096, { max_position_embeddings: 32_768 }),
+    { slidingWindow: { tokens: 4096, layers: [0] }, ropeTheta: 10_000 },
+  ],
+  [
+    'Mistral, a window as long as the context',
+    of('MistralForCausalLM', 1, 32, 8, 4096, { max_position_embeddings: 4096, sliding_window: 4096 }),
+    { slidingWindow: undefined },
+  ],
+  [
+    'Qwen2.5 7B with the yarn of its model card',
+    of('Qwen2ForCausalLM', 28, 28, 4, 3584, {
+      max_position_embeddings: 32_768,
+      rope_theta: 1_000_000,
+      sliding_window: 131_072,
+      use_sliding_window: false,
+      max_window_layers: 28,
+      rope_scaling: { factor: 4, original_max_position_embeddings: 32_768, type: 'yarn' },
+    }),
+    {
+      headDim: 128,
+      maxTokens: 131_072,
+      slidingWindow: undefined,
+      ropeScaling: {
+        type: 'yarn',
+        factor: 4,
+        originalMaxTokens: 32_768,
+        attentionFactor: 1 + 0.1 * Math.log(4),
+        betaFast: 32,
+        betaSlow: 1,
+        truncate: true,
       },
-    ],
-  ])('%s', (_, config, expected) => {
-    const found = parseArchitecture(config, 'config.json');
-    for (const [key, value] of Object.entries(expected))
-      expect(found[key as keyof typeof found], key).toEqual(value);
-  });
+    },
+  ],
+  [
+    'Qwen3 0.6B as transformers 5 saves it, head_dim left out',
+    of('Qwen3ForCausalLM', 2, 16, 8, 1024, {
+      max_position_embeddings: 40_960,
+      rope_parameters: { rope_theta: 1_000_000, rope_type: 'default' },
+      layer_types: ['full_attention', 'full_attention'],
+      sliding_window: null,
+      tie_word_embeddings: true,
+    }),
+    {
+      headDim: 128,
+      ropeTheta: 1_000_000,
+      tiedHead: true,
+      ropeScaling: undefined,
+      slidingWindow: undefined,
+    },
+  ],
+])('configurations as published: %s', (_, config, expected) => {
+  const found = parseArchitecture(config, 'config.json');
+  for (const [key, value] of Object.entries(expected))
+    expect(found[key as keyof typeof found], key).toEqual(value);
 });

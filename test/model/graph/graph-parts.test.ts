@@ -30,24 +30,22 @@ async function failureOf(promise: Promise<unknown>): Promise<unknown> {
   );
 }
 
-describe('ONNX writer, decoded by onnx-buf', () => {
-  // what graphs have of it beside is held by their bytes, too
-  const decode = (graph: Graph): ModelProto => fromBinary(ModelProtoSchema, serialiseModel(graph));
-  const graphOf = (graph: Graph): GraphProto => decode(graph).graph as GraphProto;
+// what graphs have of it beside is held by their bytes, too
+const decode = (graph: Graph): ModelProto => fromBinary(ModelProtoSchema, serialiseModel(graph));
+const graphOf = (graph: Graph): GraphProto => decode(graph).graph as GraphProto;
 
-  test('weights are external: file, offset beyond 4 GiB, length; nothing inside', () => {
-    const g = new Graph('g');
-    g.weight('w', 'f16', [3, 5], { location: 'model.safetensors', offset: 5_368_709_121, length: 30 });
-    const [tensor] = graphOf(g).initializer;
-    expect(tensor).toMatchObject({ name: 'w', dims: [3n, 5n], dataType: TensorProto_DataType.FLOAT16 });
-    expect(tensor?.dataLocation).toBe(TensorProto_DataLocation.EXTERNAL);
-    expect(Object.fromEntries((tensor?.externalData ?? []).map(({ key, value }) => [key, value]))).toEqual({
-      location: 'model.safetensors',
-      offset: '5368709121',
-      length: '30',
-    });
-    expect(tensor?.rawData).toHaveLength(0);
+test('ONNX writer, decoded by onnx-buf: weights are external: file, offset beyond 4 GiB, length; nothing inside', () => {
+  const g = new Graph('g');
+  g.weight('w', 'f16', [3, 5], { location: 'model.safetensors', offset: 5_368_709_121, length: 30 });
+  const [tensor] = graphOf(g).initializer;
+  expect(tensor).toMatchObject({ name: 'w', dims: [3n, 5n], dataType: TensorProto_DataType.FLOAT16 });
+  expect(tensor?.dataLocation).toBe(TensorProto_DataLocation.EXTERNAL);
+  expect(Object.fromEntries((tensor?.externalData ?? []).map(({ key, value }) => [key, value]))).toEqual({
+    location: 'model.safetensors',
+    offset: '5368709121',
+    length: '30',
   });
+  expect(tensor?.rawData).toHaveLength(0);
 });
 
 // ------ safetensors
@@ -143,37 +141,35 @@ describe('config.json', () => {
 
 // ------ tokens and text
 
-describe('alignTokens', () => {
-  const bytesOf = (text: string) => Buffer.from(text, 'utf8');
-  /** A text's bytes cut anywhere, inside characters too. */
-  const tokensOf = (text: string, cuts: readonly number[]): Uint8Array[] => {
-    const bytes = bytesOf(text);
-    const ends = [...new Set([...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length])].sort(
-      (a, b) => a - b,
-    );
-    return ends.map((end, i) => bytes.subarray(ends[i - 1] ?? 0, end)).filter((token) => token.length > 0);
-  };
-  const anyText = fc.string({
-    unit: fc.constantFrom('a', ' ', '\n', 'é', '€', '😀', '👩‍🚀', '\u0301', '字'),
-  });
-  const cuts = fc.array(fc.nat(200), { maxLength: 30 });
+const bytesOf = (text: string) => Buffer.from(text, 'utf8');
+/** A text's bytes cut anywhere, inside characters too. */
+const tokensOf = (text: string, cuts: readonly number[]): Uint8Array[] => {
+  const bytes = bytesOf(text);
+  const ends = [...new Set([...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length])].sort(
+    (a, b) => a - b,
+  );
+  return ends.map((end, i) => bytes.subarray(ends[i - 1] ?? 0, end)).filter((token) => token.length > 0);
+};
+const anyText = fc.string({
+  unit: fc.constantFrom('a', ' ', '\n', 'é', '€', '😀', '👩‍🚀', '\u0301', '字'),
+});
+const cuts = fc.array(fc.nat(200), { maxLength: 30 });
 
-  test('boundaries count the characters whose first byte lies before them', () => {
-    fc.assert(
-      fc.property(anyText, cuts, (text, at) => {
-        const tokens = tokensOf(text, at);
-        const found = alignTokens(tokens, text);
-        expect(found?.textEnd).toBe(tokens.length);
-        let bytes = 0;
-        for (let t = 0; t <= tokens.length; t++) {
-          const begun = [...text].filter((_, i) => bytesOf([...text].slice(0, i).join('')).length < bytes);
-          expect(found?.chars[t]).toBe(begun.length);
-          expect(found?.units[t]).toBe(begun.join('').length);
-          bytes += tokens[t]?.length ?? 0;
-        }
-      }),
-    );
-  });
+test('alignTokens: boundaries count the characters whose first byte lies before them', () => {
+  fc.assert(
+    fc.property(anyText, cuts, (text, at) => {
+      const tokens = tokensOf(text, at);
+      const found = alignTokens(tokens, text);
+      expect(found?.textEnd).toBe(tokens.length);
+      let bytes = 0;
+      for (let t = 0; t <= tokens.length; t++) {
+        const begun = [...text].filter((_, i) => bytesOf([...text].slice(0, i).join('')).length < bytes);
+        expect(found?.chars[t]).toBe(begun.length);
+        expect(found?.units[t]).toBe(begun.join('').length);
+        bytes += tokens[t]?.length ?? 0;
+      }
+    }),
+  );
 });
 
 describe('tokenizer', () => {

@@ -181,21 +181,22 @@ test.each(['Llama, heads of 10', 'Mistral, heads of 8, a window', 'Qwen3, heads 
   },
 );
 
-describe('the head of a large vocabulary, in blocks of 2,048 entries', () => {
-  test.each([
-    ['two blocks and a rest, own head', 4500, false, 'F32'],
-    ['two blocks and a rest, tied', 4500, true, 'BF16'],
-    ['two blocks and nothing else', 4096, false, 'F16'],
-    ['one block, the largest', 4095, true, 'F32'],
-  ] as const)('%s: the float64 pass', async (_, vocab, tied, type) => {
+test.each([
+  ['two blocks and a rest, own head', 4500, false, 'F32'],
+  ['two blocks and a rest, tied', 4500, true, 'BF16'],
+  ['two blocks and nothing else', 4096, false, 'F16'],
+  ['one block, the largest', 4095, true, 'F32'],
+] as const)(
+  'the head of a large vocabulary, in blocks of 2,048 entries: %s: the float64 pass',
+  async (_, vocab, tied, type) => {
     const config = { ...LLAMA, hidden_size: 20, vocab_size: vocab, tie_word_embeddings: tied };
     const { changed, ...found } = await differencesOf(await build(config, type, 'bf16'), vocab, {
       rope_theta: 20,
     });
     for (const [what, { most }] of Object.entries(found)) expect(most, what).toBeLessThan(1e-4);
     expect(changed.most).toBeGreaterThan(0.01);
-  });
-});
+  },
+);
 
 describe('policy folders', () => {
   test("the CUDA graph computes in the checkpoint's own type, in bfloat16 where that is float32 or mixed", () => {

@@ -195,18 +195,16 @@ describe('what is found without loading it', () => {
   });
 });
 
-describe('ModelSession.open on a device that is not there', () => {
-  it('is exit 69 naming the device and what works', async () => {
-    const folder = await openPolicyFolder(EMBEDDED);
-    // no machine has GPU 999, with CUDA or without
-    const error = await ModelSession.open(folder, cuda(999)).then(
-      (session) => session.close(),
-      (cause: unknown) => cause,
-    );
-    expect(error).toMatchObject({
-      exitCode: 69,
-      message: expect.stringContaining('cannot load the policy on cuda:999'),
-      hint: expect.stringContaining('--device cpu'),
-    });
+it('ModelSession.open on a device that is not there: is exit 69 naming the device and what works', async () => {
+  const folder = await openPolicyFolder(EMBEDDED);
+  // no machine has GPU 999, with CUDA or without
+  const error = await ModelSession.open(folder, cuda(999)).then(
+    (session) => session.close(),
+    (cause: unknown) => cause,
+  );
+  expect(error).toMatchObject({
+    exitCode: 69,
+    message: expect.stringContaining('cannot load the policy on cuda:999'),
+    hint: expect.stringContaining('--device cpu'),
   });
 });

@@ -1,17 +1,6 @@
 // What a downloaded checkpoint or policy folder cannot do: read other files, write to them, hold the program, or make it grow.
 import { execFileSync } from 'node:child_process';
-import {
-  cpSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import fs from 'node:fs';
 import { join } from 'node:path';
 import { globSync } from 'tinyglobby';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -33,14 +22,14 @@ let secret: string;
 beforeAll(async () => {
   scratch = await temporaryFolder();
   secret = join(scratch, 'secret');
-  writeFileSync(secret, SECRET);
+  fs.writeFileSync(secret, SECRET);
 });
 
 /** Every name of a file in the sources: what is read or written of a checkpoint or a policy folder has its name there. */
 const NAMED = new Set(
   globSync('src/model/**/*.ts', { cwd: ROOT }).flatMap((path) =>
     Array.from(
-      readFileSync(join(ROOT, path), 'utf8').matchAll(/'([\w.]+\.(?:json|jinja|safetensors|onnx))'/g),
+      fs.readFileSync(join(ROOT, path), 'utf8').matchAll(/'([\w.]+\.(?:json|jinja|safetensors|onnx))'/g),
       ([, name]) => name as string,
     ),
   ),
@@ -56,11 +45,11 @@ const READS = [
 /** The checkpoint in shards, with every file that a build of a policy reads. */
 function checkpointOf(): string {
   const folder = writeCheckpoint(fresh(), CONFIG, { shards: 2 });
-  writeFileSync(join(folder, 'chat_template.jinja'), '{{ messages[0].content }}');
-  writeFileSync(join(folder, 'hint_template.json'), '{"text": "{answer}", "before": "x"}');
-  writeFileSync(join(folder, 'ask_template.json'), '{"question": "ok?", "yes": "y", "no": "n"}');
-  writeFileSync(join(folder, 'exit_template.json'), '{"close": "\\n", "open": "= ", "closer": "\\n"}');
-  writeFileSync(join(folder, 'generation_config.json'), '{"eos_token_id": 0}');
+  fs.writeFileSync(join(folder, 'chat_template.jinja'), '{{ messages[0].content }}');
+  fs.writeFileSync(join(folder, 'hint_template.json'), '{"text": "{answer}", "before": "x"}');
+  fs.writeFileSync(join(folder, 'ask_template.json'), '{"question": "ok?", "yes": "y", "no": "n"}');
+  fs.writeFileSync(join(folder, 'exit_template.json'), '{"close": "\\n", "open": "= ", "closer": "\\n"}');
+  fs.writeFileSync(join(folder, 'generation_config.json'), '{"eos_token_id": 0}');
   return folder;
 }
 
@@ -74,20 +63,24 @@ it('the files that are tested here are all those that the sources name', () => {
 
 /** What may stand in place of a file. */
 const REPLACEMENTS: readonly (readonly [string, (path: string) => void, RegExp])[] = [
-  ['a link out of the folder', (path) => symlinkSync(secret, path), /links to .*secret, outside its folder/],
+  [
+    'a link out of the folder',
+    (path) => fs.symlinkSync(secret, path),
+    /links to .*secret, outside its folder/,
+  ],
   ['a pipe', (path) => execFileSync('mkfifo', [path]), /is no regular file/],
-  ['a folder', (path) => mkdirSync(path), /is no regular file/],
-  ['a device', (path) => symlinkSync('/dev/zero', path), /links to \/dev\/zero, outside its folder/],
+  ['a folder', (path) => fs.mkdirSync(path), /is no regular file/],
+  ['a device', (path) => fs.symlinkSync('/dev/zero', path), /links to \/dev\/zero, outside its folder/],
 ];
 
 /** Something else stands in place of a file while it is looked at. */
 async function replaced(path: string, put: (path: string) => void, look: () => Promise<void>): Promise<void> {
-  const [aside, isThere] = [join(scratch, 'aside'), existsSync(path)];
-  if (isThere) renameSync(path, aside);
+  const [aside, isThere] = [join(scratch, 'aside'), fs.existsSync(path)];
+  if (isThere) fs.renameSync(path, aside);
   put(path);
   await look();
-  rmSync(path, { recursive: true });
-  if (isThere) renameSync(aside, path);
+  fs.rmSync(path, { recursive: true });
+  if (isThere) fs.renameSync(aside, path);
 }
 
 describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
@@ -98,13 +91,13 @@ describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
     for (const name of READS)
       await replaced(join(checkpoint, name), put, async () => {
         await expect(built(checkpoint, out), name).rejects.toMatchObject(refused);
-        expect(existsSync(out), name).toBe(false);
+        expect(fs.existsSync(out), name).toBe(false);
       });
   });
 
   it('in place of any file of a policy folder is refused', async () => {
     const policy = await policyOf();
-    const names = readdirSync(policy);
+    const names = fs.readdirSync(policy);
     expect(names).toEqual(expect.arrayContaining([...NAMED].filter((name) => /^policy|canary/.test(name))));
     for (const name of names)
       await replaced(join(policy, name), put, async () => {
@@ -137,58 +130,54 @@ async function policyOf(): Promise<string> {
     policyOnce = folder;
   }
   const policy = fresh();
-  cpSync(policyOnce, policy, { recursive: true });
+  fs.cpSync(policyOnce, policy, { recursive: true });
   return policy;
 }
 
-describe('a graph whose hash fits', () => {
-  const inside = SHARD(0, 2);
+const inside = SHARD(0, 2);
 
-  /** The policy, its graph taking weights from another name of the same length. */
-  async function policyReading(name: string): Promise<string> {
-    const policy = await policyOf();
-    const path = join(policy, 'policy.onnx');
-    const bytes = readFileSync(path, 'latin1').replaceAll(inside, name);
-    writeFileSync(path, bytes, 'latin1');
-    return policy;
-  }
-  const opening = async (policy: string) => {
-    const session = await ModelSession.open(await openPolicyFolder(policy, { verify: false }));
-    await session.close();
-  };
+/** The policy, its graph taking weights from another name of the same length. */
+async function policyReading(name: string): Promise<string> {
+  const policy = await policyOf();
+  const path = join(policy, 'policy.onnx');
+  const bytes = fs.readFileSync(path, 'latin1').replaceAll(inside, name);
+  fs.writeFileSync(path, bytes, 'latin1');
+  return policy;
+}
+const opening = async (policy: string) => {
+  const session = await ModelSession.open(await openPolicyFolder(policy, { verify: false }));
+  await session.close();
+};
 
-  it('reads no file outside of the folder, by a path or by a link', async () => {
-    const beside = `${'x'.repeat(inside.length - 3)}`;
-    const other = inside.replace('model', 'other');
-    const [byPath, byLink, fine] = [
-      await policyReading(`../${beside}`),
-      await policyReading(other),
-      await policyReading(other),
-    ];
-    // all of them would find the right weights
-    cpSync(join(fine, inside), join(fine, '..', beside));
-    symlinkSync(join(fine, '..', beside), join(byLink, other));
-    cpSync(join(fine, inside), join(fine, other));
-    await expect(opening(fine)).resolves.toBeUndefined();
-    for (const policy of [byPath, byLink])
-      await expect(opening(policy)).rejects.toMatchObject({
-        exitCode: 69,
-        message: expect.stringMatching(/escapes|outside/),
-      });
-  });
+it('a graph whose hash fits: reads no file outside of the folder, by a path or by a link', async () => {
+  const beside = `${'x'.repeat(inside.length - 3)}`;
+  const other = inside.replace('model', 'other');
+  const [byPath, byLink, fine] = [
+    await policyReading(`../${beside}`),
+    await policyReading(other),
+    await policyReading(other),
+  ];
+  // all of them would find the right weights
+  fs.cpSync(join(fine, inside), join(fine, '..', beside));
+  fs.symlinkSync(join(fine, '..', beside), join(byLink, other));
+  fs.cpSync(join(fine, inside), join(fine, other));
+  await expect(opening(fine)).resolves.toBeUndefined();
+  for (const policy of [byPath, byLink])
+    await expect(opening(policy)).rejects.toMatchObject({
+      exitCode: 69,
+      message: expect.stringMatching(/escapes|outside/),
+    });
 });
 
-describe('a build in the checkpoint itself', () => {
-  it('writes through no link that it finds there', async () => {
-    const checkpoint = checkpointOf();
-    const written = ['policy.json', 'policy.onnx', 'policy.cuda.onnx'];
-    for (const name of [...written, ...written.map((each) => `${each}.tmp`)])
-      symlinkSync(secret, join(checkpoint, name));
-    await buildPolicyFolder(checkpoint, checkpoint);
-    expect(readFileSync(secret, 'utf8')).toBe(SECRET);
-    for (const name of written) expect(lstatSync(join(checkpoint, name)).isFile(), name).toBe(true);
-    expect(readdirSync(checkpoint).filter((name) => name.startsWith('.'))).toEqual([]);
-  });
+it('a build in the checkpoint itself: writes through no link that it finds there', async () => {
+  const checkpoint = checkpointOf();
+  const written = ['policy.json', 'policy.onnx', 'policy.cuda.onnx'];
+  for (const name of [...written, ...written.map((each) => `${each}.tmp`)])
+    fs.symlinkSync(secret, join(checkpoint, name));
+  await buildPolicyFolder(checkpoint, checkpoint);
+  expect(fs.readFileSync(secret, 'utf8')).toBe(SECRET);
+  for (const name of written) expect(fs.lstatSync(join(checkpoint, name)).isFile(), name).toBe(true);
+  expect(fs.readdirSync(checkpoint).filter((name) => name.startsWith('.'))).toEqual([]);
 });
 
 describe('numbers', () => {
@@ -208,9 +197,9 @@ describe('numbers', () => {
     async (_, more, refusal) => {
       const policy = await policyOf();
       const path = join(policy, 'policy.json');
-      const manifest = JSON.parse(readFileSync(path, 'utf8')) as { architecture: object };
+      const manifest = JSON.parse(fs.readFileSync(path, 'utf8')) as { architecture: object };
       manifest.architecture = { ...manifest.architecture, ...more };
-      writeFileSync(path, JSON.stringify(manifest));
+      fs.writeFileSync(path, JSON.stringify(manifest));
       const began = performance.now();
       await expect(openPolicyFolder(policy)).rejects.toMatchObject({
         exitCode: 2,
@@ -235,10 +224,10 @@ describe('numbers', () => {
   it('a policy whose file list leaves the weights out is refused', async () => {
     const policy = await policyOf();
     const path = join(policy, 'policy.json');
-    const manifest = JSON.parse(readFileSync(path, 'utf8')) as { files: Record<string, string> };
+    const manifest = JSON.parse(fs.readFileSync(path, 'utf8')) as { files: Record<string, string> };
     for (const name of Object.keys(manifest.files))
       if (name.endsWith('.safetensors')) delete manifest.files[name];
-    writeFileSync(path, JSON.stringify(manifest));
+    fs.writeFileSync(path, JSON.stringify(manifest));
     await expect(openPolicyFolder(policy)).rejects.toThrow(/embed_tokens\.weight is missing/);
   });
 });

@@ -300,54 +300,50 @@ describe('Qwen3', () => {
   });
 });
 
-describe('a template whose tokens the tokenizer puts back by itself', () => {
-  it('has no stripped prompts', async () => {
-    const tokenizer = await loadTokenizer(EMBEDDED);
-    const prompts = await Prompts.open(
-      await openPolicyFolder(EMBEDDED),
-      tokenizer,
-      {},
-      { info() {}, warn() {} },
-    );
-    open.push(prompts);
-    const given = { ...traceOf({}), prompt: 'start 3: a+4 top?\n' };
-    expect(await prompts.prepare(given)).toBe(given);
-  });
+it('a template whose tokens the tokenizer puts back by itself: has no stripped prompts', async () => {
+  const tokenizer = await loadTokenizer(EMBEDDED);
+  const prompts = await Prompts.open(
+    await openPolicyFolder(EMBEDDED),
+    tokenizer,
+    {},
+    { info() {}, warn() {} },
+  );
+  open.push(prompts);
+  const given = { ...traceOf({}), prompt: 'start 3: a+4 top?\n' };
+  expect(await prompts.prepare(given)).toBe(given);
 });
 
-describe('rredcot score', () => {
-  let folder: string;
-  let rows: FixtureRow[];
-  beforeAll(async () => {
-    folder = await temporaryFolder();
-    rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 4);
-    const asMessages = rows.map(({ prompt_ids, prompt, ...row }) => ({
-      ...row,
-      prompt: [user(prompt.trimEnd())],
-    }));
-    const asText = rows.map(({ prompt_ids, ...row }) => row);
-    for (const [name, all] of Object.entries({ messages: asMessages, text: asText }))
-      await writeFile(join(folder, `${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  });
-  type Out = { prompt: unknown; prompt_ids: number[]; sigma: number[]; status: string };
+let folder: string;
+let rows: FixtureRow[];
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 4);
+  const asMessages = rows.map(({ prompt_ids, prompt, ...row }) => ({
+    ...row,
+    prompt: [user(prompt.trimEnd())],
+  }));
+  const asText = rows.map(({ prompt_ids, ...row }) => row);
+  for (const [name, all] of Object.entries({ messages: asMessages, text: asText }))
+    await writeFile(join(folder, `${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
+});
+type Out = { prompt: unknown; prompt_ids: number[]; sigma: number[]; status: string };
 
-  it('scores messages as it scores the text that they stand for, and hands them on as they were', async () => {
-    for (const name of ['messages', 'text']) {
-      const { code, stderr } = await rredcotHere(
-        ['score', `${name}.jsonl`, '-o', `${name}.out.jsonl`].map((a) =>
-          a.includes('.jsonl') ? join(folder, a) : a,
-        ),
-      );
-      expect(code, stderr).toBe(0);
-      expect(stderr.includes('first prompt, by')).toBe(name === 'messages');
-    }
-    const [messages, text] = await Promise.all(
-      ['messages', 'text'].map((name) => readJsonl<Out>(join(folder, `${name}.out.jsonl`))),
+it('rredcot score: scores messages as it scores the text that they stand for, and hands them on as they were', async () => {
+  for (const name of ['messages', 'text']) {
+    const { code, stderr } = await rredcotHere(
+      ['score', `${name}.jsonl`, '-o', `${name}.out.jsonl`].map((a) =>
+        a.includes('.jsonl') ? join(folder, a) : a,
+      ),
     );
-    expect(messages?.map(({ sigma, prompt_ids, status }) => ({ sigma, prompt_ids, status }))).toEqual(
-      text?.map(({ sigma, prompt_ids, status }) => ({ sigma, prompt_ids, status })),
-    );
-    expect(messages?.map(({ prompt_ids }) => prompt_ids)).toEqual(rows.map(({ prompt_ids }) => prompt_ids));
-    expect(messages?.[0]?.prompt).toEqual([user(rows[0]?.prompt.trimEnd() as string)]);
-  });
+    expect(code, stderr).toBe(0);
+    expect(stderr.includes('first prompt, by')).toBe(name === 'messages');
+  }
+  const [messages, text] = await Promise.all(
+    ['messages', 'text'].map((name) => readJsonl<Out>(join(folder, `${name}.out.jsonl`))),
+  );
+  expect(messages?.map(({ sigma, prompt_ids, status }) => ({ sigma, prompt_ids, status }))).toEqual(
+    text?.map(({ sigma, prompt_ids, status }) => ({ sigma, prompt_ids, status })),
+  );
+  expect(messages?.map(({ prompt_ids }) => prompt_ids)).toEqual(rows.map(({ prompt_ids }) => prompt_ids));
+  expect(messages?.[0]?.prompt).toEqual([user(rows[0]?.prompt.trimEnd() as string)]);
 });

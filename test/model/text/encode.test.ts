@@ -105,24 +105,25 @@ describe('token ids of a row', () => {
   });
 });
 
-describe('alignNormalized', () => {
-  it.each([
-    ['e\u0301x', 'NFC', 'é x', '0 2 3', '0 2 3'],
-    ['ae\u0301x', 'NFC', 'aé x', '0 3 4', '0 3 4'],
-    ['😀e\u0301', 'NFC', '😀 é', '0 1 3', '0 2 4'],
-    ['\u1112\u1161\u11ab글', 'NFC', '한 글', '0 3 4', '0 3 4'],
-    // marks in another order: the base stays by itself, the marks go together
-    ['q\u0307\u0323x', 'NFC', 'q \u0323 \u0307 x', '0 1 3 3 4', '0 1 3 3 4'],
-    ['éx', 'NFD', 'e \u0301 x', '0 1 1 2', '0 1 1 2'],
-    ['ﬁx', 'NFKC', 'f ix', '0 1 2', '0 1 2'],
-    ['\u0958', 'NFC', '\u0915\u093c', '0 1', '0 1'],
-    ['e\u0301', 'NFC', 'e', undefined, undefined],
-  ] as const)('%j by %s as %j: characters %s, units %s', (text, form, tokens, chars, units) => {
+it.each([
+  ['e\u0301x', 'NFC', 'é x', '0 2 3', '0 2 3'],
+  ['ae\u0301x', 'NFC', 'aé x', '0 3 4', '0 3 4'],
+  ['😀e\u0301', 'NFC', '😀 é', '0 1 3', '0 2 4'],
+  ['\u1112\u1161\u11ab글', 'NFC', '한 글', '0 3 4', '0 3 4'],
+  // marks in another order: the base stays by itself, the marks go together
+  ['q\u0307\u0323x', 'NFC', 'q \u0323 \u0307 x', '0 1 3 3 4', '0 1 3 3 4'],
+  ['éx', 'NFD', 'e \u0301 x', '0 1 1 2', '0 1 1 2'],
+  ['ﬁx', 'NFKC', 'f ix', '0 1 2', '0 1 2'],
+  ['\u0958', 'NFC', '\u0915\u093c', '0 1', '0 1'],
+  ['e\u0301', 'NFC', 'e', undefined, undefined],
+] as const)(
+  'alignNormalized: %j by %s as %j: characters %s, units %s',
+  (text, form, tokens, chars, units) => {
     const bytes = tokens.split(' ').map((token) => Buffer.from(token));
     const found = alignNormalized(bytes, text, form);
     expect([found?.chars.join(' '), found?.units.join(' ')]).toEqual([chars, units]);
-  });
-});
+  },
+);
 
 describe('a prompt that holds its completion, the one as text and the other as ids', () => {
   const [asked, said] = ['What is four times five, less one?\n', 'Four times five is 20, so 19.'];
