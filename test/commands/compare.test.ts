@@ -15,10 +15,6 @@ interface Row {
   segments: { start: number; end: number; kind: string; delta: number; sigma: number }[];
 }
 
-/** The same rows under other names. */
-const scoredElsewhere = (all: readonly unknown[]): Row[] =>
-  all.filter((row) => typeof row === 'object').map((row, n) => ({ ...(row as Row), id: `elsewhere-${n}` }));
-
 /** Scored rows of five thoughts and an answer, whose truth is known. */
 function rows(n: number, seed = 1): Row[] {
   const random = seeded(seed);
@@ -103,7 +99,8 @@ describe('several files', () => {
       'other_segments',
     ]);
     expect(stderr).toContain('is cut at other places');
-    await writeRows('none.jsonl', scoredElsewhere(other));
+    const elsewhere = rows(3).map((row) => ({ ...row, id: `elsewhere-${row.id}` }));
+    await writeRows('none.jsonl', elsewhere);
     await fails('compare scored.jsonl none.jsonl', 65, /none\.jsonl: no trace of it is in the first file/);
   });
 

@@ -36,19 +36,11 @@ describe('prescan', () => {
       '{"c":"no list","n":"text"}',
       'no json',
     ].join('\n');
-    let progress: unknown;
     const prescan = await surveyOf(text, {
       map: 'completion=c[]',
       reward: (trace) => trace.reward,
-      log: {
-        ...LOG,
-        progress(_: string, fields: unknown) {
-          progress = fields;
-        },
-      },
     });
     expect(prescan).toMatchObject({ rows: 5, traces: 5, rejects: 2 });
-    expect(progress).toEqual({ bytes: text.length });
     expect(prescan.columns.map(({ name, type }) => `${name}: ${describeType(type)}`)).toEqual([
       'c: list<string>',
       'reward: int64',
