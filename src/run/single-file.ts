@@ -2,7 +2,7 @@
 import { EXIT, OvertakenError, RredcotError, throwIfInterrupted } from '../errors.js';
 import { putInPlace } from '../io/files/atomic-file.js';
 import type { Facts } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
+import { fileBytes, sha256OfFile } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
 import { joinFiles } from '../io/write/join-files.js';
@@ -10,7 +10,7 @@ import { openRejects } from '../io/write/rejects.js';
 import { writeSummary } from '../io/write/summary-file.js';
 import type { Target } from '../io/write/target.js';
 import { existingOutput } from './existing.js';
-import { assertOurs, dropHidden, type ExistingParts, TakenError } from './folder.js';
+import { assertOurs, dropHidden, type ExistingParts } from './folder.js';
 import type { Run } from './identity.js';
 
 /** A file that is whole, and has not got its name. */
@@ -83,14 +83,14 @@ async function joined(
     };
   for (const [number, part] of parts.entries()) {
     onProgress();
-    // the same command, started twice, has ended the run, and taken its folder away
-    if ((await statIfThere(part)) === null) throw new TakenError(folder);
     const said = await factsOfPart(folder, number, run.output);
-    if (said?.run !== run.run || (await fileFault(part)) !== null)
-      throw new RredcotError(`${part}: is not the part that was written`, {
-        exitCode: EXIT.interrupted,
-        hint: `rm ${part}, then the same command again, which makes it anew`,
-      });
+    if (said?.run === run.run && (await fileFault(part)) === null) continue;
+    // the same command, started twice, may have ended the run, and taken its folder away
+    await assertOurs(folder, run);
+    throw new RredcotError(`${part}: is not the part that was written`, {
+      exitCode: EXIT.interrupted,
+      hint: `rm ${part}, then the same command again, which makes it anew`,
+    });
   }
   return await joinFiles(path, parts, { folder, format: run.output, facts, onProgress });
 }
