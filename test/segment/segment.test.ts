@@ -26,6 +26,8 @@ const segmentCompletion = (
   given?: Int32Array,
 ) => mergeSegments(cutPieces(tokens, opts, given), { entropies: weights, logprobs: weights.map((w) => -w) });
 
+const HYBRID = { segmenter: 'hybrid', fixedLength: 1 } as const;
+
 interface Options {
   segmenter?: Segmenter;
   maxSegments?: number;
@@ -105,11 +107,8 @@ test.each([
   'without a policy neighbours with the fewest characters together are merged, down to %i',
   (maxSegments, ends) => {
     // 3, 2, 8 and 2 characters
-    const cut = cutPieces(letters('aa\nb\nccccccc\nd\n'), {
-      segmenter: 'newline',
-      fixedLength: 64,
-      maxSegments,
-    });
+    const by = { segmenter: 'newline', fixedLength: 64, maxSegments } as const;
+    const cut = cutPieces(letters('aa\nb\nccccccc\nd\n'), by);
     expect([...mergeSegments(cut, null).thoughtEnds]).toEqual(ends);
   },
 );
@@ -121,11 +120,8 @@ describe('hybrid split', () => {
 
   test('blank lines belong to the piece on their left, those before the first to it, and take no segment', () => {
     expect(pieces(['a', '\n', '\n', 'b'])).toEqual(['a\n\n', 'b']);
-    expect(pieces(['a', '\n', ' ', '\t\n', '\r\n', '  b', '\n', 'c'])).toEqual([
-      'a\n \t\n\r\n',
-      '  b\n',
-      'c',
-    ]);
+    const blank = ['a', '\n', ' ', '\t\n', '\r\n', '  b', '\n', 'c'];
+    expect(pieces(blank)).toEqual(['a\n \t\n\r\n', '  b\n', 'c']);
     expect(pieces(['<think>', '\n', '\n', ' \n', 'a', '\n', 'b'])).toEqual(['<think>\n\n \na\n', 'b']);
     expect(pieces(['a', '\n', 'b', '\n', '\n', '</think>', '4'])).toEqual(['a\n', 'b\n\n']);
     expect(pieces(['a', '\n', '\n', 'b'], { segmenter: 'newline' })).toEqual(['a\n\n', 'b']);
@@ -154,10 +150,11 @@ describe('hybrid split', () => {
     // é as two byte tokens: its character counts with the first, the second has no text of its own
     const text = 'é\né. Wait é';
     const units = Int32Array.of(0, 1, 1, 2, 3, 3, 4, 9, 10, 11, 11);
-    const { thoughtEnds } = segmentCompletion({ text, units, textEnd: 10 }, new Float32Array(10).fill(1), {
-      segmenter: 'hybrid',
-      fixedLength: 1,
-    });
+    const { thoughtEnds } = segmentCompletion(
+      { text, units, textEnd: 10 },
+      new Float32Array(10).fill(1),
+      HYBRID,
+    );
     expect([...thoughtEnds]).toEqual([3, 6, 10]);
   });
 
@@ -236,10 +233,7 @@ test('exit K of a trace that ends in a character split over tokens stands behind
   const bytes = Array.from(Buffer.from(text), (byte) => Uint8Array.of(byte));
   const spelled = alignTokens(bytes, text);
   if (spelled === undefined) throw new Error('bytes of the text do not spell it');
-  const found = segmentCompletion({ text, ...spelled }, new Float32Array(bytes.length), {
-    segmenter: 'hybrid',
-    fixedLength: 1,
-  });
+  const found = segmentCompletion({ text, ...spelled }, new Float32Array(bytes.length), HYBRID);
   expect([...found.thoughtEnds]).toEqual([8]);
   expect([...found.exits]).toEqual([0, 8]);
 });
@@ -258,18 +252,14 @@ describe('the other segmenters', () => {
   });
 
   test('given: the ends of the column, those outside the thought left out, the last one added', () => {
-    expect(segment(tokens, { segmenter: 'given', given: [4, 6, 7] }).thoughtEnds).toEqual(
-      Int32Array.of(4, 6, 7),
-    );
-    expect(segment(tokens, { segmenter: 'given', given: [6, 4, 4, 9] }).thoughtEnds).toEqual(
-      Int32Array.of(4, 6, 7),
-    );
-    expect(segment(tokens, { segmenter: 'given', given: [1, 2, 5] }).thoughtEnds).toEqual(
-      Int32Array.of(5, 7),
-    );
-    expect([
-      ...splitGiven(new Int32Array(0), letters('aaaaa'), { start: 0, end: 5, answered: false }),
-    ]).toEqual([5]);
+    const at = (...given: number[]) => [...segment(tokens, { segmenter: 'given', given }).thoughtEnds];
+    expect([at(4, 6, 7), at(6, 4, 4, 9), at(1, 2, 5)]).toEqual([
+      [4, 6, 7],
+      [4, 6, 7],
+      [5, 7],
+    ]);
+    const whole = { start: 0, end: 5, answered: false };
+    expect([...splitGiven(new Int32Array(0), letters('aaaaa'), whole)]).toEqual([5]);
   });
 
   test('given: white space behind the last end belongs to the segment before it', () => {
@@ -285,17 +275,9 @@ describe('the other segmenters', () => {
 
 const WORDS = ['a', 'bc', 'Wait', 'So', 'Some', 'wait', "Let's", 'Let me', 'Maybe', 'A', 'é', '😀', '7'];
 const MARKS = [' ', ' ', ' ', '  ', '. ', '.', '! ', '? ', '?', ', ', '\n', '\n\n', '.\n', '.\n\n', '\r\n'];
-const SIGNS = [
-  '<think>',
-  '</think>',
-  '\\boxed{',
-  '####',
-  'A:',
-  'Answer:',
-  'The answer is',
-  '# Answer\n',
-  '\n  ',
-];
+const SIGNS = '<think> </think> \\boxed{ #### A: Answer:'
+  .split(' ')
+  .concat('The answer is', '# Answer\n', '\n  ');
 
 /** A text of the alphabet above, in tokens of the kinds that tokenisers make: words with or without their space. */
 function randomTokens(random: () => number): string[] {

@@ -57,12 +57,8 @@ describe('sentence', () => {
 
   test('a sentence longer than what is looked at at once is not cut', () => {
     const long = `Long ${'word '.repeat(1500)}end. `;
-    expect(sentences(`Short. ${long}${'Next one. '.repeat(300)}Last.`)).toEqual([
-      'Short. ',
-      long,
-      ...Array<string>(300).fill('Next one. '),
-      'Last.',
-    ]);
+    const parts = ['Short. ', long, ...Array<string>(300).fill('Next one. '), 'Last.'];
+    expect(sentences(parts.join(''))).toEqual(parts);
   });
 
   test('a token that holds the end and the start of two sentences goes with the second; others are not split', () => {
@@ -88,34 +84,25 @@ describe('sentence', () => {
 
 describe('keyword', () => {
   test('cuts before a keyword at the start of a line or sentence, and nowhere else', () => {
-    expect(texts('a. Wait, b\nc\nSo d. And So e', { segmenter: 'keyword' })).toEqual([
-      'a. ',
-      'Wait, b\nc\n',
-      'So d. And So e',
-    ]);
+    const pieces = ['a. ', 'Wait, b\nc\n', 'So d. And So e'];
+    expect(texts(pieces.join(''), { segmenter: 'keyword' })).toEqual(pieces);
   });
 
   test('other words, of any letters and signs, in place of the default ones', () => {
     const keywords = ['Step 1.', 'Hold on', '等等', '所以', 'Ähm'];
-    expect(
-      texts('a. Wait. Step 1. b. Hold on, c. Hold only. Ähm d.\nÄhmer', { segmenter: 'keyword', keywords }),
-    ).toEqual(['a. Wait. ', 'Step 1. b. ', 'Hold on, c. Hold only. ', 'Ähm d.\nÄhmer']);
-    expect(texts('先算。等等，不对。 所以得五。再所以', { segmenter: 'keyword', keywords })).toEqual([
-      '先算。',
-      '等等，不对。 ',
-      '所以得五。再所以',
-    ]);
+    for (const pieces of [
+      ['a. Wait. ', 'Step 1. b. ', 'Hold on, c. Hold only. ', 'Ähm d.\nÄhmer'],
+      ['先算。', '等等，不对。 ', '所以得五。再所以'],
+    ])
+      expect(texts(pieces.join(''), { segmenter: 'keyword', keywords })).toEqual(pieces);
   });
 
   test('hybrid and adaptive take the words too', () => {
     const text = 'a. Wait b\nc. Hm d';
     expect(texts(text, { segmenter: 'hybrid' })).toEqual(['a. ', 'Wait b\n', 'c. Hm d']);
+    const expected = ['a. Wait b\n', 'c. ', 'Hm d'];
     for (const segmenter of ['hybrid', 'adaptive'] as const)
-      expect(texts(text, { segmenter, keywords: ['Hm'], adaptiveLimit: 0 })).toEqual([
-        'a. Wait b\n',
-        'c. ',
-        'Hm d',
-      ]);
+      expect(texts(text, { segmenter, keywords: ['Hm'], adaptiveLimit: 0 })).toEqual(expected);
   });
 });
 
@@ -124,21 +111,15 @@ describe('entropy', () => {
   const entropies = [9, 0, 2, 0.5, 2, 0, 1, 0, 3, 0, 0];
 
   test('worked example: a threshold cuts before every token that reaches it, the first one aside', () => {
-    expect(texts(tokens, { segmenter: 'entropy', entropyThreshold: 2 }, entropies)).toEqual([
-      'ab',
-      'cd',
-      'efgh',
-      'ijk',
-    ]);
-    expect(texts(tokens, { segmenter: 'entropy', entropyThreshold: 9.5 }, entropies)).toHaveLength(1);
+    const at = (entropyThreshold: number) =>
+      texts(tokens, { segmenter: 'entropy', entropyThreshold }, entropies);
+    expect(at(2)).toEqual(['ab', 'cd', 'efgh', 'ijk']);
+    expect(at(9.5)).toHaveLength(1);
   });
 
   test('worked example: a share of .25 of ten places is two cuts, at 3 nats and at the first of the two with 2', () => {
-    expect(texts(tokens, { segmenter: 'entropy', entropyShare: 0.25 }, entropies)).toEqual([
-      'ab',
-      'cdefgh',
-      'ijk',
-    ]);
+    const shares = { segmenter: 'entropy', entropyShare: 0.25 } as const;
+    expect(texts(tokens, shares, entropies)).toEqual(['ab', 'cdefgh', 'ijk']);
   });
 });
 
@@ -201,16 +182,17 @@ test('the oracle on random tokens: entropy and cutpoint cut where it does', () =
       const logprobs = tokens.map(() => Math.fround(Math.log(random() ** 0.3)));
       const at = (options: Options) => [...ends(tokens, options, entropies, logprobs).found.thoughtEnds];
       const by = (found: number[]) => piecesBetween(found, tokens, thought);
-      cuts += at({ segmenter: 'entropy', entropyThreshold: 1.5 }).length;
-      expect(at({ segmenter: 'entropy', entropyThreshold: 1.5 })).toEqual(
+      const threshold = at({ segmenter: 'entropy', entropyThreshold: 1.5 });
+      cuts += threshold.length;
+      expect([
+        threshold,
+        at({ segmenter: 'entropy', entropyShare: share }),
+        at({ segmenter: 'cutpoint', cutpointEvery: every }),
+      ]).toEqual([
         by(entropyThresholdCuts(entropies, thought, 1.5)),
-      );
-      expect(at({ segmenter: 'entropy', entropyShare: share })).toEqual(
         by(entropyShareCuts(entropies, thought, share)),
-      );
-      expect(at({ segmenter: 'cutpoint', cutpointEvery: every })).toEqual(
         by(cutpoints(logprobs, thought, 0.9, every)),
-      );
+      ]);
     }),
     { numRuns: 500 },
   );

@@ -7,10 +7,7 @@ import { letters } from '../support/tokens.js';
 const MARKS = { close: '\n', open: 'answer: ', closer: '\n' };
 
 const KNOWN = [
-  ['<think>', '</think>'],
-  ['<reasoning>', '</reasoning>'],
-  ['<thinking>', '</thinking>'],
-  ['<thought>', '</thought>'],
+  ...['think', 'reasoning', 'thinking', 'thought'].map((name) => [`<${name}>`, `</${name}>`] as const),
   ['<|begin_of_thought|>', '<|end_of_thought|>'],
 ] as const;
 
@@ -45,9 +42,8 @@ describe.each(KNOWN)('%s … %s', (open, close) => {
     const cut = { reward: 0, status: ['truncated'] };
     expect(compareAnswer(`${open}2+2`, reference, MARKS)).toEqual(cut);
     expect(compareAnswer('2+2', reference, MARKS, `asked\n${open}\n`)).toEqual(cut);
-    expect(compareAnswer('2+2', reference, MARKS, `asked\n${open}${close}`).status).toEqual([
-      'reward:unknown',
-    ]);
+    const closed = compareAnswer('2+2', reference, MARKS, `asked\n${open}${close}`);
+    expect(closed.status).toEqual(['reward:unknown']);
   });
 });
 
@@ -56,11 +52,8 @@ it('the pair that opens the text is the one, whatever else it speaks of', () => 
   expect(tagsOf('no tags at all')).toBeUndefined();
   const named = ['[[', ']]'] as const;
   const tags = tagsOf('[[2+2]]4', named);
-  expect([tags, tagsOf('[[2+2]]4'), tagStatus('[[2+2]]4', tags, '')]).toEqual([
-    named,
-    undefined,
-    ['thought:named'],
-  ]);
+  const status = tagStatus('[[2+2]]4', tags, '');
+  expect([tags, tagsOf('[[2+2]]4'), status]).toEqual([named, undefined, ['thought:named']]);
   expect(findThought(letters('[[2+2]]4'), named)).toMatchObject({ start: 2, end: 5, answered: true });
   // where nothing opens the text it goes before the known ones
   expect(tagsOf('2+2]] or </think>', named)).toBe(named);

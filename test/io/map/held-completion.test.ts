@@ -6,37 +6,15 @@ const ASKED = 'How many legs have four cows and a hen?';
 const THOUGHT = 'Four cows have 16 legs, a hen has 2.\nAnswer: 18';
 const ids = (...of: number[]) => Int32Array.from(of);
 const ANSWER_IDS = ids(5, 6, 7, 5, 6, 7, 8, 9);
+const says = (role: string, content: string) => ({ role, content });
 const NO_TEXT = { prompt: '', completion: '' };
-
-function error(run: () => void): unknown {
-  try {
-    run();
-    return undefined;
-  } catch (thrown) {
-    return thrown;
-  }
-}
 
 describe('a prompt that holds its completion', () => {
   it.each([
     ['whole text', `${ASKED}\n${THOUGHT}`, 'holds the completion'],
     ['whole text and an end token', `${ASKED}\n${THOUGHT}<|im_end|>\n`, 'holds the completion'],
-    [
-      'whole dialogue',
-      [
-        { role: 'user', content: ASKED },
-        { role: 'assistant', content: 'Other words.' },
-      ],
-      "ends with the assistant's turn",
-    ],
-    [
-      'a turn before the last',
-      [
-        { role: 'assistant', content: THOUGHT },
-        { role: 'user', content: 'Thanks' },
-      ],
-      'holds the completion',
-    ],
+    ['whole dialogue', [says('user', ASKED), says('assistant', 'Other.')], "ends with the assistant's turn"],
+    ['a turn before the last', [says('assistant', THOUGHT), says('user', 'Thanks')], 'holds the completion'],
   ] as const)('%s', (_, prompt, reason) => {
     expect(() => checkPrompt({ prompt, completion: THOUGHT }, 'text')).toThrow(`prompt: text ${reason}`);
   });
@@ -56,15 +34,15 @@ describe('a prompt that holds its completion', () => {
   });
 
   it('tells from 24 characters or 8 ids on, spaces around them left out', () => {
-    const isHeld = (completion: string) => {
-      const check = () => checkPrompt({ prompt: `${ASKED}${completion.trim()}`, completion }, 'prompt');
-      return /holds/.test(String(error(check)));
-    };
-    expect([isHeld(` ${'x'.repeat(24)}\n`), isHeld(` ${'x'.repeat(23)}\n`)]).toEqual([true, false]);
+    const text = (n: number) => () =>
+      checkPrompt({ prompt: `${ASKED}${'x'.repeat(n)}`, completion: ` ${'x'.repeat(n)}\n` }, 'prompt');
+    expect(text(24)).toThrow('holds');
+    expect(text(23)).not.toThrow();
     const promptIds = ids(1, ...ANSWER_IDS);
-    const ofIds = (n: number) =>
-      error(() => checkPrompt({ ...NO_TEXT, promptIds, completionIds: ANSWER_IDS.subarray(0, n) }, 'ids'));
-    expect([ofIds(8) === undefined, ofIds(7) === undefined]).toEqual([false, true]);
+    const ofIds = (n: number) => () =>
+      checkPrompt({ ...NO_TEXT, promptIds, completionIds: ANSWER_IDS.subarray(0, n) }, 'ids');
+    expect(ofIds(8)).toThrow('holds');
+    expect(ofIds(7)).not.toThrow();
   });
 });
 

@@ -12,14 +12,7 @@ describe('parseReferences', () => {
   it.each([
     ['7', [{ answer: '7', utility: 1 }]],
     [7, [{ answer: '7', utility: 1 }]],
-    [
-      ['7', 7.5, { answer: 8 }],
-      [
-        { answer: '7', utility: 1 },
-        { answer: '7.5', utility: 1 },
-        { answer: '8', utility: 1 },
-      ],
-    ],
+    [['7', 7.5, { answer: 8 }], ['7', '7.5', '8'].map((answer) => ({ answer, utility: 1 }))],
     ['$\\boxed{7}$.', [{ answer: '7', utility: 1 }]],
     ['\\fbox{7}', [{ answer: '7', utility: 1 }]],
     [SOLUTION, [{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 1 }]],
@@ -61,13 +54,9 @@ describe('parseReferences', () => {
 });
 
 describe('a row', () => {
-  const traceOf = (columns: Record<string, unknown>, map?: string) =>
-    [
-      ...mapRow(inputRow({ prompt: 'p', completion: 'c', ...columns }), parseFieldMap(map), {
-        prompt: true,
-        references: true,
-      }),
-    ][0];
+  const NEEDS = { prompt: true, references: true };
+  const traceOf = (columns: Record<string, unknown>) =>
+    [...mapRow(inputRow({ prompt: 'p', completion: 'c', ...columns }), parseFieldMap(undefined), NEEDS)][0];
 
   it.each([
     ['without an answer has the one that its solution marks', {}, '\\frac{3}{2}'],
@@ -85,14 +74,9 @@ describe('a row', () => {
   });
 
   it('may have messages as its prompt', () => {
+    const content = ['Be ', 'brief.'].map((text) => ({ type: 'text', text }));
     const messages = [
-      {
-        role: 'system',
-        content: [
-          { type: 'text', text: 'Be ' },
-          { type: 'text', text: 'brief.' },
-        ],
-      },
+      { role: 'system', content },
       { role: 'user', content: 'Hi', name: 'Ann' },
       { role: 'assistant', content: null, tool_calls: [{}] },
       { role: 'tool', content: '4' },

@@ -74,7 +74,7 @@ describe('the encoder', () => {
         b: arrow.vectorFromArray([1, 2], new arrow.Float32()),
       }),
     ],
-  ])('turns down a batch of %s', async (_, table) => {
+  ])('rejects a batch of %s', async (_, table) => {
     await encoder.send(ipc(ints(1)), 1);
     await expect(sentAll(ipc(table), 2)).rejects.toThrow(
       'a batch has another schema than the first batch of the file',

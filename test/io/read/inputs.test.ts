@@ -101,11 +101,10 @@ describe('packed text', () => {
     const bytes = gzipSync(TEXT);
     bytes.fill(0xff, bytes.length >> 1, (bytes.length >> 1) + 40);
     const path = await file('damaged.jsonl.gz', bytes);
-    const error = await read([path]).catch((reason: unknown) => reason);
-    expect(error).toMatchObject({ name: 'RredcotError', exitCode: 65 });
-    expect((error as Error).message).toMatch(
-      /damaged\.jsonl\.gz: the gzip data cannot be unpacked near byte \d+/,
+    const message = expect.stringMatching(
+      /damaged\.jsonl\.gz: the gzip data cannot be unpacked near byte \d/,
     );
+    await expect(read([path])).rejects.toMatchObject({ name: 'RredcotError', exitCode: 65, message });
   });
 
   it('counts packed bytes, so that they can be set against the size of the file', async () => {
@@ -118,12 +117,8 @@ describe('packed text', () => {
 });
 
 describe('a JSON list', () => {
-  const list = (pretty?: number) =>
-    JSON.stringify(
-      LINES.map((line) => JSON.parse(line)),
-      null,
-      pretty,
-    );
+  const values = LINES.map((line) => JSON.parse(line));
+  const list = (pretty?: number) => JSON.stringify(values, null, pretty);
 
   it.each([
     ['in one line', list()],
@@ -133,9 +128,7 @@ describe('a JSON list', () => {
     const path = await file('list.json', text);
     const rows = await read([path]);
     const bytes = Buffer.from(text);
-    expect(rows.map((row) => row.kind === 'row' && row.columns)).toEqual(
-      LINES.map((line) => JSON.parse(line)),
-    );
+    expect(rows.map((row) => row.kind === 'row' && row.columns)).toEqual(values);
     for (const row of rows.slice(0, 5)) {
       const raw = Buffer.from(row.raw);
       expect(bytes.subarray(row.byteOffset ?? 0, (row.byteOffset ?? 0) + raw.length).equals(raw)).toBe(true);
@@ -197,15 +190,8 @@ it.each([
 describe('patterns and folders', () => {
   beforeAll(async () => {
     for (const name of [
-      'set/b.jsonl',
-      'set/a.jsonl.gz',
-      'set/deep/b.jsonl',
-      'set/deep/c[1].jsonl',
-      'set/.hidden.jsonl',
-      'set/.cache/x.jsonl',
-      'set/_SUCCESS',
-      'set/b.jsonl.rejects.jsonl',
-      'set/README.md',
+      ...['set/b.jsonl', 'set/a.jsonl.gz', 'set/deep/b.jsonl', 'set/deep/c[1].jsonl', 'set/.hidden.jsonl'],
+      ...['set/.cache/x.jsonl', 'set/_SUCCESS', 'set/b.jsonl.rejects.jsonl', 'set/README.md'],
       'set/dataset_info.json',
     ])
       await file(name, name.endsWith('.gz') ? gzipSync('{"a":1}\n') : '{"a":1}\n');
@@ -256,8 +242,8 @@ describe('patterns and folders', () => {
     ['set/*.csv', /set\/\*\.csv: no file matches/],
     ['bare', /bare: no file below it/],
   ])('%s is an error', async (path, message) => {
-    await expect(names(path)).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
-    await expect(names(path)).rejects.toThrow(message);
+    const refused = { name: 'RredcotError', exitCode: 2, message: expect.stringMatching(message) };
+    await expect(names(path)).rejects.toMatchObject(refused);
   });
 });
 
@@ -276,8 +262,8 @@ describe('what is not read, or not what its name says', () => {
     ['x.tgz', gzipSync('x.jsonl\0'), /is a tar archive/],
   ])('%s', async (name, content, message) => {
     const path = await file(name, content);
-    await expect(resolveInputs([path])).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
-    await expect(resolveInputs([path])).rejects.toThrow(message);
+    const refused = { name: 'RredcotError', exitCode: 2, message: expect.stringMatching(message) };
+    await expect(resolveInputs([path])).rejects.toMatchObject(refused);
   });
 
   it('stdin twice', async () => {

@@ -21,15 +21,11 @@ test('a sample without a verdict counts 0, or nothing', () => {
 });
 
 test('a state of which half is lost is not to be trusted, and one of which all is lost is worth 0', () => {
-  expect(
-    columnsOf(
-      [
-        [1, 1],
-        [null, 1],
-      ],
-      'zero',
-    ).status,
-  ).toEqual(['mc:lost']);
+  const half = [
+    [1, 1],
+    [null, 1],
+  ];
+  expect(columnsOf(half, 'zero').status).toEqual(['mc:lost']);
   const all = columnsOf([[null, null]], 'drop');
   expect([all.values, all.status, all.lost]).toEqual([[0], ['mc:lost'], Float32Array.of(1)]);
 });

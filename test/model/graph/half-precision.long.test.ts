@@ -63,12 +63,8 @@ async function differencesOf(
   const [packed] = (await session.run([{ ids, promptLength: 1, branches }], 0)) as [TraceScores];
   const [apart] = (await session.branches(0, [branches])) as [TraceScores];
   const expected = tokenStats(model, [...ids]);
-  const found = {
-    naive: [] as number[],
-    oracle: [] as number[],
-    packed: [] as number[],
-    apart: [] as number[],
-  };
+  type Figures = Record<'naive' | 'oracle' | 'packed' | 'apart', number[]>;
+  const found: Figures = { naive: [], oracle: [], packed: [], apart: [] };
   for (const [i, { exit, ids: suffix, scoredFrom }] of branches.entries()) {
     const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
     const from = exit + scoredFrom;
@@ -208,21 +204,13 @@ describe('policy folders', () => {
   test('policy build --cuda-precision: in policy.json and the graph; another type is exit 2 before anything is built', async () => {
     const at = join(scratch, 'flag');
     writeCheckpoint(`${at}/checkpoint`, LLAMA, { dtype: 'F16' });
-    const wrong = await rredcotHere([
-      'policy',
-      'build',
-      `${at}/checkpoint`,
-      '-o',
-      `${at}/policy`,
-      '--cuda-precision',
-      'f32',
-    ]);
+    const line = ['policy', 'build', `${at}/checkpoint`, '-o', `${at}/policy`];
+    const wrong = await rredcotHere([...line, '--cuda-precision', 'f32']);
     expect([wrong.code, existsSync(`${at}/policy`)]).toEqual([2, false]);
     expect(wrong.stderr).toContain('--cuda-precision f32: unknown choice');
     writeFileSync(`${at}/exit.json`, '{"close": "a", "open": "b", "closer": "c"}');
     const args = ['--exit-template', `${at}/exit.json`];
-    const build = (...more: string[]) =>
-      rredcotHere(['policy', 'build', `${at}/checkpoint`, '-o', `${at}/policy`, ...args, ...more]);
+    const build = (...more: string[]) => rredcotHere([...line, ...args, ...more]);
     for (const [more, precision] of [
       [[], 'f16'],
       [['--cuda-precision', 'bf16'], 'bf16'],

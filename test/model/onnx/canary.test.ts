@@ -1,14 +1,11 @@
 /** The canary over a policy that takes no time: what it sees and what it lets pass. */
 import { describe, expect, test } from 'vitest';
 import {
-  type Bound,
   beyond,
   type CanaryPass,
   describeFinding,
   disproved,
-  Farthest,
   makeCanary,
-  NATS,
   noteProof,
   type Proof,
   prove,
@@ -54,15 +51,8 @@ class Faulty extends FakePolicy {
         logprobs: logprobs.map(own('log p')),
         branches: branches.map((values, b) => {
           const { exit, scoredFrom } = asked[b] as PackedTrace['branches'][number];
-          return values.map((value, t) =>
-            this.fault(value, {
-              token: exit + scoredFrom + t,
-              length,
-              branch: exit,
-              kind: 'branch log p',
-              isShared,
-            }),
-          );
+          const at = { length, branch: exit, kind: 'branch log p', isShared };
+          return values.map((value, t) => this.fault(value, { ...at, token: exit + scoredFrom + t }));
         }),
       };
     });
@@ -104,7 +94,6 @@ describe('the tokens of a canary', () => {
 
   test('a policy that gives no number has none', () => {
     expect(() => stored({ a: Float32Array.of(0.5, Number.NaN) })).toThrow(RangeError);
-    expect(stored([Float32Array.of(0.1)])).toEqual([[0.1]]);
   });
 });
 
@@ -169,20 +158,7 @@ describe('a session', () => {
     const wrong = beyond((await shown(all, bf16)).findings);
     expect(wrong.map(({ what }) => what)).toEqual(['log p', 'entropy', 'branch log p']);
     expect(describeFinding(wrong[0] as (typeof wrong)[0])).toContain('2.5e-1 in the mean, allowed 0.2');
-    const bounds: readonly Bound[] = [NATS.f32, NATS.f16, NATS.bf16];
-    for (const [i, { off, mean }] of bounds.entries()) {
-      expect(mean).toBeLessThanOrEqual(off);
-      if (i > 0) expect(off).toBeGreaterThan(bounds[i - 1]?.off as number);
-    }
   });
-});
-
-test('the largest of differences is the one that is farthest beyond what is allowed for it', () => {
-  const farthest = new Farthest('log p', { off: 0.1, share: 0.1, mean: 1 });
-  farthest.add([-10.5, -0.3], [-10, 0], (i) => `token ${i}`);
-  expect(farthest.result()).toMatchObject({ off: 0.3, allowed: 0.1, place: 'token 1', count: 2 });
-  farthest.add([], [1], () => 'nowhere');
-  expect(farthest.result().off).toBeNaN();
 });
 
 test('a refusal names folder, device, token and numbers; a record keeps the largest differences', async () => {

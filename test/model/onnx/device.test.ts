@@ -57,10 +57,8 @@ function commands(texts: Record<string, string | null>): string {
 
 describe('--device', () => {
   it('takes auto, cpu, cuda and cuda:<n>', () => {
-    expect(parseDevice('auto')).toBe('auto');
-    expect(parseDevice('cpu')).toEqual({ name: 'cpu' });
-    expect(parseDevice('cuda')).toEqual(cuda(0));
-    expect(parseDevice('cuda:7')).toEqual(cuda(7));
+    const read = ['auto', 'cpu', 'cuda', 'cuda:7'].map((text) => parseDevice(text));
+    expect(read).toEqual(['auto', { name: 'cpu' }, cuda(0), cuda(7)]);
   });
 
   it.each(['', 'gpu', 'CUDA', 'cuda:', 'cuda:-1', 'cuda:x', 'cuda:1.5', 'cuda:1000', 'cuda:0 ', 'cpu:0'])(
@@ -167,12 +165,9 @@ describe('what is found without loading it', () => {
   });
 
   it('reads what CUDA_VISIBLE_DEVICES leaves', () => {
-    expect(gpusInSight(['a', 'b', 'c'], undefined)).toEqual(['a', 'b', 'c']);
-    expect(gpusInSight(['a', 'b', 'c'], '2,0')).toEqual(['c', 'a']);
-    expect(gpusInSight(['a', 'b', 'c'], '1,-1,0')).toEqual(['b']);
-    expect(gpusInSight(['a'], 'GPU-1234')).toEqual(['GPU-1234']);
-    expect(gpusInSight(['a'], '')).toEqual([]);
-    expect(gpusInSight(['a'], '1')).toEqual([]);
+    const of = (seen: string | undefined) => gpusInSight(['a', 'b', 'c'], seen).join();
+    const given = [undefined, '2,0', '1,-1,0', 'GPU-1234', '', '3'];
+    expect(given.map(of)).toEqual(['a,b,c', 'c,a', 'b', 'GPU-1234', '', '']);
   });
 
   it.runIf(onLinux)('puts it together: provider beside libonnxruntime, the loader, nvidia-smi', async () => {
@@ -182,9 +177,8 @@ describe('what is found without loading it', () => {
     const PATH = commands({ 'nvidia-smi': '580.65.06, NVIDIA H200\n580.65.06, NVIDIA L4' });
     const found = await findCuda({ PATH, LD_LIBRARY_PATH: native }, own);
     expect(found).toMatchObject({ driver: '580.65.06', gpus: ['NVIDIA H200', 'NVIDIA L4'] });
-    expect(found.libraries).toEqual([
-      { name: 'libonnxruntime.so.1', path: join(native, 'libonnxruntime.so.1') },
-    ]);
+    const runtime = { name: 'libonnxruntime.so.1', path: join(native, 'libonnxruntime.so.1') };
+    expect(found.libraries).toEqual([runtime]);
     expect(cudaProblems(found, 1)).toEqual([]);
     rmSync(join(own, PROVIDER));
     const less = await findCuda({ PATH, CUDA_VISIBLE_DEVICES: '0' }, own);

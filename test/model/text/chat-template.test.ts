@@ -45,26 +45,18 @@ describe('the template of a policy', () => {
     return { path, files: own === undefined ? {} : { 'chat_template.jinja': '' } };
   };
 
+  const named = (...names: string[]) => names.map((name) => ({ name, template: `of ${name}` }));
+
   it('is its own file, else the one in the tokenizer configuration, else the default of several, else none', async () => {
     const sources = [
       await folderWith({ chat_template: 'a' }, 'b'),
       await folderWith({ chat_template: 'a' }),
-      await folderWith({
-        chat_template: [
-          { name: 'tool_use', template: 't' },
-          { name: 'default', template: 'd' },
-        ],
-      }),
-      await folderWith({ chat_template: [{ name: 'rag', template: 'r' }] }),
+      await folderWith({ chat_template: named('tool_use', 'default') }),
+      await folderWith({ chat_template: named('rag') }),
       await folderWith({}),
     ].map(async (folder) => (await loadChatTemplate(folder))?.source);
-    expect(await Promise.all(sources)).toEqual(['b', 'a', 'd', 'r', undefined]);
-    const several = await folderWith({
-      chat_template: [
-        { name: 'x', template: '' },
-        { name: 'y', template: '' },
-      ],
-    });
+    expect(await Promise.all(sources)).toEqual(['b', 'a', 'of default', 'of rag', undefined]);
+    const several = await folderWith({ chat_template: named('x', 'y') });
     await expect(loadChatTemplate(several)).rejects.toThrow(/templates x, y, expected one called default/);
   });
 
@@ -89,17 +81,10 @@ describe('the template of a policy', () => {
     await expect(loadChatTemplate(await folderWith({}), { x: 1 })).rejects.toThrow(/has no chat template/);
   });
 
-  it.each([
-    [['enable_thinking=false', 'n=3', 'date_string=26 Jul 2024', 'a=b=c', 'on=True', 'tools=[{"name":"f"}]']],
-  ])('flags give JSON values or text: %j', (given) => {
-    expect(parseTemplateArgs(given)).toEqual({
-      enable_thinking: false,
-      n: 3,
-      date_string: '26 Jul 2024',
-      a: 'b=c',
-      on: true,
-      tools: [{ name: 'f' }],
-    });
+  it('flags give JSON values or text', () => {
+    const given = ['thinking=false', 'n=3', 'date=26 Jul 2024', 'a=b=c', 'on=True', 'tools=[{"name":"f"}]'];
+    const read = { thinking: false, n: 3, date: '26 Jul 2024', a: 'b=c', on: true, tools: [{ name: 'f' }] };
+    expect(parseTemplateArgs(given)).toEqual(read);
   });
 
   it.each(['thinking', '=1', 'messages=[]', 'add_generation_prompt=false', 'strftime_now=x', '1a=2'])(
@@ -122,16 +107,13 @@ describe('rendering', () => {
     );
   });
 
-  it('sets aside messages that the template does not take, and goes on', async () => {
+  it('rejects messages that the template does not take, and goes on', async () => {
     const chat = renderer(
       "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}ok",
     );
-    const error = await chat.render([{ role: 'system', content: 'x' }]).catch((e: unknown) => e);
-    expect(error).toBeInstanceOf(TraceRejected);
-    expect(error).toMatchObject({
-      code: 'chat_template',
-      reason: expect.stringContaining('System role not supported'),
-    });
+    const reason = expect.stringContaining('System role not supported');
+    const refused = { code: 'chat_template', reason };
+    await expect(chat.render([{ role: 'system', content: 'x' }])).rejects.toMatchObject(refused);
     expect(await chat.render([user('x')])).toBe('ok');
   });
 
@@ -174,17 +156,12 @@ describe('rendering', () => {
     });
   });
 
-  // in a thread of this process each of them ends this process: V8 has no other answer to an array that it cannot have
-  it.each([['a range', '{% for i in range(1000000000) %}{% endfor %}']])(
-    'bounds the memory of %s',
-    async (_, source) => {
-      const chat = renderer(source);
-      await expect(chat.render([user('x')])).rejects.toMatchObject({
-        code: 'chat_template',
-        reason: expect.stringContaining('takes more than 512 MB of memory'),
-      });
-    },
-  );
+  // in a thread of this process it ends this process: V8 has no other answer to an array that it cannot have
+  it('bounds the memory of a range', async () => {
+    const chat = renderer('{% for i in range(1000000000) %}{% endfor %}');
+    const reason = expect.stringContaining('takes more than 512 MB of memory');
+    await expect(chat.render([user('x')])).rejects.toMatchObject({ code: 'chat_template', reason });
+  });
 });
 
 describe('Qwen3', () => {
@@ -221,9 +198,8 @@ describe('Qwen3', () => {
   });
 
   it('thinking is switched off by its variable', async () => {
-    const found = await (await promptsOf({ enable_thinking: false })).prepare(
-      trace({ prompt: CONVERSATION }),
-    );
+    const prompts = await promptsOf({ enable_thinking: false });
+    const found = await prompts.prepare(trace({ prompt: CONVERSATION }));
     expect(found.prompt).toBe(`${RENDERED}<think>\n\n</think>\n\n`);
   });
 
@@ -237,9 +213,8 @@ describe('Qwen3', () => {
     const prompts = await promptsOf({}, told);
     for (const promptText of [RENDERED, await withoutSpecials(RENDERED, tokenizer)])
       expect((await prompts.prepare(trace({ prompt: CONVERSATION, promptText }))).status).toEqual([]);
-    const other = await prompts.prepare(
-      trace({ prompt: CONVERSATION, promptText: 'user\nWhat?\nassistant\n' }),
-    );
+    const promptText = 'user\nWhat?\nassistant\n';
+    const other = await prompts.prepare(trace({ prompt: CONVERSATION, promptText }));
     expect(other.status).toEqual(['prompt:text-mismatch']);
     expect(told.said.slice(1)).toEqual(['prompt:text-mismatch']);
   });
@@ -282,21 +257,21 @@ describe('Qwen3', () => {
     },
   );
 
-  it.each([RENDERED, `${RENDERED}<think>\n`])('a prompt as it should be is left alone: %j', async (text) => {
-    const given = trace({ prompt: text });
-    expect(await (await promptsOf()).prepare(given)).toBe(given);
-  });
-
   it.each([
-    '[{"a": 1}] has how many keys?',
-    'What is 2+2?',
-    'user\nWhat is 2+2?',
-    'The user said what?\n',
-    '',
-    'assistant\n',
-  ])('a plain one too, and the status says that the template did not make it: %j', async (text) => {
+    ...[RENDERED, `${RENDERED}<think>\n`].map((text) => [text, []] as const),
+    // the status says that the template did not make it
+    ...[
+      '[{"a": 1}] has how many keys?',
+      'What is 2+2?',
+      'user\nWhat is 2+2?',
+      'The user said what?\n',
+      '',
+      'assistant\n',
+    ].map((text) => [text, ['prompt:raw-question']] as const),
+  ])('a prompt that is no dump is left alone: %j, %j', async (text, status) => {
     const given = trace({ prompt: text });
-    expect(await (await promptsOf()).prepare(given)).toEqual({ ...given, status: ['prompt:raw-question'] });
+    const found = await (await promptsOf()).prepare(given);
+    expect(found).toEqual(status.length === 0 ? given : { ...given, status });
   });
 });
 

@@ -11,6 +11,7 @@ import {
   withoutPrefixSpace,
 } from '../../../dist/model/text/tokenizer.js';
 import { rredcotHere } from '../../support/in-process.js';
+import { traceOf } from '../../support/io-helpers.js';
 import { readScored, temporaryFolder } from '../../support/program.js';
 
 const stories = fileURLToPath(new URL('../../../../shared/models-src/stories260K', import.meta.url));
@@ -31,6 +32,7 @@ describe('the form of tokenizer.json', () => {
     pre_tokenizer: null,
     decoder: { type: 'Sequence', decoders: DECODERS },
   };
+  const decoding = (...decoders: object[]) => ({ decoder: { type: 'Sequence', decoders } });
   const METASPACE = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: false };
 
   test('both spellings are taken: normalizers, or a Metaspace step', () => {
@@ -43,19 +45,8 @@ describe('the form of tokenizer.json', () => {
     ['a normalizer that changes characters', { normalizer: { type: 'NFKC' } }],
     ['another prefix', { normalizer: { type: 'Prepend', prepend: '_' } }],
     ['another pre-tokenizer', { pre_tokenizer: { type: 'ByteLevel' } }],
-    [
-      'a decoder that strips words',
-      { decoder: { type: 'Sequence', decoders: [...DECODERS, { type: 'BPEDecoder' }] } },
-    ],
-    [
-      'a decoder that strips more',
-      {
-        decoder: {
-          type: 'Sequence',
-          decoders: [...DECODERS.slice(0, 3), { type: 'Strip', content: ' ', start: 2 }],
-        },
-      },
-    ],
+    ['a decoder that strips words', decoding(...DECODERS, { type: 'BPEDecoder' })],
+    ['a decoder that strips more', decoding(...DECODERS.slice(0, 3), { ...DECODERS[3], start: 2 })],
     ['no decoder', { decoder: null }],
   ])('not taken: %s', (_, change) => {
     expect(isSentencePiece({ ...SPEC, ...change })).toBe(false);
@@ -85,14 +76,7 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
     const tokenizer = await loadTokenizer(stories);
     const encode = (completion: string, text: string) =>
       encodeTrace(
-        {
-          id: 'x',
-          prompt: 'Once',
-          completion,
-          completionIds: tokenizer.encode(text),
-          references: [],
-          extra: {},
-        } as unknown as Parameters<typeof encodeTrace>[0],
+        { ...traceOf({}), prompt: 'Once', completion, completionIds: tokenizer.encode(text) },
         tokenizer,
         512,
         512,
@@ -118,16 +102,8 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
     const asIds = { prompt_ids: ids.slice(0, 1), completion_ids: ids.slice(1), answer: 'park', reward: 1 };
     const asText = { prompt: 'Once upon a time', completion, answer: 'home', reward: 1 };
     writeFileSync(traces, [asText, asIds].map((row) => `${JSON.stringify(row)}\n`).join(''));
-    const run = await rredcotHere([
-      'score',
-      traces,
-      '--policy',
-      policy,
-      '-o',
-      scored,
-      '--map',
-      'reference=answer',
-    ]);
+    const flags = ['--policy', policy, '-o', scored, '--map', 'reference=answer'];
+    const run = await rredcotHere(['score', traces, ...flags]);
     expect(run.code, run.stderr).toBe(0);
     const [row, published] = await readScored(scored);
     const near = (found: ArrayLike<number>, expected: readonly number[]) =>
