@@ -1,8 +1,9 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl } from '../support/program.js';
 import { ONE_THREAD, pythonWith } from '../support/python.js';
@@ -52,8 +53,10 @@ async function scoredDumps(): Promise<string[]> {
   const written: string[] = [];
   for (const format of FORMATS)
     for (const dump of DUMPS) {
-      await done(`score ${dump}.jsonl --quiet --sigma entropy -o ${dump}.scored.${format}`);
-      written.push(at(`${dump}.scored.${format}`));
+      const scored = `${dump}.scored.${format}`;
+      if (format !== 'jsonl.gz') await done(`score ${dump}.jsonl --quiet --sigma entropy -o ${scored}`);
+      else await write(scored, gzipSync(await readFile(at(`${dump}.scored.jsonl`))));
+      written.push(at(scored));
     }
   // from here on there is our output alone
   for (const dump of DUMPS) await rm(at(`${dump}.jsonl`));
