@@ -47,7 +47,7 @@ interface Reject {
 describe('an error in the call: exit 2, one line, what mends it', () => {
   it.each([
     ['score nowhere.jsonl', /nowhere\.jsonl/],
-    ['score .', /folder/],
+    ['score .', /no file below it/],
     [
       `score ${FIXTURES} --policy nowhere`,
       /nowhere: no such folder, expected a policy folder\n {2}try: .*policy build/,

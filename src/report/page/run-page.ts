@@ -22,7 +22,7 @@ export function runSections(page: RunPage): Markup {
 <section aria-labelledby="h-numbers"><h2 id="h-numbers">Values, σ, log p</h2>
 <p>A flat trace has a range of ${valueName} near 0; σ that is uniform has as many effective tokens as the trace has tokens, and a gain of 1. A policy that wrote a trace itself has a mean log p of −1 nat a token and above. σ is that of traces whose σ is its rule’s, not uniform by fallback.${numbers.values === null ? ` ${valueName} of this estimator is no expected reward: its level is not compared with the reward.` : ''}</p>
 ${table(
-  ['', 'traces, from the smallest to the largest', 'number', '5 %', 'median', '95 %', 'largest'],
+  ['figure', 'traces, from the smallest to the largest', 'number', '5 %', 'median', '95 %', 'largest'],
   shownDistributions(numbers, valueName).map(({ name, of: { n, bars, p05, median, p95, max } }) => [
     name,
     barsOf(
