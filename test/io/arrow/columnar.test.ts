@@ -317,11 +317,7 @@ describe('several files', () => {
   });
 
   it.each([
-    [
-      'another type',
-      ints([1]),
-      /b\.arrow: column "n" is arrow.Int32, expected arrow.Int64, as in .*a\.arrow/,
-    ],
+    ['another type', ints([1]), /b\.arrow: column "n" is Int32, expected Int64, as in .*a\.arrow/],
     ['another name', ints([1], 'm'), /b\.arrow: has no column "n", as in .*a\.arrow/],
   ])('%s is an error that names file and column', async (name, bytes, message) => {
     await mkdir(at(name));
