@@ -89,8 +89,8 @@ const OURS = {
   },
   completion_mask: {
     ...{ type: INT32_LIST, isPerToken: true },
-    meaning: '1 for a completion token that the policy wrote, 0 for one that it was shown',
-    // of runs with traces of several turns alone
+    meaning:
+      '1 for a completion token that the policy wrote, 0 for one that it was shown; written where traces have several turns, and of streams',
     value: (row) => {
       const own = ownTokens(row) ?? new Uint8Array(row.segments.at(-1)?.end ?? 0).fill(1);
       return own.length === 0 ? null : Int32Array.from(own);
