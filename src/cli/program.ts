@@ -62,7 +62,7 @@ export function main(argv: readonly string[]): Promise<ExitCode> {
 }
 
 /** Notices errors of stdout and stderr, which would end the process. @returns what befell stdout, if anything */
-function listenToOutputs(): () => unknown {
+function listenToOutputs(): () => Promise<unknown> {
   // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice an error by themselves
   let stdoutError: unknown;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -70,14 +70,18 @@ function listenToOutputs(): () => unknown {
   });
   // with nobody to tell, the work goes on
   process.stderr.on('error', () => {});
-  return () => stdoutError;
+  // what was written last may fail later
+  return async () => {
+    await new Promise<void>((done) => process.stdout.write('', () => done()));
+    return stdoutError;
+  };
 }
 
 /** Builds the command line and runs it. @returns its exit code, told on stderr where it failed */
 async function run(
   argv: readonly string[],
   interruption: Interruption,
-  stdoutError: () => unknown,
+  stdoutError: () => Promise<unknown>,
 ): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const { signal } = interruption;
@@ -118,9 +122,12 @@ async function run(
     for (const each of program.commands)
       if (argv[2] === 'help' && each.name() === argv[3]) await declared(each);
     await program.parseAsync(argv as string[]);
-    const fault = stdoutError();
+    const fault = await stdoutError();
     return fault === undefined ? result : report(fault, json);
   } catch (error) {
+    // help that did not get out was none
+    const fault = error instanceof CommanderError && error.exitCode === 0 ? await stdoutError() : undefined;
+    if (fault !== undefined) return report(fault, json);
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;
     return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }), json);

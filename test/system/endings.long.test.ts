@@ -8,7 +8,7 @@ import { parseTimeLimit } from '../../dist/cli/signals.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { assertSameInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
-import { FIXTURES, ROOT, start as startHere, writeFixtures } from '../support/program.js';
+import { EMBEDDED, FIXTURES, ROOT, start as startHere, writeFixtures } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
 const BIN = join(ROOT, 'bin/rredcot.js');
@@ -150,8 +150,15 @@ describe('a reader or a disk that takes no more', () => {
     expect(shell(command)).toMatchObject({ stdout: '0\n', stderr });
   });
 
-  it('a full disk behind stdout: exit 75', () => {
-    expect(shell(`${SEGMENT} in.jsonl > /dev/full`)).toMatchObject({
+  it.each([
+    `${SEGMENT} in.jsonl`,
+    'inspect in.jsonl',
+    `policy info ${EMBEDDED}`,
+    'doctor --json',
+    'score --help',
+    '--version',
+  ])('a full disk behind stdout: exit 75: %s', (line) => {
+    expect(shell(`${line} > /dev/full`)).toMatchObject({
       stdout: '75\n',
       stderr: expect.stringMatching(/^rredcot: stdout: cannot be written: no space left/),
     });

@@ -160,5 +160,10 @@ export async function syncFolder(path: string): Promise<void> {
 
 /** @throws RredcotError (exit 2) where it cannot be made */
 export async function makeFolder(path: string): Promise<void> {
-  await mkdir(path, { recursive: true }).catch(failed(path, 'written'));
+  // of a read-only file system Node says here that there is no such folder, and a plain call what it is
+  const made = mkdir(path, { recursive: true }).catch(async (error: unknown) => {
+    const plain = await mkdir(path).catch((each: NodeJS.ErrnoException) => each);
+    if (plain !== undefined) throw plain.code === 'EROFS' ? plain : error;
+  });
+  await made.catch(failed(path, 'written'));
 }
