@@ -48,7 +48,7 @@ const OURS = 'rredcot.';
 /**
  * Writes rows and rejects in their order, and tells what was done.
  * @returns false where the file that stands there is the one that was asked for: nothing is read or touched then
- * @throws RredcotError (exit 75) where it was interrupted: nothing is left then
+ * @throws RredcotError (exit 75) where it was interrupted: nothing is left then but rows that are whole, for the same command
  */
 export async function writeScored(
   items: AsyncIterable<OutputRow | BadRow>,
