@@ -1,4 +1,4 @@
-// The two kinds of failure a user meets: a run that cannot go on, and a trace that is set aside.
+// The two kinds of failure a user meets: a run that cannot go on, and a trace that is rejected.
 
 /** Exit codes of the command line (DESIGN §5). */
 export const EXIT = {

@@ -54,7 +54,7 @@ interface Removed {
  */
 export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
   const { signal, overwrite } = opts;
-  const source = await openScored(path, ANY_ROWS);
+  const source = await openScored(path, ANY_ROWS, log);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
   const format = formatOf(source);
   const output = opts.output ?? `${stemOf(source.inputs)}.filtered.${format}`;

@@ -40,7 +40,7 @@ export interface RedistributeOptions {
  */
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
   const { signal, drop = [], overwrite, columns } = opts;
-  const source = await openScored(path, STORED);
+  const source = await openScored(path, STORED, log);
   const { credit, calibration } = await newCredit(path, source, opts, log);
   const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
   const target = await resolveTarget(output, opts.format, source.inputs);

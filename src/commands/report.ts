@@ -39,7 +39,7 @@ const MOST_PACKED = 2.6e6;
  */
 export async function report(path: string, opts: ReportOptions, log: Log): Promise<ExitCode> {
   const { output, signal } = opts;
-  const source = await openScored(path, STORED);
+  const source = await openScored(path, STORED, log);
   const inputs = source.inputs.map((each) => each.path);
   await assertPlace(output, inputs);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));

@@ -34,7 +34,7 @@ export async function summary(
   log: Log,
 ): Promise<ExitCode> {
   const { missing, parts, done } = await partsOf(path);
-  const source = await openScored(done, STORED);
+  const source = await openScored(done, STORED, log);
   const counted = await countScored(source, { traces: 0, conditions: [], signal }, log);
   assertTraces(path, counted);
   const valueName = valueNameOf(source.credit.estimator);

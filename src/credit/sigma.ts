@@ -180,14 +180,14 @@ export function unsureness(logprob: number): number {
 
 /**
  * σ_t = (1−λ) m_t · σ of one token of its segment + λ/T.
- * @param perSegment (K) @param weights (T) of {@link tokenWeights} @param even λ, spread over all tokens alike
+ * @param perSegment (K) @param weights (T) of {@link tokenWeights} @param mix λ, spread over all tokens alike
  * @param cap largest σ_t·T, before what is above it is spread over all tokens alike
  */
 export function spread(
   perSegment: Float64Array,
   ends: Int32Array,
   weights: Float64Array,
-  even = 0,
+  mix = 0,
   cap = Number.POSITIVE_INFINITY,
 ): Float32Array {
   const T = weights.length;
@@ -195,7 +195,7 @@ export function spread(
   let start = 0;
   for (const [k, end] of ends.entries()) {
     for (let t = start; t < end; t++)
-      sigma[t] = (1 - even) * (weights[t] as number) * (perSegment[k] as number) + even / T;
+      sigma[t] = (1 - mix) * (weights[t] as number) * (perSegment[k] as number) + mix / T;
     start = end;
   }
   const cut = sigma.map((s) => Math.max(0, s - cap / T));

@@ -1,8 +1,10 @@
 // `ratio`: how much likelier the policy writes a segment than an older one of its checkpoints does, by a pass of that over the trace.
+import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
+import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { ReaderAnswers } from '../question.js';
-import type { Estimator, OpenEstimator } from './estimator.js';
+import type { Estimator, LoadContext, OpenEstimator } from './estimator.js';
 import { noReferences, summedAttributions } from './value.js';
 
 export const ratio: Estimator = {
@@ -34,8 +36,8 @@ export const ratio: Estimator = {
       );
     return {
       async open(context): Promise<OpenEstimator> {
-        const { openSecond, secondConfig } = await import('./second-policy.js');
-        const older = await openSecond(folder, context, OLDER);
+        const { secondConfig } = await import('./second-policy.js');
+        const older = await openOlder(folder, context);
         return {
           config: { refPolicy: secondConfig(older) },
           second: { model: older, name: OLDER.name },
@@ -59,6 +61,31 @@ export const ratio: Estimator = {
 };
 
 const OLDER = { name: 'older policy', code: 'ref', flag: '--ref-policy' } as const;
+
+/**
+ * Opens the folder of an older checkpoint.
+ * @throws RredcotError as `openSecond`; exit 2 also for the policy's own weights, and for a token that the two spell otherwise
+ */
+async function openOlder(path: string, context: LoadContext) {
+  const { openSecond, tokenText } = await import('./second-policy.js');
+  const older = await openSecond(path, context, OLDER);
+  const refuse = (what: string) =>
+    usageError(`${OLDER.flag} ${path}: ${what}`, `${OLDER.flag} <an older checkpoint of the same policy>`);
+  if (isDeepStrictEqual(weightsOf(context.policy), weightsOf(older.policy)))
+    throw refuse('has the weights of the policy itself (sha256), so every value would be 0');
+  const both = Math.min(context.policy.architecture.vocab, older.policy.architecture.vocab);
+  for (let id = 0; id < both; id++) {
+    const [own, its] = [tokenText(context.tokenizer, id), tokenText(older.tokenizer, id)];
+    if (own !== its) throw refuse(`token ${id} is ${own} for the policy and ${its} for the older one`);
+  }
+  return older;
+}
+
+/** Hashes of its weights, whatever their files are called. */
+function weightsOf({ files }: Pick<PolicyFolder, 'files'>): string[] {
+  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
+  return weights.map(([, sha256]) => sha256).sort();
+}
 
 /**
  * a_k = Σ_{t in segment k} log π(o_t) − log π_ref(o_t), summed in float64; segment 1 begins at token 0.

@@ -100,7 +100,7 @@ export function tokenCheck(
 }
 
 /** A token's text as JSON; bytes that are no UTF-8 by their numbers. */
-function tokenText(tokenizer: Pick<Spelling, 'bytes'>, id: number): string {
+export function tokenText(tokenizer: Pick<Spelling, 'bytes'>, id: number): string {
   const bytes = Buffer.from(tokenizer.bytes(id));
   const spelled = bytes.toString('utf8');
   return Buffer.from(spelled).equals(bytes) ? JSON.stringify(spelled) : `<${bytes.toString('hex')}>`;

@@ -94,11 +94,8 @@ export class RunStats {
   private warn(isEarly: boolean): void {
     const { config, log } = this.opts;
     const { rule, thoughtTags } = config as MadeBy;
-    for (const { code, message } of warningsOf(this.counts.numbers, {
-      policy: this.policy,
-      rule,
-      thoughtTags,
-    })) {
+    const made = { policy: this.policy, rule, thoughtTags };
+    for (const { code, message } of warningsOf(this.counts.numbers, made)) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       if (!this.warned.has(code)) log.warn(code, message);
@@ -115,9 +112,15 @@ export class RunStats {
     return { ...done, ...figures, ...this.opts.beside?.(), output: this.opts.target.path };
   }
 
-  /** The same of the whole run, for its summary; the time is this attempt's. */
+  /** The same of the whole run, for its summary: where an earlier attempt has made a part of it, what both can count. */
   get wholeRecord(): Record<string, unknown> {
-    return { ...this.doneRecord(), ...this.totals };
+    const { beside, target } = this.opts;
+    return this.isResumed ? { ...this.totals, ...beside?.(), output: target.path } : this.doneRecord();
+  }
+
+  private get isResumed(): boolean {
+    const { traces = 0, rejects = 0 } = this.opts.before ?? {};
+    return traces + rejects > 0;
   }
 
   /** Nothing is told of the progress any more. */
@@ -142,6 +145,7 @@ export class RunStats {
     for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
     const rejected = rejectWarning(counts.rejects, this.totals.traces);
     if (rejected !== undefined) log.warn(rejected.code, rejected.message);
+    if (this.isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');
     if (counts.rejects.total > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
     if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
     if (whole !== undefined) log.text(this.wholeText(whole));

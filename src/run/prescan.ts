@@ -132,7 +132,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
       groupRewards.set(trace.group, withReward(known, reward, spans ? row.ordinal : undefined));
     }
     noteLast();
-    // a row that is set aside is not written, so it has no say in the columns
+    // a row that is rejected is not written, so it has no say in the columns
     if (hasTrace && typed) inference.add(row.columns);
   }
   opts.rewards?.assert();

@@ -104,7 +104,9 @@ export function parseWhere(
 ): Condition {
   const refused = (why: string, hint = EXAMPLE) => usageError(`--where ${text}: ${why}`, hint);
   const test = (each: string) => {
-    const [, name = '', sign = '', given = ''] = COMPARISON.exec(each.trim()) ?? [];
+    const [, name = '', sign = '', written = ''] = COMPARISON.exec(each.trim()) ?? [];
+    // as in SQL and Python: the quotes are none of the word's
+    const given = written.replace(/^(["'])(.*)\1$/s, '$2');
     if (sign === '')
       throw refused(
         `"${each}" is no comparison, expected <figure> <sign> <value> with one of == != < <= > >=`,

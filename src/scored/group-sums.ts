@@ -2,8 +2,9 @@
 import { type GroupMean, groupMeanOf } from '../credit/baseline.js';
 import { asksForMean, type CreditOptions } from '../credit/credit.js';
 import { GROUP_STD } from '../credit/requested.js';
-import { throwIfInterrupted } from '../errors.js';
+import { dataError, throwIfInterrupted } from '../errors.js';
 import { inferColumns } from '../io/arrow/schema.js';
+import { plural } from '../plural.js';
 import { isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { inputColumns, type ScoredFiles } from './open-scored.js';
@@ -44,6 +45,14 @@ export async function sumGroups(
       if (hasMean && !isOfPeers(credit) && typeof baseline === 'number') found.mean ??= baseline;
       if (hasStd && typeof std === 'number') found.std ??= std;
     }
+  if (credit.method === 'hierarchical' && !hasStd)
+    // the deviation is that of the file's traces: where some were left out it is not that of the stored mean
+    for (const [name, { mean, sum, count }] of groups)
+      if (mean !== undefined && Math.abs(sum / count - mean) > 1e-5)
+        throw dataError(
+          `${source.inputs[0]?.path}: the ${plural(count, 'trace')} of group ${JSON.stringify(name)} have a mean reward of ${sum / count}, the file says ${mean}: some were left out, and the group's standard deviation is not known`,
+          'rredcot score --method hierarchical, which counts them all',
+        );
   return {
     /** types of the input's columns, where the file has none */
     columns: inference.finish(),

@@ -13,6 +13,7 @@ import { type Input, readRows, resolveInputs } from '../io/read/inputs.js';
 import { CONFIG_KEY, type Config, RUN_KEY } from '../io/write/output.js';
 import { PART_KEY, type Part } from '../io/write/part.js';
 import { shellWord } from '../printable.js';
+import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, type ReadOptions, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { checkRow } from './check-row.js';
@@ -72,11 +73,15 @@ export const NEEDED = [
  * Opens a scored file, or the parts of a run.
  * @throws RredcotError: exit 2 for what `score` has not written, or in another form; 65 for bytes that it has not written
  */
-export async function openScored(path: string, reader: ConfigReader): Promise<ScoredFiles> {
+export async function openScored(
+  path: string,
+  reader: ConfigReader,
+  log?: Pick<Log, 'warn'>,
+): Promise<ScoredFiles> {
   if (path === '-') throw usageError('a scored file is read twice, which stdin cannot be', 'name the file');
   const inputs = await resolveInputs([path]);
   const { account, config } = await oneRun(path, inputs);
-  await assertWritten(inputs);
+  await assertWritten(inputs, log);
   const { command = 'another program' } = config;
   if (command !== 'score' && !reader.takes?.some((name) => name === command))
     throw usageError(

@@ -5,8 +5,6 @@ import { join } from 'node:path';
 import { deserialize, serialize } from 'node:v8';
 import { failed, readWhole, writeWhole } from '../io/files/files.js';
 
-export type Spill = Awaited<ReturnType<typeof openSpill>>;
-
 /**
  * Opens it. The file loses its name at once, so that nothing is left behind however the process ends.
  * @param folder on the disk that is to hold it

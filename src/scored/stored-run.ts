@@ -17,6 +17,7 @@ import {
 } from '../io/write/output.js';
 import { PART_KEY, type Part, parsePart } from '../io/write/part.js';
 import { readSummary } from '../io/write/summary-file.js';
+import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 
 /** The key of a file's metadata under which stands what it was redistributed from. */
@@ -125,10 +126,11 @@ export async function rejectsOf(inputs: readonly Input[]): Promise<number> {
   return facts.reduce((sum, found) => sum + (found?.rejects ?? 0), 0);
 }
 
-/** Compares scored files with their hashes, where they have them. @throws RredcotError (exit 65) for bytes that are not those that were written */
-export async function assertWritten(inputs: readonly Input[]): Promise<void> {
+/** Compares scored files with their hashes, and says of which there is none. @throws RredcotError (exit 65) for bytes that are not those that were written */
+export async function assertWritten(inputs: readonly Input[], log?: Pick<Log, 'warn'>): Promise<void> {
   for (const { path } of inputs) {
     const fault = await fileFault(path);
+    if (fault === undefined) log?.warn('no_hash', `${path}: nothing says which bytes were written`);
     if (typeof fault === 'string')
       throw dataError(`${path}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
   }

@@ -17,14 +17,14 @@ export function sumCounts(all: Iterable<Counts>): Counts {
   return sum;
 }
 
-/** Counts rows and rejects. */
+/** Counts the rows and rejects of a part. */
 export class FactCounter {
   readonly counts = { traces: 0, rejects: 0, tokens: 0, sigma: 0 };
 
-  /** @param run its identity @param number of the part; undefined for the whole */
+  /** @param run its identity @param number of the part */
   constructor(
     private readonly run: string,
-    private readonly number?: number,
+    private readonly number: number,
   ) {}
 
   add(item: OutputRow | BadRow): void {
@@ -39,8 +39,7 @@ export class FactCounter {
   }
 
   facts(rejectsSha256: string | null): Facts {
-    const { run, number } = this;
-    return { run, ...(number !== undefined && { number }), ...this.counts, rejects_sha256: rejectsSha256 };
+    return { run: this.run, number: this.number, ...this.counts, rejects_sha256: rejectsSha256 };
   }
 }
 

@@ -4,7 +4,7 @@ import type { Rope } from './attention.js';
 import { cast, Graph, type Precision } from './onnx.js';
 
 /**
- * What a branch row sees and where it stands: graph inputs [G,W,R], W traces lanes; `from` and `to` [G,2] cut a group's keys
+ * What a branch row sees and where it stands: graph inputs [G,W,R], W lanes, a trace each; `from` and `to` [G,2] cut a group's keys
  * from the prefixes' [B,T], of W traces in a row, `suffixFrom` and `suffixTo` those behind them from the suffixes' [N,L].
  */
 export interface BranchInputs {

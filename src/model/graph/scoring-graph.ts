@@ -7,7 +7,7 @@ import { rowLayers, type Weight } from './operators.js';
 
 /**
  * The scoring graph: B traces of S tokens each, causal (the prefix), and G groups in which branches stand, R rows for each of
- * W traces lanes. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the prefix
+ * W lanes, a trace each. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the prefix
  * may come as keys and values of an earlier run; with P = 0 there are none.
  *
  * Of traces that begin alike the prefix may be the beginning alone: what follows in each, its suffix, stands among the branch

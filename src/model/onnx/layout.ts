@@ -66,7 +66,7 @@ function layOut(
   const loads = branches.map((rows, b) => rowsOf(rows) + (suffixes[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
   const sorted = branches.map((own) => [...own].sort(byExit));
-  /** parts of up to `room` rows, of as many traces lanes as leave least padding */
+  /** parts of up to `room` rows, of as many lanes as leave least padding */
   const of = (room: number): GroupLayout => {
     const pieces = places.map(({ suffix }, b) =>
       piecesOf(suffixes[b] as Int32Array, suffix?.from ?? 0, room),
@@ -121,7 +121,7 @@ export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T
   return parts;
 }
 
-/** The n-th parts of W traces stand lanes; the last W traces begin with some that are done, and have nothing more there. */
+/** The n-th parts of W traces share a group, a lane each; the last W traces begin with some that are done, and have nothing more there. */
 function groupsOf(
   all: readonly (readonly (readonly BranchRow[])[])[],
   places: readonly PrefixPlace[],
@@ -160,7 +160,7 @@ export function sizeOf({ ids }: Pick<BranchRow, 'ids'>): number {
 
 // ------ the rows that the scoring graph runs over: pure index arithmetic
 
-/** The branch rows of a run: G groups of R rows for each of W traces lanes. */
+/** The branch rows of a run: G groups of R rows for each of W lanes. */
 export interface PackedBranches {
   readonly groups: number;
   readonly lanes: number;
