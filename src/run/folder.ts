@@ -7,9 +7,10 @@ import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, OvertakenError, RredcotError, usageError } from '../errors.js';
 import { wordsOf } from '../estimate/registry.js';
 import { makeFolder, putInPlace, removeFile, syncFolder } from '../io/files/atomic-file.js';
-import { fileError, isAbsent, isStored, listObjects, textOf } from '../io/files/files.js';
-import { partNumber, runPaths } from '../io/files/run-folder.js';
-import { type Counts, factsOfPart, sumCounts } from '../io/write/facts.js';
+import type { Facts } from '../io/files/facts.js';
+import { fileError, isAbsent, isStored, listObjects, sha256OfFile, textOf } from '../io/files/files.js';
+import { partNumber, runPaths, type Shard } from '../io/files/run-folder.js';
+import { type Counts, factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
 import { CARD_HEAD, type CardFacts, writeCard } from '../report/dataset-card.js';
 import type { Log } from '../report/log.js';
 import { differenceOf, type Run, readRun } from './identity.js';
@@ -163,20 +164,20 @@ export type ExistingParts = Map<number, Counts>;
 
 /**
  * Looks at them.
- * @param isOwn which of the run's parts
+ * @param shard whose parts are meant, byte by byte on this machine, for its process goes on with them; undefined: all, as they say
  * @throws RredcotError (exit 2) for a part of another run, which is never replaced
  */
 export async function existingParts(
   folder: string,
   { run, output, parts }: Run,
-  isOwn: (part: number) => boolean,
+  shard: Shard | undefined,
   log: Log,
 ): Promise<ExistingParts> {
   const found: ExistingParts = new Map();
   const paths = runPaths(folder);
   for (const name of (await namesIn(folder)).sort()) {
     const part = partNumber(name);
-    if (part === undefined || !isOwn(part)) continue;
+    if (part === undefined || (shard && part % shard.count !== shard.index)) continue;
     const facts = await factsOfPart(folder, part, output);
     const isOfRun = name.endsWith(`.${output}`) && part < parts;
     if (!isOfRun || (facts !== undefined && facts.run !== run))
@@ -184,11 +185,12 @@ export async function existingParts(
         `${folder}/${name}: is of another run than _run.json`,
         'move it away, or start again with --overwrite',
       );
-    if (facts === undefined) {
-      log.warn(
-        'part_damaged',
-        `${paths.part(part, output)}: cannot be read as a part of the run: it is made again`,
-      );
+    const path = paths.part(part, output);
+    const isLooked = shard !== undefined && !isStored(folder);
+    const isWhole = async ({ rejects_sha256: hash }: Facts) =>
+      (await fileFault(path)) === null && (await sha256OfFile(paths.rejectsOf(part))) === hash;
+    if (facts === undefined || (isLooked && !(await isWhole(facts)))) {
+      log.warn('part_damaged', `${path}: is not the part that was written: it is made again`);
       continue;
     }
     const { traces, rejects, tokens, sigma } = facts;
@@ -267,7 +269,7 @@ export async function finishFolder(
 ): Promise<void> {
   const { size } = await presentParts(folder, run);
   if (size < run.parts) return log.info(`${size} of ${run.parts} parts are there`);
-  const parts = await existingParts(folder, run, () => true, log);
+  const parts = await existingParts(folder, run, undefined, log);
   if (parts.size < run.parts)
     throw new RredcotError(`${folder}: ${run.parts - parts.size} of ${run.parts} parts are damaged`, {
       exitCode: EXIT.interrupted,

@@ -90,8 +90,7 @@ export async function beginRun(
     return { made: made.counts ?? { traces: 0, rejects: 0 } };
   }
   await claimRun(folder, run, { isHidden: kind === 'file', overwrite, isStream });
-  const isOwn = (part: number) => part % shard.count === shard.index;
-  const existing = await existingParts(folder, run, isOwn, log);
+  const existing = await existingParts(folder, run, shard, log);
   const todo = new Todo(run, shard, existing);
   const n = existing.size;
   if (n > 0 && todo.all.length > 0) log.info(`resuming: ${plural(n, 'part')} ${are(n)} there, in ${folder}`);

@@ -317,6 +317,8 @@ const CASES: readonly Case[] = [
     fromPr: NOT_STORED,
     refused: [
       ['', '--estimator ratio needs an older policy'],
+      ['--policy prover --ref-policy prover', 'has the weights of the policy itself'],
+      ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
       ['--ref-policy prover --steps scaled', 'sums of attributions'],
     ],
   },

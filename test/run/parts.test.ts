@@ -1,5 +1,5 @@
 // A run is its parts: what stands is kept, what is missing is made, by any number of shards; nothing of another run is replaced in silence.
-import { appendFile, cp, readdir, readFile, rename, rm, stat, truncate, utimes } from 'node:fs/promises';
+import { appendFile, cp, readdir, readFile, rename, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { BROKEN, writeFixtures } from '../support/program.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
@@ -53,9 +53,18 @@ describe.each(FORMATS)('a folder of %s', (format) => {
     await truncate(at(`out/${beside}`), 40);
     const { said } = await done(`${command} -o out/`);
     expect(said).toContain('resuming: 2 parts are there, in out');
-    expect(said).toContain(`part-00002.${format}: cannot be read as a part of the run: it is made again`);
+    expect(said).toContain(`part-00002.${format}: is not the part that was written: it is made again`);
     expect(await snapshot(at('out'))).toEqual(whole);
     expect(await state(`out/part-00000.${format}`)).toEqual(kept);
+    // a byte of the rows, and a line of the rejects, where all parts are there
+    for (const edited of [`part-00003.${format}`, 'rejects/part-00001.jsonl']) {
+      const bytes = await readFile(at(`out/${edited}`));
+      bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
+      await writeFile(at(`out/${edited}`), bytes);
+      const part = edited.replace('rejects/', '').replace(/jsonl$/, format);
+      expect((await done(`${command} -o out/`)).said).toContain(`${part}: is not the part that was written`);
+      expect(await snapshot(at('out'))).toEqual(whole);
+    }
   });
 
   it('takes no part for another one that lies under its name', async () => {
