@@ -44,7 +44,7 @@ type RedistributeFlags = ScoredFlags &
 
 export function redistribute(command: Command, { interruption: { signal }, done }: CommandCall): void {
   scored(command, './<input>.redistributed.parquet')
-    .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name; arrow for -o -)`)
+    .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name; arrow for stdout)`)
     .option(
       '--columns <a,b>',
       'which of our columns are written (default: those that the file has)',
@@ -80,7 +80,7 @@ export function filter(command: Command, { interruption: { signal }, done }: Com
       repeated,
     )
     .description(
-      'Writes the traces that fit all conditions, as they are and in the format of the file, and tells what each condition removed.',
+      'Writes the traces that fit all conditions, as they are and in the format of the file (on stdout Parquet becomes an Arrow stream), and tells what each condition removed. Without a condition a folder of parts becomes one file. Takes what segment has written, too.',
     )
     .addHelpText(
       'after',
@@ -95,10 +95,7 @@ export function filter(command: Command, { interruption: { signal }, done }: Com
 
 function scored(command: Command, defaultOutput: string): Command {
   const made = scoredFile(command)
-    .option(
-      '-o, --output <file>',
-      `.parquet, .arrow or .jsonl; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
-    )
+    .option('-o, --output <file>', `.parquet, .arrow or .jsonl; - is stdout (default: ${defaultOutput})`)
     .option(...OVERWRITE_FLAG);
   return logged(made);
 }

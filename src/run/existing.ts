@@ -72,7 +72,8 @@ async function whyOther(path: string, found: Existing, wanted: Run): Promise<str
     const said = Object.fromEntries(
       Object.entries({ rredcot, config, policy }).filter(([key]) => Object.hasOwn(found.origin ?? {}, key)),
     );
-    const others = 'of other inputs, of these before they were edited, or with another --rows-per-part';
+    const others =
+      'of other inputs, of these before they were edited, by another policy, or with another --rows-per-part';
     return `is the output of another run: ${firstDifference(found.origin, said) ?? others}`;
   }
   const younger = wanted.inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);

@@ -52,7 +52,7 @@ interface Case {
 type Passage = 'same' | 'near' | { readonly refused: string };
 
 const scene = await openScene();
-const { at, config, done, expectSame, fails, rows, write } = scene;
+const { at, config, done, expectSame, fails, rows, text, write } = scene;
 const CALIBRATED = '--calibration calibration.json';
 const QUESTION = '\n</think>\nright? ';
 const K = 3;
@@ -72,6 +72,10 @@ beforeAll(async () => {
   await cp(PROVER, at('told'), { recursive: true });
   await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');
   await done(`policy build told -o hinted --exit-template ${join(PROVER, 'exit_template.json')}`);
+  // a policy with another tokenizer
+  await cp(PROVER, at('spelt'), { recursive: true });
+  await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
+  await done('policy build spelt -o odd');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
   await write('peer.json', '{"text": "hint {peer}\\n"}');
   await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
