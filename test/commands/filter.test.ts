@@ -34,6 +34,8 @@ describe('a condition', () => {
   it.each([
     ['status == uniform:no-gain', true],
     ['status == ok', false],
+    ['status == "uniform:no-gain"', true],
+    ["status != 'uniform:no-gain'", false],
     ['status != uniform:*', false],
     ['status == references:*', true],
     ['status != rudder:no-gain and status != rudder:*', true],

@@ -6,7 +6,7 @@ import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { type FixtureRow, PROVER, type ScoredRow, storedValues } from '../support/program.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { editJson, fixtureRows, openScene } from '../support/scene.js';
 import { snapshot } from '../torture/snapshot.js';
 
 type HierarchicalRow = ScoredRow & { readonly reward: number; readonly baseline: number } & {
@@ -71,6 +71,16 @@ describe('progress', () => {
     // the deviation of a part of a group is not the group's
     await done('filter progress.jsonl --where reward==0 -o part.jsonl');
     await fails('redistribute part.jsonl --method hierarchical -o no.jsonl', 65, 'was filtered');
+    // nor that of a group of which rows were left out and nothing says so
+    await write('less.jsonl', (await text('progress.jsonl')).split('\n').slice(1).join('\n'));
+    await write('less.jsonl.summary.json', await text('progress.jsonl.summary.json'));
+    await editJson(at('less.jsonl.summary.json'), (summary) => delete summary.sha256);
+    const less = await fails(
+      'redistribute less.jsonl --method hierarchical -o no.jsonl',
+      65,
+      'were left out',
+    );
+    expect(less.stderr).toContain('less.jsonl: nothing says which bytes were written');
     const made = await rows<HierarchicalRow>('made.jsonl');
     const std = oracleStd(made.map(({ reward }) => reward));
     expect(std).toBeGreaterThan(0);

@@ -1,5 +1,16 @@
 // A run is its parts: what stands is kept, what is missing is made, by any number of shards; nothing of another run is replaced in silence.
-import { appendFile, cp, readdir, readFile, rename, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  cp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { BROKEN, writeFixtures } from '../support/program.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
@@ -176,6 +187,11 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.arrows'])('a file %
     const { said } = await done(command);
     expect(said).toContain('resuming: 3 parts are there');
     expect(await snapshot(folder)).toEqual(whole);
+    // of two attempts the counts alone are of both: no figure of one stands among them
+    const summary = JSON.parse(await text(`${output}.summary.json`));
+    expect(summary).toMatchObject({ traces: 10, rejects: 1 });
+    for (const figure of ['seconds', 'tokens_per_s', 'mean_logprob', 'uniform_share'])
+      expect(summary).not.toHaveProperty(figure);
   });
 
   it('of a stream is written in one go', async () => {
