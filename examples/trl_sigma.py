@@ -1,6 +1,6 @@
 """TRL: GRPO on scored traces, each token's advantage times w = σ·T.
 
-rredcot's tests run three steps with TRL 1.13.0 (torch 2.13.0) in one CPU process, where pip has them: each step's loss equals eq. 11
+rredcot's tests run three steps with TRL 1.16.0 (torch 2.13.0) in one CPU process, where pip has them: each step's loss equals eq. 11
 to 1e-6, and uniform σ trains the same weights, bit for bit, as TRL alone, both on text that TRL generates and on stored completions
 (with the stored log-probabilities as the old ones; TRL alone takes the ratio as 1). Not run on a GPU or in several processes.
 hooks/trl.json lists the names in TRL that it relies on.
@@ -11,8 +11,9 @@ hooks/trl.json lists the names in TRL that it relies on.
 The scored file is JSONL, gzipped or not, or Parquet, which needs pyarrow.
 
 Nothing is generated: `rollout_func` gives TRL the stored completions. `loss_type="grpo"` makes the update RREDCoT's eq. 11;
-dapo, bnpo and dr_grpo keep their own length weighting. Does not work with vespo, luspo, importance_sampling_level="sequence",
-off_policy_mask_threshold (they need one advantage per trace) or use_liger_kernel=True (it bypasses the loss).
+dapo, bnpo and dr_grpo keep their own length weighting. importance_sampling_level="sequence" and luspo are refused: they average over a
+trace before the loss, so that σ would have no effect. vespo and off_policy_mask_threshold decide by the sign of one advantage per trace:
+their formulas do not hold with σ. TRL before 1.16 has a fused loss behind use_liger_kernel=True that takes one advantage per trace: leave it off.
 """
 import json
 import sys
@@ -23,7 +24,7 @@ try:
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 except ImportError as error:
-    raise SystemExit(f"trl_sigma.py: {error}: pip install trl datasets torch requests (run with TRL 1.13.0)") from None
+    raise SystemExit(f"trl_sigma.py: {error}: pip install trl datasets torch requests (run with TRL 1.16.0)") from None
 
 from scored_rows import scored_rows
 from sigma_weights import sigma_weights
@@ -39,6 +40,12 @@ def weight_advantages(advantages, completion_ids, sigmas):
 
 
 class SigmaGRPOTrainer(GRPOTrainer):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        for option, value in (("importance_sampling_level", "sequence"), ("loss_type", "luspo")):
+            if getattr(self.args, option, None) == value:
+                raise ValueError(f'{option}="{value}" averages a trace\'s tokens, so σ would have no effect: use loss_type="grpo" with importance_sampling_level="token"')
+
     def _generate_and_score_completions(self, inputs):
         out = super()._generate_and_score_completions(inputs)
         # extra keys that rollout_func returned are now in each input

@@ -1,7 +1,9 @@
 """verl: GRPO on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN END TO END. Written for verl 0.10.0.dev (commit 1dda039b, August 2026); hooks/verl.json has its names and signatures, and
-`npm run hooks -- <checkout>` says what a newer verl has changed. rredcot's tests run it on stand-ins made from that record.
+rredcot's tests run it with verl 0.9.1 on a CPU, where pip has it: its configuration, dataset, agent loop, TransferQueue, padding and
+`_compute_advantage`, and the older trainer's `compute_advantage`; advantages equal A·σ·T to 1e-5. Not run: the actor's update, an engine,
+several nodes. V1 (verl's default) needs TransferQueue: pip install "verl[verl-core]"; without it trainer_mode=rredcot is not registered.
+`npm run hooks -- <checkout>` says what another verl has changed in the names that this relies on (hooks/verl.json).
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/verl_sigma.py --rows scored.jsonl replay.parquet
@@ -71,7 +73,7 @@ try:
     from verl.trainer.ppo import core_algos, ray_trainer
     from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 except ImportError as error:
-    raise SystemExit(f"verl_sigma.py: {error}: pip install verl (written for 0.10.0.dev); --rows does not need it") from None
+    raise SystemExit(f"verl_sigma.py: {error}: pip install 'verl[verl-core]' (run with 0.9.1); --rows does not need it") from None
 
 if __name__ == "__main__":
     raise SystemExit("verl_sigma.py: verl imports it: VERL_USE_EXTERNAL_MODULES=verl_sigma python -m verl.trainer.main_ppo …")
@@ -116,7 +118,7 @@ def weigh(trainer):
             # verl pads a batch with copies of its first trace, with other uids and no token that trains
             kept = [key for key, tag in zip(batch.keys, batch.tags) if not tag.get("is_padding", False)]
             place = {"keys": kept, "partition_id": batch.partition_id}
-            rows = tq.kv_batch_get(**place, select_fields=["extra_fields"])["extra_fields"].tolist()
+            rows = list(tq.kv_batch_get(**place, select_fields=["extra_fields"])["extra_fields"])
             # to verl each replayed row is a prompt of its own: make it use our groups
             tq.kv_batch_put(**place, fields=tu.get_tensordict({"uid": [row["group"] for row in rows]}))
             batch = super()._compute_advantage(batch, metrics)
@@ -134,8 +136,9 @@ def weigh(trainer):
 
 try:
     from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
-except ImportError:  # before 0.9 there is only the older trainer
-    pass
+except ImportError as error:  # before 0.9 there is only the older trainer
+    if error.name == "transfer_queue":
+        print("verl_sigma.py: V1 needs TransferQueue, so trainer_mode=rredcot is not there: pip install 'verl[verl-core]'", file=sys.stderr)
 else:
     register_trainer("rredcot")(weigh(PPOTrainerSync))
 

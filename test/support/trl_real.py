@@ -160,8 +160,20 @@ def text(checkpoint, scored, scratch):
     }
 
 
+def refused(checkpoint, scratch):
+    """What the hook says of options under which σ would have no effect."""
+    said = {}
+    for option, value in (("importance_sampling_level", "sequence"), ("loss_type", "luspo")):
+        config = GRPOConfig(output_dir=scratch, report_to=[], use_cpu=True, bf16=False, **{option: value})
+        try:
+            SigmaGRPOTrainer(model=checkpoint, args=config, reward_funcs=stored_reward, train_dataset=Dataset.from_list([{"prompt": "p"}]))
+        except ValueError as error:
+            said[option] = str(error)
+    return said
+
+
 if __name__ == "__main__":
     checkpoint, scored, scratch = sys.argv[1:]
     printed, sys.stdout = sys.stdout, sys.stderr
-    found = {"stored": stored(checkpoint, scored, scratch), "text": text(checkpoint, scored, scratch)}
+    found = {"stored": stored(checkpoint, scored, scratch), "text": text(checkpoint, scored, scratch), "refused": refused(checkpoint, scratch)}
     print(json.dumps(found), file=printed)

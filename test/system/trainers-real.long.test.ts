@@ -1,4 +1,4 @@
-// TRL's own GRPOTrainer with our hook, and what data libraries read of a scored file: in an environment that pip makes.
+// TRL's own GRPOTrainer and verl's own V1 with our hooks, and what data libraries read of a scored file: in an environment that pip makes.
 
 import { spawnSync } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
@@ -21,11 +21,20 @@ interface Run {
   readonly losses: [number[], number[]];
 }
 
+type VerlRow = Readonly<
+  Record<'completion_ids' | 'logprobs' | 'sigma', number[]> & { reward: number; group: string }
+>;
+/** Of each trace its response, advantages and old log-probabilities; of the older trainer advantages (B, T). */
+interface VerlRun {
+  readonly v1: { readonly rows: [number[], number[], number[]][]; readonly padding: number[][] };
+  readonly older: Readonly<Record<'weighted' | 'without_mask' | 'plain', number[][]>>;
+}
+
 describe.skipIf(python === undefined)(
-  `TRL itself${python === undefined ? ' (skipped: pip has no trl 1.13.0 here)' : ''}`,
+  `TRL and verl themselves${python === undefined ? ' (skipped: pip has no trl 1.16.0 and verl 0.9.1 here)' : ''}`,
   () => {
     let folder: string;
-    let runs: Record<'stored' | 'text', Run>;
+    let runs: Record<'stored' | 'text', Run> & { readonly refused: Record<string, string> };
 
     const inPython = (program: string, ...args: string[]): unknown => {
       const run = spawnSync(python as string, [join(ROOT, 'test/support', program), ...args], {
@@ -79,6 +88,50 @@ describe.skipIf(python === undefined)(
       expect(losses[0]).toEqual(losses[1]);
       expect(uniform).toBe(0);
       expect(moved).toBeGreaterThan(1e-4);
+    });
+
+    it('refuses the options under which σ would have no effect', () => {
+      expect(Object.keys(runs.refused)).toEqual(['importance_sampling_level', 'loss_type']);
+      expect(runs.refused.importance_sampling_level).toContain('="sequence" averages a trace');
+      expect(runs.refused.loss_type).toContain('="luspo" averages a trace');
+    });
+
+    it('verl: its V1 chain and its older trainer give every token A·σ·T', async () => {
+      const scored = join(folder, 'scored.jsonl');
+      await mkdir(join(folder, 'verl'));
+      const { v1, older } = inPython('verl_real.py', EMBEDDED, scored, join(folder, 'verl')) as VerlRun;
+      const rows = await readJsonl<VerlRow>(scored);
+      const byIds = new Map(rows.map((row) => [row.completion_ids.join(), row]));
+      const weighted = ({ reward, group, sigma }: VerlRow): number[] => {
+        const all = rows.filter((row) => row.group === group).map((row) => row.reward);
+        const mean = all.reduce((sum, each) => sum + each, 0) / all.length;
+        const variance = all.reduce((sum, each) => sum + (each - mean) ** 2, 0) / (all.length - 1);
+        return sigma.map((s) => ((reward - mean) / (Math.sqrt(variance) + 1e-6)) * s * sigma.length);
+      };
+      const off = (found: readonly number[], expected: readonly number[]) =>
+        Math.max(...found.map((value, t) => Math.abs(value - (expected[t] ?? 0))));
+
+      expect(v1.rows.length).toBe(rows.length);
+      for (const [ids, advantages, logprobs] of v1.rows) {
+        const row = byIds.get(ids.join()) as VerlRow;
+        expect(advantages.length).toBe(row.sigma.length);
+        expect(off(advantages, weighted(row))).toBeLessThan(1e-4);
+        expect(off(logprobs, row.logprobs)).toBeLessThan(1e-6);
+      }
+      // verl pads a batch with copies that train no token
+      expect(v1.padding.length).toBeGreaterThan(0);
+      expect(new Set(v1.padding.flat())).toEqual(new Set([0]));
+
+      for (const [i, row] of rows.entries()) {
+        expect(off(older.weighted[i] ?? [], weighted(row))).toBeLessThan(1e-4);
+        expect(
+          off(
+            older.plain[i] ?? [],
+            weighted({ ...row, sigma: row.sigma.map((_, __, all) => 1 / all.length) }),
+          ),
+        ).toBeLessThan(1e-4);
+      }
+      expect(older.without_mask).toEqual(older.weighted);
     });
 
     it('pyarrow, pandas, polars and datasets read scored files, in one way', async () => {
