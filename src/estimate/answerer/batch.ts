@@ -1,7 +1,7 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
 import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
-import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
+import { inHalves, sharingRoom } from '../../model/onnx/layout.js';
 import { type Branch, nextKept } from '../../model/onnx/placed.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
@@ -156,7 +156,7 @@ export async function answerCut(
   const answers: Answer[] = [];
   try {
     await session.keepPrefixes(kept, [prefix]);
-    for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
+    for (const batch of sharingRoom(branches, BATCH_ROWS, ({ ids }) => ids.length)) {
       const found = await session.branches(kept, [batch]);
       assertPossible(found, [job], session);
       answers.push(...(found[0] as TraceScores).branches);

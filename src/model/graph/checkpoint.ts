@@ -12,7 +12,7 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
-import { familyOf } from './families.js';
+import { FAMILIES } from './families.js';
 import type { Family } from './family.js';
 import { expectedWeights, type Weight } from './operators.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
@@ -47,7 +47,7 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   const configPath = join(folder, CHECKPOINT_CONFIG);
   const architecture = parseArchitecture(parseJson(config, configPath), configPath);
   const { files, tensors } = await locateTensors(folder);
-  const weights = chooseWeights(folder, CHECKPOINT_CONFIG, architecture, tensors);
+  const weights = chooseWeights(folder, architecture, tensors);
   await refuseOthers(folder, architecture, files, tensors, weights);
   return { architecture, weights, files };
 }
@@ -123,27 +123,30 @@ async function weightFile(folder: string, name: string): Promise<WeightFile> {
 
 // ------ tensors against config.json
 
-/**
- * The tensors that an architecture needs, by name.
- * @param source file of `folder` that says what the architecture is
- * @throws RredcotError (exit 2) where one is missing or has another shape
- */
-export function chooseWeights<T extends StoredTensor>(
+/** The tensors that an architecture needs, by name. @throws RredcotError (exit 2) where one is missing or has another shape */
+function chooseWeights(
+  folder: string,
+  architecture: Architecture,
+  tensors: ReadonlyMap<string, Located>,
+): Map<string, Located> {
+  const shapes = expectedWeights(architecture);
+  assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
+  return new Map([...shapes.keys()].map((name) => [name, tensors.get(name) as Located]));
+}
+
+/** @param source file of `folder` that expects them @throws RredcotError (exit 2) where one is missing or has another shape */
+export function assertShapes(
   folder: string,
   source: string,
-  architecture: Architecture,
-  tensors: ReadonlyMap<string, T>,
-): Map<string, T> {
-  const weights = new Map<string, T>();
-  for (const [name, shape] of expectedWeights(architecture)) {
+  shapes: Iterable<readonly [name: string, shape: readonly number[]]>,
+  tensors: ReadonlyMap<string, StoredTensor>,
+): void {
+  for (const [name, shape] of shapes) {
     const tensor = tensors.get(name);
-    if (tensor === undefined || tensor.shape.join() !== shape.join()) {
-      const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
-      throw mismatch(folder, source, `tensor ${name} ${found}, ${source} expects [${shape.join(', ')}]`);
-    }
-    weights.set(name, tensor);
+    if (tensor?.shape.join() === shape.join()) continue;
+    const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
+    throw mismatch(folder, source, `tensor ${name} ${found}, ${source} expects [${shape.join(', ')}]`);
   }
-  return weights;
 }
 
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
@@ -154,7 +157,7 @@ async function refuseOthers(
   tensors: ReadonlyMap<string, Located>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
-  const family = familyOf(architecture);
+  const family: Family = FAMILIES[architecture.family];
   for (const name of tensors.keys()) {
     // older checkpoints store the rotary frequencies, which follow from config.json
     if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;

@@ -36,8 +36,7 @@ export interface Rotary {
 }
 
 /** cos and sin of position × inverse frequency, each (positions, headDim/2) float32. */
-export interface RopeTables {
-  readonly positions: number;
+interface RopeTables {
   readonly cos: Float32Array;
   readonly sin: Float32Array;
 }
@@ -55,7 +54,7 @@ export function ropeTables(arch: Rotary, positions: number): RopeTables {
       sin[p * half + i] = factor * Math.sin(p * frequency);
     }
   }
-  return { positions, cos, sin };
+  return { cos, sin };
 }
 
 /** (headDim/2) radians a position, from the fastest to the slowest. */

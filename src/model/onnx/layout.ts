@@ -73,7 +73,7 @@ function layOut(
     );
     // each is filled before the next
     const parts = sorted.map((own, b) =>
-      sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, sizeOf),
+      sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, ({ ids }) => ids.length),
     );
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
@@ -150,12 +150,7 @@ function piecesOf(suffix: Int32Array, from: number, R: number): BranchRow[] {
 }
 
 function rowsOf(branches: readonly BranchRow[]): number {
-  return branches.reduce((sum, branch) => sum + sizeOf(branch), 0);
-}
-
-/** Rows of a branch, or a piece. */
-export function sizeOf({ ids }: Pick<BranchRow, 'ids'>): number {
-  return ids.length;
+  return branches.reduce((sum, { ids }) => sum + ids.length, 0);
 }
 
 // ------ the rows that the scoring graph runs over: pure index arithmetic
@@ -295,13 +290,6 @@ export function suffixTable(
   for (const [n, rows] of suffixes.entries())
     for (const [t, row] of rows.entries()) table[n * longest + t] = BigInt(row);
   return [table, [count, longest]];
-}
-
-/** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */
-export function blockRows(values: ArrayLike<number>, block: number): BigInt64Array {
-  const padded = new BigInt64Array(Math.max(1, Math.ceil(values.length / block)) * block);
-  for (let i = 0; i < values.length; i++) padded[i] = BigInt(values[i] as number);
-  return padded;
 }
 
 // ------ what does not fit into memory

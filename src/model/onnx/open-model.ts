@@ -24,7 +24,7 @@ export async function openModel(
   policy: PolicyFolder,
   { device: choice, signal }: ModelChoice,
 ): Promise<OpenModel> {
-  const [{ device }, tokenizer] = await Promise.all([
+  const [device, tokenizer] = await Promise.all([
     resolveDevice(choice),
     openTokenizer(policy.path, { signal }),
   ]);

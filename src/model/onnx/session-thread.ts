@@ -4,20 +4,10 @@ import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
-import { headRows } from '../graph/head.js';
 import type { Precision } from '../graph/onnx.js';
 import type { Device } from './device.js';
-import { blockRows, packBranches, suffixTable } from './layout.js';
-import {
-  cacheNames,
-  type Feeds,
-  floats,
-  growingRope,
-  int64,
-  type Kept,
-  openGraph,
-  ropeFeeds,
-} from './onnx-session.js';
+import { packBranches, suffixTable } from './layout.js';
+import { cacheNames, type Feeds, growingRope, int64, type Kept, openGraph, readOut } from './onnx-session.js';
 import { branchEnd, type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
@@ -110,8 +100,6 @@ async function scores({ traces, cache }: RunJob) {
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
 
-  const C = headRows(rows.length, arch.vocab, precision);
-  const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
   const [suffixRows, suffixDims] = suffixTable(
     packed.suffixRows,
     (past.past_suffix_k_0 as Tensor).dims[0] as number,
@@ -127,9 +115,8 @@ async function scores({ traces, cache }: RunJob) {
     suffix_from: int64(packed.suffixFrom, [G, 2]),
     suffix_to: int64(packed.suffixTo, [G, 2]),
     suffix_rows: int64(suffixRows, suffixDims),
-    ...ropeFeeds(ropeFor(positions)),
-    rows: int64(blockRows(rows, C), blocks),
-    targets: int64(blockRows(targets, C), blocks),
+    ...ropeFor(positions),
+    ...readOut(rows, targets, arch.vocab, precision),
     ...past,
   };
   const keeps = [PREFIX, ...(suffixes.length > 0 ? [SUFFIX] : [])].flatMap((part) =>
@@ -146,7 +133,11 @@ async function scores({ traces, cache }: RunJob) {
       places,
     });
   }
-  return { entropies: floats(out.entropies, rows.length), logprobs: floats(out.logprobs, rows.length) };
+  // without what pads the last block, in buffers of their own
+  const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
+    return (all as Tensor).data.slice(0, rows.length) as Float32Array;
+  }) as [Float32Array, Float32Array];
+  return { entropies, logprobs };
 }
 
 /** What the graph calls keys and values of either begins so. */

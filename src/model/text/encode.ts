@@ -102,7 +102,13 @@ export async function encodePrompt(
   tokenizer: PolicyTokenizer,
   vocab: number,
 ): Promise<Int32Array> {
-  const promptIds = await promptIdsOf(trace, tokenizer);
+  const { prompt } = trace;
+  if (trace.promptIds === undefined && typeof prompt !== 'string')
+    throw new TraceRejected(
+      'chat_template',
+      'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
+    );
+  const promptIds = trace.promptIds ?? (await tokenizer.encodePrompt(prompt as string));
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
@@ -122,15 +128,6 @@ export function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling):
   return isSame ? [] : ['prompt:text-mismatch'];
 }
 
-async function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Promise<Int32Array> {
-  if (promptIds !== undefined) return promptIds;
-  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
-  throw new TraceRejected(
-    'chat_template',
-    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
-  );
-}
-
 function checkIds(ids: Int32Array, field: string, vocab: number): void {
   const at = ids.findIndex((id) => id < 0 || id >= vocab);
   if (at >= 0)
@@ -147,6 +144,8 @@ function align(
 ): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
   const text = trace.completion || spelledText(ids, tokenizer);
   const spelled = Array.from(ids, tokenizer.bytes);
+  // beyond the text there may be special tokens alone
+  const { length: least } = withoutEndTokens(ids, tokenizer);
   const isPieces = tokenizer.kind === 'sentencepiece';
   // pieces spell a space as ▁, and so also a ▁ that stands in the text: both are one UTF-16 unit
   const shown = isPieces ? text.replaceAll('▁', ' ') : text;
@@ -159,10 +158,10 @@ function align(
       Array.from(spelled, (bytes, t) => (tokenizer.isSpecial(ids[t] as number) ? NONE : bytes)),
       shown,
     );
-  if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
+  if (aligned !== undefined && aligned.textEnd >= least)
     return { tokens: { text, ...aligned }, chars: aligned.chars, status: [] };
   const normalized = alignNormalized(spelled, shown, 'NFC');
-  if (normalized !== undefined && onlySpecialFrom(ids, normalized.textEnd, tokenizer))
+  if (normalized !== undefined && normalized.textEnd >= least)
     return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
   // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
   return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [unspelledCode(trace)] };
@@ -205,10 +204,6 @@ function withoutEndTokens(ids: Int32Array, tokenizer: Spelling): Int32Array {
   let end = ids.length;
   while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
   return ids.subarray(0, end);
-}
-
-function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: Spelling): boolean {
-  return withoutEndTokens(ids, tokenizer).length <= from;
 }
 
 // ------ tokens beside the characters of the text that they spell
