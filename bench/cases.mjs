@@ -155,7 +155,7 @@ async function windowed(jobs, session, windowOf = () => 0, wrap = (windows) => w
   async function* all() {
     yield* jobs;
   }
-  for await (const _ of onnxAnswerer(session, undefined, windowOf).answer(wrap(windowsOf(all(), windowOf))));
+  for await (const _ of onnxAnswerer(session, undefined, windowOf)(wrap(windowsOf(all(), windowOf))));
 }
 
 /** What the program adds to the policy's runs: time of `score`, less that of one trace, beside the runs of the same traces alone. */

@@ -10,7 +10,7 @@ import { policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward-scale.js';
-import { openStages } from '../estimate/stages.js';
+import { openStages, valuesOf } from '../estimate/stages.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -90,7 +90,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     await using stages = await openStages({ ...method, run, source, prepare, rewardOf, log, signal });
     const asked = stages.ask(cut);
     const answered = stages.answer(asked);
-    const valued = stages.values(answered);
+    const valued = valuesOf(answered, estimator);
 
     // credit: the baseline and σ
     yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));

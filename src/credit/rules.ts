@@ -130,7 +130,7 @@ export function segmentLength(ends: Int32Array, k: number): number {
   return (ends[k] as number) - (k === 0 ? 0 : (ends[k - 1] as number));
 }
 
-/** In their order. */
+/** In float64, in their order. */
 export function sum(x: Iterable<number>): number {
   let total = 0;
   for (const each of x) total += each;

@@ -117,9 +117,8 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
   const deltas = new Float64Array(ends.length);
   const largest = values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   if (largest === Number.NEGATIVE_INFINITY) return deltas;
-  const value = (k: number) =>
-    estimator.hasOwnScale ? Math.exp((values[k] as number) - largest) : (values[k] as number);
-  for (let k = 1; k < values.length; k++) deltas[k - 1] = value(k) - value(k - 1);
+  const scaled = estimator.hasOwnScale ? values.map((value) => Math.exp(value - largest)) : values;
+  for (let k = 1; k < scaled.length; k++) deltas[k - 1] = (scaled[k] as number) - (scaled[k - 1] as number);
   // no reference contributes after an exit: its logarithm has no difference
   for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
   return deltas;

@@ -1,5 +1,5 @@
 // The scale of the inputs' rewards, which is known before the first pass of a policy, or the run ends.
-import { dataError, type RredcotError, throwIfInterrupted } from '../errors.js';
+import { dataError, throwIfInterrupted } from '../errors.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import type { Mapping } from '../io/map/mapping.js';
@@ -85,25 +85,19 @@ export class RewardCheck {
 
   /** @throws RredcotError (exit 65) where the rewards are of another scale */
   assert(): void {
-    const fault = this.fault();
-    if (fault !== undefined) throw fault;
-  }
-
-  private fault(): RredcotError | undefined {
     const { range, known, low, high, values } = this;
     const seen = `${plural(known, 'known reward')} from ${low} to ${high}`;
     const isHalf = range === SIGNED && known > 0 && high < 1;
     if (!this.isGiven && (this.outside > 0 || isHalf))
-      return dataError(
+      throw dataError(
         `${isHalf ? 'no reward is above -1' : `${this.first}, expected ${range === SIGNED ? '-1 or 1' : '0 to 1'}`}; the inputs have ${seen}${isHalf ? '' : `, ${count(this.outside)} of them off that`}`,
         `--reward-range ${Math.min(low, 0)},${Math.max(high, 1)}, or the scale on which they were given`,
       );
     const isPlain = values.size === 2 && values.has(0) && values.has(1);
     if (this.isGiven && range[0] < 0 && isPlain)
-      return dataError(
+      throw dataError(
         `--reward-range ${range.join(',')}: the inputs have ${seen}, none between, and 0 would count as ${-range[0] / (range[1] - range[0])}`,
         'leave it out, or --reward-range 0,1',
       );
-    return undefined;
   }
 }

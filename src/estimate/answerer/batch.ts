@@ -25,13 +25,16 @@ export function runBatch(
   jobs: readonly TraceJob[],
   strategy: Strategy,
 ): Promise<readonly (Answers | TraceRejected)[]> {
-  const run = (some: readonly TraceJob[]): Promise<readonly (Answers | TraceRejected)[]> =>
-    strategy === 'one-run' ? oneRun(session, some) : twoRuns(session, some);
-  return inHalves(jobs, run, async (job) => {
-    if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as Answers;
-    const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
-    return new TraceRejected('out_of_memory', reason);
-  });
+  const run = strategy === 'one-run' ? oneRun : twoRuns;
+  return inHalves<TraceJob, Answers | TraceRejected>(
+    jobs,
+    (some) => run(session, some),
+    async (job) => {
+      if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as Answers;
+      const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
+      return new TraceRejected('out_of_memory', reason);
+    },
+  );
 }
 
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
@@ -45,10 +48,12 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<A
     const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
     const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
     const chosen = Array.from(segmentation.exits, (exit) => exits.indexOf(exit));
-    const some = <X>(of: readonly X[]): X[] => chosen.map((k) => of[k] as X);
     const { branches, tails } = parted(read.logprobs, all);
-    const result = { entropies, logprobs, segmentation, branches: some(branches) };
-    return tails === undefined ? result : { ...result, tails: some(tails) };
+    return {
+      ...{ entropies, logprobs, segmentation },
+      branches: chosen.map((k) => branches[k] as readonly Answer[]),
+      ...(tails && { tails: chosen.map((k) => tails[k] as readonly Answer[]) }),
+    };
   });
 }
 

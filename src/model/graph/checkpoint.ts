@@ -15,7 +15,7 @@ import { type Architecture, parseArchitecture } from './architecture.js';
 import { FAMILIES } from './families.js';
 import type { Family } from './family.js';
 import { expectedWeights, type Weight } from './operators.js';
-import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
+import { assertShapes, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
@@ -134,21 +134,6 @@ function chooseWeights(
   return new Map([...shapes.keys()].map((name) => [name, tensors.get(name) as Located]));
 }
 
-/** @param source file of `folder` that expects them @throws RredcotError (exit 2) where one is missing or has another shape */
-export function assertShapes(
-  folder: string,
-  source: string,
-  shapes: Iterable<readonly [name: string, shape: readonly number[]]>,
-  tensors: ReadonlyMap<string, StoredTensor>,
-): void {
-  for (const [name, shape] of shapes) {
-    const tensor = tensors.get(name);
-    if (tensor?.shape.join() === shape.join()) continue;
-    const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
-    throw mismatch(folder, source, `tensor ${name} ${found}, ${source} expects [${shape.join(', ')}]`);
-  }
-}
-
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
 async function refuseOthers(
   folder: string,
@@ -165,14 +150,13 @@ async function refuseOthers(
     else
       throw mismatch(
         folder,
-        CHECKPOINT_CONFIG,
         `tensor ${name} has no place in a ${architecture.family} of ${architecture.layers} layers`,
       );
   }
 }
 
-function mismatch(folder: string, source: string, message: string): RredcotError {
-  return usageError(`${folder}: ${message}`, `${source} and the weights must be of the same checkpoint`);
+function mismatch(folder: string, message: string): RredcotError {
+  return usageError(`${folder}: ${message}`, 'config.json and the weights must be of the same checkpoint');
 }
 
 /** A head that is stored although config.json says that it is the embedding must be the embedding. */
@@ -189,7 +173,6 @@ async function checkTied(
   if (head.dtype !== embedding.dtype || (await hashOf(head)) !== (await hashOf(embedding)))
     throw mismatch(
       folder,
-      CHECKPOINT_CONFIG,
       `config.json has tie_word_embeddings: true, but ${ownHead} is stored and is not ${matrix}`,
     );
 }

@@ -8,11 +8,10 @@ import { z } from 'zod';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
-import { assertShapes } from '../graph/checkpoint.js';
 import { FAMILIES } from '../graph/families.js';
 import type { Family } from '../graph/family.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
-import { readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
+import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import { assertModelFolder, fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
-import { BoundedProcess, StoppedError } from './bounded-process.js';
+import { type BoundedProcess, boundedProcess, StoppedError } from './bounded-process.js';
 import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -140,7 +140,7 @@ export class ChatRenderer {
     const { source, variables, file } = template;
     const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
     const thread = new URL('./text-thread.js', import.meta.url);
-    this.thread = new BoundedProcess(
+    this.thread = boundedProcess(
       { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
       { timeoutMs, mostStopped: MOST_STOPPED, signal },
     );
