@@ -1,7 +1,13 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 
-import { groupMeanOf, withContiguousMeans } from '../credit/baseline.js';
-import { asksForMean, type CreditOptions, creditConfig, credited } from '../credit/credit.js';
+import {
+  asksForMean,
+  type CreditOptions,
+  creditConfig,
+  credited,
+  groupMeanOf,
+  withContiguousMeans,
+} from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import type { ExitCode } from '../errors.js';
@@ -9,7 +15,7 @@ import type { EstimatorSetup } from '../estimate/estimator.js';
 import { policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
-import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward-scale.js';
+import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
 import { openStages, valuesOf } from '../estimate/stages.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';

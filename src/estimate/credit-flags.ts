@@ -150,7 +150,11 @@ export function resolveCreditOptions(
   flags: CreditFlags,
   estimator: Nature = resolveEstimator(flags),
 ): CreditOptions {
-  const rules = listOf('--sigma', flags.sigma ?? String(SIGMA_RULES[0]), SIGMA_RULES);
+  const named = (flags.sigma ?? String(SIGMA_RULES[0])).split(',');
+  const rules = named.map((name) => oneOf('--sigma', name.trim(), SIGMA_RULES));
+  const double = rules.find((name, n) => rules.indexOf(name) < n);
+  if (double !== undefined)
+    throw usageError(`--sigma ${flags.sigma}: ${double} stands there twice`, 'name it once');
   const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
   const isLevel = estimator.noLevel === undefined;
   const baseline = resolveBaseline(flags.baseline ?? 'auto');
@@ -265,14 +269,6 @@ function resolveMethod(text: string, { name, priorColumn, onRewardScale, isOfPro
       `--estimator ${ESTIMATORS.find((each) => each.isOfProver)?.name}`,
     );
   return method;
-}
-
-/** A list of named choices, each once. */
-function listOf<T extends string>(flag: string, text: string, choices: readonly T[]): readonly T[] {
-  const found = text.split(',').map((name) => oneOf(flag, name.trim(), choices));
-  const double = found.find((name, n) => found.indexOf(name) < n);
-  if (double !== undefined) throw usageError(`${flag} ${text}: ${double} stands there twice`, 'name it once');
-  return found;
 }
 
 function resolveBaseline(text: string): Baseline {

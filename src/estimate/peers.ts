@@ -1,7 +1,7 @@
 // Shows each trace the others of its group, wherever these lie: in its window, or apart, where they are read once before all others and kept in a spill file.
 import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
-import type { GroupRewards } from '../credit/baseline.js';
+import type { GroupRewards } from '../credit/credit.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
 import { partOfRow, windowOf } from '../io/files/run-folder.js';

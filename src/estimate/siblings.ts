@@ -3,7 +3,7 @@ import { sum } from '../credit/rules.js';
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
 import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import { sharedTokens } from '../model/text/ids.js';
+import { sharedTokens } from '../model/text/encode.js';
 import type { Answers, TailsAt, TraceQuestions } from '../question.js';
 import { candidateExits } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';

@@ -1,6 +1,6 @@
 // The first light pass over the inputs: rows counted, column types, the rewards of each group.
 
-import type { GroupRewards } from '../credit/baseline.js';
+import type { GroupRewards } from '../credit/credit.js';
 import { throwIfInterrupted } from '../errors.js';
 import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';

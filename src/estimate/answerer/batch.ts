@@ -6,7 +6,7 @@ import { type Branch, nextKept } from '../../model/onnx/placed.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
-import { joinIds } from '../../model/text/ids.js';
+import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';

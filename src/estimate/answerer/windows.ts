@@ -2,7 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import { planWindow, type TraceJob } from '../../model/onnx/plan.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
-import { joinIds } from '../../model/text/ids.js';
+import { joinIds } from '../../model/text/encode.js';
 import type { AnsweredJob, Answerer, Answers, AskedJob, TraceQuestions, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';

@@ -4,7 +4,7 @@ import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { ownCores } from '../../cores.js';
 import { CPU_ENTRIES } from '../graph/head.js';
 import type { Precision } from '../graph/onnx.js';
-import { type Rotary, ropeTables } from '../graph/rope.js';
+import type { RopeScaling } from '../graph/rope.js';
 import type { Device } from './device.js';
 import type { PrefixPlace } from './placed.js';
 
@@ -35,21 +35,6 @@ export function openGraph(folder: string, file: string, device: Device): Promise
 }
 
 // ------ what graphs take and give
-
-/** Makes cos and sin tables long enough for a number of positions; grown by doubling so that few lengths occur. */
-export function growingRope(arch: Rotary): RopeFor {
-  let rope: Feeds = {};
-  let length = 0;
-  return (positions) => {
-    if (positions <= length) return rope;
-    length ||= 1024;
-    while (length < positions) length *= 2;
-    const { cos, sin } = ropeTables(arch, length);
-    const dims = [length, cos.length / length];
-    rope = { cos: new Tensor('float32', cos, dims), sin: new Tensor('float32', sin, dims) };
-    return rope;
-  };
-}
 
 /** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
 const LOGITS = { cpu: 2 ** 20, gpu: 2 ** 26 } as const;
@@ -88,4 +73,83 @@ export function int64(data: BigInt64Array, dims: readonly number[] = [data.lengt
 /** Names of every layer's keys and values. @param part how those begin of which there are several kinds */
 export function cacheNames(layers: number, part = ''): string[] {
   return Array.from({ length: layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
+}
+
+// ------ rotary positions, with the scaling rules of long-context checkpoints, in float64 outside the graph
+
+/** The part of an architecture that rotary tables depend on. */
+interface Rotary {
+  readonly headDim: number;
+  readonly ropeTheta: number;
+  readonly ropeScaling?: RopeScaling;
+}
+
+/** Makes cos and sin tables long enough for a number of positions; grown by doubling so that few lengths occur. */
+export function growingRope(arch: Rotary): RopeFor {
+  let rope: Feeds = {};
+  let length = 0;
+  return (positions) => {
+    if (positions <= length) return rope;
+    length ||= 1024;
+    while (length < positions) length *= 2;
+    rope = ropeTables(arch, length);
+    return rope;
+  };
+}
+
+/**
+ * cos and sin of position × inverse frequency, for positions from 0 (RoFormer, arXiv 2104.09864, eq. 15; half-split order).
+ * @returns (positions, headDim/2) float32 each
+ */
+function ropeTables(arch: Rotary, positions: number): Feeds {
+  const frequencies = inverseFrequencies(arch);
+  const factor = arch.ropeScaling?.type === 'yarn' ? arch.ropeScaling.attentionFactor : 1;
+  const half = frequencies.length;
+  const cos = new Float32Array(positions * half);
+  const sin = new Float32Array(positions * half);
+  for (const [i, frequency] of frequencies.entries()) {
+    for (let p = 0; p < positions; p++) {
+      cos[p * half + i] = factor * Math.cos(p * frequency);
+      sin[p * half + i] = factor * Math.sin(p * frequency);
+    }
+  }
+  const dims = [positions, half];
+  return { cos: new Tensor('float32', cos, dims), sin: new Tensor('float32', sin, dims) };
+}
+
+/** (headDim/2) radians a position, from the fastest to the slowest. */
+function inverseFrequencies({ headDim, ropeTheta, ropeScaling }: Rotary): Float64Array {
+  const half = headDim / 2;
+  const plain = Float64Array.from({ length: half }, (_, i) => ropeTheta ** (-i / half));
+  if (ropeScaling === undefined) return plain;
+  // 1: as trained, 0: stretched by the factor; linear (position interpolation, arXiv 2306.15595) stretches all alike
+  let kept: (frequency: number, i: number) => number = () => 0;
+  if (ropeScaling.type === 'llama3') kept = llama3Kept(ropeScaling);
+  if (ropeScaling.type === 'yarn') kept = yarnKept(ropeScaling, headDim, ropeTheta);
+  return plain.map((frequency, i) => {
+    const share = kept(frequency, i);
+    return share * frequency + ((1 - share) * frequency) / ropeScaling.factor;
+  });
+}
+
+/** Llama 3.1: waves that fit highFreqFactor times into the original context stay, those under lowFreqFactor do not. */
+function llama3Kept(scaling: Extract<RopeScaling, { type: 'llama3' }>) {
+  const { lowFreqFactor: low, highFreqFactor: high, originalMaxTokens } = scaling;
+  return (frequency: number) => {
+    const waves = (originalMaxTokens * frequency) / (2 * Math.PI);
+    return Math.min(1, Math.max(0, (waves - low) / (high - low)));
+  };
+}
+
+/** YaRN (arXiv 2309.00071, §3.2): a ramp over dimensions between betaFast and betaSlow turns in the original context. */
+function yarnKept(scaling: Extract<RopeScaling, { type: 'yarn' }>, headDim: number, theta: number) {
+  /** the (fractional) dimension that makes so many turns */
+  const dimension = (turns: number) =>
+    (headDim * Math.log(scaling.originalMaxTokens / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+  let [low, high] = [dimension(scaling.betaFast), dimension(scaling.betaSlow)];
+  if (scaling.truncate) [low, high] = [Math.floor(low), Math.ceil(high)];
+  low = Math.max(low, 0);
+  high = Math.min(high, headDim - 1);
+  if (low === high) high += 0.001; // a step: as in transformers, the published code divides by the width
+  return (_: number, i: number) => 1 - Math.min(1, Math.max(0, (i - low) / (high - low)));
 }

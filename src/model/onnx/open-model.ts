@@ -1,6 +1,6 @@
 // Opens what reads texts as a model does: its tokenizer and the device that is to run it, and for prompts its chat template.
 import type { Log } from '../../report/log.js';
-import { ChatRenderer, loadChatTemplate } from '../text/chat-template.js';
+import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';
 import { type Device, type DeviceChoice, resolveDevice } from './device.js';
@@ -52,7 +52,7 @@ export async function openPolicy(
   const policy = await openPolicyFolder(path);
   const opened = await openModel(policy, choice);
   const template = await loadChatTemplate(policy, chatTemplateArgs);
-  const chat = template && new ChatRenderer(template, { signal: choice.signal });
+  const chat = template && chatRenderer(template, { signal: choice.signal });
   return {
     ...opened,
     prompts: new Prompts(chat, opened.tokenizer, log),

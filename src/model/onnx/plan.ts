@@ -48,9 +48,12 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
   if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
   // a candidate at every token
   if (jobs.some(({ pieces, asked }) => isCutLate(pieces) && asked.atExits.length > 0)) return 'two-run';
-  const sum = (of: (job: TraceJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
-  const wasted = sum((job) => (job.pieces.ends.length - job.pieces.segments) * branchLoad(job).rowsPerExit);
-  const tokens = (jobs[0]?.promptLength ?? 0) + sum(({ ids, promptLength }) => ids.length - promptLength);
+  let [wasted, tokens] = [0, jobs[0]?.promptLength ?? 0];
+  for (const job of jobs) {
+    const { ids, promptLength, pieces } = job;
+    wasted += (pieces.ends.length - pieces.segments) * branchLoad(job).rowsPerExit;
+    tokens += ids.length - promptLength;
+  }
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
 }
 

@@ -8,7 +8,7 @@ import type { Precision } from '../graph/onnx.js';
 import type { Device } from './device.js';
 import { packBranches, suffixTable } from './layout.js';
 import { cacheNames, type Feeds, growingRope, int64, type Kept, openGraph, readOut } from './onnx-session.js';
-import { branchEnd, type PrefixPlace, placeTraces, type RunJob } from './placed.js';
+import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -95,7 +95,8 @@ async function scores({ traces, cache }: RunJob) {
       targets.push(own[t] as number);
     }
     positions = Math.max(positions, own.length);
-    for (const branch of branches) positions = Math.max(positions, branchEnd(branch));
+    for (const { exit, ids, gap } of branches)
+      positions = Math.max(positions, exit + ids.length + (gap?.tokens ?? 0));
   }
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);

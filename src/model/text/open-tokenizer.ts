@@ -76,6 +76,6 @@ export async function openTokenizer(
     bytes,
     decode: (ids) => Buffer.concat(Array.from(ids, bytes)),
     isSpecial: (id) => special[id] === 1,
-    close: () => thread.close(),
+    close: thread.close,
   };
 }

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RredcotError, TraceRejected } from '../../../dist/errors.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import {
-  ChatRenderer,
   type ChatTemplate,
+  chatRenderer,
   loadChatTemplate,
   type PolicyFiles,
   parseTemplateArgs,
@@ -31,13 +31,13 @@ const open: { close(): Promise<void> }[] = [];
 afterAll(() => Promise.all(open.map((each) => each.close())));
 
 function renderer(source: string, limits?: { timeoutMs: number }, variables: ChatTemplate['variables'] = {}) {
-  const chat = new ChatRenderer({ file: 'policy/chat_template.jinja', source, variables }, limits);
+  const chat = chatRenderer({ file: 'policy/chat_template.jinja', source, variables }, limits);
   open.push(chat);
   return chat;
 }
 
 async function rendererOf(policy: PolicyFiles, args: ChatTemplate['variables'] = {}) {
-  const chat = new ChatRenderer((await loadChatTemplate(policy, args)) as ChatTemplate);
+  const chat = chatRenderer((await loadChatTemplate(policy, args)) as ChatTemplate);
   open.push(chat);
   return chat;
 }
