@@ -1,7 +1,7 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
 import { boundedSteps } from './martingale.js';
 import type { Nature } from './nature.js';
-import { ruleOf, SHARE_MIX, type SigmaRule } from './rules.js';
+import { RULES, SHARE_MIX, type SigmaRule } from './rules.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
@@ -75,7 +75,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
     ...(fallback === undefined ? {} : { fallback }),
   });
 
-  const { ofTokens, ofSegments, needsNoBaseline, flags } = ruleOf(opts.rule);
+  const { ofTokens, ofSegments, needsNoBaseline, flags } = RULES[opts.rule];
   if (ofTokens !== undefined) {
     const sigma = ofTokens({ ...input, T }, opts);
     return sigma === undefined ? uniform('uniform:no-weight') : { sigma, deltas: Float32Array.from(raw) };

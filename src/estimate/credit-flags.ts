@@ -3,7 +3,7 @@
 import { BASELINES, type Baseline, type CreditOptions } from '../credit/credit.js';
 import { isMartingale, type Nature } from '../credit/nature.js';
 import { HIERARCHICAL, METHODS } from '../credit/requested.js';
-import { DISCOUNT, type RuleFlag, ruleOf, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { DISCOUNT, RULES, type RuleFlag, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { RESIDUALS, STEPS, WITHINS } from '../credit/sigma.js';
 import { RredcotError, usageError } from '../errors.js';
 import { finite, oneOf, otherFlag } from '../flag-values.js';
@@ -164,12 +164,12 @@ export function resolveCreditOptions(
       `--baseline value: from outcomes alone --estimator ${estimator.name} has no value in front of the trace's own`,
       'use --baseline group or a number, or --calibration <file>',
     );
-  if (!isLevel && baseline === 'value' && rules.some((each) => ruleOf(each).reads ?? ruleOf(each).ofSegments))
+  if (!isLevel && baseline === 'value' && rules.some((each) => RULES[each].reads ?? RULES[each].ofSegments))
     throw usageError(
       `the values of --estimator ${estimator.name} are ${estimator.noLevel}, so v̂(s_0) is no baseline for a reward`,
       'use --baseline group or a number',
     );
-  const literal = rules.find((each) => ruleOf(each).needsLevel);
+  const literal = rules.find((each) => RULES[each].needsLevel);
   if (!isLevel && literal !== undefined)
     throw usageError(
       `--sigma ${literal} divides by ζ − v̂(s_0), and the values of --estimator ${estimator.name} are ${estimator.noLevel}`,
@@ -206,10 +206,10 @@ export function resolveEstimator(flags: FlagValues): Nature {
 }
 
 /** The rules that share values' differences out. */
-const VALUE_RULES = SIGMA_RULES.filter((rule) => ruleOf(rule).ofSegments);
+const VALUE_RULES = SIGMA_RULES.filter((rule) => RULES[rule].ofSegments);
 
 function readersOf(flag: RuleFlag): readonly SigmaRule[] {
-  return SIGMA_RULES.filter((rule) => ruleOf(rule).flags?.includes(flag));
+  return SIGMA_RULES.filter((rule) => RULES[rule].flags?.includes(flag));
 }
 
 /** `--steps`, for values of a state under the policy that wrote the trace, and where something reads them. */

@@ -19,6 +19,7 @@ export const progress: Estimator = {
   scores: 'answers',
   isOfProver: true,
   fromStored: pr.fromStored,
+  config: { proverEstimator: pr.name },
   card: 'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
   creditFlags: [
     [

@@ -94,7 +94,7 @@ export async function openPolicyFolder(
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
   const { format: _, ...manifest } = fromJson(Manifest, text, file, BUILD);
-  const { architecture, cuda, decoding, canary } = manifest;
+  const { cuda, decoding, canary } = manifest;
   const files = { ...manifest.files, [canary.file]: canary.sha256 };
   const graphs = [GRAPH, cuda.graph, ...(decoding ? [decoding.graph, decoding.cudaGraph] : [])];
   for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
@@ -103,14 +103,16 @@ export async function openPolicyFolder(
       throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD);
   }
   // the hashes go into the output as its provenance: files that are not what was built are refused
-  if (verify)
-    for (const [name, expected] of Object.entries(files))
-      if (
-        (await stat(join(path, name))).size <= HASHED_BYTES &&
-        (await sha256(join(path, name))) !== expected
-      )
-        throw notAsBuilt(join(path, name));
-  // the manifest's numbers steer loops and memory: they have to be those of the weights
+  for (const [name, expected] of verify ? Object.entries(files) : []) {
+    const file = join(path, name);
+    if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected) throw notAsBuilt(file);
+  }
+  await assertSizes({ path, ...manifest });
+  return { path, ...manifest };
+}
+
+/** The manifest's numbers steer loops and memory: they have to be those of the weights. */
+async function assertSizes({ path, architecture, files }: PolicyFolder): Promise<void> {
   const tensors = new Map<string, StoredTensor>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
@@ -121,7 +123,6 @@ export async function openPolicyFolder(
   assertShapes(path, MANIFEST, shapes, tensors);
   for (let layer = 0; layer < layers; layer++)
     assertShapes(path, MANIFEST, Object.entries(family.layerShapes(architecture, layer)), tensors);
-  return { path, ...manifest };
 }
 
 // ------ its files

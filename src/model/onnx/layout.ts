@@ -282,18 +282,6 @@ function readOut(
   return { rows, targets };
 }
 
-/** The graph's table of the suffixes' rows: (N, L), short suffixes padded with row 0, which nothing sees. */
-export function suffixTable(
-  suffixes: readonly Int32Array[],
-  count: number,
-): [BigInt64Array, [number, number]] {
-  const longest = suffixes.reduce((most, { length }) => Math.max(most, length), 0);
-  const table = new BigInt64Array(count * longest);
-  for (const [n, rows] of suffixes.entries())
-    for (const [t, row] of rows.entries()) table[n * longest + t] = BigInt(row);
-  return [table, [count, longest]];
-}
-
 // ------ what does not fit into memory
 
 /**

@@ -70,6 +70,15 @@ export function int64(data: BigInt64Array, dims: readonly number[] = [data.lengt
   return new Tensor('int64', data, dims);
 }
 
+/** Lists as one input [count, L], as wide as the longest, `least` at least: padded with 0. */
+export function padded(lists: readonly Int32Array[], count: number, least = 0): Tensor {
+  const L = lists.reduce((most, { length }) => Math.max(most, length), least);
+  const table = new BigInt64Array(count * L);
+  for (const [n, list] of lists.entries())
+    for (let t = 0; t < list.length; t++) table[n * L + t] = BigInt(list[t] as number);
+  return int64(table, [count, L]);
+}
+
 /** Names of every layer's keys and values. @param part how those begin of which there are several kinds */
 export function cacheNames(layers: number, part = ''): string[] {
   return Array.from({ length: layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
@@ -84,37 +93,31 @@ interface Rotary {
   readonly ropeScaling?: RopeScaling;
 }
 
-/** Makes cos and sin tables long enough for a number of positions; grown by doubling so that few lengths occur. */
+/**
+ * Makes tables of cos and sin of position × inverse frequency, [length, headDim/2] each (RoFormer, arXiv 2104.09864, eq. 15; half-split order),
+ * long enough for a number of positions from 0; grown by doubling so that few lengths occur.
+ */
 export function growingRope(arch: Rotary): RopeFor {
+  const frequencies = inverseFrequencies(arch);
+  const half = frequencies.length;
+  const factor = arch.ropeScaling?.type === 'yarn' ? arch.ropeScaling.attentionFactor : 1;
   let rope: Feeds = {};
   let length = 0;
   return (positions) => {
     if (positions <= length) return rope;
     length ||= 1024;
     while (length < positions) length *= 2;
-    rope = ropeTables(arch, length);
+    const cos = new Float32Array(length * half);
+    const sin = new Float32Array(length * half);
+    for (const [i, frequency] of frequencies.entries())
+      for (let p = 0; p < length; p++) {
+        cos[p * half + i] = factor * Math.cos(p * frequency);
+        sin[p * half + i] = factor * Math.sin(p * frequency);
+      }
+    const dims = [length, half];
+    rope = { cos: new Tensor('float32', cos, dims), sin: new Tensor('float32', sin, dims) };
     return rope;
   };
-}
-
-/**
- * cos and sin of position × inverse frequency, for positions from 0 (RoFormer, arXiv 2104.09864, eq. 15; half-split order).
- * @returns (positions, headDim/2) float32 each
- */
-function ropeTables(arch: Rotary, positions: number): Feeds {
-  const frequencies = inverseFrequencies(arch);
-  const factor = arch.ropeScaling?.type === 'yarn' ? arch.ropeScaling.attentionFactor : 1;
-  const half = frequencies.length;
-  const cos = new Float32Array(positions * half);
-  const sin = new Float32Array(positions * half);
-  for (const [i, frequency] of frequencies.entries()) {
-    for (let p = 0; p < positions; p++) {
-      cos[p * half + i] = factor * Math.cos(p * frequency);
-      sin[p * half + i] = factor * Math.sin(p * frequency);
-    }
-  }
-  const dims = [positions, half];
-  return { cos: new Tensor('float32', cos, dims), sin: new Tensor('float32', sin, dims) };
 }
 
 /** (headDim/2) radians a position, from the fastest to the slowest. */

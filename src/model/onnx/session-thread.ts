@@ -6,8 +6,17 @@ import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
 import type { Precision } from '../graph/onnx.js';
 import type { Device } from './device.js';
-import { packBranches, suffixTable } from './layout.js';
-import { cacheNames, type Feeds, growingRope, int64, type Kept, openGraph, readOut } from './onnx-session.js';
+import { packBranches } from './layout.js';
+import {
+  cacheNames,
+  type Feeds,
+  growingRope,
+  int64,
+  type Kept,
+  openGraph,
+  padded,
+  readOut,
+} from './onnx-session.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
@@ -71,8 +80,8 @@ async function scores({ traces, cache }: RunJob) {
     ...(kept?.suffixes ?? emptyPast(SUFFIX, suffixes.length || prefixes.length)),
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
-  // one idle token each where the branches alone are run
-  const ids = paddedIds(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE));
+  // padded at their ends: causal rows before it never see that; one idle token each where the branches alone are run
+  const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE), B, 1);
   const S = ids.dims[1] as number;
   const packed = packBranches(
     traces.map(({ branches }) => branches),
@@ -101,10 +110,7 @@ async function scores({ traces, cache }: RunJob) {
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
 
-  const [suffixRows, suffixDims] = suffixTable(
-    packed.suffixRows,
-    (past.past_suffix_k_0 as Tensor).dims[0] as number,
-  );
+  const [N] = (past.past_suffix_k_0 as Tensor).dims as [number];
   const feeds: Feeds = {
     ids,
     branch_ids: int64(packed.ids, [G, W, R]),
@@ -115,7 +121,7 @@ async function scores({ traces, cache }: RunJob) {
     prefix_to: int64(packed.to, [G, 2]),
     suffix_from: int64(packed.suffixFrom, [G, 2]),
     suffix_to: int64(packed.suffixTo, [G, 2]),
-    suffix_rows: int64(suffixRows, suffixDims),
+    suffix_rows: padded(packed.suffixRows, N), // with row 0, which nothing sees
     ...ropeFor(positions),
     ...readOut(rows, targets, arch.vocab, precision),
     ...past,
@@ -150,13 +156,4 @@ const NONE = { prefixes: [], suffixes: [] };
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
   return Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, empty]));
-}
-
-/** Sequences padded at their ends to the longest, S at least: causal rows before it never see that. @returns [B,S] */
-function paddedIds(sequences: readonly Int32Array[]): Tensor {
-  const S = sequences.reduce((most, { length }) => Math.max(most, length), 1);
-  const ids = new BigInt64Array(sequences.length * S);
-  for (const [b, own] of sequences.entries())
-    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
-  return int64(ids, [sequences.length, S]);
 }

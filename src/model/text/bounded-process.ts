@@ -55,9 +55,10 @@ export function boundedProcess<F extends Functions<F>>(
       args: Parameters<F[Name]>,
     ): Promise<Awaited<ReturnType<F[Name]>>> {
       if (signal !== undefined) throwIfInterrupted(signal);
-      thread ??= startThread<F>('its thread', inProcess({ file: file.href, workerData, memoryMb }));
-      const own = thread;
-      own.ref();
+      const own =
+        thread ?? startThread<F>('its thread', inProcess({ file: file.href, workerData, memoryMb }));
+      thread = own;
+      own.unref(); // what keeps the program alive is a call's timer
       const late = new Error(`not done after ${timeoutMs / 1000} s`);
       const timer = afterRunning(timeoutMs, () => void own.terminate(late));
       const interrupt = () => void own.terminate(new Error('interrupted'));
@@ -78,7 +79,6 @@ export function boundedProcess<F extends Functions<F>>(
       } finally {
         clearInterval(timer);
         signal?.removeEventListener('abort', interrupt);
-        own.unref();
       }
     },
     close,
