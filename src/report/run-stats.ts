@@ -8,7 +8,7 @@ import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { type RejectTally, RunCounts } from './counts.js';
 import type { Log } from './log.js';
-import { SeenNames } from './names.js';
+import { type SeenNames, seenNames } from './names.js';
 import { endLines, endRecord, sizeLine, tokensPerSecond } from './numbers-view.js';
 import { duration, type Expected, Progress, type TokenMeter } from './progress.js';
 import { type MadeBy, rejectWarning, warningsOf } from './warnings.js';
@@ -58,7 +58,7 @@ export class RunStats {
     this.progress = new Progress(log, expected, meter);
     // that values do not tell right from wrong is for `summary` to say
     this.counts = new RunCounts(false, this.policy?.vocab);
-    this.names = isNamed ? undefined : new SeenNames(usesGroups);
+    this.names = isNamed ? undefined : seenNames(usesGroups);
   }
 
   /** Everything of this share, the parts of earlier attempts included. */
@@ -142,7 +142,7 @@ export class RunStats {
     const lines = endLines(counts.numbers, counts.rejects, policy, valueName);
     log.text([sizeLine(progress.totals()), ...lines].join('\n'));
     this.warn(false);
-    for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
+    for (const { code, message } of names?.warnings() ?? []) log.warn(code, message);
     const rejected = rejectWarning(counts.rejects, this.totals.traces);
     if (rejected !== undefined) log.warn(rejected.code, rejected.message);
     if (this.isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');

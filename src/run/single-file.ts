@@ -1,17 +1,92 @@
-// A single file of a run's parts: joined, and published with its rejects and its summary; its folder goes last.
-import { EXIT, OvertakenError, RredcotError, throwIfInterrupted } from '../errors.js';
+// A single file as a run's output: what stands at its place, and the run's parts joined there, with its rejects and its summary.
+import { EXIT, OvertakenError, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { putInPlace } from '../io/files/atomic-file.js';
-import type { Facts } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile } from '../io/files/files.js';
+import { FACTS_KEY, type Facts, parseFacts } from '../io/files/facts.js';
+import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
-import { factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
+import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
+import { type Counts, factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
 import { joinFiles } from '../io/write/join-files.js';
+import { CONFIG_KEY, namedFormat, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import { openRejects } from '../io/write/rejects.js';
-import { writeSummary } from '../io/write/summary-file.js';
+import { readSummary, writeSummary } from '../io/write/summary-file.js';
 import type { Target } from '../io/write/target.js';
-import { existingOutput } from './existing.js';
 import { assertOurs, dropHidden, type ExistingParts } from './folder.js';
-import type { Run } from './identity.js';
+import { firstDifference, type Run } from './identity.js';
+
+/** A file at the output's place. */
+interface Existing {
+  /** identity of its run; undefined where nothing of ours says one */
+  readonly run: string | undefined;
+  readonly counts?: Pick<Counts, 'traces' | 'rejects'> | undefined;
+  /** how it was made, as far as it says so */
+  readonly origin?: Partial<Pick<Run, 'rredcot' | 'config' | 'policy'>> | undefined;
+  readonly mtimeMs: number;
+}
+
+/** What is at a path; undefined where nothing is. */
+export async function existingOutput(path: string): Promise<Existing | undefined> {
+  const found = await statIfThere(path);
+  if (found === null) return undefined;
+  // a file that nobody can read is none of ours
+  const said = await (namedFormat(path) === 'jsonl' ? ofLines(path) : ofColumns(path)).catch(() => undefined);
+  return { run: undefined, ...said, mtimeMs: found.mtimeMs };
+}
+
+async function ofColumns(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
+  const [input] = await resolveInputs([path]);
+  const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  const facts = parseFacts(metadata.get(FACTS_KEY));
+  const keys = { rredcot: VERSION_KEY, config: CONFIG_KEY, policy: POLICY_KEY };
+  const said = Object.entries(keys).flatMap(([name, key]) => {
+    const text = metadata.get(key);
+    return text === undefined ? [] : [[name, name === 'rredcot' ? text : JSON.parse(text)]];
+  });
+  return { run: facts?.run, counts: facts, origin: Object.fromEntries(said) };
+}
+
+/** JSON lines say nothing of their run, the summary beside them does. */
+async function ofLines(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
+  const summary = await readSummary(path);
+  return { run: summary?.run, counts: summary, origin: summary && { config: summary.config } };
+}
+
+/** The output where it stands already, whole, and of the run that is asked for. */
+export async function madeAlready(path: string, { run }: Pick<Run, 'run'>): Promise<Existing | undefined> {
+  const found = await existingOutput(path);
+  return found?.run === run && (await fileFault(path)) === null ? found : undefined;
+}
+
+/**
+ * Before anything is computed: the output that is asked for, where it stands already.
+ * @throws RredcotError (exit 2) for what else stands there, naming what differs
+ */
+export async function lookAtOutput(path: string, wanted: Run): Promise<Existing | undefined> {
+  const found = await existingOutput(path);
+  const fault = found && (await whyOther(path, found, wanted));
+  if (fault === undefined) return found;
+  throw usageError(
+    `${path}: ${fault}`,
+    '--overwrite puts the new one in its place; or name another output with -o',
+  );
+}
+
+async function whyOther(path: string, found: Existing, wanted: Run): Promise<string | undefined> {
+  if (found.run === undefined) return 'is there already, and is no output of a run';
+  if (found.run !== wanted.run) {
+    const { rredcot, config, policy } = wanted;
+    const said = Object.fromEntries(
+      Object.entries({ rredcot, config, policy }).filter(([key]) => Object.hasOwn(found.origin ?? {}, key)),
+    );
+    const others =
+      'of other inputs, of these before they were edited, by another policy, or with another --rows-per-part';
+    return `is the output of another run: ${firstDifference(found.origin, said) ?? others}`;
+  }
+  const younger = wanted.inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);
+  if (younger !== undefined) return `is older than its input: ${younger.path} was written since`;
+  const fault = await fileFault(path);
+  return fault === undefined ? 'has lost the hash of its bytes' : (fault ?? undefined);
+}
 
 /** A file that is whole, and has not got its name. */
 interface WholeFile {

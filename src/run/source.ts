@@ -88,8 +88,8 @@ export interface Source {
 
 /** Opens inputs, behind the first pass over them where they can be read twice. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run, read, map, needs, columnar, log } = opts;
-  const { done } = opts;
+  const { maxLineBytes, run, read, map, needs, columnar, log, rowsPerTrace = 1 } = opts;
+  const { limit = Number.POSITIVE_INFINITY } = opts;
   const { prescan, wanted } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
@@ -102,10 +102,12 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const check = (row: InputRow): void => {
     if (typed && prescan !== undefined) assertFits(row, prescan.columns);
   };
+  const counted = typeof prescan?.traces === 'number' ? prescan.traces + (prescan.rejects ?? 0) : undefined;
+  const own = counted && Math.min(Math.ceil(counted / run.shards), limit) - opts.done;
   return {
     columns,
     expected: {
-      traces: expectedTraces(prescan, opts, done),
+      traces: own && rowsPerTrace * Math.max(0, own),
       share(ordinal) {
         if (prescan === undefined || opts.limit !== undefined) return undefined;
         const from = first ?? 0;
@@ -113,7 +115,6 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       },
     },
     async *traces() {
-      const { limit = Number.POSITIVE_INFINITY } = opts;
       const { lastRow = Number.POSITIVE_INFINITY, lastItems } = prescan ?? {};
       let taken = 0;
       let group: string | undefined;
@@ -146,15 +147,4 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
         for (const trace of rowTraces(row, map, needs, check)) yield isBad(trace) ? trace : { trace };
     },
   };
-}
-
-/** Traces that are still to come, as far as anybody can tell. */
-function expectedTraces(
-  prescan: Prescan | undefined,
-  { limit, run, rowsPerTrace = 1 }: SourceOptions,
-  done: number,
-): number | undefined {
-  if (typeof prescan?.traces !== 'number') return undefined;
-  const own = Math.ceil((prescan.traces + (prescan.rejects ?? 0)) / run.shards);
-  return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
 }
