@@ -1,12 +1,12 @@
 // Says what stands against trusting the numbers of a run, or of a scored file.
 
 import type { PolicyFacts } from '../model/onnx/folder.js';
-import { are, count, plural } from '../plural.js';
+import { are, count, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE, THOUGHT_TAGS, tagStatus } from '../segment/span.js';
 import type { RejectTally, RunNumbers } from './counts.js';
-import { shortNumber } from './trace-record.js';
+import type { FileNumbers } from './gathered.js';
 
 /** Something that a user should know of; the code is for programs. */
 export interface Warning {
@@ -56,7 +56,10 @@ const CURES: Readonly<Record<string, string>> = {
 };
 
 /** All that the numbers say against the run. */
-export function warningsOf(numbers: RunNumbers, made: MadeBy = {}): Warning[] {
+export function warningsOf(
+  numbers: RunNumbers & Partial<Pick<FileNumbers, 'values' | 'label_noise'>>,
+  made: MadeBy = {},
+): Warning[] {
   const { status, values, label_noise: noise } = numbers;
   const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
   const told: readonly (readonly [code: string, message: string | false | undefined])[] = [
@@ -77,7 +80,7 @@ export function warningsOf(numbers: RunNumbers, made: MadeBy = {}): Warning[] {
     ],
     [
       'label_noise',
-      noise !== null &&
+      noise != null &&
         noise.count > MANY * noise.of &&
         `the reward fits no value of ${count(noise.count)} of ${count(noise.of)} traces: wrong labels, references in other words, or values that mean nothing`,
     ],

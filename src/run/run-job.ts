@@ -21,7 +21,7 @@ import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { checkRejects } from '../report/reject-limits.js';
-import { RunStats } from '../report/run-stats.js';
+import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
@@ -147,7 +147,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const own = fileMetadata(config, job.policy, identity, inputs.length);
   const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
-  const stats = new RunStats({
+  const stats = openStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
     usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },

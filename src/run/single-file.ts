@@ -11,6 +11,7 @@ import { CONFIG_KEY, namedFormat, POLICY_KEY, VERSION_KEY } from '../io/write/ou
 import { openRejects } from '../io/write/rejects.js';
 import { readSummary, writeSummary } from '../io/write/summary-file.js';
 import type { Target } from '../io/write/target.js';
+import type { RunStats } from '../report/run-stats.js';
 import { assertOurs, dropHidden, type ExistingParts } from './folder.js';
 import { firstDifference, type Run } from './identity.js';
 
@@ -104,7 +105,7 @@ export interface SingleFileOptions {
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
   /** what the summary says besides */
-  readonly stats: { readonly wholeRecord: Readonly<Record<string, unknown>> };
+  readonly stats: Pick<RunStats, 'wholeRecord'>;
 }
 
 /**
@@ -128,7 +129,7 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
     const found = overwrite ? undefined : await existingOutput(path);
     if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
     await rejects.publish();
-    const summary = { ...opts.stats.wholeRecord, ...facts, ...(sha256 && { sha256 }), config: run.config };
+    const summary = { ...opts.stats.wholeRecord(), ...facts, ...(sha256 && { sha256 }), config: run.config };
     await writeSummary(path, summary, folder);
     await file.publish(overwrite);
     await dropHidden(folder);

@@ -195,10 +195,10 @@ export async function writeRows(
       throwIfInterrupted(signal);
       await sink.add(item);
       stats.add(item);
-      if (isBad(item)) checkRejects(stats.totals, place, false, stats.rejects);
+      if (isBad(item)) checkRejects(stats.totals(), place, false, stats.rejects);
     }
     throwIfInterrupted(signal);
-    checkRejects(stats.totals, place, true, stats.rejects);
+    checkRejects(stats.totals(), place, true, stats.rejects);
     await sink.close();
   } catch (error) {
     // what fails while a failure is tidied up says nothing new

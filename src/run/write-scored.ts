@@ -14,7 +14,7 @@ import {
 import type { Target } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import type { Log } from '../report/log.js';
-import { RunStats } from '../report/run-stats.js';
+import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { describeRun } from './identity.js';
@@ -68,7 +68,7 @@ export async function writeScored(
     return false;
   }
   const provenance = Object.entries(made).map(([key, origin]) => [key.replace(OURS, ''), JSON.parse(origin)]);
-  const stats = new RunStats({
+  const stats = openStats({
     ...{ target, config, log, valueName: out.valueName, policy: undefined },
     ...{ isComputed: false, isNamed: true, usesGroups: false },
     expected: { traces: undefined, share: () => undefined },
