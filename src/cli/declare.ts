@@ -145,6 +145,8 @@ export function endHelp(program: Command, isShort: boolean, name = program.name(
 export interface LogFlags {
   readonly quiet: boolean;
   readonly logJson: boolean;
+  /** of a command that makes a run: the log's records say which one */
+  readonly shard?: string;
 }
 
 /** Declares them. */
@@ -154,8 +156,8 @@ export function logged(command: Command): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
-/** The log that they ask for. @param shard that its records name */
-export async function logOf({ quiet, logJson }: LogFlags, shard?: string): Promise<Log> {
+/** The log that they ask for. */
+export async function logOf({ quiet, logJson, shard }: LogFlags): Promise<Log> {
   const { openLog } = await import('../report/log.js');
   return openLog({ quiet, json: logJson, shard });
 }

@@ -1,16 +1,15 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
-import { CORES_VARIABLE } from '../cores.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
-import type { Log } from '../report/log.js';
 import { resolveMaxRejects } from '../report/reject-limits.js';
-import { type LogFlags, logOf, repeated } from './declare.js';
-import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
+import { CORES_VARIABLE } from '../thread.js';
+import { type LogFlags, repeated } from './declare.js';
+import { type SegmentFlags, segmented } from './segment-flags.js';
 
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
 export const CHAT_TEMPLATE_ARG: [string, string, typeof repeated] = [
@@ -38,7 +37,6 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly device: string;
   readonly limit?: string;
   readonly maxRejects?: string;
-  readonly shard?: string;
   readonly rowsPerPart?: string;
   readonly overwrite: boolean;
   readonly timeLimit?: string;
@@ -48,17 +46,11 @@ export interface RunFlags extends MappingFlags, LogFlags {
 /** Flags of `score` and `segment`. */
 export interface JobFlags extends RunFlags, SegmentFlags {}
 
-/** The flags that `score` and `segment` share. */
-export function job(command: Command, defaultOutput: string, argv: readonly string[]): Command {
-  return run(command, defaultOutput, (same) => segmented(same, argv));
-}
-
-/** The flags that `score`, `segment` and `sample` share. @param more of the command's own, in their midst */
-export function run(
-  command: Command,
-  defaultOutput: string,
-  more: (command: Command) => Command = (same) => same,
-): Command {
+/**
+ * The flags that `score`, `segment` and `sample` share.
+ * @param argv where those of the segmentation are among them, of which help shows what the command line names
+ */
+export function run(command: Command, defaultOutput: string, argv?: readonly string[]): Command {
   const things = command.name() === 'sample' ? 'prompts' : 'traces';
   const output = mapped(command)
     .optionsGroup('Output:')
@@ -76,7 +68,8 @@ export function run(
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--drop <a,b>', 'columns of the input that are not written', appended);
-  return more(output)
+  if (argv !== undefined) segmented(output, argv);
+  return output
     .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)
     .option(
@@ -110,18 +103,11 @@ export function run(
     .option(...MAX_LINE_BYTES_FLAG)
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'every line on stderr as a JSON record', false)
-    .hook('preAction', (_, action) => applyThreads(action));
-}
-
-/** The log of a command that makes a run: its records say which shard. */
-export function jobLog(flags: LogFlags & Pick<RunFlags, 'shard'>): Promise<Log> {
-  return logOf(flags, flags.shard);
-}
-
-/** `--threads` as what this process goes by. */
-function applyThreads(command: Command): void {
-  const { threads } = command.opts<{ threads?: string }>();
-  if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
+    .hook('preAction', (_, action) => {
+      // this process goes by it
+      const { threads } = action.opts<{ threads?: string }>();
+      if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
+    });
 }
 
 /** `--overwrite`, for every command that writes rows. */
@@ -175,10 +161,6 @@ export function mappingOptions(flags: MappingFlags) {
     joinOn: flags.joinOn,
     maxLineBytes: maxLineBytesOf(flags),
   };
-}
-
-export function jobOptions(flags: JobFlags) {
-  return { ...runOptions(flags), segments: resolveSegmentOptions(flags) };
 }
 
 export function runOptions(flags: RunFlags) {

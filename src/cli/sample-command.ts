@@ -4,8 +4,8 @@ import type { FlagValues } from '../estimate/estimator.js';
 import { positiveInteger } from '../flag-values.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { CommandCall } from './declare.js';
-import { jobLog, type RunFlags, run, runOptions } from './job-flags.js';
+import { type CommandCall, logOf } from './declare.js';
+import { type RunFlags, run, runOptions } from './job-flags.js';
 
 type SampleFlags = RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string };
 
@@ -23,7 +23,7 @@ export function sample(command: Command, { interruption, done }: CommandCall): v
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
     .action(async (inputs: string[], flags: SampleFlags) => {
-      const log = await jobLog(flags);
+      const log = await logOf(flags);
       const commands = await import('../model/decode/sample.js');
       const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
       const samples = positiveInteger('--samples', flags.samples, 8);

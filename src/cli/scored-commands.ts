@@ -6,7 +6,6 @@ import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { hasColors } from '../report/terminal.js';
 
-import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
 import {
   appended,
@@ -17,6 +16,7 @@ import {
   maxLineBytesOf,
   OVERWRITE_FLAG,
 } from './job-flags.js';
+import { credited } from './score-command.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export function verify(command: Command, { interruption: { signal }, done }: CommandCall): void {

@@ -1,6 +1,6 @@
 // The credit stage, the same for `score` and `redistribute`: from a row with values to its baseline, σ, differences, status.
 import { type OutputRow, ownTokens, withOwn, withoutShown } from '../scored.js';
-import { scattered } from '../turns.js';
+import { scattered } from '../trace.js';
 import type { GroupMean } from './baseline.js';
 import { type Nature, NO_REFERENCES, referenceFault } from './nature.js';
 import { type RequestOptions, requestedOf } from './requested.js';

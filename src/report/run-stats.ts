@@ -8,9 +8,8 @@ import { type BadRow, isBad } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { codes, type RejectTally, RunCounts, type RunNumbers, type Tally } from './counts.js';
 import type { Log } from './log.js';
-import { seenNames } from './names.js';
 import { type Expected, openProgress, type ProgressTotals, type TokenMeter } from './progress.js';
-import { type MadeBy, onOneLine, rejectWarning, warningsOf } from './warnings.js';
+import { type MadeBy, onOneLine, rejectWarning, seenNames, warningsOf } from './warnings.js';
 
 export interface StatsOptions {
   /** where the command counts tokens as it writes them */

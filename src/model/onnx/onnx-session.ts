@@ -1,7 +1,7 @@
 // Opens a graph of a folder in ONNX Runtime on a device; what graphs take and give.
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
-import { ownCores } from '../../cores.js';
+import { ownCores } from '../../thread.js';
 import { type RopeTables, type Rotary, ropeTables } from '../graph/rope.js';
 import type { Device } from './device.js';
 import type { PrefixPlace } from './placed.js';
