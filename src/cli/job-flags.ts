@@ -173,7 +173,7 @@ export function runOptions(flags: RunFlags) {
     drop: given(flags.drop, (text) => parseNames('--drop', text)),
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
-    maxRejects: resolveMaxRejects(flags.maxRejects),
+    maxRejects: given(flags.maxRejects, resolveMaxRejects),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: given(flags.shard, parseShard),
     rowsPerPart: given(flags.rowsPerPart, (text) => positiveInteger('--rows-per-part', text, 512)),

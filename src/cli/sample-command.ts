@@ -1,7 +1,7 @@
 // The flags and help of `sample`.
 import type { Command } from 'commander';
 import type { FlagValues } from '../estimate/estimator.js';
-import { positiveInteger } from '../flag-values.js';
+import { given, positiveInteger } from '../flag-values.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { type CommandCall, logOf } from './declare.js';
@@ -30,7 +30,7 @@ export function sample(command: Command, { interruption, done }: CommandCall): v
       const { signal } = interruption;
       const environment = await askedEnvironment(flags);
       const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
-      interruption.limitTime(flags.timeLimit);
+      given(flags.timeLimit, interruption.limitTime);
       done(await commands.sample(inputs, job, log));
     });
 }

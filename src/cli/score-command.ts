@@ -13,7 +13,7 @@ import {
   setOwn,
   setUpEstimator,
 } from '../estimate/registry.js';
-import { oneOf } from '../flag-values.js';
+import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { type CommandCall, logOf } from './declare.js';
 import { type JobFlags, run, runOptions } from './job-flags.js';
@@ -38,17 +38,17 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       'after',
       '\nFlags of an estimator, or a segmenter: rredcot score --estimator <name> --segmenter <name> --help\n\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
     )
-    .action(async (inputs: string[], given: ScoreFlags & FlagValues, command: Command) => {
-      const log = await logOf(given);
+    .action(async (inputs: string[], asked: ScoreFlags & FlagValues, command: Command) => {
+      const log = await logOf(asked);
       const commandScore = await import('../commands/score.js');
-      const { estimator: named = '' } = given;
+      const { estimator: named = '' } = asked;
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const ofProver = ESTIMATORS.find(({ isOfProver }) => isOfProver)?.name;
       // a module of the user's own gives its name itself
       const estimator =
-        (given.method === 'hierarchical' && isDefault && ofProver) ||
+        (asked.method === 'hierarchical' && isDefault && ofProver) ||
         (isModule(named) ? await loadEstimator(named) : named);
-      const flags = { ...given, estimator };
+      const flags = { ...asked, estimator };
       const credit = resolveCreditOptions(flags);
       const references = oneOf('--references', flags.references, REFERENCE_SOURCES);
       if (references === 'group' && !scoresReferences(credit.estimator))
@@ -61,7 +61,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const isRangeGiven = flags.rewardRange !== 'auto';
       const method = { credit, setUp, isRangeGiven, references };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
-      interruption.limitTime(flags.timeLimit);
+      given(flags.timeLimit, interruption.limitTime);
       done(await commandScore.score(inputs, job, log));
     });
   credited(command, true);
@@ -93,7 +93,7 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
         );
-      interruption.limitTime(flags.timeLimit);
+      given(flags.timeLimit, interruption.limitTime);
       const job = {
         ...runOptions(flags),
         segments: resolveSegmentOptions(flags),
@@ -109,8 +109,8 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
 async function withModule(argv: readonly string[]): Promise<void> {
   setOwn(undefined);
   const at = argv.findIndex((word) => /^--estimator(=|$)/.test(word));
-  const given = argv[at]?.includes('=') ? argv[at]?.slice('--estimator='.length) : argv[at + 1];
-  if (at >= 0 && given !== undefined && isModule(given)) await loadEstimator(given).catch(() => {});
+  const named = argv[at]?.includes('=') ? argv[at]?.slice('--estimator='.length) : argv[at + 1];
+  if (at >= 0 && named !== undefined && isModule(named)) await loadEstimator(named).catch(() => {});
 }
 
 /** Adds what estimators ask `score` for beside those of the credit; help shows what those ask for that the command line names. */

@@ -9,8 +9,8 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
 /** What ends a run from outside. */
 export interface Interruption {
   readonly signal: AbortSignal;
-  /** @param text of `--time-limit`, where it is given @throws RredcotError (exit 2) */
-  limitTime(text: string | undefined): void;
+  /** @param text of `--time-limit` @throws RredcotError (exit 2) */
+  limitTime(text: string): void;
   /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
   keepNothing(): void;
 }
@@ -43,7 +43,7 @@ export function interruptible(): Interruption {
       keepsWork = false;
     },
     limitTime(text) {
-      if (text !== undefined) setTimeout(() => controller.abort(), parseTimeLimit(text)).unref();
+      setTimeout(() => controller.abort(), parseTimeLimit(text)).unref();
     },
   };
 }

@@ -50,73 +50,83 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewardRange = isRangeGiven ? opts.credit.rewardRange : await findRewardRange(given, needs, signal);
   if (!isRangeGiven && rewardRange[0] < 0) log.info(SIGNED_NOTICE);
   const rewards = new RewardCheck(rewardRange, isRangeGiven);
-  await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
-  const { policy, device } = opened;
-  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
-  const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
-  await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
-  const own = { ...opts.credit, rewardRange };
-  const credit: CreditOptions = { ...own, estimator: nature };
-  if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
+  const opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
+  // what is closed at the end, the last one first
+  const closing: Partial<AsyncDisposable>[] = [opened];
+  try {
+    const { policy, device } = opened;
+    const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
+    const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
+    closing.unshift(estimator);
+    const own = { ...opts.credit, rewardRange };
+    const credit: CreditOptions = { ...own, estimator: nature };
+    if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
-  const method = {
-    ...{ need, opened, segments, rewardRange, marks, nature, setUp, estimator },
-    references: opts.references,
-  };
-  const { rewardOf, reward, counted, groupReferences } = rewarding(method);
-  const usesGroups = groupReferences !== undefined || asksForMean(credit) || setUp.readsPeers === true;
+    const method = {
+      ...{ need, opened, segments, rewardRange, marks, nature, setUp, estimator },
+      references: opts.references,
+    };
+    const { rewardOf, reward, counted, groupReferences } = rewarding(method);
+    const usesGroups = groupReferences !== undefined || asksForMean(credit) || setUp.readsPeers === true;
 
-  const stages: CommandJob['stages'] = async function* (source, run) {
-    const isStream = run.prescan === undefined;
-    // read, map, find the reward
-    const traces = isStream ? rewards.watched(source.traces()) : source.traces();
-    const rewarded = eachTrace(traces, (item) => reward(item, isStream));
+    const stages: CommandJob['stages'] = async function* (source, run) {
+      const isStream = run.prescan === undefined;
+      // read, map, find the reward
+      const traces = isStream ? rewards.watched(source.traces()) : source.traces();
+      const rewarded = eachTrace(traces, (item) => reward(item, isStream));
 
-    // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
-    const groups = usesGroups ? run.prescan?.groupRewards : new Map();
-    const withMeans =
-      groups === undefined
-        ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({
-            ...item,
-            ...groupMeanOf(groups.get(item.trace.group), item.reward.reward),
-          }));
+      // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
+      const groups = usesGroups ? run.prescan?.groupRewards : new Map();
+      const withMeans =
+        groups === undefined
+          ? withContiguousMeans(rewarded)
+          : eachTrace(rewarded, (item) => ({
+              ...item,
+              ...groupMeanOf(groups.get(item.trace.group), item.reward.reward),
+            }));
 
-    // cut: tokens and pieces; what the policy cannot take shows here
-    const prepare = await preparing(method, groupReferences, isStream);
-    const cut = eachTrace(withMeans, prepare);
+      // cut: tokens and pieces; what the policy cannot take shows here
+      const prepare = await preparing(method, groupReferences, isStream);
+      const cut = eachTrace(withMeans, prepare);
 
-    // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
-    await using stages = await openStages({ ...method, run, source, prepare, rewardOf, log, signal });
-    const asked = stages.ask(cut);
-    const answered = stages.answer(asked);
-    const valued = stages.values(answered);
+      // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
+      const stages = await openStages({ ...method, run, source, prepare, rewardOf, log, signal });
+      try {
+        const asked = stages.ask(cut);
+        const answered = stages.answer(asked);
+        const valued = stages.values(answered);
 
-    // credit: the baseline and σ
-    yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
-  };
+        // credit: the baseline and σ
+        yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
+      } finally {
+        await stages[Symbol.asyncDispose]();
+      }
+    };
 
-  const config = {
-    ...{ references: opts.references, chatTemplateArgs },
-    ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
-    ...(need !== 'pass' && { ofPolicy: need }),
-  };
-  const warning = setUp.warning?.({ policy: policy.files, config });
-  if (warning !== undefined) log.warn('calibration', warning);
-  const job = {
-    command: 'score' as const,
-    ending: '.scored.parquet',
-    columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
-    texts: written.texts,
-    ...{ config, needs, rewards, groupReferences, stages },
-    policy: need === 'nothing' ? undefined : policy,
-    policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
-    passes: need === 'pass' ? { precision: graphFor(policy, device).precision } : null,
-    meter: estimator.sampling?.meter,
-    reward: usesGroups ? counted : undefined,
-    readsPeers: setUp.readsPeers === true,
-    rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
-    valueName: valueNameOf(nature),
-  };
-  return await runJob(given, opts, job, log);
+    const config = {
+      ...{ references: opts.references, chatTemplateArgs },
+      ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
+      ...(need !== 'pass' && { ofPolicy: need }),
+    };
+    const warning = setUp.warning?.({ policy: policy.files, config });
+    if (warning !== undefined) log.warn('calibration', warning);
+    const job = {
+      command: 'score' as const,
+      ending: '.scored.parquet',
+      columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
+      texts: written.texts,
+      ...{ config, needs, rewards, groupReferences, stages },
+      policy: need === 'nothing' ? undefined : policy,
+      policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
+      passes: need === 'pass' ? { precision: graphFor(policy, device).precision } : null,
+      meter: estimator.sampling?.meter,
+      reward: usesGroups ? counted : undefined,
+      readsPeers: setUp.readsPeers === true,
+      rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
+      valueName: valueNameOf(nature),
+    };
+    return await runJob(given, opts, job, log);
+  } finally {
+    for (const each of closing) await each[Symbol.asyncDispose]?.();
+  }
 }

@@ -48,7 +48,8 @@ const DIGITS = 3;
 
 /** Gathers numbers; what is not finite, or not known, is left out. */
 export class Sketch {
-  private readonly bins = new Map<number, number>();
+  /** how many, by the middle of their bin */
+  readonly bins = new Map<number, number>();
   n = 0;
   private sum = 0;
   min = Number.POSITIVE_INFINITY;
@@ -64,11 +65,6 @@ export class Sketch {
     this.bins.set(bin, (this.bins.get(bin) ?? 0) + 1);
   }
 
-  /** in their order; a bin is named after its middle */
-  get sorted(): readonly (readonly [x: number, n: number])[] {
-    return [...this.bins].sort(([a], [b]) => a - b);
-  }
-
   get mean(): number | null {
     return this.n === 0 ? null : this.sum / this.n;
   }
@@ -77,7 +73,7 @@ export class Sketch {
   quantile(share: number): number | null {
     if (this.n === 0) return null;
     let below = 0;
-    for (const [x, n] of this.sorted) {
+    for (const [x, n] of [...this.bins].sort(([a], [b]) => a - b)) {
       below += n;
       // the middle of a bin may lie beyond the numbers in it
       if (below >= share * this.n) return Math.min(this.max, Math.max(this.min, x));

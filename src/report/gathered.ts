@@ -12,12 +12,12 @@ const BARS = 24;
 
 /** Without numbers all but `n` and `bars` are null. */
 export function distributionOf(sketch: Sketch) {
-  const { n, mean, min, max, sorted } = sketch;
+  const { n, mean, min, max, bins } = sketch;
   const at = (share: number) => sketch.quantile(share);
   const high = at(0.99) ?? min;
   const width = (high - min) / BARS;
   const counts = new Array<number>(n === 0 ? 0 : width > 0 ? BARS : 1).fill(0);
-  for (const [x, n] of sorted) {
+  for (const [x, n] of bins) {
     const k = width > 0 ? Math.min(BARS - 1, Math.max(0, Math.floor((x - min) / width))) : 0;
     counts[k] = (counts[k] as number) + n;
   }

@@ -29,8 +29,9 @@ export interface StatsOptions {
   readonly before?: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** its rows are computed here, not made of stored ones */
   readonly isComputed: boolean;
-  /** what is recorded besides */
-  readonly beside?: () => Readonly<Record<string, unknown>>;
+  /** what is recorded besides: of all that was done, and what is known from the start */
+  readonly figures?: (() => Readonly<Record<string, unknown>>) | undefined;
+  readonly beside?: Readonly<Record<string, unknown>>;
   /** traces of all inputs, where a limit takes fewer */
   readonly whole?: number | undefined;
   /** the first pass has looked at the traces' names */
@@ -78,7 +79,7 @@ export function openStats(opts: StatsOptions) {
     const { tokens_per_s, ...done } = progress.totals();
     const figures = endRecord(counts.numbers, policy);
     const speed = opts.isComputed && { tokens_per_s };
-    return { ...done, ...speed, ...figures, ...opts.beside?.(), output: target.path };
+    return { ...done, ...speed, ...figures, ...opts.figures?.(), ...opts.beside, output: target.path };
   }
 
   return {
@@ -101,42 +102,41 @@ export function openStats(opts: StatsOptions) {
     },
     /** The record of the whole run, for its summary: where an earlier attempt has made a part of it, what both can count. */
     wholeRecord: (): Readonly<Record<string, unknown>> =>
-      isResumed ? { ...totals(), ...opts.beside?.(), output: target.path } : doneRecord(),
+      isResumed ? { ...totals(), ...opts.figures?.(), ...opts.beside, output: target.path } : doneRecord(),
     /** Tells the user what was done. */
     report(): void {
+      const { numbers, rejects } = counts;
       const own = progress.totals();
-      log.text(
-        [sizeLine(own), ...endLines(counts.numbers, counts.rejects, policy, opts.valueName)].join('\n'),
-      );
+      log.text(() => [sizeLine(own), ...endLines(numbers, rejects, policy, opts.valueName)].join('\n'));
       warn(false);
-      const rejected = rejectWarning(counts.rejects, totals().traces);
+      const rejected = rejectWarning(rejects, totals().traces);
       for (const { code, message } of [...(names?.warnings() ?? []), ...(rejected ? [rejected] : [])])
         log.warn(code, message);
       if (isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');
-      if (counts.rejects.total > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
-      if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-      if (whole !== undefined) {
-        // what all of the inputs would take where a limit has ended the run
-        const done = Math.max(1, own.traces / (opts.rowsPerTrace ?? 1) + own.rejects);
-        const time = duration((own.seconds / done) * whole);
-        log.text(`the whole input, about ${plural(whole, 'trace')}, would take about ${time}`);
-      }
+      if (rejects.total > 0) log.text(() => `rejects in ${escapeControls(target.rejects)}`);
+      if (target.path !== '-') log.text(() => `written to ${escapeControls(target.path)}`);
+      if (whole !== undefined) log.text(() => wholeText(whole, own, opts.rowsPerTrace));
       log.record('done', doneRecord());
     },
   };
 }
 
+/** What all of the inputs would take where a limit has ended the run. @param whole their traces */
+function wholeText(whole: number, { traces, rejects, seconds }: ProgressTotals, rowsPerTrace = 1): string {
+  const done = Math.max(1, traces / rowsPerTrace + rejects);
+  return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
+}
+
 /** What the numbers of a run are worth, for programs; null where nothing is known. */
 export function endRecord({ credited, distributions: of, ...numbers }: RunNumbers, policy?: PolicyFacts) {
-  const share = (part: number) => (credited === 0 ? null : part / credited);
   return {
     ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
     mean_logprob: of.mean_logprob.mean,
     median_value_range: of.value_range.median,
     median_sigma_gain: of.sigma_gain.median,
     ...(of.lost_fraction.mean !== null && { lost_fraction: of.lost_fraction.mean }),
-    uniform_share: share(numbers.uniform_by_fallback),
-    uniform_in_effect_share: share(numbers.uniform_in_effect),
+    uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
+    uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
   };
 }
 

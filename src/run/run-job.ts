@@ -152,7 +152,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them
-    beside: () => (part ? { part } : {}),
+    ...(part && { beside: { part } }),
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };

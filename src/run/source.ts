@@ -8,7 +8,6 @@ import { type Input, resolveInputs } from '../io/read/inputs.js';
 import { assertFits, inferFromWindow } from '../io/read/typed-rows.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
-import { terminalNotice } from '../report/terminal.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
@@ -30,6 +29,15 @@ export async function openInputs(
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   return { inputs, mapping: await resolveMapping(inputs, opts) };
+}
+
+/** What is told of inputs for which the user has to do something; undefined where nobody has to be told. @param paths of the inputs, `-` for stdin */
+export function terminalNotice(
+  paths: readonly string[],
+  stdin: { readonly isTTY?: boolean } = process.stdin,
+): string | undefined {
+  if (stdin.isTTY !== true || !paths.includes('-')) return undefined;
+  return 'waits for rows from this terminal, to be ended with Ctrl-D; a file is named behind the command';
 }
 
 /** Tells the user what was found. */

@@ -72,7 +72,7 @@ export async function writeScored(
     ...{ target, config, log, valueName: out.valueName, policy: undefined },
     ...{ isComputed: false, isNamed: true, usesGroups: false },
     expected: { traces: undefined, share: () => undefined },
-    beside: () => ({ ...figures?.(), ...Object.fromEntries(provenance) }),
+    ...{ figures, beside: Object.fromEntries(provenance) },
   });
   const place = { target, run, begun, log, isAll: false };
   try {
