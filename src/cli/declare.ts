@@ -5,7 +5,15 @@ import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { endProgressLine } from '../report/terminal.js';
-import type { Interruption } from './signals.js';
+
+/** What ends a run from outside. */
+export interface Interruption {
+  readonly signal: AbortSignal;
+  /** @param text of `--time-limit` @throws RredcotError (exit 2) */
+  limitTime(text: string): void;
+  /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
+  keepNothing(): void;
+}
 
 /** What a command is told of the call beside its own flags. */
 export interface CommandCall {

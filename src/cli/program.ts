@@ -1,12 +1,12 @@
-// The command line: flags, defaults, help, and the one place where errors become exit codes.
+// The command line: commands, their help, what ends them from outside, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
-import { EXIT, type ExitCode, RredcotError } from '../errors.js';
+import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
+import { removeTemporaryFiles } from '../io/files/atomic-file.js';
 import { fileError } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
-import { type CommandCall, endHelp, readableHelp } from './declare.js';
-import { interruptible } from './signals.js';
+import { type CommandCall, endHelp, type Interruption, readableHelp } from './declare.js';
 
 const runs = () => import('./score-command.js');
 const scored = () => import('./scored-commands.js');
@@ -124,4 +124,58 @@ function report(caught: unknown, json: boolean): ExitCode {
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (!(error instanceof RredcotError)) return tellBug(error, json);
   return tellError(error, json);
+}
+
+// ------ the end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit
+
+/** What a terminal (Ctrl-C, its end), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
+
+/**
+ * Aborted by the first signal or when the time is over, so that the run under way can end; a second signal ends the
+ * process as it stands, without its temporary files.
+ */
+export function interruptible(): Interruption {
+  const controller = new AbortController();
+  let keepsWork = true;
+  for (const name of SIGNALS)
+    process.on(name, () => {
+      if (!keepsWork) {
+        removeTemporaryFiles();
+        process.removeAllListeners(name);
+        process.kill(process.pid, name);
+        return;
+      }
+      // a terminal that goes sends SIGHUP, and its shell may send another
+      if (controller.signal.aborted && name !== 'SIGHUP') {
+        removeTemporaryFiles();
+        process.kill(process.pid, 'SIGKILL');
+      }
+      controller.abort();
+    });
+  return {
+    signal: controller.signal,
+    keepNothing() {
+      keepsWork = false;
+    },
+    limitTime(text) {
+      setTimeout(() => controller.abort(), parseTimeLimit(text)).unref();
+    },
+  };
+}
+
+const TIME_UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 };
+/** setTimeout holds no longer time */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** Reads `--time-limit 55m` as milliseconds: a number of seconds, or one with s, m or h. @throws RredcotError (exit 2) */
+export function parseTimeLimit(text: string): number {
+  const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)([smh]?)$/.exec(text) ?? [];
+  const ms = Number(number) * (TIME_UNITS[unit || 's'] as number);
+  if (number === undefined || ms <= 0 || ms > LONGEST_MS)
+    throw usageError(
+      `--time-limit ${text}: expected a time of at most 24 days, e.g. 90s, 55m or 11.5h`,
+      '--time-limit 55m',
+    );
+  return ms;
 }

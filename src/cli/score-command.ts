@@ -16,8 +16,7 @@ import {
 import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { type CommandCall, logOf } from './declare.js';
-import { type JobFlags, run, runOptions } from './job-flags.js';
-import { refuseWithoutPolicy, resolveSegmentOptions } from './segment-flags.js';
+import { type JobFlags, refuseWithoutPolicy, resolveSegmentOptions, run, runOptions } from './job-flags.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export async function score(command: Command, { argv, interruption, done }: CommandCall): Promise<void> {

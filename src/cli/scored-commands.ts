@@ -13,8 +13,8 @@ import {
   type MappingFlags,
   mapped,
   mappingOptions,
-  maxLineBytesOf,
   OVERWRITE_FLAG,
+  parseMaxLineBytes,
 } from './job-flags.js';
 import { credited } from './score-command.js';
 
@@ -225,7 +225,7 @@ export function compare(command: Command, { done }: CommandCall): void {
         throw usageError('--json and --csv are two forms of one output', 'leave out one');
       const commands = await import('../commands/compare.js');
       const form = flags.json ? 'json' : flags.csv ? 'csv' : 'table';
-      const opts = { form, maxLineBytes: maxLineBytesOf(flags) } as const;
+      const opts = { form, maxLineBytes: given(flags.maxLineBytes, parseMaxLineBytes) } as const;
       done(await commands.compare(files, opts, write, await logOf(flags)));
     });
 }

@@ -21,11 +21,6 @@ export interface Sink {
   abort(error: unknown): Promise<void>;
 }
 
-/** The part of an input row; a stream, and what is made of stored rows, is one part however many rows it has. */
-export function partInRun({ rows_per_part: rows, parts }: Run, ordinal: number): number {
-  return Math.min(partOfRow(ordinal, rows), parts - 1);
-}
-
 export interface PartsOptions extends Omit<OutputTarget, 'path' | 'format'> {
   readonly folder: string;
   readonly run: Run;
@@ -49,7 +44,8 @@ export function openParts(opts: PartsOptions): Sink {
   }
   return {
     async add(item) {
-      const number = partInRun(run, isBad(item) ? item.ordinal : item.trace.source.ordinal);
+      const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
+      const number = partOfRow(ordinal, run.rows_per_part, run.parts);
       if (open !== undefined && open.number !== number) await closePart(open);
       open ??= await openPart(number, opts);
       open.counter.add(item);

@@ -30,7 +30,6 @@ import type { OutputRow } from '../scored.js';
 import { finishFolder } from './folder.js';
 import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
-import { partInRun } from './parts.js';
 import { type Prescan, prescanInputs } from './prescan.js';
 import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
 import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
@@ -121,7 +120,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
     folder: folder === undefined || isStored(folder) ? undefined : folder,
     wanted: (row) =>
-      parts?.todo.has(partInRun(run, row)) ?? partOfRow(row, run.rows_per_part) % shard.count === shard.index,
+      parts?.todo.has(partOfRow(row, run.rows_per_part, run.parts)) ??
+      partOfRow(row, run.rows_per_part) % shard.count === shard.index,
   };
   const before = sumCounts(parts?.existing.values() ?? []);
   const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;

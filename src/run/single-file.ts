@@ -89,14 +89,6 @@ async function whyOther(path: string, found: Existing, wanted: Run): Promise<str
   return fault === undefined ? 'has lost the hash of its bytes' : (fault ?? undefined);
 }
 
-/** A file that is whole, and has not got its name. */
-interface WholeFile {
-  /** where its bytes are */
-  readonly temporaryPath: string | undefined;
-  publish(replaces: boolean): Promise<void>;
-  abort(): Promise<void>;
-}
-
 export interface SingleFileOptions {
   readonly folder: string;
   readonly run: Run;
@@ -117,21 +109,24 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
   const { path, format } = target;
   const paths = runPaths(folder);
   const rejects = await openRejects(target.rejects, folder);
-  let file: WholeFile | undefined;
+  /** of several parts: that of one is its part */
+  let file: Awaited<ReturnType<typeof joinFiles>> | undefined;
   try {
     for (let part = 0; part < run.parts; part++)
       if (existing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
     const rejects_sha256 = await rejects.finish();
     const facts = { run: run.run, ...sumCounts(existing.values()), rejects_sha256 };
-    file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
-    const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
+    if (run.parts > 1 || /\.arrows$/i.test(path))
+      file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
+    const whole = file === undefined ? paths.part(0, format) : file.temporaryPath;
+    const sha256 = format === 'jsonl' ? await sha256OfFile(whole) : null;
     await assertOurs(folder, run);
     const found = overwrite ? undefined : await existingOutput(path);
     if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
     await rejects.publish();
     const summary = { ...opts.stats.wholeRecord(), ...facts, ...(sha256 && { sha256 }), config: run.config };
     await writeSummary(path, summary, folder);
-    await file.publish(overwrite);
+    await (file?.publish(overwrite) ?? putInPlace(whole, path, overwrite));
     await dropHidden(folder);
   } catch (error) {
     await file?.abort();
@@ -140,23 +135,10 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
   }
 }
 
-/** A run of one part is that part; others are read and written in their order. @param onProgress may throw to stop */
-async function joined(
-  folder: string,
-  run: Run,
-  path: string,
-  facts: Facts,
-  onProgress: () => void,
-): Promise<WholeFile> {
+/** Reads parts that are whole, and writes them in their order. @param onProgress may throw to stop */
+async function joined(folder: string, run: Run, path: string, facts: Facts, onProgress: () => void) {
   const paths = runPaths(folder);
   const parts = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
-  const [only] = parts;
-  if (parts.length === 1 && only !== undefined && !/\.arrows$/i.test(path))
-    return {
-      temporaryPath: only,
-      publish: (replaces) => putInPlace(only, path, replaces),
-      abort: async () => {},
-    };
   for (const [number, part] of parts.entries()) {
     onProgress();
     const said = await factsOfPart(folder, number, run.output);
