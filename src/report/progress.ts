@@ -41,7 +41,10 @@ export class TokenMeter {
 
 const INTERVAL_MS = 100;
 
-/** Counts what is done, and tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at once, of which the first alone says nothing. */
+/**
+ * Counts what is done, and tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at
+ * once, of which the first alone says nothing.
+ */
 export function openProgress(log: Log, expected: Expected, meter?: TokenMeter) {
   const started = performance.now();
   const counted = { traces: 0, tokens: 0, rejects: 0 };

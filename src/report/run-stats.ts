@@ -49,6 +49,7 @@ export function openStats(opts: StatsOptions) {
   const { log, target, config, whole, before = { traces: 0, rejects: 0, tokens: 0 } } = opts;
   const policy = opts.policy && policyFacts(opts.policy);
   const progress = openProgress(log, opts.expected, opts.meter);
+  // that values do not tell right from wrong is for `summary` to say
   const counts = new RunCounts(policy?.vocab);
   const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);
   const warned = new Set<string>();
