@@ -100,8 +100,8 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     valueName: valueNameOf(source.credit.estimator),
   });
   if (!isWritten) return EXIT.done;
-  log.text(`kept ${count(kept)} of ${plural(traces, 'trace')}`);
-  for (const each of removed) log.text(`  ${removedText(each)}`);
+  log.text(() => `kept ${count(kept)} of ${plural(traces, 'trace')}`);
+  for (const each of removed) log.text(() => `  ${removedText(each)}`);
   return EXIT.done;
 }
 

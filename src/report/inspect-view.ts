@@ -10,8 +10,7 @@ import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { kindOf } from '../scored/columns.js';
-import type { Trace } from '../trace.js';
-import { turnsIn } from '../turns.js';
+import { type Trace, turnsIn } from '../trace.js';
 import { section as lined } from './lines.js';
 
 /** What is to be said of a row. */

@@ -9,9 +9,8 @@ import type { RejectTally } from './counts.js';
 /** At most so many rejects: a number, or a share of all traces. */
 export type MaxRejects = { readonly count: number } | { readonly share: number };
 
-/** `--max-rejects 100` or `--max-rejects 1.5%`; undefined: no limit. */
-export function resolveMaxRejects(text: string | undefined): MaxRejects | undefined {
-  if (text === undefined) return undefined;
+/** `--max-rejects 100` or `--max-rejects 1.5%`. */
+export function resolveMaxRejects(text: string): MaxRejects {
   if (!text.endsWith('%')) return { count: positiveInteger('--max-rejects', text, 100, 0) };
   const share = finite('--max-rejects', text.slice(0, -1), 'a number or a percentage', '5%') / 100;
   if (share < 0 || share > 1)

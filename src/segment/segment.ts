@@ -1,8 +1,7 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { TraceRejected } from '../errors.js';
 import type { SegmentRow } from '../scored.js';
-import type { Trace } from '../trace.js';
-import { type OwnTokens, turnsIn } from '../turns.js';
+import { type OwnTokens, type Trace, turnsIn } from '../trace.js';
 import { declarationOf, type SegmentOptions, segmentSums } from './segmenters.js';
 import { findThought, type ThoughtSpan, type TokenText, turnTexts } from './span.js';
 import { mergePieces, splitAt, type TokenFigures } from './split.js';

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { appendFile, mkdir, readdir, readFile, rm, symlink, truncate, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { parseTimeLimit } from '../../dist/cli/signals.js';
+import { parseTimeLimit } from '../../dist/cli/program.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { assertSameInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';

@@ -3,8 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { codePoints } from '../../scored.js';
 import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
-import type { Trace } from '../../trace.js';
-import type { OwnTokens } from '../../turns.js';
+import type { OwnTokens, Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
