@@ -218,13 +218,18 @@ async function openBatches(input: Input, layout: FileLayout): Promise<BatchSourc
       `${path}: ${layout === 'parquet' ? 'Parquet' : 'an Arrow file'} cannot be read from a stream: its table of contents is at its end`,
       'name the file, or pipe JSONL or an Arrow stream (.arrows)',
     );
-  const { openArrow, openArrowStream, refuseSchema } = await import('../arrow/reader.js');
+  const { damaged, openArrow, openArrowStream, refuseSchema } = await import('../arrow/reader.js');
   const source = await (layout === 'parquet'
     ? (await import('../parquet/reader.js')).openParquet(path)
     : layout === 'arrow'
       ? openArrow(path)
       : openArrowStream(path, stream ?? openByteSource(path), size));
-  await refuseSchema(source, path);
+  try {
+    refuseSchema(source.schema, path);
+  } catch (error) {
+    await source.close();
+    throw damaged(error, path, 'its schema');
+  }
   opened.set(input, source);
   return source;
 }
