@@ -3,9 +3,8 @@ import { usageError } from '../errors.js';
 import { FACTS_KEY, parseFacts } from '../io/files/facts.js';
 import { statIfThere } from '../io/files/files.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
-import { type Counts, fileFault } from '../io/write/facts.js';
+import { type Counts, fileFault, readSummary } from '../io/write/facts.js';
 import { CONFIG_KEY, namedFormat, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
-import { readSummary } from '../io/write/summary-file.js';
 import { firstDifference, type Run } from './identity.js';
 
 /** A file at the output's place. */

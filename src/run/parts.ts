@@ -2,9 +2,8 @@
 import { makeFolder } from '../io/files/atomic-file.js';
 import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { partOfRow, runPaths, type Shard } from '../io/files/run-folder.js';
-import { type Counts, FactCounter, factsOfPart, writeFactsOfLines } from '../io/write/facts.js';
-import { type OutputTarget, openOutput } from '../io/write/output.js';
-import { openRejects } from '../io/write/rejects.js';
+import { addTo, type Counts, factsOfPart, sumCounts, writeFactsOfLines } from '../io/write/facts.js';
+import { type OutputTarget, openOutput, openRejects } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { RejectsError } from '../report/reject-limits.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -96,8 +95,7 @@ async function openPart(number: number, { folder, run, ...target }: PartsOptions
   const path = paths.part(number, run.output);
   const rejects = await openRejects(paths.rejectsOf(number), halfWrittenIn);
   const output = await openOutput({ ...target, path, format: run.output, halfWrittenIn });
-  const counter = new FactCounter(run.run, number);
-  const counts: Counts = counter.counts;
+  const counts: Counts = sumCounts([]);
   async function abort(error: unknown): Promise<void> {
     await output.abort();
     if (error instanceof RejectsError && (await rejects.finish()) !== null) await rejects.publish();
@@ -106,13 +104,13 @@ async function openPart(number: number, { folder, run, ...target }: PartsOptions
   return {
     ...{ number, counts, abort },
     async add(item: OutputRow | BadRow): Promise<void> {
-      counter.add(item);
+      addTo(counts, item);
       await (isBad(item) ? rejects.add(item) : output.write(item));
     },
     /** Its rejects get their name before it: a part that stands is complete. */
     async publish(): Promise<void> {
       try {
-        const facts = counter.facts(await rejects.finish());
+        const facts = { run: run.run, number, ...counts, rejects_sha256: await rejects.finish() };
         await output.finish(facts);
         await assertOurs(folder, run);
         await rejects.publish();

@@ -7,7 +7,7 @@ import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import { isJson } from '../io/read/formats.js';
 import { type Input, readRows } from '../io/read/inputs.js';
-import type { Part } from '../io/write/part.js';
+import type { Part } from '../io/write/facts.js';
 import { count } from '../plural.js';
 import { RejectTally } from '../report/counts.js';
 import type { Log } from '../report/log.js';

@@ -17,7 +17,7 @@ import { decompress as decompressZstd } from 'fzstd';
 import { dataError, RredcotError, usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
-import { type ByteSource, fileError, type OpenFile, openFile } from '../files/files.js';
+import { fileError, type OpenFile, openFile } from '../files/files.js';
 import { stringifyLossless } from './json.js';
 import { decompressLz4 } from './lz4.js';
 import { findType } from './types.js';
@@ -76,12 +76,12 @@ export async function openArrow(path: string): Promise<BatchSource> {
 /** Opens the stream format. @param size as of `Input` */
 export async function openArrowStream(
   path: string,
-  source: ByteSource,
+  source: AsyncIterable<Buffer>,
   size: number | null,
 ): Promise<BatchSource> {
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer> {
-    for await (const chunk of source.bytes()) {
+    for await (const chunk of source) {
       read += chunk.length;
       yield chunk;
     }

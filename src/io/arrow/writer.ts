@@ -96,8 +96,8 @@ export function batchedRows(
       length = 0;
       await batches.write(batch);
     },
-    close: (facts) => batches.close(facts),
-    abort: () => batches.abort(),
+    close: batches.close,
+    abort: batches.abort,
   };
 }
 

@@ -32,19 +32,17 @@ export async function fingerprintOf(
   path: string,
 ): Promise<{ readonly print: InputPrint; readonly head: Buffer }> {
   const { size: bytes, mtimeMs, version } = await file.stat();
-  const edge = async (from: number, length = EDGE_BYTES): Promise<Buffer> => {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, from);
-    return buffer.subarray(0, bytesRead);
-  };
-  if (version !== undefined) {
-    const print = { ...printOfStream(path), bytes, etag: version.etag };
-    return { print, head: await edge(0, HEAD_BYTES) };
+  const [length, ...places] =
+    version === undefined ? [EDGE_BYTES, 0, Math.max(0, bytes - EDGE_BYTES)] : [HEAD_BYTES, 0];
+  const edges: Buffer[] = [];
+  for (const place of places) {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, place);
+    edges.push(buffer.subarray(0, bytesRead));
   }
-  const sha256 = (part: Buffer): string => createHash('sha256').update(part).digest('hex');
-  const head = await edge(0);
-  const tail = await edge(Math.max(0, bytes - EDGE_BYTES));
-  const print = { path, bytes, mtime_ms: Math.floor(mtimeMs), head: sha256(head), tail: sha256(tail) };
-  return { print, head };
+  const [head] = edges as [Buffer];
+  if (version !== undefined) return { print: { ...printOfStream(path), bytes, etag: version.etag }, head };
+  const [ofHead = null, ofTail = null] = edges.map((edge) => createHash('sha256').update(edge).digest('hex'));
+  return { print: { path, bytes, mtime_ms: Math.floor(mtimeMs), head: ofHead, tail: ofTail }, head };
 }
 
 /** @throws RredcotError (exit 65) where a file is no longer what it was: rows may come from two versions of it */
@@ -54,8 +52,9 @@ export async function assertSameInputs(prints: readonly InputPrint[]): Promise<v
   for (const { path, bytes, mtime_ms, etag } of prints) {
     if (bytes === null) continue;
     const { size, mtimeMs, version } = await factsOf(path).catch(failed(path, 'read'));
+    const isSame = etag === undefined ? mtime_ms === Math.floor(mtimeMs) : etag === version?.etag;
+    if (isSame && bytes === size) continue;
     const [before, now] = [said(bytes, mtime_ms, etag), said(size, Math.floor(mtimeMs), version?.etag)];
-    if (before === now) continue;
     throw dataError(
       `${path}: changed while it was read: ${before}, now ${now}; nothing is published`,
       'when it is whole, the same command with --overwrite',

@@ -1,12 +1,12 @@
 // Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
 import { realpath } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
 import { VERSION } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
 import { assertFilePlace } from '../files/atomic-file.js';
 import { isStored, statIfThere } from '../files/files.js';
-import { assertHere, assertWritable } from '../files/remote-paths.js';
+import { ADDRESS } from '../files/remote-paths.js';
 import { rejectsPath, runPaths, type Shard, summaryPath } from '../files/run-folder.js';
 import { fileStem, type Input } from '../read/inputs.js';
 import {
@@ -41,7 +41,8 @@ export async function resolveTarget(
   format: OutputFormat | undefined,
   inputs: readonly Input[],
 ): Promise<Target> {
-  assertWritable(output);
+  if (/^s3:/i.test(output)) assertKey(output);
+  else assertHere(output);
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
@@ -59,6 +60,24 @@ export async function resolveTarget(
   if (!isStored(output)) await refuseMissingFolder(output);
   await refuseOfTheSystem(output);
   return { kind: 'file', path: output, format: kind, rejects };
+}
+
+/** @throws RredcotError (exit 2) for an output that is an address, and no file or folder of this machine */
+export function assertHere(path: string): void {
+  if (!ADDRESS.test(path)) return;
+  throw usageError(
+    `${path}: is an address, which is not written here`,
+    `${shellWord(basename(path))}${path.endsWith('/') ? '/' : ''}, and upload that when it is done`,
+  );
+}
+
+/** @throws RredcotError (exit 2) for a bucket, where an object is written, or a folder of them */
+function assertKey(address: string): void {
+  if (!/^s3:\/\/[^/]+\/./i.test(address))
+    throw usageError(
+      `${address}: names no object`,
+      's3://<bucket>/<key>.parquet, or a folder: s3://<bucket>/out/',
+    );
 }
 
 /** Of a file that is written beside what is printed. @throws RredcotError (exit 2) where none can be there, or it is one that was read */
