@@ -65,15 +65,8 @@ export function inspectRow(
   id: string | undefined,
   { map, choice, join }: Mapping,
 ): Inspection {
-  const preset =
-    choice === undefined
-      ? null
-      : {
-          name: choice.preset.name,
-          what: choice.preset.what,
-          why: choice.why,
-          notes: choice.preset.notes ?? [],
-        };
+  const { name = '', what = '', notes = [] } = choice?.preset ?? {};
+  const preset = choice === undefined ? null : { name, what, why: choice.why, notes };
   const about = { file: row.file, row: row.row, preset, join: join ?? null };
   const nothing = { columns: [], fields: {}, traces: 0, index: 0, trace: null };
   if (isBad(row)) return { ...about, ...nothing, rejected: row.rejection, missing: [], proposal: undefined };

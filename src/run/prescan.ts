@@ -5,7 +5,7 @@ import { throwIfInterrupted } from '../errors.js';
 import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import { isJson } from '../io/read/formats.js';
+import { isJson } from '../io/read/input-file.js';
 import { type Input, readRows } from '../io/read/inputs.js';
 import type { Part } from '../io/write/facts.js';
 import { count } from '../plural.js';

@@ -10,8 +10,8 @@ import {
   type Shard,
   WHOLE,
 } from '../io/files/run-folder.js';
+import { assertSameInputs } from '../io/read/input-file.js';
 import { columnarColumns } from '../io/read/inputs.js';
-import { assertSameInputs } from '../io/read/unchanged.js';
 import { type Counts, PART_KEY, type Part, partText, sumCounts, wholeText } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
 import { assertShardable, fileMetadata, resolveTarget, stemOf, type Target } from '../io/write/target.js';

@@ -3,7 +3,7 @@ import { basename, dirname } from 'node:path';
 import { dataError } from '../errors.js';
 import { readJson } from '../io/files/files.js';
 import { partNumber, runPaths } from '../io/files/run-folder.js';
-import { isJson } from '../io/read/formats.js';
+import { isJson } from '../io/read/input-file.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../io/read/inputs.js';
 import { factsOfFile, fileFault, PART_KEY, type Part, parsePart, readSummary } from '../io/write/facts.js';
 import {

@@ -18,9 +18,15 @@ import {
   STDIN,
 } from '../files/files.js';
 import { findFiles } from './find-files.js';
-import { type FileLayout, isJson, layoutOf } from './formats.js';
+import {
+  type FileLayout,
+  fingerprintOf,
+  type InputPrint,
+  isJson,
+  layoutOf,
+  printOfStream,
+} from './input-file.js';
 import { NEWLINE, readJsonRows } from './jsonl.js';
-import { fingerprintOf, type InputPrint, printOfStream } from './unchanged.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {

@@ -16,7 +16,7 @@ import {
   type WrittenFacts,
 } from '../files/facts.js';
 import { readJson, sha256OfFile, textOf } from '../files/files.js';
-import { partNumber, runPaths, summaryPath } from '../files/run-folder.js';
+import { filePaths, partNumber, runPaths } from '../files/run-folder.js';
 import { namedFormat, type OutputFormat } from './output.js';
 
 const COUNTED = ['traces', 'rejects', 'tokens', 'sigma'] as const;
@@ -58,7 +58,7 @@ export async function factsOfFile(path: string): Promise<WrittenFacts | undefine
   if (namedFormat(path) !== 'jsonl') return factsOf(path);
   const part = partNumber(basename(path));
   const ofPart = part === undefined ? undefined : await factsOfPart(dirname(path), part, 'jsonl');
-  return ofPart ?? parseFacts(await textOf(summaryPath(path)));
+  return ofPart ?? parseFacts(await textOf(filePaths(path).summary));
 }
 
 /** What is wrong with its bytes: null where nothing is, undefined where nothing says what they were. */
@@ -150,10 +150,10 @@ export async function writeSummary(
   folder: string,
 ): Promise<void> {
   const whole = { format: 2, rredcot: VERSION, ...summary };
-  await writeText(summaryPath(output), `${JSON.stringify(whole, null, 2)}\n`, folder);
+  await writeText(filePaths(output).summary, `${JSON.stringify(whole, null, 2)}\n`, folder);
 }
 
 /** The summary beside a file; undefined where there is none, or none of ours. */
 export async function readSummary(output: string): Promise<StoredSummary | undefined> {
-  return SummarySchema.safeParse(await readJson(summaryPath(output))).data;
+  return SummarySchema.safeParse(await readJson(filePaths(output).summary)).data;
 }

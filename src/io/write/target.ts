@@ -7,7 +7,7 @@ import { shellWord } from '../../printable.js';
 import { assertFilePlace } from '../files/atomic-file.js';
 import { isStored, statIfThere } from '../files/files.js';
 import { ADDRESS } from '../files/remote-paths.js';
-import { rejectsPath, runPaths, type Shard, summaryPath } from '../files/run-folder.js';
+import { filePaths, runPaths, type Shard } from '../files/run-folder.js';
 import { fileStem, type Input } from '../read/inputs.js';
 import {
   CONFIG_KEY,
@@ -50,14 +50,21 @@ export async function resolveTarget(
     return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: runPaths(folder).rejects };
   }
   const isStdout = output === '-';
-  const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
-  const written = isStdout ? [rejects] : [output, rejects, summaryPath(output)];
+  const rejects = filePaths(isStdout ? stemOf(inputs) : output).rejects;
+  const written = isStdout ? [rejects] : [output, rejects, filePaths(output).summary];
   const read = inputs.map(({ path }) => path);
   await refuseInputs(written, read);
   for (const path of written) await assertFilePlace(path);
   if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
   const kind = formatOfFile(output, format);
-  if (!isStored(output)) await refuseMissingFolder(output);
+  // a folder that is made for a misspelled path is found by nobody
+  const folder = isStored(output) ? undefined : dirname(output);
+  const there = folder === undefined ? undefined : await statIfThere(folder);
+  if (folder !== undefined && !there?.isDirectory())
+    throw usageError(
+      `${output}: cannot be written: ${folder} is ${there === null ? 'no such folder' : 'no folder'}`,
+      `mkdir -p ${shellWord(folder)}, or name another output with -o`,
+    );
   await refuseOfTheSystem(output);
   return { kind: 'file', path: output, format: kind, rejects };
 }
@@ -113,17 +120,6 @@ function formatOfFile(path: string, format: OutputFormat | undefined): OutputFor
   throw usageError(
     `${path}: the name says ${named}, --format ${format}`,
     'leave out --format, or name the file after it',
-  );
-}
-
-// a folder that is made for a misspelled path is found by nobody
-async function refuseMissingFolder(path: string): Promise<void> {
-  const folder = dirname(path);
-  const present = await statIfThere(folder);
-  if (present?.isDirectory()) return;
-  throw usageError(
-    `${path}: cannot be written: ${folder} is ${present === null ? 'no such folder' : 'no folder'}`,
-    `mkdir -p ${shellWord(folder)}, or name another output with -o`,
   );
 }
 
