@@ -2,9 +2,8 @@
 import { makeFolder } from '../io/files/atomic-file.js';
 import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { partOfRow, runPaths } from '../io/files/run-folder.js';
-import { FactCounter, factsOfPart, writeFactsOfLines } from '../io/write/facts.js';
-import { type OutputTarget, openOutput } from '../io/write/output.js';
-import { openRejects } from '../io/write/rejects.js';
+import { addTo, factsOfPart, sumCounts, writeFactsOfLines } from '../io/write/facts.js';
+import { type OutputTarget, openOutput, openRejects } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { RejectsError } from '../report/reject-limits.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -38,7 +37,7 @@ export function openParts(opts: PartsOptions): Sink {
   async function closePart(part: OpenPart): Promise<void> {
     await publish(part, opts);
     open = undefined;
-    existing.set(part.number, part.counter.counts);
+    existing.set(part.number, part.counts);
     todo.delete(part.number);
     opts.log.record('part', { part: part.number, parts: run.parts });
   }
@@ -48,7 +47,7 @@ export function openParts(opts: PartsOptions): Sink {
       const number = partOfRow(ordinal, run.rows_per_part, run.parts);
       if (open !== undefined && open.number !== number) await closePart(open);
       open ??= await openPart(number, opts);
-      open.counter.add(item);
+      addTo(open.counts, item);
       await (isBad(item) ? open.rejects.add(item) : open.output.write(item));
     },
     async close() {
@@ -70,7 +69,7 @@ async function openPart(number: number, { folder, run, ...target }: PartsOptions
   const path = paths.part(number, run.output);
   const rejects = await openRejects(paths.rejectsOf(number), halfWrittenIn);
   const output = await openOutput({ ...target, path, format: run.output, halfWrittenIn });
-  return { number, path, rejects, output, counter: new FactCounter(run.run, number) };
+  return { number, path, rejects, output, counts: sumCounts([]) };
 }
 
 async function abort({ output, rejects }: OpenPart, error: unknown): Promise<void> {
@@ -83,7 +82,7 @@ async function abort({ output, rejects }: OpenPart, error: unknown): Promise<voi
 async function publish(part: OpenPart, { folder, run }: PartsOptions): Promise<void> {
   const { number, path, output, rejects } = part;
   try {
-    const facts = part.counter.facts(await rejects.finish());
+    const facts = { run: run.run, number, ...part.counts, rejects_sha256: await rejects.finish() };
     await output.finish(facts);
     await assertOurs(folder, run);
     await rejects.publish();

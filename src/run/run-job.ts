@@ -10,11 +10,10 @@ import {
   type Shard,
   WHOLE,
 } from '../io/files/run-folder.js';
+import { assertSameInputs, type InputPrint } from '../io/read/input-file.js';
 import { columnarColumns } from '../io/read/inputs.js';
-import { assertSameInputs, type InputPrint } from '../io/read/unchanged.js';
-import { type Counts, sumCounts } from '../io/write/facts.js';
+import { type Counts, PART_KEY, type Part, partText, sumCounts, wholeText } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
-import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
 import { assertShardable, fileMetadata, resolveTarget, stemOf, type Target } from '../io/write/target.js';
 import { watchPolicy } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';

@@ -5,11 +5,16 @@ import { FACTS_KEY, type Facts, parseFacts } from '../io/files/facts.js';
 import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
-import { type Counts, factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
+import {
+  type Counts,
+  factsOfPart,
+  fileFault,
+  readSummary,
+  sumCounts,
+  writeSummary,
+} from '../io/write/facts.js';
 import { joinFiles } from '../io/write/join-files.js';
-import { CONFIG_KEY, namedFormat, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
-import { openRejects } from '../io/write/rejects.js';
-import { readSummary, writeSummary } from '../io/write/summary-file.js';
+import { CONFIG_KEY, namedFormat, openRejects, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
 import type { RunStats } from '../report/run-stats.js';
 import { assertOurs, dropHidden, type ExistingParts } from './folder.js';

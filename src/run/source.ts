@@ -1,11 +1,10 @@
 // Opens a command's inputs, and streams them as traces: mapped, checked, and only those that the run has still to do.
 
-import type { PassThroughColumn } from '../io/arrow/schema.js';
+import { assertFits, inferFromWindow, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
-import { assertFits, inferFromWindow } from '../io/read/typed-rows.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';

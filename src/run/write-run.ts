@@ -4,12 +4,10 @@ import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { outputColumns } from '../io/arrow/output-columns.js';
 import { fileBytes, isStored } from '../io/files/files.js';
-import { hiddenFolder, MAX_PARTS, rejectsPath, type Shard } from '../io/files/run-folder.js';
+import { filePaths, hiddenFolder, MAX_PARTS, type Shard } from '../io/files/run-folder.js';
 import { ReaderClosedError } from '../io/files/stdout.js';
-import { type Counts, sumCounts } from '../io/write/facts.js';
-import { type OutputTarget, openOutput } from '../io/write/output.js';
-import { PART_KEY, type Part } from '../io/write/part.js';
-import { openRejects } from '../io/write/rejects.js';
+import { type Counts, PART_KEY, type Part, sumCounts } from '../io/write/facts.js';
+import { type OutputTarget, openOutput, openRejects } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
@@ -155,7 +153,7 @@ export async function leaveRun(
 /** The reasons of too many rejects are what the user needs next: beside the output. */
 async function leaveReasons(folder: string, target: Target): Promise<void> {
   const rejects = await openRejects(
-    target.kind === 'file' ? target.rejects : rejectsPath(target.path),
+    target.kind === 'file' ? target.rejects : filePaths(target.path).rejects,
     folder,
   );
   for (const file of await rejectFiles(folder)) await rejects.append(fileBytes(file));

@@ -5,8 +5,8 @@ import { appendFile, mkdir, readdir, readFile, rm, symlink, truncate, utimes } f
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseTimeLimit } from '../../dist/cli/program.js';
+import { assertSameInputs } from '../../dist/io/read/input-file.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
-import { assertSameInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
 import { EMBEDDED, FIXTURES, ROOT, start as startHere, writeFixtures } from '../support/program.js';
 import { openScene } from '../support/scene.js';

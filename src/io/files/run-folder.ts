@@ -114,12 +114,12 @@ export function hiddenFolder(path: string): string {
   return join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'rredcot', own, name);
 }
 
-/** The rejects of a single file, or of a run of nothing else, beside it. */
-export function rejectsPath(output: string): string {
-  return `${output.replace(/(?<=.)\/+$/, '')}.rejects.jsonl`;
-}
-
-/** A file's closing figures, beside it. */
-export function summaryPath(output: string): string {
-  return `${output}.summary.json`;
+/** What stands beside a single file, and its rejects beside a run of nothing else. */
+export function filePaths(output: string) {
+  const path = output.replace(/(?<=.)\/+$/, '');
+  return {
+    rejects: `${path}.rejects.jsonl`,
+    /** its closing figures */
+    summary: `${path}.summary.json`,
+  };
 }
