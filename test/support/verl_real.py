@@ -10,7 +10,7 @@ import sys
 
 CHECKPOINT, SCORED, SCRATCH = sys.argv[1:]
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
-os.environ.update(PYTHONPATH=EXAMPLES, VERL_USE_EXTERNAL_MODULES="verl_sigma", HF_HUB_OFFLINE="1", RAY_raylet_start_wait_time_s="600")
+os.environ.update(PYTHONPATH=EXAMPLES, VERL_USE_EXTERNAL_MODULES="verl_sigma", HF_HUB_OFFLINE="1")
 sys.path.insert(0, EXAMPLES)
 
 import numpy as np  # noqa: E402
@@ -61,10 +61,21 @@ class Worker:
         asyncio.run(whole())
 
 
+def start_ray(tries=4):
+    """Ray gives its own helpers 15 s to start, which a busy machine may need more than once."""
+    try:
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20, _temp_dir=os.path.join(SCRATCH, "ray"))
+    except Exception:
+        if tries == 1:
+            raise
+        ray.shutdown()
+        start_ray(tries - 1)
+
+
 def v1(replay):
     """The advantages of each trace by its completion, and those of the rows that verl pads with."""
     config = configuration(replay)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20, _temp_dir=os.path.join(SCRATCH, "ray"))
+    start_ray()
     tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 1}}}))
     trainer, worker = get_trainer_cls("rredcot")(config), Worker(config)
     dataset = RLHFDataset(data_files=config.data.train_files, tokenizer=worker.own.tokenizer, config=config.data, processor=None)
