@@ -31,7 +31,7 @@ const printed = (lines: string) =>
     .map((each) => JSON.parse(each) as ScoredRow);
 
 beforeAll(async () => {
-  fixtures = await fixtureRows(0, 24);
+  fixtures = await fixtureRows(0, 10);
 });
 
 interface Reject {
