@@ -136,10 +136,11 @@ describe('a redistributed file', () => {
 
   it('of a run folder is that of the file', async () => {
     await score('-o run/ --rows-per-part 2');
-    for (const from of ['run', 'source.parquet'])
+    await score('-o whole.parquet --rows-per-part 2');
+    for (const from of ['run', 'whole.parquet'])
       await done(`redistribute ${from} --sigma softmax -o of-${from}.jsonl`);
     expect(await rows('of-run.jsonl')).toHaveLength(6);
-    expect(await text('of-run.jsonl')).toBe(await text('of-source.parquet.jsonl'));
+    expect(await text('of-run.jsonl')).toBe(await text('of-whole.parquet.jsonl'));
   });
 
   it('on stdout is what score prints, as an Arrow stream with its metadata too', async () => {
