@@ -155,7 +155,7 @@ async function windowed(jobs, session, windowOf = () => 0, wrap = (windows) => w
   async function* all() {
     yield* jobs;
   }
-  for await (const _ of onnxAnswerer(session, undefined, windowOf).answer(wrap(windowsOf(all(), windowOf))));
+  for await (const _ of onnxAnswerer(session, undefined, windowOf)(wrap(windowsOf(all(), windowOf))));
 }
 
 /** What the program adds to the policy's runs: time of `score`, less that of one trace, beside the runs of the same traces alone. */
@@ -260,7 +260,7 @@ async function prompts() {
 
 /** Segmentation alone: 5,000 pieces of a 25,000-token trace merged down to 40. */
 async function merge() {
-  const { mergePieces } = await import('../dist/segment/merge.js');
+  const { mergePieces } = await import('../dist/segment/split.js');
   const { segmentSums } = await import('../dist/segment/segment.js');
   const entropies = Float32Array.from(tokensOf(10_000, 5)(25_000), (n) => n / 10_000);
   const ends = Int32Array.from({ length: 5_000 }, (_, i) => 5 * (i + 1));

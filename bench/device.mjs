@@ -66,7 +66,7 @@ async function measured({ name, shape, lengths }) {
   const path = join(scratch, 'policy');
   const dtype = asked.startsWith('cuda') ? 'BF16' : 'F32';
   const folder = await openPolicyFolder(await randomPolicy(path, shape, dtype));
-  const { device } = await resolveDevice(parseDevice(asked));
+  const device = await resolveDevice(parseDevice(asked));
   const precision = device.name === 'cuda' ? folder.cuda.precision : 'f32';
   process.stderr.write(`${name}: opening it on ${asked}\n`);
   const session = await ModelSession.openUnproved(folder, device);

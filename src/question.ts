@@ -97,7 +97,6 @@ export interface AnsweredJob<T extends TokenizedTrace> {
 export type Windows<T> = AsyncIterable<readonly (T | BadRow)[]>;
 
 /** Who answers: sessions of ONNX Runtime; what else a policy is, such as an engine that takes questions as messages, has this form too. */
-export interface Answerer {
+export type Answerer =
   /** Answers in input order; what was rejected, and what cannot be read, passes by in its place. */
-  answer<T extends AskedJob>(windows: Windows<T>): AsyncGenerator<AnsweredJob<T> | BadRow>;
-}
+  <T extends AskedJob>(windows: Windows<T>) => AsyncGenerator<AnsweredJob<T> | BadRow>;

@@ -30,7 +30,7 @@ export async function openCutter(
     noteProof(log, session, 'policy');
     const window = (row: number) => windowOf(row, run.rowsPerPart);
     const answerer = onnxAnswerer(session, undefined, window);
-    yield* eachTrace(answerer.answer(windowsOf(ready, window)), ({ job, result }) => {
+    yield* eachTrace(answerer(windowsOf(ready, window)), ({ job, result }) => {
       const { entropies, logprobs, segmentation } = result;
       const { trace, promptIds, completionIds, tokens, chars, status } = job;
       const sums = segmentSums(entropies, allEnds(segmentation));

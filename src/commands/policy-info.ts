@@ -7,7 +7,7 @@ import type { Architecture } from '../model/graph/architecture.js';
 import { expectedWeights } from '../model/graph/operators.js';
 import { readSafetensorsHeader } from '../model/graph/safetensors.js';
 import { openPolicyFolder, type PolicyFolder } from '../model/onnx/folder.js';
-import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
+import { chatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
 import { openTokenizer } from '../model/text/open-tokenizer.js';
 import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../model/text/templates.js';
 import type { PolicyTokenizer } from '../model/text/tokenizer.js';
@@ -62,7 +62,7 @@ async function chatLines(
 ): Promise<{ readonly lines: readonly string[]; readonly fault?: string }> {
   const template = await loadChatTemplate(policy, args);
   if (template === undefined) return { lines: ['none: prompts have to be text or token ids'] };
-  const chat = new ChatRenderer(template);
+  const chat = chatRenderer(template);
   const messages = [{ role: 'user', content: 'What is 2+2?' }];
   const about = `${basename(template.file)}, ${count(template.source.length)} characters`;
   try {

@@ -1,7 +1,13 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 
-import { groupMeanOf, withContiguousMeans } from '../credit/baseline.js';
-import { asksForMean, type CreditOptions, creditConfig, credited } from '../credit/credit.js';
+import {
+  asksForMean,
+  type CreditOptions,
+  creditConfig,
+  credited,
+  groupMeanOf,
+  withContiguousMeans,
+} from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import type { ExitCode } from '../errors.js';
@@ -9,8 +15,8 @@ import type { EstimatorSetup } from '../estimate/estimator.js';
 import { policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
-import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward-scale.js';
-import { openStages } from '../estimate/stages.js';
+import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
+import { openStages, valuesOf } from '../estimate/stages.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -90,7 +96,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     await using stages = await openStages({ ...method, run, source, prepare, rewardOf, log, signal });
     const asked = stages.ask(cut);
     const answered = stages.answer(asked);
-    const valued = stages.values(answered);
+    const valued = valuesOf(answered, estimator);
 
     // credit: the baseline and σ
     yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));

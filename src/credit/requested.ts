@@ -1,6 +1,6 @@
 // Columns that a run writes on request beside ours: credits by other rules, and advantages of tokens that are no σ.
 import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import { ruleOf, type SigmaRule, sum } from './rules.js';
+import { RULES, type SigmaRule, sum } from './rules.js';
 import { redistribute, type SigmaInput, type SigmaOptions, segmentAdvantages } from './sigma.js';
 
 export const METHODS = ['sigma', 'segment', 'hierarchical'] as const;
@@ -34,13 +34,13 @@ export function creditColumn(rule: SigmaRule): string {
 
 /** Whether the credit rests on the tokens' entropies. */
 export function readsEntropies({ within, method, rule, others = [] }: RequestOptions): boolean {
-  const isEntropic = [rule, ...others].some((each) => ruleOf(each).reads === 'entropies');
+  const isEntropic = [rule, ...others].some((each) => RULES[each].reads === 'entropies');
   return isEntropic || within === 'entropy' || method === 'hierarchical';
 }
 
 /** Whether it rests on their log-probabilities. */
 export function readsLogprobs({ within, steps, rule, others = [] }: RequestOptions): boolean {
-  const isOfTokens = [rule, ...others].some((each) => ruleOf(each).reads === 'logprobs');
+  const isOfTokens = [rule, ...others].some((each) => RULES[each].reads === 'logprobs');
   return isOfTokens || within === 'unsure' || steps !== undefined;
 }
 
@@ -74,7 +74,7 @@ export function requestedColumns({
   method = 'sigma',
 }: Pick<RequestOptions, 'others' | 'method'>): OutputColumn[] {
   const ofRules = others.map((rule) => {
-    const words = `the same credit by another rule: ${ruleOf(rule).words}`;
+    const words = `the same credit by another rule: ${RULES[rule].words}`;
     return requestedColumn(creditColumn(rule), FLOAT32_LIST, words);
   });
   return [...ofRules, ...COLUMNS_OF[method]];

@@ -130,7 +130,7 @@ export function segmentLength(ends: Int32Array, k: number): number {
   return (ends[k] as number) - (k === 0 ? 0 : (ends[k - 1] as number));
 }
 
-/** In their order. */
+/** In float64, in their order. */
 export function sum(x: Iterable<number>): number {
   let total = 0;
   for (const each of x) total += each;
@@ -186,18 +186,14 @@ const uniform: Rule = {
   ofTokens: ({ T }) => new Float32Array(T).fill(1 / T),
 };
 
-/** The rules; the default first: METHOD §4 measures them against each other. */
-const RULES = {
+const TABLE = {
   ...{ share, rudder, signed, softmax },
   ...{ surprise, entropy, 'top-entropy': topEntropy, discounted, uniform },
 } as const satisfies Readonly<Record<string, Rule>>;
-export type SigmaRule = keyof typeof RULES;
+export type SigmaRule = keyof typeof TABLE;
+/** The rules; the default first: METHOD §4 measures them against each other. */
+export const RULES: Readonly<Record<SigmaRule, Rule>> = TABLE;
 export const SIGMA_RULES = Object.keys(RULES) as readonly SigmaRule[];
-
-/** What a rule declares of itself. */
-export function ruleOf(name: SigmaRule): Rule {
-  return RULES[name];
-}
 
 /** Rounding makes a log-probability of a certain token, or its entropy, a little more or less than 0. */
 function byWeight(weights: Float32Array): Float32Array | undefined {

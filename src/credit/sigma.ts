@@ -1,7 +1,7 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
 import { boundedSteps } from './martingale.js';
 import type { Nature } from './nature.js';
-import { ruleOf, SHARE_MIX, type SigmaRule } from './rules.js';
+import { RULES, SHARE_MIX, type SigmaRule } from './rules.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
@@ -75,7 +75,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
     ...(fallback === undefined ? {} : { fallback }),
   });
 
-  const { ofTokens, ofSegments, needsNoBaseline, flags } = ruleOf(opts.rule);
+  const { ofTokens, ofSegments, needsNoBaseline, flags } = RULES[opts.rule];
   if (ofTokens !== undefined) {
     const sigma = ofTokens({ ...input, T }, opts);
     return sigma === undefined ? uniform('uniform:no-weight') : { sigma, deltas: Float32Array.from(raw) };
@@ -117,9 +117,8 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
   const deltas = new Float64Array(ends.length);
   const largest = values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   if (largest === Number.NEGATIVE_INFINITY) return deltas;
-  const value = (k: number) =>
-    estimator.hasOwnScale ? Math.exp((values[k] as number) - largest) : (values[k] as number);
-  for (let k = 1; k < values.length; k++) deltas[k - 1] = value(k) - value(k - 1);
+  const scaled = estimator.hasOwnScale ? values.map((value) => Math.exp(value - largest)) : values;
+  for (let k = 1; k < scaled.length; k++) deltas[k - 1] = (scaled[k] as number) - (scaled[k - 1] as number);
   // no reference contributes after an exit: its logarithm has no difference
   for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
   return deltas;

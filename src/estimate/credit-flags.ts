@@ -3,7 +3,7 @@
 import { BASELINES, type Baseline, type CreditOptions } from '../credit/credit.js';
 import { isMartingale, type Nature } from '../credit/nature.js';
 import { HIERARCHICAL, METHODS } from '../credit/requested.js';
-import { DISCOUNT, type RuleFlag, ruleOf, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { DISCOUNT, RULES, type RuleFlag, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { RESIDUALS, STEPS, WITHINS } from '../credit/sigma.js';
 import { RredcotError, usageError } from '../errors.js';
 import { finite, oneOf, otherFlag } from '../flag-values.js';
@@ -150,7 +150,11 @@ export function resolveCreditOptions(
   flags: CreditFlags,
   estimator: Nature = resolveEstimator(flags),
 ): CreditOptions {
-  const rules = listOf('--sigma', flags.sigma ?? String(SIGMA_RULES[0]), SIGMA_RULES);
+  const named = (flags.sigma ?? String(SIGMA_RULES[0])).split(',');
+  const rules = named.map((name) => oneOf('--sigma', name.trim(), SIGMA_RULES));
+  const double = rules.find((name, n) => rules.indexOf(name) < n);
+  if (double !== undefined)
+    throw usageError(`--sigma ${flags.sigma}: ${double} stands there twice`, 'name it once');
   const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
   const isLevel = estimator.noLevel === undefined;
   const baseline = resolveBaseline(flags.baseline ?? 'auto');
@@ -160,12 +164,12 @@ export function resolveCreditOptions(
       `--baseline value: from outcomes alone --estimator ${estimator.name} has no value in front of the trace's own`,
       'use --baseline group or a number, or --calibration <file>',
     );
-  if (!isLevel && baseline === 'value' && rules.some((each) => ruleOf(each).reads ?? ruleOf(each).ofSegments))
+  if (!isLevel && baseline === 'value' && rules.some((each) => RULES[each].reads ?? RULES[each].ofSegments))
     throw usageError(
       `the values of --estimator ${estimator.name} are ${estimator.noLevel}, so v̂(s_0) is no baseline for a reward`,
       'use --baseline group or a number',
     );
-  const literal = rules.find((each) => ruleOf(each).needsLevel);
+  const literal = rules.find((each) => RULES[each].needsLevel);
   if (!isLevel && literal !== undefined)
     throw usageError(
       `--sigma ${literal} divides by ζ − v̂(s_0), and the values of --estimator ${estimator.name} are ${estimator.noLevel}`,
@@ -202,10 +206,10 @@ export function resolveEstimator(flags: FlagValues): Nature {
 }
 
 /** The rules that share values' differences out. */
-const VALUE_RULES = SIGMA_RULES.filter((rule) => ruleOf(rule).ofSegments);
+const VALUE_RULES = SIGMA_RULES.filter((rule) => RULES[rule].ofSegments);
 
 function readersOf(flag: RuleFlag): readonly SigmaRule[] {
-  return SIGMA_RULES.filter((rule) => ruleOf(rule).flags?.includes(flag));
+  return SIGMA_RULES.filter((rule) => RULES[rule].flags?.includes(flag));
 }
 
 /** `--steps`, for values of a state under the policy that wrote the trace, and where something reads them. */
@@ -265,14 +269,6 @@ function resolveMethod(text: string, { name, priorColumn, onRewardScale, isOfPro
       `--estimator ${ESTIMATORS.find((each) => each.isOfProver)?.name}`,
     );
   return method;
-}
-
-/** A list of named choices, each once. */
-function listOf<T extends string>(flag: string, text: string, choices: readonly T[]): readonly T[] {
-  const found = text.split(',').map((name) => oneOf(flag, name.trim(), choices));
-  const double = found.find((name, n) => found.indexOf(name) < n);
-  if (double !== undefined) throw usageError(`${flag} ${text}: ${double} stands there twice`, 'name it once');
-  return found;
 }
 
 function resolveBaseline(text: string): Baseline {

@@ -1,6 +1,6 @@
 // What an estimator is: questions about a trace, and values from the answers. Its file declares all of it, and nothing outside knows its name.
 
-import type { GroupMean } from '../credit/baseline.js';
+import type { GroupMean } from '../credit/credit.js';
 import type { Nature } from '../credit/nature.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';

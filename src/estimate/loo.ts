@@ -1,6 +1,6 @@
 // `loo`: what a segment counts for in the answer, by what its log-probability loses without it; the policy reads the rest of the thought again.
 import { oneOf } from '../flag-values.js';
-import { joinIds } from '../model/text/ids.js';
+import { joinIds } from '../model/text/encode.js';
 import type { Answer, Question } from '../question.js';
 import type { Estimator, ValueJob } from './estimator.js';
 import { logSumExp, scoredReferences, summedAttributions } from './value.js';

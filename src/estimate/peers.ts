@@ -1,7 +1,7 @@
 // Shows each trace the others of its group, wherever these lie: in its window, or apart, where they are read once before all others and kept in a spill file.
 import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
-import type { GroupRewards } from '../credit/baseline.js';
+import type { GroupRewards } from '../credit/credit.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
 import { partOfRow, windowOf } from '../io/files/run-folder.js';
@@ -13,6 +13,7 @@ import { openSpill } from '../scored/spill.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
 import type { Trace } from '../trace.js';
+import { eachInWindow } from './answerer/windows.js';
 
 /** A trace that can be another's peer. */
 export interface Related extends TokenizedTrace {
@@ -91,19 +92,6 @@ export function withPeers<T extends Related>(
       return { ...item, peers: await Promise.all(read), draws: timesOf(own) };
     };
   });
-}
-
-/** One stage on every trace of every window, as {@link eachTrace}. @param stage made for a window's traces */
-export async function* eachInWindow<A extends { readonly trace: Trace }, B>(
-  windows: Windows<A>,
-  stage: (items: readonly A[]) => (item: A) => Promise<B>,
-): AsyncGenerator<readonly (B | BadRow)[]> {
-  for await (const items of windows) {
-    const done: (B | BadRow)[] = [];
-    const fn = stage(items.filter((item): item is A => !isBad(item)));
-    for await (const item of eachTrace(items, fn)) done.push(item);
-    yield done;
-  }
 }
 
 /** A trace as a candidate. @param get gives it, where it is asked for */

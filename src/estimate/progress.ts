@@ -15,7 +15,11 @@ const NAMES = READINGS.map(({ name }) => name);
 const OF_BEST: readonly Nature[] = [pr, snis];
 
 export const progress: Estimator = {
-  ...facts(pr, 1),
+  name: 'progress',
+  scores: 'answers',
+  isOfProver: true,
+  fromStored: pr.fromStored,
+  config: { proverEstimator: pr.name },
   card: 'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
   creditFlags: [
     [
@@ -82,15 +86,12 @@ export const progress: Estimator = {
 
 const PROVER = { name: 'prover', code: 'prover', flag: '--prover' } as const;
 
-/** @param bestOf K: values are the probability that one of K answers is right, 1 − (1 − v)^K */
-function facts({ name, isContrast, fromStored, fromTokens }: Nature, bestOf: number): Nature {
+/** What a reading makes of it. @param bestOf K: values are the probability that one of K answers is right, 1 − (1 − v)^K */
+function facts({ name, isContrast, fromStored, fromTokens }: Nature, bestOf: number) {
   const best =
     fromStored &&
     ((referenceSet: StoredReferences) => 1 - Math.max(0, 1 - fromStored(referenceSet)) ** bestOf); // rounding may have taken a probability beyond 1
   return {
-    name: 'progress',
-    scores: 'answers',
-    isOfProver: true,
     ...(isContrast && { isContrast }),
     ...(fromTokens && { fromTokens }),
     fromStored: bestOf === 1 ? fromStored : best,

@@ -1,7 +1,6 @@
 // Makes a trace ready for its values: its reward, and what is gathered of its group; its tokens and pieces; what is scored of it.
 
-import type { GroupMean } from '../credit/baseline.js';
-import type { CreditOptions } from '../credit/credit.js';
+import type { CreditOptions, GroupMean } from '../credit/credit.js';
 import type { Nature } from '../credit/nature.js';
 import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { TraceRejected } from '../errors.js';
@@ -23,8 +22,7 @@ import type { InputRow } from '../rows.js';
 import type { OurColumn } from '../scored/columns.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
-import { isOfTurns, type Trace } from '../trace.js';
-import { turnsIn } from '../turns.js';
+import { isOfTurns, type Trace, turnsIn } from '../trace.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
 import { type AnswerMarks, type Reward, type RewardedTrace, resolveReward } from './reward.js';
@@ -80,7 +78,7 @@ export interface Method {
 
 /** How a run's traces are rewarded. */
 export function rewarding({ need, opened, rewardRange, marks, references, nature }: Method) {
-  const textOf = (trace: Trace) => () => {
+  const textOf = (trace: Trace): string => {
     const { completion, completionIds = NONE, completionMask, turns } = trace;
     const last = turns?.findLast(({ role }) => role === 'assistant');
     if (last !== undefined) return completionText([last]) ?? last.content;
@@ -90,7 +88,7 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
     return need === 'nothing' ? '' : spelledText(completionIds.subarray(from, to), opened.tokenizer);
   };
   /** @throws TraceRejected for a reward that is none */
-  const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, textOf(trace), marks);
+  const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, () => textOf(trace), marks);
   const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,

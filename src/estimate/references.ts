@@ -2,7 +2,7 @@
 
 import { CORRECT, type Nature, NO_REFERENCES } from '../credit/nature.js';
 import { dataError, TraceRejected } from '../errors.js';
-import { sharedTokens } from '../model/text/ids.js';
+import { sharedTokens } from '../model/text/encode.js';
 import type { ExitTemplate } from '../model/text/templates.js';
 import type { Continuation } from '../question.js';
 import { ANSWER_PATTERN, closeOf, type ThoughtTags, tagsOf } from '../segment/span.js';
@@ -38,7 +38,7 @@ export class GroupReferences {
   constructor(
     private readonly marks: AnswerMarks,
     private readonly nature: Nature,
-    private readonly textOf: (trace: Trace) => () => string,
+    private readonly textOf: (trace: Trace) => string,
     private readonly maxLength = MAX_CHARACTERS,
   ) {}
 
@@ -94,7 +94,7 @@ export class GroupReferences {
 
   private entryOf(trace: Trace, reward: number | null): ReferenceEntry | undefined {
     if (reward === null || (reward <= CORRECT && !this.nature.isContrast)) return undefined;
-    const whole = this.textOf(trace)();
+    const whole = this.textOf(trace);
     const answer = ownAnswer(whole, this.marks);
     if (!answer) return undefined;
     const solution =

@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import type { Nature } from '../credit/nature.js';
-import { ruleOf, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { RULES, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
@@ -89,7 +89,7 @@ export function wordsOf({ estimator, rule }: Config) {
   const [first] = [rule].flat();
   return {
     estimator: estimatorNamed(estimator)?.card,
-    rule: SIGMA_RULES.includes(first as SigmaRule) ? ruleOf(first as SigmaRule).words : undefined,
+    rule: SIGMA_RULES.includes(first as SigmaRule) ? RULES[first as SigmaRule].words : undefined,
   };
 }
 

@@ -5,7 +5,7 @@ import { TraceRejected, usageError } from '../errors.js';
 import { HINT_TEMPLATE, openPolicyFolder } from '../model/onnx/folder.js';
 import { type OpenModel, openModel } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
-import { joinIds } from '../model/text/ids.js';
+import { joinIds } from '../model/text/encode.js';
 import type { Spelling } from '../model/text/tokenizer.js';
 import { givenOrOwn } from '../model/text/untrusted-files.js';
 import type { Continuation } from '../question.js';

@@ -1,8 +1,9 @@
 // `siblings`: the probability of winning by going on, from the outcomes of the trace's peers, weighed by how well their tails fit its states.
+import { sum } from '../credit/rules.js';
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
 import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import { sharedTokens } from '../model/text/ids.js';
+import { sharedTokens } from '../model/text/encode.js';
 import type { Answers, TailsAt, TraceQuestions } from '../question.js';
 import { candidateExits } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
@@ -10,7 +11,7 @@ import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBa
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { noReferences, sum, type TraceValues } from './value.js';
+import { noReferences, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
@@ -49,7 +50,7 @@ export const siblings: Estimator = {
   columns: () => COLUMNS,
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
-    if (calibration === NO_CALIBRATION) return ofBase(UNFITTED, { estimator: 'none' });
+    if (calibration === NO_CALIBRATION) return FROM_OUTCOMES.nature;
     const model = storedModel(calibration);
     return model && ofBase(model.stands_back === null ? siblings : UNFITTED, model);
   },
@@ -95,7 +96,7 @@ const NO_CALIBRATION = 'none';
 const { onRewardScale: _, ...UNFITTED } = siblings;
 
 const FROM_OUTCOMES = {
-  nature: ofBase(UNFITTED, { estimator: 'none' }),
+  nature: { ...UNFITTED, scores: 'nothing' as const },
   status: ['value:outcomes'],
   open: async () => ({ config: { calibration: NO_CALIBRATION } }),
 };

@@ -9,9 +9,9 @@ import { blankRow, type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
-import { onnxAnswerer, windowsOf } from './answerer/windows.js';
+import { eachInWindow, onnxAnswerer, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
-import { eachInWindow, farPeers, type WholeInput, withPeers } from './peers.js';
+import { farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward, RewardedTrace } from './reward.js';
 import { type TraceValues, utilitiesOf } from './value.js';
@@ -35,26 +35,15 @@ interface Valued {
   readonly row: OutputRow;
 }
 
-/** The three stages; what they are made with is open until the end. */
+/** Those of a policy; what they are made with is open until the end. */
 interface Stages extends AsyncDisposable {
   ask(cut: AsyncIterable<ValueJob | BadRow>): Windows<AskedTrace>;
   /** @throws RredcotError (exit 65) where a model gives numbers that cannot be */
   answer(asked: Windows<AskedTrace>): Answered;
-  values(answered: Answered): AsyncIterable<Valued | BadRow>;
-}
-
-/** @throws RredcotError (exit 69) where a model does not prove itself */
-export async function openStages(opts: StageOptions): Promise<Stages> {
-  const { need, estimator } = opts;
-  const values = (answered: Answered) =>
-    eachTrace(answered, ({ job, trace, result }) => {
-      return { job, trace, row: valuedRow(job, result, estimator.values(job, result, job.asked)) };
-    });
-  return { values, ...(need === 'pass' ? await openPass(opts) : WITHOUT_PASS) };
 }
 
 /** Of a run in which no policy reads the traces. */
-const WITHOUT_PASS: Omit<Stages, 'values'> = {
+const WITHOUT_PASS: Stages = {
   async *ask(cut) {
     for await (const item of eachTrace(cut, (job) => ({ ...job, asked: NOTHING }))) yield [item];
   },
@@ -75,8 +64,10 @@ function unread({ pieces, completionIds }: ValueJob): Answers {
   return { logprobs: none, entropies: none, isUnread: true, segmentation, branches };
 }
 
-async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
-  const { estimator, opened, run, source, prepare, rewardOf, log, signal } = opts;
+/** @throws RredcotError (exit 69) where a model does not prove itself */
+export async function openStages(opts: StageOptions): Promise<Stages> {
+  const { need, estimator, opened, run, source, prepare, rewardOf, log, signal } = opts;
+  if (need !== 'pass') return WITHOUT_PASS;
   const { policy, device } = opened;
   const window = (row: number): number => windowOf(row, run.rowsPerPart);
   const sessions: ModelSession[] = [];
@@ -106,10 +97,12 @@ async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
         const windows = windowsOf(cut, window);
         const { peers } = estimator;
         const shown = peers === undefined ? windows : withPeers(windows, far?.peers, peers);
-        return eachInWindow(shown, () => asking(estimator));
+        return eachInWindow(shown, () => async (job) => {
+          return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
+        });
       },
       answer(asked) {
-        const answered = answerer.answer(asked);
+        const answered = answerer(asked);
         return sampling?.sampled(answered, window) ?? answered;
       },
       async [Symbol.asyncDispose]() {
@@ -123,10 +116,11 @@ async function openPass(opts: StageOptions): Promise<Omit<Stages, 'values'>> {
   }
 }
 
-function asking({ ask }: OpenEstimator) {
-  return async (job: ValueJob): Promise<AskedTrace> => {
-    return { ...job, asked: (await ask?.(job)) ?? { atExits: job.continuations } };
-  };
+/** The values of what was answered. */
+export function valuesOf(answered: Answered, estimator: OpenEstimator): AsyncIterable<Valued | BadRow> {
+  return eachTrace(answered, ({ job, trace, result }) => {
+    return { job, trace, row: valuedRow(job, result, estimator.values(job, result, job.asked)) };
+  });
 }
 
 /** A trace's row once its values are known: all that it says but its credit. */

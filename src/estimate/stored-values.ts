@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { asksForMean, type CreditOptions, creditConfig } from '../credit/credit.js';
 import { isMartingale, type Nature, NO_REFERENCES } from '../credit/nature.js';
 import { readsEntropies, readsLogprobs } from '../credit/requested.js';
-import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
+import { RULES, SIGMA_RULES } from '../credit/rules.js';
 import { TraceRejected, usageError } from '../errors.js';
 import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
@@ -60,7 +60,7 @@ function mergedFlags(stored: CreditOptions, given: CreditFlags): CreditFlags {
   const { rule, others = [], rewardRange, estimator } = stored;
   const method = given.method ?? stored.method;
   const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
-  const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && ruleOf(name).ofSegments);
+  const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && RULES[name].ofSegments);
   const other = given.estimator === undefined ? estimator : estimatorNamed(given.estimator);
   const readsSteps = other !== undefined && isMartingale(other) && (readsValues || method === 'segment');
   const idle = [

@@ -1,6 +1,7 @@
 // What the policy said of a trace, and the values of its states that follow from the log-probabilities of its references (METHOD §3).
 
 import type { Nature, StoredReferences } from '../credit/nature.js';
+import { sum } from '../credit/rules.js';
 import type { Reference } from '../trace.js';
 
 /**
@@ -69,11 +70,6 @@ export function logSumExp(x: readonly number[]): number {
   const largest = x.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   if (largest === Number.NEGATIVE_INFINITY) return largest;
   return largest + Math.log(x.reduce((total, value) => total + Math.exp(value - largest), 0));
-}
-
-/** In float64, in their order. */
-export function sum(x: Float32Array): number {
-  return x.reduce((total, value) => total + value, 0);
 }
 
 /** (K) a_k → (K+1) v_0 = 0, v_k = a_1 + … + a_k, summed in float64: Δ_k of the values is a_k. */

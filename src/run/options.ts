@@ -1,6 +1,6 @@
 // The options that commands share, and what a command says of its work before a row is read.
 import type { GroupReferences } from '../estimate/references.js';
-import type { RewardCheck } from '../estimate/reward-scale.js';
+import type { RewardCheck } from '../estimate/reward.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import type { MappingOptions } from '../io/map/mapping.js';

@@ -1,6 +1,5 @@
 // What the traces of a scored file have together: means of rewards, by a first pass over it.
-import { type GroupMean, groupMeanOf } from '../credit/baseline.js';
-import { asksForMean, type CreditOptions } from '../credit/credit.js';
+import { asksForMean, type CreditOptions, type GroupMean, groupMeanOf } from '../credit/credit.js';
 import { GROUP_STD } from '../credit/requested.js';
 import { dataError, throwIfInterrupted } from '../errors.js';
 import { inferColumns } from '../io/arrow/schema.js';

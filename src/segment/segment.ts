@@ -1,12 +1,10 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { TraceRejected } from '../errors.js';
 import type { SegmentRow } from '../scored.js';
-import type { Trace } from '../trace.js';
-import { type OwnTokens, turnsIn } from '../turns.js';
-import { mergePieces } from './merge.js';
+import { type OwnTokens, type Trace, turnsIn } from '../trace.js';
 import { declarationOf, type SegmentOptions, segmentSums } from './segmenters.js';
 import { findThought, type ThoughtSpan, type TokenText, turnTexts } from './span.js';
-import { splitAt, type TokenFigures } from './split.js';
+import { mergePieces, splitAt, type TokenFigures } from './split.js';
 
 export { type SegmentOptions, segmentSums } from './segmenters.js';
 
@@ -231,7 +229,8 @@ export function segmentRows({ segmentation, chars, own, entropies, values }: Seg
   const K = segmentation.thoughtEnds.length;
   const rows: SegmentRow[] = [];
   for (let k = 0; k < ends.length; k++) {
-    for (const [start, end] of runsOf(own, k === 0 ? 0 : (ends[k - 1] as number), ends[k] as number)) {
+    const [from, to] = [k === 0 ? 0 : (ends[k - 1] as number), ends[k] as number];
+    for (const [start, end] of own === undefined ? [[from, to] as const] : runsOf(own, from, to)) {
       const isShown = own?.[start] === 0;
       rows.push({
         start,
@@ -249,8 +248,8 @@ export function segmentRows({ segmentation, chars, own, entropies, values }: Seg
 }
 
 /** Stretches of tokens that are all the policy's, or that it was all shown. */
-function runsOf(own: OwnTokens | undefined, from: number, to: number): (readonly [number, number])[] {
+function runsOf(own: OwnTokens, from: number, to: number): (readonly [number, number])[] {
   const cuts = [from];
-  if (own !== undefined) for (let t = from + 1; t < to; t++) if (own[t] !== own[t - 1]) cuts.push(t);
+  for (let t = from + 1; t < to; t++) if (own[t] !== own[t - 1]) cuts.push(t);
   return cuts.map((start, n) => [start, cuts[n + 1] ?? to]);
 }

@@ -1,5 +1,5 @@
 // Finds where a completion's thought begins and ends, and maps positions of its text to token boundaries.
-import { type OwnTokens, turnsIn } from '../turns.js';
+import { type OwnTokens, turnsIn } from '../trace.js';
 
 /** A completion of T tokens beside its text: boundary t (0..T) lies before token t, at units[t] UTF-16 units. */
 export interface TokenText {
@@ -76,10 +76,9 @@ export function tagStatus(text: string, tags: ThoughtTags | undefined, before: s
  * exit 0 whether its chat template put the tag into the prompt or the policy wrote it [ours].
  */
 export function findThought(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
-  const turns = turnTexts(tokens);
+  const turns = tokens.own === undefined ? [] : turnTexts(tokens);
   const [first, last] = [turns[0], turns.at(-1)];
-  if (tokens.own === undefined || first === undefined || last === undefined)
-    return thoughtOfTurn(tokens, named);
+  if (first === undefined || last === undefined) return thoughtOfTurn(tokens, named);
   // all turns but the last are thought: that one alone may close with an answer
   const [opened, closed] = [first, last].map(({ turn }) => thoughtOfTurn(turn, named)) as [
     ThoughtSpan,

@@ -1,8 +1,13 @@
 // Hierarchical credit: the oracle's numbers, what α = 0 and β = 0 leave, and the deviation of a group however it is read.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { groupMeanOf, type Rewarded, withContiguousMeans } from '../../dist/credit/baseline.js';
-import { type CreditOptions, creditConfig } from '../../dist/credit/credit.js';
+import {
+  type CreditOptions,
+  creditConfig,
+  groupMeanOf,
+  type Rewarded,
+  withContiguousMeans,
+} from '../../dist/credit/credit.js';
 import { HIERARCHICAL, requestedOf } from '../../dist/credit/requested.js';
 import { STORED } from '../../dist/estimate/credit-flags.js';
 import { isBad } from '../../dist/rows.js';

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
 import { isMartingale } from '../../dist/credit/nature.js';
-import { ruleOf, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
+import { RULES, SIGMA_RULES, type SigmaRule } from '../../dist/credit/rules.js';
 import {
   RESIDUALS,
   type Redistribution,
@@ -99,7 +99,7 @@ const readable = (input: SigmaInput, rule: SigmaRule): SigmaInput => {
     values: isLog ? input.values.map((v) => Math.exp(v)) : input.values,
   };
 };
-const TOKEN_RULES = SIGMA_RULES.filter((rule) => ruleOf(rule).ofTokens);
+const TOKEN_RULES = SIGMA_RULES.filter((rule) => RULES[rule].ofTokens);
 
 const softmaxed = (scores: number[]) => {
   const sum = total(scores.map(Math.exp));

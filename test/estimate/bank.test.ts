@@ -17,10 +17,7 @@ function groupsOf(
   estimator: string,
   { template = TEMPLATE, limit }: { template?: object; limit?: number } = {},
 ) {
-  const textOf =
-    ({ completion }: Trace) =>
-    () =>
-      completion;
+  const textOf = ({ completion }: Trace) => completion;
   const all = new GroupReferences(template as typeof TEMPLATE, named(estimator), textOf, limit);
   return {
     all,

@@ -69,7 +69,7 @@ describe('leave one out', () => {
         const { ask, values } = await opened(how);
         const found = async (trace: ValueJob) => {
           const asked = await ask(trace);
-          const [item] = await collect(answerer.answer(streamOf([[{ ...trace, asked }]])));
+          const [item] = await collect(answerer(streamOf([[{ ...trace, asked }]])));
           if (item === undefined || isBad(item)) throw new Error('nothing was found');
           const made = values(trace, item.result, asked).values;
           return Array.from(made.subarray(1), (value, k) => value - (made[k] as number));

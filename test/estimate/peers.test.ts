@@ -75,7 +75,7 @@ async function* asking(windows: ReturnType<typeof shown>, peers: number, peerTok
     );
 }
 const answered = (windows: ReturnType<typeof asking>) =>
-  collect(onnxAnswerer(new FakePolicy() as never, undefined, () => 0).answer(windows));
+  collect(onnxAnswerer(new FakePolicy() as never, undefined, () => 0)(windows));
 
 const shapes = fc.array(
   fc.record({

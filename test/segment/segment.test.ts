@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { alignTokens } from '../../dist/model/text/encode.js';
-import { mergePieces } from '../../dist/segment/merge.js';
 import {
   allEnds,
   cutPieces,
@@ -13,7 +12,7 @@ import {
 } from '../../dist/segment/segment.js';
 import { declarationOf, IN_ALL, SEGMENTERS, type Segmenter } from '../../dist/segment/segmenters.js';
 import { findThought, type TokenText } from '../../dist/segment/span.js';
-import { splitGiven, TRANSITIONS } from '../../dist/segment/split.js';
+import { mergePieces, splitGiven, TRANSITIONS } from '../../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from '../oracle/segment.js';
 import { adaptiveMerge } from '../oracle/segmenters.js';
 import { seeded } from '../oracle/toy.js';

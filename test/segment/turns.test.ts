@@ -1,10 +1,10 @@
 /** Segments of several turns: they lie in what the policy wrote, whatever it was shown, and each turn is cut by itself. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { mergePieces } from '../../dist/segment/merge.js';
 import { cutPieces, mergeSegments, type SegmentOptions, segmentRows } from '../../dist/segment/segment.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
-import { compact, ownBefore, scattered, turnsIn } from '../../dist/turns.js';
+import { mergePieces } from '../../dist/segment/split.js';
+import { compact, ownBefore, scattered, turnsIn } from '../../dist/trace.js';
 import { letters } from '../support/tokens.js';
 
 const OPTIONS: Omit<SegmentOptions, 'segmenter'> = { fixedLength: 3, adaptiveLimit: 2, maxSegments: 4 };

@@ -1,16 +1,16 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
 import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
-import { inHalves, sharingRoom, sizeOf } from '../../model/onnx/layout.js';
+import { inHalves, sharingRoom } from '../../model/onnx/layout.js';
 import { type Branch, nextKept } from '../../model/onnx/placed.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
-import { joinIds } from '../../model/text/ids.js';
+import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
-import { silenced } from '../../turns.js';
+import { silenced } from '../../trace.js';
 
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
@@ -25,13 +25,16 @@ export function runBatch(
   jobs: readonly TraceJob[],
   strategy: Strategy,
 ): Promise<readonly (Answers | TraceRejected)[]> {
-  const run = (some: readonly TraceJob[]): Promise<readonly (Answers | TraceRejected)[]> =>
-    strategy === 'one-run' ? oneRun(session, some) : twoRuns(session, some);
-  return inHalves(jobs, run, async (job) => {
-    if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as Answers;
-    const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
-    return new TraceRejected('out_of_memory', reason);
-  });
+  const run = strategy === 'one-run' ? oneRun : twoRuns;
+  return inHalves<TraceJob, Answers | TraceRejected>(
+    jobs,
+    (some) => run(session, some),
+    async (job) => {
+      if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as Answers;
+      const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
+      return new TraceRejected('out_of_memory', reason);
+    },
+  );
 }
 
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
@@ -45,10 +48,12 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<A
     const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
     const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
     const chosen = Array.from(segmentation.exits, (exit) => exits.indexOf(exit));
-    const some = <X>(of: readonly X[]): X[] => chosen.map((k) => of[k] as X);
     const { branches, tails } = parted(read.logprobs, all);
-    const result = { entropies, logprobs, segmentation, branches: some(branches) };
-    return tails === undefined ? result : { ...result, tails: some(tails) };
+    return {
+      ...{ entropies, logprobs, segmentation },
+      branches: chosen.map((k) => branches[k] as readonly Answer[]),
+      ...(tails && { tails: chosen.map((k) => tails[k] as readonly Answer[]) }),
+    };
   });
 }
 
@@ -156,7 +161,7 @@ export async function answerCut(
   const answers: Answer[] = [];
   try {
     await session.keepPrefixes(kept, [prefix]);
-    for (const batch of sharingRoom(branches, BATCH_ROWS, sizeOf)) {
+    for (const batch of sharingRoom(branches, BATCH_ROWS, ({ ids }) => ids.length)) {
       const found = await session.branches(kept, [batch]);
       assertPossible(found, [job], session);
       answers.push(...(found[0] as TraceScores).branches);

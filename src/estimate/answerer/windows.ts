@@ -2,16 +2,8 @@
 import { TraceRejected } from '../../errors.js';
 import { planWindow, type TraceJob } from '../../model/onnx/plan.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
-import { joinIds } from '../../model/text/ids.js';
-import type {
-  AnsweredJob,
-  Answerer,
-  Answers,
-  AskedJob,
-  TokenizedTrace,
-  TraceQuestions,
-  Windows,
-} from '../../question.js';
+import { joinIds } from '../../model/text/encode.js';
+import type { AnsweredJob, Answerer, Answers, AskedJob, TraceQuestions, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
@@ -46,6 +38,19 @@ export async function* windowsOf<T extends { readonly trace: Trace }>(
   if (held.length > 0) yield held;
 }
 
+/** One stage on every trace of every window, as {@link eachTrace}. @param stage made for a window's traces */
+export async function* eachInWindow<A extends { readonly trace: Trace }, B>(
+  windows: Windows<A>,
+  stage: (items: readonly A[]) => (item: A) => Promise<B>,
+): AsyncGenerator<readonly (B | BadRow)[]> {
+  for await (const items of windows) {
+    const done: (B | BadRow)[] = [];
+    const fn = stage(items.filter((item): item is A => !isBad(item)));
+    for await (const item of eachTrace(items, fn)) done.push(item);
+    yield done;
+  }
+}
+
 /**
  * The sessions of a run as one who answers.
  * @param second who reads a trace once more, where some are asked for that; absent: nobody is
@@ -56,18 +61,16 @@ export function onnxAnswerer(
   second: PolicyRuns | undefined,
   window: (ordinal: number) => number,
 ): Answerer {
-  return {
-    async *answer(windows) {
-      const cut = eachTrace(scoreWindows(windows, session), async (answered) => {
-        const { job, result } = answered;
-        const { exits } = result.segmentation;
-        const questions = job.asked?.whenCut?.(exits);
-        if (questions === undefined) return answered;
-        const whenCut = await answerCut(session, job, exits, questions);
-        return { ...answered, result: { ...result, whenCut } };
-      });
-      yield* second === undefined ? cut : readAgain(cut, second, window);
-    },
+  return (windows) => {
+    const cut = eachTrace(scoreWindows(windows, session), async (answered) => {
+      const { job, result } = answered;
+      const { exits } = result.segmentation;
+      const questions = job.asked?.whenCut?.(exits);
+      if (questions === undefined) return answered;
+      const whenCut = await answerCut(session, job, exits, questions);
+      return { ...answered, result: { ...result, whenCut } };
+    });
+    return second === undefined ? cut : readAgain(cut, second, window);
   };
 }
 
@@ -114,7 +117,20 @@ async function* scoreWindows<T extends AskedJob>(
   async function* batches() {
     for await (const window of windows) {
       const own = window.filter((item): item is T => !isBad(item));
-      const planned = planWindow([...own, ...auxiliaryOf(own)].map(toTraceJob), session.device);
+      // peers that lie in other windows, each once: they run along, and are not passed on
+      const peers = new Map(own.flatMap(({ asked }) => asked?.peers ?? []).map((peer) => [peer.trace, peer]));
+      for (const { trace } of own) peers.delete(trace);
+      const jobs = [...own, ...peers.values()].map((job: AskedJob): TraceJob => {
+        const { trace, promptIds, completionIds, pieces, asked = NOTHING } = job;
+        return {
+          trace,
+          ids: joinIds(promptIds, completionIds),
+          promptLength: promptIds.length,
+          pieces,
+          asked,
+        };
+      });
+      const planned = planWindow(jobs, session.device);
       // a window without a job still has to pass in its turn
       if (planned.length === 0) planned.push({ strategy: 'one-run', jobs: [] });
       for (const [n, batch] of planned.entries())
@@ -142,18 +158,6 @@ async function* scoreWindows<T extends AskedJob>(
     });
     results.clear();
   }
-}
-
-/** Peers that lie in other windows, each once: they run along, and are not passed on. */
-function auxiliaryOf(window: readonly AskedJob[]): readonly TokenizedTrace[] {
-  const present = new Set(window.map(({ trace }) => trace));
-  const peers = window.flatMap(({ asked }) => asked?.peers ?? []);
-  const others = new Map(peers.map((peer) => [peer.trace, peer]));
-  return [...others.values()].filter(({ trace }) => !present.has(trace));
-}
-
-function toTraceJob({ trace, promptIds, completionIds, pieces, asked = NOTHING }: AskedJob): TraceJob {
-  return { trace, ids: joinIds(promptIds, completionIds), promptLength: promptIds.length, pieces, asked };
 }
 
 /** Yields `fn(item)` for every item, `width` of them at work at a time. */

@@ -4,8 +4,9 @@ import { shellWord } from '../../printable.js';
 import {
   beyond,
   type CanaryFinding,
+  type Compared,
   disproved,
-  Farthest,
+  farthest,
   NATS,
   readCanary,
   unproved,
@@ -191,10 +192,9 @@ async function writtenAsRead(session: WritingSession, folder: PolicyFolder): Pro
     branches: [],
   }));
   const read = await session.run(sequences);
-  const logprob = new Farthest('written log p', NATS[session.precision]);
-  for (const [row, { exit, most }] of starts.entries()) {
+  const compared = starts.map(({ exit, most }, row): Compared => {
     const place = (t: number) => `token ${t + 1} of ${most} written behind ${exit} of ${ids.length}`;
-    logprob.add(rows[row]?.logprobs ?? [], read[row]?.logprobs ?? [], place);
-  }
-  return logprob.result();
+    return [rows[row]?.logprobs ?? [], read[row]?.logprobs ?? [], place];
+  });
+  return farthest('written log p', NATS[session.precision], compared);
 }

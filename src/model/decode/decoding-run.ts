@@ -2,15 +2,7 @@
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from '../graph/architecture.js';
 import type { Device } from '../onnx/device.js';
-import {
-  cacheNames,
-  type Feeds,
-  int64,
-  type Kept,
-  openGraph,
-  type RopeFor,
-  ropeFeeds,
-} from '../onnx/onnx-session.js';
+import { cacheNames, type Feeds, int64, type Kept, openGraph, type RopeFor } from '../onnx/onnx-session.js';
 import { type Advance, type DecodeJob, type RowStart, uniformAt, type Written } from './sampling.js';
 
 /**
@@ -136,7 +128,7 @@ class DecodingRun {
       stops: int64(BigInt64Array.from(stops.length > 0 ? stops : [-1], BigInt)),
       inverse_temperature: scalar(isGreedy ? 1 : 1 / temperature),
       top_p: scalar(isGreedy ? LIKELIEST : topP),
-      ...ropeFeeds(ropeFor(farthest + steps)),
+      ...ropeFor(farthest + steps),
     };
   }
 

@@ -7,7 +7,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
 import { describeValue } from '../../printable.js';
 import type { Message } from '../../trace.js';
-import { BoundedProcess, StoppedError } from '../text/bounded-process.js';
+import { type BoundedProcess, boundedProcess, StoppedError } from '../text/bounded-process.js';
 import type {
   EnvironmentInit,
   EnvironmentReply,
@@ -57,7 +57,7 @@ export class Environment implements AsyncDisposable {
     const source = { title: path, hint: HINT, file, workerData, memoryMb: MEMORY_MB };
     // one that hangs costs the row in which it does, and no other
     const bounds = { timeoutMs, mostStopped: Number.POSITIVE_INFINITY, signal };
-    const environment = new Environment(path, new BoundedProcess(source, bounds));
+    const environment = new Environment(path, boundedProcess<EnvironmentThread>(source, bounds));
     const loaded = await environment.call();
     if ('said' in loaded) return environment;
     await environment[Symbol.asyncDispose]();

@@ -6,8 +6,7 @@ import { noReferences, type TraceValues } from '../../estimate/value.js';
 import type { AnsweredJob, Answers, TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
-import { spelledText } from '../text/encode.js';
-import { joinIds } from '../text/ids.js';
+import { joinIds, spelledText } from '../text/encode.js';
 import type { Spelling } from '../text/tokenizer.js';
 import type { PolicyWrites } from './continue.js';
 import {

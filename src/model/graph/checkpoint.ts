@@ -12,10 +12,10 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
-import { familyOf } from './families.js';
+import { FAMILIES } from './families.js';
 import type { Family } from './family.js';
 import { expectedWeights, type Weight } from './operators.js';
-import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
+import { assertShapes, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
@@ -47,7 +47,7 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   const configPath = join(folder, CHECKPOINT_CONFIG);
   const architecture = parseArchitecture(parseJson(config, configPath), configPath);
   const { files, tensors } = await locateTensors(folder);
-  const weights = chooseWeights(folder, CHECKPOINT_CONFIG, architecture, tensors);
+  const weights = chooseWeights(folder, architecture, tensors);
   await refuseOthers(folder, architecture, files, tensors, weights);
   return { architecture, weights, files };
 }
@@ -123,27 +123,15 @@ async function weightFile(folder: string, name: string): Promise<WeightFile> {
 
 // ------ tensors against config.json
 
-/**
- * The tensors that an architecture needs, by name.
- * @param source file of `folder` that says what the architecture is
- * @throws RredcotError (exit 2) where one is missing or has another shape
- */
-export function chooseWeights<T extends StoredTensor>(
+/** The tensors that an architecture needs, by name. @throws RredcotError (exit 2) where one is missing or has another shape */
+function chooseWeights(
   folder: string,
-  source: string,
   architecture: Architecture,
-  tensors: ReadonlyMap<string, T>,
-): Map<string, T> {
-  const weights = new Map<string, T>();
-  for (const [name, shape] of expectedWeights(architecture)) {
-    const tensor = tensors.get(name);
-    if (tensor === undefined || tensor.shape.join() !== shape.join()) {
-      const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
-      throw mismatch(folder, source, `tensor ${name} ${found}, ${source} expects [${shape.join(', ')}]`);
-    }
-    weights.set(name, tensor);
-  }
-  return weights;
+  tensors: ReadonlyMap<string, Located>,
+): Map<string, Located> {
+  const shapes = expectedWeights(architecture);
+  assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
+  return new Map([...shapes.keys()].map((name) => [name, tensors.get(name) as Located]));
 }
 
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
@@ -154,7 +142,7 @@ async function refuseOthers(
   tensors: ReadonlyMap<string, Located>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
-  const family = familyOf(architecture);
+  const family: Family = FAMILIES[architecture.family];
   for (const name of tensors.keys()) {
     // older checkpoints store the rotary frequencies, which follow from config.json
     if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
@@ -162,14 +150,13 @@ async function refuseOthers(
     else
       throw mismatch(
         folder,
-        CHECKPOINT_CONFIG,
         `tensor ${name} has no place in a ${architecture.family} of ${architecture.layers} layers`,
       );
   }
 }
 
-function mismatch(folder: string, source: string, message: string): RredcotError {
-  return usageError(`${folder}: ${message}`, `${source} and the weights must be of the same checkpoint`);
+function mismatch(folder: string, message: string): RredcotError {
+  return usageError(`${folder}: ${message}`, 'config.json and the weights must be of the same checkpoint');
 }
 
 /** A head that is stored although config.json says that it is the embedding must be the embedding. */
@@ -186,7 +173,6 @@ async function checkTied(
   if (head.dtype !== embedding.dtype || (await hashOf(head)) !== (await hashOf(embedding)))
     throw mismatch(
       folder,
-      CHECKPOINT_CONFIG,
       `config.json has tie_word_embeddings: true, but ${ownHead} is stored and is not ${matrix}`,
     );
 }

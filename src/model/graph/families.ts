@@ -14,8 +14,3 @@ export const FAMILIES = {
 
 type FamilyName = keyof typeof FAMILIES;
 export const FAMILY_NAMES = Object.keys(FAMILIES) as [FamilyName, ...FamilyName[]];
-
-/** The family of an architecture. */
-export function familyOf({ family }: { readonly family: FamilyName }): Family {
-  return FAMILIES[family];
-}

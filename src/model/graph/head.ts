@@ -2,12 +2,7 @@
 import { cast, Graph, type Precision } from './onnx.js';
 
 /** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
-const CPU_ENTRIES = 2048;
-/** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
-const CPU_LOGITS = 2 ** 20;
-const GPU_LOGITS = 2 ** 26;
-const LEAST_ROWS = 32;
-const MOST_ROWS = 1024;
+export const CPU_ENTRIES = 2048;
 
 /** A slice of the head's matrix [vocab, d]: `blocks` × `entries` rows of it from row `first` on. */
 export interface MatrixSlice {
@@ -34,15 +29,6 @@ function vocabBlocks(vocab: number, precision: Precision): { blocks: number; ent
   const blocks = precision === 'f32' ? Math.floor(vocab / CPU_ENTRIES) : 1;
   if (blocks < 2) return { blocks: 1, entries: vocab, rest: 0 };
   return { blocks, entries: CPU_ENTRIES, rest: vocab - blocks * CPU_ENTRIES };
-}
-
-/** Rows of a block of the head, C of its [n,C] inputs: as many as memory allows, and blocks of like size. */
-export function headRows(rows: number, vocab: number, precision: Precision): number {
-  const logits = precision === 'f32' ? CPU_LOGITS : GPU_LOGITS;
-  const allowed = Math.floor(logits / vocabBlocks(vocab, precision).entries);
-  const most = Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
-  const blocks = Math.max(1, Math.ceil(rows / most));
-  return Math.max(1, Math.ceil(rows / blocks));
 }
 
 /** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */

@@ -1,7 +1,7 @@
 // A family's layers in a graph, with the weights that they name; and the output head behind them.
 import type { Architecture } from './architecture.js';
-import { familyOf } from './families.js';
-import type { Operators } from './family.js';
+import { FAMILIES } from './families.js';
+import type { Family, Operators } from './family.js';
 import { entropyHead, type MatrixSlice } from './head.js';
 import { cast, type Dtype, type ExternalData, Graph, type Precision } from './onnx.js';
 
@@ -54,7 +54,7 @@ export function expectedWeights(arch: Architecture): Map<string, Shape> {
     shapes.set(name, shape);
     return name;
   };
-  const family = familyOf(arch);
+  const family: Family = FAMILIES[arch.family];
   const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf: noted });
   family.embed(o, 'ids');
   family.last(o, 'x');
@@ -100,7 +100,7 @@ export function rowLayers(
   const rowsOf = (name: string, _: Shape, ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
 
-  const family = familyOf(arch);
+  const family: Family = FAMILIES[arch.family];
   const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf });
   const o = within(g);
   const headWeight = arch.tiedHead ? family.embedding : family.head;

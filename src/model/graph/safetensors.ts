@@ -93,7 +93,8 @@ function parseHeader(
   }
   // one after the other, with nothing between or behind: as the reference implementation demands it
   let end = base;
-  for (const { name, offset, length } of [...tensors.values()].sort(byPlace)) {
+  const inOrder = [...tensors.values()].sort((a, b) => a.offset - b.offset || a.length - b.length);
+  for (const { name, offset, length } of inOrder) {
     if (offset !== end)
       return fail(`tensor ${name} begins at byte ${offset - base} of the data, expected ${end - base}`);
     end += length;
@@ -103,8 +104,28 @@ function parseHeader(
   return tensors;
 }
 
-const byPlace = (a: StoredTensor, b: StoredTensor) => a.offset - b.offset || a.length - b.length;
-
 function isSizes(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((n) => Number.isSafeInteger(n) && n >= 0);
+}
+
+/**
+ * That tensors have the shapes that a file beside them expects.
+ * @param source that file of `folder`
+ * @throws RredcotError (exit 2) where one is missing or has another shape
+ */
+export function assertShapes(
+  folder: string,
+  source: string,
+  shapes: Iterable<readonly [name: string, shape: readonly number[]]>,
+  tensors: ReadonlyMap<string, StoredTensor>,
+): void {
+  for (const [name, shape] of shapes) {
+    const tensor = tensors.get(name);
+    if (tensor?.shape.join() === shape.join()) continue;
+    const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
+    throw usageError(
+      `${folder}: tensor ${name} ${found}, ${source} expects [${shape.join(', ')}]`,
+      `${source} and the weights must be of the same checkpoint`,
+    );
+  }
 }

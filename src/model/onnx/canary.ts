@@ -57,39 +57,26 @@ export interface Proof {
   readonly findings: readonly CanaryFinding[];
 }
 
-/** Collects the largest difference of one kind of number. */
-export class Farthest {
-  private worst: Pick<CanaryFinding, 'off' | 'allowed' | 'found' | 'expected' | 'place'>;
-  private ratio = 0;
-  private count = 0;
-  private sum = 0;
-  constructor(
-    private readonly what: string,
-    private readonly bound: Bound,
-  ) {
-    this.worst = { off: 0, allowed: bound.off, found: 0, expected: 0, place: 'token 0' };
-  }
+/** Numbers of one kind, those of the canary, and what names the place of one by its index. */
+export type Compared = readonly [found: Numbers, expected: Numbers, place: (i: number) => string];
 
-  /** @param place names the place of a number by its index */
-  add(found: ArrayLike<number>, expected: ArrayLike<number>, place: (i: number) => string): void {
-    for (let i = 0; i < Math.max(found.length, expected.length); i++) {
-      const [a, b] = [found[i] ?? Number.NaN, expected[i] ?? Number.NaN];
-      const off = Math.abs(a - b);
-      const allowed = this.bound.off + this.bound.share * Math.abs(b);
-      const ratio = off / allowed;
-      this.count++;
-      this.sum += off;
+/** The largest difference of one kind of number. */
+export function farthest(what: string, bound: Bound, compared: readonly Compared[]): CanaryFinding {
+  let worst = { off: 0, allowed: bound.off, found: 0, expected: 0, place: 'token 0' };
+  let [largest, count, sum] = [0, 0, 0];
+  for (const [all, canary, place] of compared)
+    for (let i = 0; i < Math.max(all.length, canary.length); i++) {
+      const [found, expected] = [all[i] ?? Number.NaN, canary[i] ?? Number.NaN];
+      const off = Math.abs(found - expected);
+      const allowed = bound.off + bound.share * Math.abs(expected);
+      count++;
+      sum += off;
       // NaN is the largest of all differences
-      if (ratio <= this.ratio || Number.isNaN(this.ratio)) continue;
-      this.ratio = ratio;
-      this.worst = { off, allowed, found: a, expected: b, place: place(i) };
+      if (off / allowed <= largest || Number.isNaN(largest)) continue;
+      largest = off / allowed;
+      worst = { off, allowed, found, expected, place: place(i) };
     }
-  }
-
-  result(): CanaryFinding {
-    const { what, count } = this;
-    return { what, count, mean: this.sum / count, allowedMean: this.bound.mean, ...this.worst };
-  }
+  return { what, count, mean: sum / count, allowedMean: bound.mean, ...worst };
 }
 
 /** Those that are not within their bound, NaN and a kind of which nothing was compared among them. */
@@ -342,13 +329,13 @@ export async function makeCanary(
 
 /** Compares a session with a canary. @param precision of the session */
 export async function prove(session: Asked, { passes }: Canary, precision: Precision): Promise<Proof> {
-  const largest = new Map(KINDS.map((what) => [what, new Farthest(what, NATS[precision])]));
+  const compared = new Map(KINDS.map((what): [string, Compared[]] => [what, []]));
   for (const pass of passes) {
     const said = numbersOf(await answered(session, pass));
     for (const [i, [what, expected, place]] of numbersOf(pass).entries())
-      largest.get(what)?.add(said[i]?.[1] ?? [], expected, place);
+      compared.get(what)?.push([said[i]?.[1] ?? [], expected, place]);
   }
-  return { findings: [...largest.values()].map((each) => each.result()) };
+  return { findings: Array.from(compared, ([what, all]) => farthest(what, NATS[precision], all)) };
 }
 
 /** Numbers as the file has them: eight digits are finer than any bound. @throws RangeError for what is no number */

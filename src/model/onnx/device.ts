@@ -11,12 +11,6 @@ export type Device = { readonly name: 'cpu' } | { readonly name: 'cuda'; readonl
 
 export type DeviceChoice = 'auto' | Device;
 
-export interface ResolvedDevice {
-  readonly device: Device;
-  /** why, as half a sentence for people */
-  readonly reason: string;
-}
-
 /**
  * Reads `--device`.
  * @param flag the one that the user gave
@@ -36,17 +30,22 @@ export function deviceName(device: Device): string {
 }
 
 /**
- * The device to run a policy on. Nothing is looked for where the CPU is asked for.
+ * The device to run a policy on. Nothing is looked for where the CPU is asked for, and by `auto` nothing but ONNX Runtime's provider where that is
+ * not installed.
  * @throws RredcotError (exit 69) where CUDA is asked for and cannot be had, naming what is missing
  */
 export async function resolveDevice(
   choice: DeviceChoice,
   find: () => Promise<CudaFindings> = findCuda,
-): Promise<ResolvedDevice> {
-  if (choice === 'auto') return autoDevice(await find());
-  if (choice.name !== 'cuda') return { device: choice, reason: 'asked for' };
+  provider: () => readonly Library[] = findProvider,
+): Promise<Device> {
+  if (choice === 'auto') {
+    const isInstalled = provider().every(({ path }) => path !== undefined);
+    return isInstalled ? autoDevice(await find()).device : { name: 'cpu' };
+  }
+  if (choice.name !== 'cuda') return choice;
   const problems = cudaProblems(await find(), choice.deviceId);
-  if (problems.length === 0) return { device: choice, reason: 'asked for' };
+  if (problems.length === 0) return choice;
   const fixes = [...new Set(problems.map(({ fix }) => fix))];
   throw new RredcotError(
     `--device ${deviceName(choice)} cannot be had: ${problems.map(({ what }) => what).join('; ')}`,
@@ -54,8 +53,8 @@ export async function resolveDevice(
   );
 }
 
-/** What `auto` takes: CUDA where nothing is in its way, else the CPU. */
-export function autoDevice(cuda: CudaFindings): ResolvedDevice {
+/** What `auto` takes: CUDA where nothing is in its way, else the CPU; and why, as half a sentence for people. */
+export function autoDevice(cuda: CudaFindings): { readonly device: Device; readonly reason: string } {
   const problem = cudaProblems(cuda, 0)[0];
   if (problem !== undefined) return { device: { name: 'cpu' }, reason: `CUDA lacks: ${problem.what}` };
   return { device: { name: 'cuda', deviceId: 0 }, reason: `${cuda.gpus[0]}, driver ${cuda.driver}` };
@@ -183,15 +182,19 @@ export function onnxRuntimePackage():
   }
 }
 
+function findProvider(nativeFolder = onnxRuntimePackage()?.nativeFolder): Library[] {
+  return PROVIDER_FILES.map((name) => {
+    const path = join(nativeFolder ?? '', name);
+    return { name, path: existsSync(path) ? path : undefined };
+  });
+}
+
 /** Looks for all that CUDA needs. */
 export async function findCuda(
   env: NodeJS.ProcessEnv = process.env,
   nativeFolder: string | undefined = onnxRuntimePackage()?.nativeFolder,
 ): Promise<CudaFindings> {
-  const provider = PROVIDER_FILES.map((name): Library => {
-    const path = join(nativeFolder ?? '', name);
-    return { name, path: existsSync(path) ? path : undefined };
-  });
+  const provider = findProvider(nativeFolder);
   const file = provider.find(({ name }) => name === PROVIDER)?.path;
   const linked = file === undefined ? [] : await linkedLibraries(file, env);
   return {

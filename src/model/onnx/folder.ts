@@ -8,9 +8,10 @@ import { z } from 'zod';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
-import { chooseWeights } from '../graph/checkpoint.js';
+import { FAMILIES } from '../graph/families.js';
+import type { Family } from '../graph/family.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
-import { readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
+import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import { assertModelFolder, fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
 
@@ -93,31 +94,38 @@ export async function openPolicyFolder(
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
   const { format: _, ...manifest } = fromJson(Manifest, text, file, BUILD);
-  await checkFolder({ path, ...manifest }, verify);
-  return { path, ...manifest };
-}
-
-// ------ its files
-
-/** That its files are there, and that its weights are those of the architecture. */
-async function checkFolder(
-  { path, architecture, cuda, decoding, canary, files: built }: PolicyFolder,
-  verify: boolean,
-): Promise<void> {
-  const files = { ...built, [canary.file]: canary.sha256 };
+  const { cuda, decoding, canary } = manifest;
+  const files = { ...manifest.files, [canary.file]: canary.sha256 };
   const graphs = [GRAPH, cuda.graph, ...(decoding ? [decoding.graph, decoding.cudaGraph] : [])];
   for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
     const file = await untrustedFile(path, name);
     if (file === undefined || !(await hasAccess(file, constants.R_OK)))
       throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD);
   }
-  if (verify) await verifySmallFiles(path, files);
-  // the manifest's numbers steer loops and memory: they have to be those of the weights
+  // the hashes go into the output as its provenance: files that are not what was built are refused
+  for (const [name, expected] of verify ? Object.entries(files) : []) {
+    const file = join(path, name);
+    if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected) throw notAsBuilt(file);
+  }
+  await assertSizes({ path, ...manifest });
+  return { path, ...manifest };
+}
+
+/** The manifest's numbers steer loops and memory: they have to be those of the weights. */
+async function assertSizes({ path, architecture, files }: PolicyFolder): Promise<void> {
   const tensors = new Map<string, StoredTensor>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
-  chooseWeights(path, MANIFEST, architecture, tensors);
+  const { vocab, hidden, layers, tiedHead } = architecture;
+  const family: Family = FAMILIES[architecture.family];
+  const shapes = new Map([[family.embedding, [vocab, hidden]]]);
+  if (!tiedHead) shapes.set(family.head, [vocab, hidden]);
+  assertShapes(path, MANIFEST, shapes, tensors);
+  for (let layer = 0; layer < layers; layer++)
+    assertShapes(path, MANIFEST, Object.entries(family.layerShapes(architecture, layer)), tensors);
 }
+
+// ------ its files
 
 export function hasAccess(path: string, mode = constants.F_OK): Promise<boolean> {
   return access(path, mode).then(
@@ -134,15 +142,6 @@ export async function sha256(path: string): Promise<string> {
 
 /** Files up to this size are hashed whenever the folder is opened; larger ones as `watchPolicy` says. */
 export const HASHED_BYTES = 64 * 2 ** 20;
-
-/** The hashes go into the output as its provenance: files that are not what was built are refused. */
-async function verifySmallFiles(path: string, files: PolicyFolder['files']): Promise<void> {
-  for (const [name, expected] of Object.entries(files)) {
-    const file = join(path, name);
-    if ((await stat(file)).size > HASHED_BYTES || (await sha256(file)) === expected) continue;
-    throw notAsBuilt(file);
-  }
-}
 
 function notAsBuilt(file: string): RredcotError {
   return usageError(
@@ -164,7 +163,10 @@ interface FileStamp {
 export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) {
   const { path, files } = policy;
   const stampsNow = async (): Promise<Readonly<Record<string, FileStamp>>> => {
-    const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
+    const entries = Object.keys(files).map(async (name) => {
+      const { size: bytes, mtimeMs: mtime_ms, ino: inode } = await stat(join(path, name));
+      return [name, { bytes, mtime_ms, inode }] as const;
+    });
     return Object.fromEntries(await Promise.all(entries));
   };
   const isAsBuilt = async (name: string): Promise<boolean> =>
@@ -194,9 +196,4 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) 
       }
     },
   };
-}
-
-async function stampOf(path: string): Promise<FileStamp> {
-  const { size, mtimeMs, ino } = await stat(path);
-  return { bytes: size, mtime_ms: mtimeMs, inode: ino };
 }

@@ -43,8 +43,8 @@ interface BranchGroup {
   readonly parts: readonly (readonly BranchRow[])[];
   /** the first trace's */
   readonly place: PrefixPlace;
-  /** how many the farthest exit sees */
-  readonly keys: number;
+  /** how many the farthest exit sees on the prefix, and on the suffix behind it */
+  readonly keys: readonly [onPrefix: number, behind: number];
 }
 interface GroupLayout {
   readonly groups: readonly BranchGroup[];
@@ -52,6 +52,8 @@ interface GroupLayout {
   readonly pieces: readonly (readonly BranchRow[])[];
   readonly lanes: number;
   readonly rowsPerGroup: number;
+  /** what all groups cost, in rows */
+  readonly cost: number;
 }
 
 /** Of divisions of the busiest trace's rows into equal parts the one that pads least. */
@@ -73,20 +75,19 @@ function layOut(
     );
     // each is filled before the next
     const parts = sorted.map((own, b) =>
-      sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, sizeOf),
+      sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, ({ ids }) => ids.length),
     );
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
     const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].lanes / rowsPerGroup);
     let best: GroupLayout | undefined;
     for (let lanes = Math.max(1, Math.min(side, parts.length)); lanes >= 1; lanes >>= 1) {
-      const layout = { groups: groupsOf(parts, places, lanes), pieces, lanes, rowsPerGroup };
-      if (best === undefined || cost(layout) < cost(best)) best = layout;
+      const groups = groupsOf(parts, places, lanes);
+      const cost = groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
+      if (best === undefined || cost < best.cost) best = { groups, pieces, lanes, rowsPerGroup, cost };
     }
     return best as GroupLayout;
   };
-  const cost = ({ groups, lanes, rowsPerGroup }: GroupLayout) =>
-    groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
   const most = rowsPerGroup(longest, busiest, isBehind, device);
   const fewest = Math.ceil(busiest / most);
   // with a branch's room beyond an equal part, so many are enough
@@ -94,7 +95,7 @@ function layOut(
     Math.min(most, Math.ceil(busiest / (fewest + n)) + longest - 1),
   );
   const layouts = [...new Set([most, ...rooms])].map(of);
-  return layouts.reduce((best, other) => (cost(other) < cost(best) ? other : best));
+  return layouts.reduce((best, other) => (other.cost < best.cost ? other : best));
 }
 
 /** Of one exit by length and ids: references in another order stand in the same rows, and have the same bits. */
@@ -134,11 +135,13 @@ function groupsOf(
     const most = Math.max(...own.map(({ length }) => length));
     for (let n = 0; n < most; n++) {
       const parts = own.map((each) => each[n] ?? []);
+      const place = places[first] as PrefixPlace;
       const keys = parts.flat().reduce((far, { exit }) => Math.max(far, exit), 0);
-      groups.push({ parts, place: places[first] as PrefixPlace, keys });
+      const onPrefix = Math.min(keys, place.suffix?.from ?? keys);
+      groups.push({ parts, place, keys: [onPrefix, keys - onPrefix] });
     }
   }
-  return groups.length > 0 ? groups : [{ parts: [[]], place: { prefix: 0 }, keys: 0 }];
+  return groups.length > 0 ? groups : [{ parts: [[]], place: { prefix: 0 }, keys: [0, 0] }];
 }
 
 /** A suffix's tokens, which begin at a position, in pieces of up to R. */
@@ -150,12 +153,7 @@ function piecesOf(suffix: Int32Array, from: number, R: number): BranchRow[] {
 }
 
 function rowsOf(branches: readonly BranchRow[]): number {
-  return branches.reduce((sum, branch) => sum + sizeOf(branch), 0);
-}
-
-/** Rows of a branch, or a piece. */
-export function sizeOf({ ids }: Pick<BranchRow, 'ids'>): number {
-  return ids.length;
+  return branches.reduce((sum, { ids }) => sum + ids.length, 0);
 }
 
 // ------ the rows that the scoring graph runs over: pure index arithmetic
@@ -241,7 +239,6 @@ export function packBranches(
       );
   const table = (entry: (group: BranchGroup) => readonly [number, number]) =>
     BigInt64Array.from(groups.flatMap(entry), BigInt);
-  const onPrefix = ({ place: { suffix }, keys }: BranchGroup) => Math.min(keys, suffix?.from ?? keys);
   return {
     groups: G,
     lanes: W,
@@ -251,9 +248,9 @@ export function packBranches(
     exit: exits,
     number,
     from: table(({ place }) => [place.prefix, 0]),
-    to: table((group) => [group.place.prefix + W, onPrefix(group)]),
+    to: table(({ place, keys }) => [place.prefix + W, keys[0]]),
     suffixFrom: table(({ place }) => [place.suffix?.number ?? 0, 0]),
-    suffixTo: table((group) => [(group.place.suffix?.number ?? 0) + W, group.keys - onPrefix(group)]),
+    suffixTo: table(({ place, keys }) => [(place.suffix?.number ?? 0) + W, keys[1]]),
     suffixRows,
     ...readOut(all, start),
   };
@@ -283,25 +280,6 @@ function readOut(
     targets[next++] = branch.also;
   }
   return { rows, targets };
-}
-
-/** The graph's table of the suffixes' rows: (N, L), short suffixes padded with row 0, which nothing sees. */
-export function suffixTable(
-  suffixes: readonly Int32Array[],
-  count: number,
-): [BigInt64Array, [number, number]] {
-  const longest = suffixes.reduce((most, { length }) => Math.max(most, length), 0);
-  const table = new BigInt64Array(count * longest);
-  for (const [n, rows] of suffixes.entries())
-    for (const [t, row] of rows.entries()) table[n * longest + t] = BigInt(row);
-  return [table, [count, longest]];
-}
-
-/** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */
-export function blockRows(values: ArrayLike<number>, block: number): BigInt64Array {
-  const padded = new BigInt64Array(Math.max(1, Math.ceil(values.length / block)) * block);
-  for (let i = 0; i < values.length; i++) padded[i] = BigInt(values[i] as number);
-  return padded;
 }
 
 // ------ what does not fit into memory

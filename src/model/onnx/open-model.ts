@@ -1,5 +1,6 @@
 // Opens what reads texts as a model does: its tokenizer and the device that is to run it, and for prompts its chat template.
 import type { Log } from '../../report/log.js';
+import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';
 import { type Device, type DeviceChoice, resolveDevice } from './device.js';
@@ -24,7 +25,7 @@ export async function openModel(
   policy: PolicyFolder,
   { device: choice, signal }: ModelChoice,
 ): Promise<OpenModel> {
-  const [{ device }, tokenizer] = await Promise.all([
+  const [device, tokenizer] = await Promise.all([
     resolveDevice(choice),
     openTokenizer(policy.path, { signal }),
   ]);
@@ -50,12 +51,13 @@ export async function openPolicy(
 ): Promise<OpenPolicy> {
   const policy = await openPolicyFolder(path);
   const opened = await openModel(policy, choice);
-  const prompts = await Prompts.open(policy, opened.tokenizer, chatTemplateArgs, log, choice.signal);
+  const template = await loadChatTemplate(policy, chatTemplateArgs);
+  const chat = template && chatRenderer(template, { signal: choice.signal });
   return {
     ...opened,
-    prompts,
+    prompts: new Prompts(chat, opened.tokenizer, log),
     async [Symbol.asyncDispose]() {
-      await prompts.close();
+      await chat?.close();
       await opened[Symbol.asyncDispose]();
     },
   };

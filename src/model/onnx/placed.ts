@@ -20,11 +20,6 @@ export interface Branch {
   readonly gap?: { readonly before: number; readonly tokens: number };
 }
 
-/** One more than the last position of a branch's tokens. */
-export function branchEnd({ exit, ids, gap }: Branch): number {
-  return exit + ids.length + (gap?.tokens ?? 0);
-}
-
 /** How many log-probabilities a branch has. */
 export function scoresOf({ ids, scoredFrom, also }: Branch): number {
   return ids.length - scoredFrom + (also === undefined ? 0 : 1);

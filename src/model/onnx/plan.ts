@@ -1,6 +1,6 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 
-import type { Continuation, TraceQuestions } from '../../question.js';
+import type { TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import type { Device } from './device.js';
@@ -48,9 +48,12 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
   if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
   // a candidate at every token
   if (jobs.some(({ pieces, asked }) => isCutLate(pieces) && asked.atExits.length > 0)) return 'two-run';
-  const sum = (of: (job: TraceJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
-  const wasted = sum((job) => (job.pieces.ends.length - job.pieces.segments) * branchLoad(job).rowsPerExit);
-  const tokens = (jobs[0]?.promptLength ?? 0) + sum(({ ids, promptLength }) => ids.length - promptLength);
+  let [wasted, tokens] = [0, jobs[0]?.promptLength ?? 0];
+  for (const job of jobs) {
+    const { ids, promptLength, pieces } = job;
+    wasted += (pieces.ends.length - pieces.segments) * branchLoad(job).rowsPerExit;
+    tokens += ids.length - promptLength;
+  }
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
 }
 
@@ -78,9 +81,10 @@ export function planWindow(jobs: readonly TraceJob[], device?: Device): Batch[] 
       const together = batch
         .map((n) => chosen[n] as BatchPart)
         .sort((one, other) => other.load.branchRows - one.load.branchRows);
-      const inPart = ({ members, load }: BatchPart, n: number) =>
-        members.map((i) => ({ ...(jobs[i] as TraceJob), shares: load.behind && n }));
-      return { strategy, jobs: together.flatMap(inPart) };
+      const own = together.flatMap(({ members, load }, n) =>
+        members.map((i) => ({ ...(jobs[i] as TraceJob), shares: load.behind && n })),
+      );
+      return { strategy, jobs: own };
     });
   });
 }
@@ -88,57 +92,52 @@ export function planWindow(jobs: readonly TraceJob[], device?: Device): Batch[] 
 /** In the order of each part's first trace. */
 function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
   const loads = jobs.map(branchLoad);
-  const kindOf = (members: readonly number[]) =>
-    chooseStrategy(
-      members.map((i) => jobs[i] as TraceJob),
-      device,
-    );
-  const branchRows = (i: number, kind: Strategy) => {
-    const { ends, segments } = (jobs[i] as TraceJob).pieces;
-    const exits = 1 + (kind === 'one-run' ? ends.length : segments);
-    return Math.ceil(exits * (loads[i]?.rowsPerExit as number));
-  };
-  const rowsBehind = (i: number, kind: Strategy) => {
-    const { ids, promptLength } = jobs[i] as TraceJob;
-    return ids.length - promptLength + branchRows(i, kind);
-  };
-  const loadOf = (members: readonly number[], kind: Strategy): Load => {
-    const longestBranch = Math.max(...members.map((i) => loads[i]?.longestBranch as number));
-    const first = members[0] as number;
-    const { ids, promptLength } = jobs[first] as TraceJob;
-    if (members.length === 1)
-      return { tokens: ids.length, branchRows: branchRows(first, kind), longestBranch };
-    const behind = members.map((i) => rowsBehind(i, kind));
-    const all = behind.reduce((sum, rows) => sum + rows, 0);
-    return { tokens: promptLength, branchRows: all, behind, longestBranch };
-  };
   const parts = withSamePrompt(jobs).flatMap((alike) => {
-    const kind = kindOf(alike);
-    const { promptLength } = jobs[alike[0] as number] as TraceJob;
-    return shareOut(promptLength, alike, (i) => rowsBehind(i, kind)).map((members): BatchPart => {
-      const strategy = members.length === 1 ? kindOf(members) : kind;
-      return { strategy, members, load: loadOf(members, strategy) };
+    const own = alike.map((i) => jobs[i] as TraceJob);
+    const { promptLength } = own[0] as TraceJob;
+    const together = chooseStrategy(own, device);
+    const rowsBehind = (i: number) =>
+      (jobs[i] as TraceJob).ids.length - promptLength + (loads[i]?.rows[together] as number);
+    return shareOut(promptLength, alike, rowsBehind).map((members): BatchPart => {
+      const longestBranch = Math.max(...members.map((i) => loads[i]?.longestBranch as number));
+      if (members.length > 1) {
+        const behind = members.map(rowsBehind);
+        const branchRows = behind.reduce((sum, rows) => sum + rows, 0);
+        const load = { tokens: promptLength, branchRows, behind, longestBranch };
+        return { strategy: together, members, load };
+      }
+      const [first] = members as [number];
+      const job = jobs[first] as TraceJob;
+      const strategy = chooseStrategy([job], device);
+      const branchRows = loads[first]?.rows[strategy] as number;
+      return { strategy, members, load: { tokens: job.ids.length, branchRows, longestBranch } };
     });
   });
   return parts.sort((a, b) => (a.members[0] as number) - (b.members[0] as number));
 }
 
-/** Rows of what is scored at an exit, of tails the mean over all that the pieces allow; rows of the longest branch. */
+/**
+ * Rows of what is scored at an exit, of tails the mean over all that the pieces allow; of all branches, by strategy; and of the longest one.
+ */
 function branchLoad({ ids, promptLength, pieces, asked: { atExits, tails } }: TraceJob) {
-  const load = { rowsPerExit: 0, longestBranch: 0 };
-  const add = ({ ids: own, scoredFrom }: Continuation, exits: number): void => {
-    // one row more where its first token is scored
-    const rows = own.length + (scoredFrom === 0 ? 1 : 0);
-    load.rowsPerExit += rows / exits;
-    load.longestBranch = Math.max(load.longestBranch, rows);
+  const exits = tails === undefined ? [] : Array.from(candidateExits(pieces));
+  const ofTails = tails && shareTails(ids.subarray(promptLength), exits, tails).branches;
+  let [rowsPerExit, longestBranch] = [0, 0];
+  for (const [all, share] of [
+    [ofTails?.map(({ suffix }) => suffix) ?? [], exits.length],
+    [atExits, 1],
+  ] as const)
+    for (const { ids: own, scoredFrom } of all) {
+      // one row more where its first token is scored
+      const rows = own.length + (scoredFrom === 0 ? 1 : 0);
+      rowsPerExit += rows / share;
+      longestBranch = Math.max(longestBranch, rows);
+    }
+  const rows = {
+    'one-run': Math.ceil((1 + pieces.ends.length) * rowsPerExit),
+    'two-run': Math.ceil((1 + pieces.segments) * rowsPerExit),
   };
-  if (tails !== undefined) {
-    const exits = Array.from(candidateExits(pieces));
-    const { branches } = shareTails(ids.subarray(promptLength), exits, tails);
-    for (const { suffix } of branches) add(suffix, exits.length);
-  }
-  for (const suffix of atExits) add(suffix, 1);
-  return load;
+  return { rowsPerExit, longestBranch, rows };
 }
 
 /**

@@ -4,21 +4,20 @@ import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
-import { headRows } from '../graph/head.js';
 import type { Precision } from '../graph/onnx.js';
 import type { Device } from './device.js';
-import { blockRows, packBranches, suffixTable } from './layout.js';
+import { packBranches } from './layout.js';
 import {
   cacheNames,
   type Feeds,
-  floats,
   growingRope,
   int64,
   type Kept,
   openGraph,
-  ropeFeeds,
+  padded,
+  readOut,
 } from './onnx-session.js';
-import { branchEnd, type PrefixPlace, placeTraces, type RunJob } from './placed.js';
+import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -81,8 +80,8 @@ async function scores({ traces, cache }: RunJob) {
     ...(kept?.suffixes ?? emptyPast(SUFFIX, suffixes.length || prefixes.length)),
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
-  // one idle token each where the branches alone are run
-  const ids = paddedIds(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE));
+  // padded at their ends: causal rows before it never see that; one idle token each where the branches alone are run
+  const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE), B, 1);
   const S = ids.dims[1] as number;
   const packed = packBranches(
     traces.map(({ branches }) => branches),
@@ -105,17 +104,13 @@ async function scores({ traces, cache }: RunJob) {
       targets.push(own[t] as number);
     }
     positions = Math.max(positions, own.length);
-    for (const branch of branches) positions = Math.max(positions, branchEnd(branch));
+    for (const { exit, ids, gap } of branches)
+      positions = Math.max(positions, exit + ids.length + (gap?.tokens ?? 0));
   }
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
 
-  const C = headRows(rows.length, arch.vocab, precision);
-  const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
-  const [suffixRows, suffixDims] = suffixTable(
-    packed.suffixRows,
-    (past.past_suffix_k_0 as Tensor).dims[0] as number,
-  );
+  const [N] = (past.past_suffix_k_0 as Tensor).dims as [number];
   const feeds: Feeds = {
     ids,
     branch_ids: int64(packed.ids, [G, W, R]),
@@ -126,10 +121,9 @@ async function scores({ traces, cache }: RunJob) {
     prefix_to: int64(packed.to, [G, 2]),
     suffix_from: int64(packed.suffixFrom, [G, 2]),
     suffix_to: int64(packed.suffixTo, [G, 2]),
-    suffix_rows: int64(suffixRows, suffixDims),
-    ...ropeFeeds(ropeFor(positions)),
-    rows: int64(blockRows(rows, C), blocks),
-    targets: int64(blockRows(targets, C), blocks),
+    suffix_rows: padded(packed.suffixRows, N), // with row 0, which nothing sees
+    ...ropeFor(positions),
+    ...readOut(rows, targets, arch.vocab, precision),
     ...past,
   };
   const keeps = [PREFIX, ...(suffixes.length > 0 ? [SUFFIX] : [])].flatMap((part) =>
@@ -146,7 +140,11 @@ async function scores({ traces, cache }: RunJob) {
       places,
     });
   }
-  return { entropies: floats(out.entropies, rows.length), logprobs: floats(out.logprobs, rows.length) };
+  // without what pads the last block, in buffers of their own
+  const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
+    return (all as Tensor).data.slice(0, rows.length) as Float32Array;
+  }) as [Float32Array, Float32Array];
+  return { entropies, logprobs };
 }
 
 /** What the graph calls keys and values of either begins so. */
@@ -158,13 +156,4 @@ const NONE = { prefixes: [], suffixes: [] };
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
   return Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, empty]));
-}
-
-/** Sequences padded at their ends to the longest, S at least: causal rows before it never see that. @returns [B,S] */
-function paddedIds(sequences: readonly Int32Array[]): Tensor {
-  const S = sequences.reduce((most, { length }) => Math.max(most, length), 1);
-  const ids = new BigInt64Array(sequences.length * S);
-  for (const [b, own] of sequences.entries())
-    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
-  return int64(ids, [sequences.length, S]);
 }

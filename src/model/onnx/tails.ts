@@ -1,6 +1,6 @@
 // Tails scored at several exits of a trace as few branches: what goes on as the trace itself does, or as another tail does, is read once.
 import type { Continuation, TailsAt } from '../../question.js';
-import { sharedTokens } from '../text/ids.js';
+import { sharedTokens } from '../text/encode.js';
 
 /** Where the scores of a tail are: those of its first tokens are the trace's own, the others a branch's. */
 interface TailPlace {

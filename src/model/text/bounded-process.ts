@@ -31,68 +31,58 @@ interface ProcessSource {
   readonly memoryMb: number;
 }
 
+export type BoundedProcess<F extends Functions<F>> = ReturnType<typeof boundedProcess<F>>;
+
 /** A process that is started when the first call comes, and keeps the program alive during calls alone. Its calls come one by one. */
-export class BoundedProcess<F extends Functions<F>> {
-  private thread: Thread<F> | undefined;
-  private stopped = 0;
-
-  constructor(
-    private readonly source: ProcessSource,
-    private readonly bounds: Bounds,
-  ) {}
-
-  /**
-   * @throws StoppedError where there is no answer
-   * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often
-   */
-  async call<Name extends keyof F>(
-    name: Name,
-    args: Parameters<F[Name]>,
-  ): Promise<Awaited<ReturnType<F[Name]>>> {
-    const { timeoutMs, signal } = this.bounds;
-    if (signal !== undefined) throwIfInterrupted(signal);
-    this.thread ??= this.start();
-    const { thread } = this;
-    thread.ref();
-    const stop = (why: string) => void thread.terminate(new Error(why));
-    const timer = afterRunning(timeoutMs, () => stop(`not done after ${timeoutMs / 1000} s`));
-    const interrupt = () => stop('interrupted');
-    signal?.addEventListener('abort', interrupt, { once: true });
-    try {
-      return await thread.call(name, args);
-    } catch (error) {
-      await this.close();
+export function boundedProcess<F extends Functions<F>>(
+  { title, hint, file, workerData, memoryMb }: ProcessSource,
+  { timeoutMs, mostStopped, signal }: Bounds,
+) {
+  let thread: Thread<F> | undefined;
+  let stopped = 0;
+  const close = async (): Promise<void> => {
+    const ended = thread;
+    thread = undefined;
+    await ended?.terminate();
+  };
+  return {
+    /**
+     * @throws StoppedError where there is no answer
+     * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often
+     */
+    async call<Name extends keyof F>(
+      name: Name,
+      args: Parameters<F[Name]>,
+    ): Promise<Awaited<ReturnType<F[Name]>>> {
       if (signal !== undefined) throwIfInterrupted(signal);
-      if (error instanceof RredcotError) throw error;
-      throw this.stop((error as Error).message, error);
-    } finally {
-      clearInterval(timer);
-      signal?.removeEventListener('abort', interrupt);
-      thread.unref();
-    }
-  }
-
-  async close(): Promise<void> {
-    const { thread } = this;
-    this.thread = undefined;
-    await thread?.terminate();
-  }
-
-  private stop(why: string, cause: unknown): Error {
-    const { mostStopped } = this.bounds;
-    const { title, hint } = this.source;
-    if (++this.stopped < mostStopped) return new StoppedError(why);
-    return new RredcotError(`${title} was stopped ${mostStopped} times (${why})`, {
-      exitCode: EXIT.usage,
-      hint,
-      cause,
-    });
-  }
-
-  private start(): Thread<F> {
-    const { file, workerData, memoryMb } = this.source;
-    return startThread('its thread', inProcess({ file: file.href, workerData, memoryMb }));
-  }
+      const own =
+        thread ?? startThread<F>('its thread', inProcess({ file: file.href, workerData, memoryMb }));
+      thread = own;
+      own.unref(); // what keeps the program alive is a call's timer
+      const late = new Error(`not done after ${timeoutMs / 1000} s`);
+      const timer = afterRunning(timeoutMs, () => void own.terminate(late));
+      const interrupt = () => void own.terminate(new Error('interrupted'));
+      signal?.addEventListener('abort', interrupt, { once: true });
+      try {
+        return await own.call(name, args);
+      } catch (error) {
+        await close();
+        if (signal !== undefined) throwIfInterrupted(signal);
+        if (error instanceof RredcotError) throw error;
+        const { message: why } = error as Error;
+        if (++stopped < mostStopped) throw new StoppedError(why);
+        throw new RredcotError(`${title} was stopped ${mostStopped} times (${why})`, {
+          exitCode: EXIT.usage,
+          hint,
+          cause: error,
+        });
+      } finally {
+        clearInterval(timer);
+        signal?.removeEventListener('abort', interrupt);
+      }
+    },
+    close,
+  };
 }
 
 /** Calls once so much time has passed in which this process ran: a gap between two looks counts as two of them at most. */

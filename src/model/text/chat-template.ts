@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
-import { BoundedProcess, StoppedError } from './bounded-process.js';
+import { boundedProcess, StoppedError } from './bounded-process.js';
 import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -129,54 +129,50 @@ const MEMORY_MB = 512;
 const MOST_STOPPED = 3;
 const HINT = 'build the policy with another chat_template.jinja, or give prompts as text';
 
+export type ChatRenderer = ReturnType<typeof chatRenderer>;
+
 /** Renders messages, one conversation at a time, in a process that is started when the first one comes. */
-export class ChatRenderer {
-  private readonly thread: BoundedProcess<TextThread>;
-
-  constructor(
-    readonly template: ChatTemplate,
-    { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
-  ) {
-    const { source, variables, file } = template;
-    const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
-    const thread = new URL('./text-thread.js', import.meta.url);
-    this.thread = new BoundedProcess(
-      { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
-      { timeoutMs, mostStopped: MOST_STOPPED, signal },
-    );
-  }
-
-  /**
-   * The prompt's text, with what opens the assistant's turn; where the last message is the assistant's, the text ends
-   * with its content, for the completion to go on.
-   * @throws TraceRejected (`chat_template`) for messages that the template does not take
-   * @throws RredcotError (exit 2) for a template that does not parse, or has not ended several times
-   */
-  async render(messages: readonly Message[], tools?: unknown): Promise<string> {
-    const last = messages.at(-1);
-    const continues = last?.role === 'assistant';
-    const text = await this.ask({ messages, addGenerationPrompt: !continues, tools });
-    return continues ? throughContent(text, last.content) : text;
-  }
-
-  close(): Promise<void> {
-    return this.thread.close();
-  }
-
-  /** A conversation as it stands, whoever speaks last. @throws as {@link render} */
-  async ask(request: ChatRequest): Promise<string> {
-    const reply = await this.thread.call('render', [request]).catch((error: unknown): ChatReply => {
+export function chatRenderer(
+  template: ChatTemplate,
+  { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
+) {
+  const { source, variables, file } = template;
+  const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
+  const thread = new URL('./text-thread.js', import.meta.url);
+  const { call, close } = boundedProcess<TextThread>(
+    { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
+    { timeoutMs, mostStopped: MOST_STOPPED, signal },
+  );
+  const ask = async (request: ChatRequest): Promise<string> => {
+    const reply = await call('render', [request]).catch((error: unknown): ChatReply => {
       if (error instanceof StoppedError) return { error: error.message };
       throw error;
     });
     if ('text' in reply) return reply.text;
-    const { file } = this.template;
     if (reply.broken) throw usageError(`${file}: the chat template cannot be read (${reply.error})`, HINT);
     throw new TraceRejected(
       'chat_template',
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,
     );
-  }
+  };
+  return {
+    template,
+    close,
+    /** A conversation as it stands, whoever speaks last. @throws as `render` */
+    ask,
+    /**
+     * The prompt's text, with what opens the assistant's turn; where the last message is the assistant's, the text ends
+     * with its content, for the completion to go on.
+     * @throws TraceRejected (`chat_template`) for messages that the template does not take
+     * @throws RredcotError (exit 2) for a template that does not parse, or has not ended several times
+     */
+    async render(messages: readonly Message[], tools?: unknown): Promise<string> {
+      const last = messages.at(-1);
+      const continues = last?.role === 'assistant';
+      const text = await ask({ messages, addGenerationPrompt: !continues, tools });
+      return continues ? throughContent(text, last.content) : text;
+    },
+  };
 }
 
 /** A text up to the end of its last message's content, which templates may trim. */

@@ -3,8 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { codePoints } from '../../scored.js';
 import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
-import type { Trace } from '../../trace.js';
-import type { OwnTokens } from '../../turns.js';
+import type { OwnTokens, Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
@@ -102,7 +101,13 @@ export async function encodePrompt(
   tokenizer: PolicyTokenizer,
   vocab: number,
 ): Promise<Int32Array> {
-  const promptIds = await promptIdsOf(trace, tokenizer);
+  const { prompt } = trace;
+  if (trace.promptIds === undefined && typeof prompt !== 'string')
+    throw new TraceRejected(
+      'chat_template',
+      'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
+    );
+  const promptIds = trace.promptIds ?? (await tokenizer.encodePrompt(prompt as string));
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
@@ -122,15 +127,6 @@ export function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling):
   return isSame ? [] : ['prompt:text-mismatch'];
 }
 
-async function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Promise<Int32Array> {
-  if (promptIds !== undefined) return promptIds;
-  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
-  throw new TraceRejected(
-    'chat_template',
-    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
-  );
-}
-
 function checkIds(ids: Int32Array, field: string, vocab: number): void {
   const at = ids.findIndex((id) => id < 0 || id >= vocab);
   if (at >= 0)
@@ -147,6 +143,8 @@ function align(
 ): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
   const text = trace.completion || spelledText(ids, tokenizer);
   const spelled = Array.from(ids, tokenizer.bytes);
+  // beyond the text there may be special tokens alone
+  const { length: least } = withoutEndTokens(ids, tokenizer);
   const isPieces = tokenizer.kind === 'sentencepiece';
   // pieces spell a space as ▁, and so also a ▁ that stands in the text: both are one UTF-16 unit
   const shown = isPieces ? text.replaceAll('▁', ' ') : text;
@@ -159,10 +157,10 @@ function align(
       Array.from(spelled, (bytes, t) => (tokenizer.isSpecial(ids[t] as number) ? NONE : bytes)),
       shown,
     );
-  if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
+  if (aligned !== undefined && aligned.textEnd >= least)
     return { tokens: { text, ...aligned }, chars: aligned.chars, status: [] };
   const normalized = alignNormalized(spelled, shown, 'NFC');
-  if (normalized !== undefined && onlySpecialFrom(ids, normalized.textEnd, tokenizer))
+  if (normalized !== undefined && normalized.textEnd >= least)
     return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
   // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
   return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [unspelledCode(trace)] };
@@ -205,10 +203,6 @@ function withoutEndTokens(ids: Int32Array, tokenizer: Spelling): Int32Array {
   let end = ids.length;
   while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
   return ids.subarray(0, end);
-}
-
-function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: Spelling): boolean {
-  return withoutEndTokens(ids, tokenizer).length <= from;
 }
 
 // ------ tokens beside the characters of the text that they spell
@@ -307,4 +301,23 @@ function commonPrefix(a: string, b: string): number {
     length += character.length;
   }
   return length;
+}
+
+// ------ lists of token ids
+
+/** Tokens with which two lists of ids begin alike. */
+export function sharedTokens(a: Int32Array, b: Int32Array): number {
+  const at = a.findIndex((id, t) => id !== b[t]);
+  return at < 0 ? a.length : at;
+}
+
+/** Token sequences one after the other. */
+export function joinIds(...parts: readonly Int32Array[]): Int32Array {
+  const joined = new Int32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    joined.set(part, at);
+    at += part.length;
+  }
+  return joined;
 }

@@ -1,6 +1,6 @@
 // A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
 import { TraceRejected, usageError } from '../../errors.js';
-import { BoundedProcess, StoppedError } from './bounded-process.js';
+import { boundedProcess, StoppedError } from './bounded-process.js';
 import type { EncodeReply, Encoding, TextInit, TextThread } from './text-thread.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
@@ -36,7 +36,7 @@ export async function openTokenizer(
     workerData: { folder } satisfies TextInit,
     memoryMb,
   };
-  const thread = new BoundedProcess<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
+  const thread = boundedProcess<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
   const {
     kind,
     start,
@@ -76,6 +76,6 @@ export async function openTokenizer(
     bytes,
     decode: (ids) => Buffer.concat(Array.from(ids, bytes)),
     isSpecial: (id) => special[id] === 1,
-    close: () => thread.close(),
+    close: thread.close,
   };
 }

@@ -4,7 +4,7 @@ import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { renderedTurns } from '../../segment/turn-parts.js';
 import type { Message, Trace } from '../../trace.js';
-import { ChatRenderer, loadChatTemplate, type PolicyFiles } from './chat-template.js';
+import type { ChatRenderer } from './chat-template.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** Characters of the first rendered prompt that the log shows. */
@@ -13,29 +13,17 @@ const SHOWN = 400;
 /** How a list of messages begins as JSON, or as Python prints it. */
 const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
 
-/** Prepares the prompts of one run; owns the thread that renders. */
+/** Prepares the prompts of one run. */
 export class Prompts {
   private shapes: readonly StrippedShape[] | undefined;
   private mark: string | undefined;
   private readonly told = new Set<string>();
 
-  private constructor(
+  constructor(
     readonly chat: ChatRenderer | undefined,
     private readonly tokenizer: PolicyTokenizer,
     private readonly log: Pick<Log, 'info' | 'warn'>,
   ) {}
-
-  /** @throws RredcotError (exit 2) for arguments that the template does not read */
-  static async open(
-    policy: PolicyFiles,
-    tokenizer: PolicyTokenizer,
-    args: Readonly<Record<string, unknown>>,
-    log: Pick<Log, 'info' | 'warn'>,
-    signal?: AbortSignal,
-  ): Promise<Prompts> {
-    const template = await loadChatTemplate(policy, args);
-    return new Prompts(template && new ChatRenderer(template, { signal }), tokenizer, log);
-  }
 
   /**
    * The trace with a prompt of text and its ids, where anything had to be done; its status says what.
@@ -85,10 +73,6 @@ export class Prompts {
     const { warning } = this.tokenizer.start;
     if (warning !== undefined && typeof trace.prompt === 'string') this.warn('add_bos_token', warning);
     return status.length === 0 ? trace : { ...trace, status: [...(trace.status ?? []), ...status] };
-  }
-
-  async close(): Promise<void> {
-    await this.chat?.close();
   }
 
   private async rendered(trace: Trace): Promise<Trace> {

@@ -23,7 +23,8 @@ export async function untrustedFile(folder: string, name: string): Promise<strin
     const path = await realpath(join(root, name));
     const roots = [root];
     if (basename(dirname(root)) === 'snapshots') roots.push(resolve(root, '../../blobs'));
-    if (!roots.some((allowed) => isInside(allowed, path)))
+    const ways = roots.map((allowed) => relative(allowed, path));
+    if (!ways.some((way) => way !== '' && way !== '..' && !way.startsWith(`..${sep}`)))
       throw usageError(
         `${shown}: links to ${path}, outside its folder`,
         'give the folder that the file lies in, or put a hard link or a copy in place of the link',
@@ -50,11 +51,6 @@ export async function untrustedText(folder: string, name: string): Promise<strin
       'download the folder again',
     );
   return readFile(path, 'utf8');
-}
-
-function isInside(folder: string, path: string): boolean {
-  const way = relative(folder, path);
-  return way !== '' && way !== '..' && !way.startsWith(`..${sep}`);
 }
 
 /** How models are called there; a path that begins with a dot is one of this machine. */
@@ -94,14 +90,9 @@ export function parseJson(text: string, path: string, hint?: string): unknown {
   }
 }
 
-/** The same, of the schema. @throws RredcotError as {@link parseJson} and {@link ofSchema} */
+/** The same, of the schema. @throws RredcotError (exit 2) naming the file, and every field that is not */
 export function fromJson<T>(schema: z.ZodType<T>, text: string, path: string, hint: string): T {
-  return ofSchema(schema, parseJson(text, path, hint), path, hint);
-}
-
-/** A value of a file, of the schema. @throws RredcotError (exit 2) naming the file, and every field that is not */
-function ofSchema<T>(schema: z.ZodType<T>, value: unknown, path: string, hint: string): T {
-  const parsed = schema.safeParse(value);
+  const parsed = schema.safeParse(parseJson(text, path, hint));
   if (parsed.success) return parsed.data;
   throw usageError(`${path}: ${inOneLine(z.prettifyError(parsed.error))}`, hint);
 }

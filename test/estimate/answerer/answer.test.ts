@@ -148,7 +148,7 @@ const scored = (shapes: readonly JobShape[], policy: PolicyRuns, rowOf = (i: num
 
 /** What is said of windows by a policy alone. */
 const readBy = <T extends AskedJob>(policy: PolicyRuns, windows: Windows<T>) =>
-  onnxAnswerer(policy as never, undefined, everyRow).answer(windows);
+  onnxAnswerer(policy as never, undefined, everyRow)(windows);
 
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 
@@ -293,7 +293,7 @@ describe('scoreWindows', () => {
 function answers(jobs: readonly (AskedJob | BadRow)[], policy: FakePolicy, second?: FakePolicy) {
   const window = (row: number): number => Math.floor(row / 3);
   const answerer = onnxAnswerer(policy as never, second, window);
-  return collect(answerer.answer(windowsOf(streamOf(jobs), window)));
+  return collect(answerer(windowsOf(streamOf(jobs), window)));
 }
 
 function jobAt(row: number, shape: JobShape, asked: Partial<TraceQuestions> = {}): AskedJob {

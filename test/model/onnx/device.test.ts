@@ -74,20 +74,32 @@ describe('--device', () => {
 describe('resolveDevice', () => {
   it('takes cpu as it is, looking for nothing', async () => {
     const never = () => Promise.reject(new Error('looked'));
-    expect((await resolveDevice({ name: 'cpu' }, never)).device).toEqual({ name: 'cpu' });
-    await expect(resolveDevice('auto', never)).rejects.toThrow('looked');
+    const look = () => {
+      throw new Error('looked');
+    };
+    expect(await resolveDevice({ name: 'cpu' }, never, look)).toEqual({ name: 'cpu' });
+    await expect(resolveDevice('auto', never, look)).rejects.toThrow('looked');
   });
 
   it('auto takes CUDA only where nothing is in its way', async () => {
-    expect(await resolveDevice('auto', finding(complete))).toEqual({
-      device: cuda(0),
-      reason: 'NVIDIA H200, driver 580.65.06',
-    });
-    expect(await resolveDevice('auto', finding({ ...complete, driver: undefined }))).toEqual({
+    const lacking = { ...complete, driver: undefined };
+    const installed = () => complete.provider;
+    expect(await resolveDevice('auto', finding(complete), installed)).toEqual(cuda(0));
+    expect(await resolveDevice('auto', finding(lacking), installed)).toEqual({ name: 'cpu' });
+    expect(autoDevice(complete)).toEqual({ device: cuda(0), reason: 'NVIDIA H200, driver 580.65.06' });
+    expect(autoDevice(lacking)).toEqual({
       device: { name: 'cpu' },
       reason: 'CUDA lacks: no NVIDIA driver answers (nvidia-smi)',
     });
-    expect(autoDevice(complete).device).toEqual(cuda(0));
+  });
+
+  it('auto looks for nothing more where the provider is not installed', async () => {
+    const never = () => Promise.reject(new Error('looked'));
+    for (const provider of [
+      [absent(SHARED), there(PROVIDER)],
+      [there(SHARED), absent(PROVIDER)],
+    ])
+      expect(await resolveDevice('auto', never, () => provider)).toEqual({ name: 'cpu' });
   });
 
   it('cuda asked for with nothing there is exit 69, naming each thing and what fixes it', async () => {

@@ -187,6 +187,12 @@ describe('numbers', () => {
     ['a vocabulary', { vocab: 2 ** 40 }, /embed_tokens\.weight has shape .*policy\.json expects/],
     ['heads', { heads: 2 ** 40 }, /q_proj\.weight has shape/],
     ['a hidden size', { hidden: 2 ** 50 }, /embed_tokens\.weight has shape/],
+    ['another family', { family: 'Qwen2ForCausalLM' }, /layers\.0\.self_attn\.q_proj\.bias is missing/],
+    [
+      'a family that normalises heads',
+      { family: 'Qwen3ForCausalLM' },
+      /layers\.0\.self_attn\.q_norm\.weight is missing/,
+    ],
     ['a context', { maxTokens: 1e12 }, /more than 16,777,216 tokens.*architecture\.maxTokens/],
     ['an MLP', { intermediate: 2 ** 50 }, /gate_proj\.weight has shape/],
     ['a window in layers that there are not', { slidingWindow: { tokens: 4, layers: [2] } }, /slidingWindow/],

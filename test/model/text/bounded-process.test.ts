@@ -12,10 +12,10 @@ serve({ work: (ms) => {
   for (let used = { user: 0, system: 0 }; used.user + used.system < ms * 1000; ) used = process.cpuUsage(from);
   return 'done';
 } });`;
-const PROGRAM = `import { BoundedProcess } from ${of('model/text/bounded-process.js')};
+const PROGRAM = `import { boundedProcess } from ${of('model/text/bounded-process.js')};
 const file = new URL('data:text/javascript,' + encodeURIComponent(${JSON.stringify(THREAD)}));
 const source = { title: 'a tokenizer', hint: 'none', file, workerData: null, memoryMb: 512 };
-const thread = new BoundedProcess(source, { timeoutMs: 2000, mostStopped: 2, signal: undefined });
+const thread = boundedProcess(source, { timeoutMs: 2000, mostStopped: 2, signal: undefined });
 console.log('begun');
 console.log(await thread.call('work', [Number(process.argv.at(-1))]).catch((error) => error.message));`;
 

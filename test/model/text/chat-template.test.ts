@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RredcotError, TraceRejected } from '../../../dist/errors.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import {
-  ChatRenderer,
   type ChatTemplate,
+  chatRenderer,
   loadChatTemplate,
+  type PolicyFiles,
   parseTemplateArgs,
 } from '../../../dist/model/text/chat-template.js';
 import { Prompts, withoutSpecials } from '../../../dist/model/text/prompts.js';
@@ -30,7 +31,13 @@ const open: { close(): Promise<void> }[] = [];
 afterAll(() => Promise.all(open.map((each) => each.close())));
 
 function renderer(source: string, limits?: { timeoutMs: number }, variables: ChatTemplate['variables'] = {}) {
-  const chat = new ChatRenderer({ file: 'policy/chat_template.jinja', source, variables }, limits);
+  const chat = chatRenderer({ file: 'policy/chat_template.jinja', source, variables }, limits);
+  open.push(chat);
+  return chat;
+}
+
+async function rendererOf(policy: PolicyFiles, args: ChatTemplate['variables'] = {}) {
+  const chat = chatRenderer((await loadChatTemplate(policy, args)) as ChatTemplate);
   open.push(chat);
   return chat;
 }
@@ -174,9 +181,7 @@ describe('Qwen3', () => {
     return { said, info: (text: string) => said.push(text), warn: (code: string) => said.push(code) };
   };
   const promptsOf = async (args: Record<string, unknown> = {}, told = log()) => {
-    const prompts = await Prompts.open({ path: QWEN3, files: {} }, tokenizer, args, told);
-    open.push(prompts);
-    return prompts;
+    return new Prompts(await rendererOf({ path: QWEN3, files: {} }, args), tokenizer, told);
   };
   const trace = (fields: Partial<Trace>): Trace => ({ ...traceOf({}), ...fields });
   const CONVERSATION = [{ role: 'system', content: 'Be brief.' }, user('What is 2+2?')];
@@ -277,13 +282,8 @@ describe('Qwen3', () => {
 
 it('a template whose tokens the tokenizer puts back by itself: has no stripped prompts', async () => {
   const tokenizer = await loadTokenizer(EMBEDDED);
-  const prompts = await Prompts.open(
-    await openPolicyFolder(EMBEDDED),
-    tokenizer,
-    {},
-    { info() {}, warn() {} },
-  );
-  open.push(prompts);
+  const chat = await rendererOf(await openPolicyFolder(EMBEDDED));
+  const prompts = new Prompts(chat, tokenizer, { info() {}, warn() {} });
   const given = { ...traceOf({}), prompt: 'start 3: a+4 top?\n' };
   expect(await prompts.prepare(given)).toBe(given);
 });

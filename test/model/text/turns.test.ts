@@ -1,6 +1,6 @@
 // Messages of several turns as token ids with a mask, by chat templates that keep what stood before, and by those that do not.
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ChatRenderer } from '../../../dist/model/text/chat-template.js';
+import { type ChatRenderer, chatRenderer } from '../../../dist/model/text/chat-template.js';
 import { type LoadedTokenizer, loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { renderedTurns, shownBehind } from '../../../dist/segment/turn-parts.js';
 import type { Message } from '../../../dist/trace.js';
@@ -32,7 +32,7 @@ afterAll(async () => {
 });
 
 function rendered(source: string, turns = TURNS, more = {}) {
-  const chat = new ChatRenderer({ file: 'a template', source, variables: {} });
+  const chat = chatRenderer({ file: 'a template', source, variables: {} });
   renderers.push(chat);
   return renderedTurns({ ...traceOf({}), prompt: PROMPT, turns, ...more }, chat, tokenizer);
 }
@@ -89,7 +89,7 @@ it('a template that drops an earlier thought, a prompt of text and a policy with
 
 it('what is put behind a turn is what the template writes there, whatever it makes of the turn; one that is not closed is', async () => {
   const shown = async (source: string, messages: readonly Message[], isClosed = true) => {
-    const chat = new ChatRenderer({ file: 'a template', source, variables: {} });
+    const chat = chatRenderer({ file: 'a template', source, variables: {} });
     renderers.push(chat);
     const ids = await shownBehind({ messages }, [{ role: 'tool', content: '4' }], isClosed, chat, tokenizer);
     return tokenizer.decode(ids).toString('utf8');
