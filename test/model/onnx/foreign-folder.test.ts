@@ -10,6 +10,7 @@ import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { LLAMA, SHARD, writeCheckpoint } from '../../support/checkpoints.js';
 import { ROOT, temporaryFolder } from '../../support/program.js';
+import { editJson } from '../../support/scene.js';
 
 const SECRET = '{"chat_template": "a secret of somebody else"}';
 /** with room for all tokens of the embedded tokenizer */
@@ -195,10 +196,9 @@ describe('numbers', () => {
     [{ slidingWindow: { tokens: 4, layers: [2] } }, /slidingWindow/],
   ])('of a manifest that are not those of its weights are refused: %j', async (more, refusal) => {
     const policy = await policyOf();
-    const path = join(policy, 'policy.json');
-    const manifest = JSON.parse(fs.readFileSync(path, 'utf8')) as { architecture: object };
-    manifest.architecture = { ...manifest.architecture, ...more };
-    fs.writeFileSync(path, JSON.stringify(manifest));
+    await editJson(join(policy, 'policy.json'), ({ architecture }) =>
+      Object.assign(architecture as object, more),
+    );
     const began = performance.now();
     await expect(openPolicyFolder(policy)).rejects.toMatchObject({
       exitCode: 2,
@@ -221,11 +221,10 @@ describe('numbers', () => {
 
   it('a policy whose file list leaves the weights out is refused', async () => {
     const policy = await policyOf();
-    const path = join(policy, 'policy.json');
-    const manifest = JSON.parse(fs.readFileSync(path, 'utf8')) as { files: Record<string, string> };
-    for (const name of Object.keys(manifest.files))
-      if (name.endsWith('.safetensors')) delete manifest.files[name];
-    fs.writeFileSync(path, JSON.stringify(manifest));
+    await editJson(join(policy, 'policy.json'), (manifest) => {
+      const files = Object.entries(manifest.files as object);
+      manifest.files = Object.fromEntries(files.filter(([name]) => !name.endsWith('.safetensors')));
+    });
     await expect(openPolicyFolder(policy)).rejects.toThrow(/embed_tokens\.weight is missing/);
   });
 });
