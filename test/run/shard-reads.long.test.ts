@@ -69,29 +69,26 @@ async function largeLines(work: string): Promise<{ path: string; size: number }>
 
 const MIB = 2 ** 20;
 
-it.skipIf(process.platform !== 'linux')(
-  'a shard of JSONL reads all of it twice: to look at all rows, and to make its own parts',
-  async () => {
-    const work = await temporaryFolder();
-    const { path, size } = await largeLines(work);
-    const shards = 4;
-    const [out, whole] = [join(work, 'out'), join(work, 'whole')];
-    const before = await bytesMoved();
-    for (let n = 0; n < shards; n++) {
-      const run = await segment(path, out, `${n}/${shards}`);
-      expect(run.code, run.stderr).toBe(0);
-    }
-    const { read } = await bytesMoved();
-    // each looks at all rows, then reads past those of others; and what it writes is read for its hash
-    const others = shards * 4 * MIB + 4 * size;
-    expect(read - before.read).toBeLessThan(size * (2 * shards + 1) + others);
-    await segment(path, whole, '0/1');
-    expect(await snapshot(out)).toEqual(await snapshot(whole));
-  },
-);
+it.skipIf(process.platform !== 'linux')('a shard of JSONL reads all of it twice, at most', async () => {
+  const work = await temporaryFolder();
+  const { path, size } = await largeLines(work);
+  const shards = 4;
+  const [out, whole] = [join(work, 'out'), join(work, 'whole')];
+  const before = await bytesMoved();
+  for (let n = 0; n < shards; n++) {
+    const run = await segment(path, out, `${n}/${shards}`);
+    expect(run.code, run.stderr).toBe(0);
+  }
+  const { read } = await bytesMoved();
+  // each looks at all rows, then reads past those of others; and what it writes is read for its hash
+  const others = shards * 4 * MIB + 4 * size;
+  expect(read - before.read).toBeLessThan(size * (2 * shards + 1) + others);
+  await segment(path, whole, '0/1');
+  expect(await snapshot(out)).toEqual(await snapshot(whole));
+});
 
 it.skipIf(process.platform !== 'linux').each(['arrow', 'jsonl'])(
-  'one process writes a file of %s twice',
+  'one process writes %s twice',
   async (extension) => {
     const work = await temporaryFolder();
     const { path } = await largeLines(work);

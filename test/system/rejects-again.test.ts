@@ -75,19 +75,16 @@ describe('--max-rejects', () => {
     ['0', ''],
     ['40%', ''],
     ['40%', '--shard 0/2'],
-  ])(
-    '%s in a folder (%s): exit 65, the reasons stay, and a higher limit ends the run',
-    async (limit, how) => {
-      await write('limit.jsonl', BROKEN);
-      const output = `limit-${limit.replace('%', 'p')}-${how.replace(/\W/g, '')}/`;
-      const line = `${lineOf('limit.jsonl', output)} ${how}`;
-      const why = /--max-rejects allows \d+ ?%?; the reasons are in limit-\w+-\w*\/rejects\n.*raise/;
-      await fails(`${line} --max-rejects ${limit}`, 65, why);
-      const names = await readdir(at(`${output}rejects`), { recursive: true });
-      expect(names.filter((name) => name.endsWith('.jsonl'))).not.toEqual([]);
-      await done(`${line} --max-rejects 90%`);
-    },
-  );
+  ])('%s in a folder (%s): exit 65, the reasons stay, a higher limit ends the run', async (limit, how) => {
+    await write('limit.jsonl', BROKEN);
+    const output = `limit-${limit.replace('%', 'p')}-${how.replace(/\W/g, '')}/`;
+    const line = `${lineOf('limit.jsonl', output)} ${how}`;
+    const why = /--max-rejects allows \d+ ?%?; the reasons are in limit-\w+-\w*\/rejects\n.*raise/;
+    await fails(`${line} --max-rejects ${limit}`, 65, why);
+    const names = await readdir(at(`${output}rejects`), { recursive: true });
+    expect(names.filter((name) => name.endsWith('.jsonl'))).not.toEqual([]);
+    await done(`${line} --max-rejects 90%`);
+  });
 
   it.each([
     ['3', 65],

@@ -137,7 +137,7 @@ describe(`${ROWS} damaged rows`, () => {
 });
 
 it.each(['parquet', 'arrow', 'jsonl.gz'])(
-  `${FILES} damaged .%s files end in rows and rejects, or in one clear error`,
+  `${FILES} damaged .%s files end in rows, rejects or one error`,
   async (extension) => {
     const folder = join(work, extension);
     await mkdir(folder);

@@ -153,25 +153,20 @@ it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other fil
 describe('every type through a run', () => {
   const kept = () => Object.keys(types);
 
-  it.each(['types.arrow', 'types.lz4.arrow', 'types.zstd.arrows'])(
-    '%s to Arrow: the same types, fields and values',
-    async (name) => {
-      for (const extension of ['arrow', 'arrows']) {
-        const { path } = await segmented(fixture(name), extension);
-        const [before, after] = [await schemaOf(fixture(name)), await schemaOf(path)];
-        for (const field of before.fields) {
-          const found = after.fields.find((other) => other.name === field.name);
-          // large forms and views are a matter of memory: all are written in the plain form
-          expect(typeName(found?.type as never)).toBe(typeName(field.type).replaceAll(/Large|View/g, ''));
-          expect(found?.metadata).toEqual(field.metadata);
-          expect(found?.nullable).toBe(true);
-        }
-        expect(texts(await readColumns(path, kept()))).toEqual(
-          texts(await readColumns(fixture(name), kept())),
-        );
+  it.each(['types.arrow', 'types.lz4.arrow', 'types.zstd.arrows'])('%s to Arrow: the same', async (name) => {
+    for (const extension of ['arrow', 'arrows']) {
+      const { path } = await segmented(fixture(name), extension);
+      const [before, after] = [await schemaOf(fixture(name)), await schemaOf(path)];
+      for (const field of before.fields) {
+        const found = after.fields.find((other) => other.name === field.name);
+        // large forms and views are a matter of memory: all are written in the plain form
+        expect(typeName(found?.type as never)).toBe(typeName(field.type).replaceAll(/Large|View/g, ''));
+        expect(found?.metadata).toEqual(field.metadata);
+        expect(found?.nullable).toBe(true);
       }
-    },
-  );
+      expect(texts(await readColumns(path, kept()))).toEqual(texts(await readColumns(fixture(name), kept())));
+    }
+  });
 
   it.each(['types.arrow', 'types.zstd.arrows', 'types.parquet'])(
     '%s to Parquet: DuckDB and hyparquet see what they see in the Parquet file that pyarrow wrote of it',
@@ -207,31 +202,28 @@ describe('every type through a run', () => {
         );
   });
 
-  it.each(['arrow', 'parquet'])(
-    'what readers refuse, to %s: another form, a warning each',
-    async (extension) => {
-      const { path, stderr } = await segmented(fixture('odd.arrow'), extension);
-      const asText = (name: string, value: unknown) =>
-        /^(empty_struct|list_null)/.test(name) && value !== null ? JSON.stringify(value) : value;
-      expect(texts(await readColumns(path, Object.keys(odd)))).toEqual(texts(odd, asText));
-      for (const [name, reason] of [
-        ['dictionary', 'dictionary is written out'],
-        ['dictionary_view', 'dictionary is written out'],
-        ['list_dictionary', 'dictionary is written out'],
-        ['empty_struct', 'structs without fields are written as JSON text'],
-        ['list_null', 'lists of nothing but null are written as JSON text'],
-        ['required', 'becomes nullable'],
-      ])
-        expect(stderr.match(new RegExp(`column "${name}": .*${reason}`, 'g'))).toHaveLength(1);
-      if (extension === 'parquet')
-        expect(await queryDuckdb(`select "dictionary", required from '${path}'`)).toEqual([
-          { dictionary: 'red', required: 1n },
-          { dictionary: 'green', required: 2n },
-          { dictionary: null, required: 3n },
-          { dictionary: 'red', required: 4n },
-        ]);
-    },
-  );
+  it.each(['arrow', 'parquet'])('what readers refuse, to %s: other forms, told', async (extension) => {
+    const { path, stderr } = await segmented(fixture('odd.arrow'), extension);
+    const asText = (name: string, value: unknown) =>
+      /^(empty_struct|list_null)/.test(name) && value !== null ? JSON.stringify(value) : value;
+    expect(texts(await readColumns(path, Object.keys(odd)))).toEqual(texts(odd, asText));
+    for (const [name, reason] of [
+      ['dictionary', 'dictionary is written out'],
+      ['dictionary_view', 'dictionary is written out'],
+      ['list_dictionary', 'dictionary is written out'],
+      ['empty_struct', 'structs without fields are written as JSON text'],
+      ['list_null', 'lists of nothing but null are written as JSON text'],
+      ['required', 'becomes nullable'],
+    ])
+      expect(stderr.match(new RegExp(`column "${name}": .*${reason}`, 'g'))).toHaveLength(1);
+    if (extension === 'parquet')
+      expect(await queryDuckdb(`select "dictionary", required from '${path}'`)).toEqual([
+        { dictionary: 'red', required: 1n },
+        { dictionary: 'green', required: 2n },
+        { dictionary: null, required: 3n },
+        { dictionary: 'red', required: 4n },
+      ]);
+  });
 
   it('values that Parquet marks as what Arrow has no types for', async () => {
     const { path } = await segmented(fixture('marked.parquet'), 'parquet');
@@ -340,7 +332,7 @@ describe('several files', () => {
 });
 
 it.each(['polars.parquet', 'polars.lz4.arrow'])(
-  'rows that nobody wants: %s: are passed over, the others keep their numbers',
+  '%s: rows that nobody wants are passed over',
   async (name) => {
     for (const wanted of [(row: number) => row === 999, (row: number) => row % 400 === 7]) {
       const rows = await read(fixture(name), { wanted });

@@ -61,7 +61,7 @@ describe('an object', () => {
   });
 
   it.each(['rows.jsonl.gz', 'rows.parquet'])(
-    '%s that is replaced before any of the requests: its rows are of one version, or nothing is published',
+    '%s that is replaced: rows of one version, or none',
     async (name) => {
       const before = (await forms(0, 40)).get(name) as Buffer;
       const old = await expected(name);
@@ -166,7 +166,7 @@ describe('a data set of the Hub', () => {
   afterAll(() => hub.close());
 
   it.each([false, true])(
-    'is read at one commit, and the token is told to nobody else (large files: %s)',
+    'is read at one commit, its token told nobody (large files: %s)',
     async (isLarge) => {
       const files = await forms();
       hub.commit('c1', Object.fromEntries(files), isLarge);

@@ -24,27 +24,24 @@ const left = async () =>
   );
 
 describe('one file', () => {
-  it.each(['run.parquet', 'run.jsonl'])(
-    '%s is there with all that belongs to it, and nothing here',
-    async (name) => {
-      const { said } = await done(`${SEGMENT} -o s3://out/a/${name}`);
-      expect(said).toContain(`written to s3://out/a/${name}`);
-      await expectSame(`a/${name}`, name);
-      await expectSame(`a/${name}.rejects.jsonl`, `${name}.rejects.jsonl`);
-      const summary = JSON.parse(String(store.bytes(`out/a/${name}.summary.json`)));
-      expect(summary).toMatchObject({ output: `s3://out/a/${name}`, traces: 24, rejects: 1 });
-      const names = [name, `${name}.rejects.jsonl`, `${name}.summary.json`];
-      expect([...store.objects.keys()].sort()).toEqual(names.map((each) => `out/a/${each}`).sort());
-      expect(await left()).toEqual([]);
-      // once more: nothing is touched
-      const before = store.seen.length;
-      const again = await done(`${SEGMENT} -o s3://out/a/${name}`);
-      expect(again.said).toContain(`s3://out/a/${name} is already done: 24 traces, 1 reject`);
-      expect(store.seen.slice(before).filter(({ method }) => method !== 'GET' && method !== 'HEAD')).toEqual(
-        [],
-      );
-    },
-  );
+  it.each(['run.parquet', 'run.jsonl'])('%s is there with all that belongs to it', async (name) => {
+    const { said } = await done(`${SEGMENT} -o s3://out/a/${name}`);
+    expect(said).toContain(`written to s3://out/a/${name}`);
+    await expectSame(`a/${name}`, name);
+    await expectSame(`a/${name}.rejects.jsonl`, `${name}.rejects.jsonl`);
+    const summary = JSON.parse(String(store.bytes(`out/a/${name}.summary.json`)));
+    expect(summary).toMatchObject({ output: `s3://out/a/${name}`, traces: 24, rejects: 1 });
+    const names = [name, `${name}.rejects.jsonl`, `${name}.summary.json`];
+    expect([...store.objects.keys()].sort()).toEqual(names.map((each) => `out/a/${each}`).sort());
+    expect(await left()).toEqual([]);
+    // once more: nothing is touched
+    const before = store.seen.length;
+    const again = await done(`${SEGMENT} -o s3://out/a/${name}`);
+    expect(again.said).toContain(`s3://out/a/${name} is already done: 24 traces, 1 reject`);
+    expect(store.seen.slice(before).filter(({ method }) => method !== 'GET' && method !== 'HEAD')).toEqual(
+      [],
+    );
+  });
 
   it('is there where the store is busy, ends its answers early, or loses them after the work is done', async () => {
     const failures = ['busy', 'lost', 'cut'] as const;
@@ -146,7 +143,7 @@ describe('a run folder', () => {
     );
 
   it.each(['parquet', 'jsonl'])(
-    'of %s has the files of one on this disk, whichever shards make it',
+    'of %s has the files of one here, whichever shards make it',
     async (format) => {
       const line = `${SEGMENT} --format ${format}`;
       await done(`${line} -o own-${format}/`);

@@ -219,23 +219,20 @@ describe('our columns', () => {
     expect(bare).toEqual(expected);
   });
 
-  it.each(['parquet', 'arrow', 'arrows', 'jsonl'])(
-    'make a valid %s file without any row',
-    async (extension) => {
-      const path = join(await temporaryFolder(), `out.${extension}`);
-      await write(path, []);
-      if (extension === 'jsonl') expect(await readFile(path, 'utf8')).toBe('');
-      else if (extension === 'parquet') {
-        expect(await readMetadata(path)).toMatchObject({ rows: 0 });
-        expect(await queryDuckdb(`select count(*) as n, count(sigma) as s from '${path}'`)).toEqual([
-          { n: 0n, s: 0n },
-        ]);
-      } else {
-        const table = arrow.tableFromIPC(await readFile(path));
-        expect([table.numRows, table.numCols]).toEqual([0, 1 + OUR_COLUMNS.length]);
-      }
-    },
-  );
+  it.each(['parquet', 'arrow', 'arrows', 'jsonl'])('make a %s file without any row', async (extension) => {
+    const path = join(await temporaryFolder(), `out.${extension}`);
+    await write(path, []);
+    if (extension === 'jsonl') expect(await readFile(path, 'utf8')).toBe('');
+    else if (extension === 'parquet') {
+      expect(await readMetadata(path)).toMatchObject({ rows: 0 });
+      expect(await queryDuckdb(`select count(*) as n, count(sigma) as s from '${path}'`)).toEqual([
+        { n: 0n, s: 0n },
+      ]);
+    } else {
+      const table = arrow.tableFromIPC(await readFile(path));
+      expect([table.numRows, table.numCols]).toEqual([0, 1 + OUR_COLUMNS.length]);
+    }
+  });
 });
 
 describe('names', () => {
@@ -301,7 +298,7 @@ describe('names', () => {
 
 describe('files', () => {
   it.each(['parquet', 'arrow', 'jsonl'])(
-    'of format %s appear when they are published and leave nothing at abort',
+    'of %s appear when published, and never at abort',
     async (extension) => {
       const folder = await temporaryFolder();
       const path = join(folder, `out.${extension}`);

@@ -127,7 +127,7 @@ describe.each([131, 2600])('a vocabulary of %i', (vocab) => {
     // the nucleus of a wide vocabulary is found in blocks of it
     ...(vocab === 131 ? [[0.6, 1] as const, [5, 0.97] as const] : []),
   ] as const)(
-    'first tokens at temperature %d and top-p %d have their exact distribution',
+    'first tokens at temperature %d, top-p %d: their exact distribution',
     async (temperature, topP) => {
       const how = { ...PLAIN, temperature, topP, batch: 2048 };
       const [rows] = await continueTraces(session, [{ ids, starts }], how);
