@@ -38,7 +38,7 @@ async function build(config: Json, dtype: TensorType, cudaPrecision: 'f16' | 'bf
 /** By the graph named policy.onnx; `changed` from an oracle whose config is changed. */
 async function differencesOf({ checkpoint, folder }: Awaited<ReturnType<typeof build>>, vocab?: number) {
   await using session = await ModelSession.openUnproved(folder);
-  return runDifferences(session, loadOracleModel(checkpoint), [{ rope_theta: 20 }], vocab);
+  return await runDifferences(session, loadOracleModel(checkpoint), [{ rope_theta: 20 }], vocab);
 }
 
 /** Puts a graph in the place of the one that a CPU session opens. */
