@@ -117,28 +117,19 @@ describe('the end of a thread fails what is under way and what comes later', () 
     setTimeout(() => thread.terminate(new RangeError('took too long')), 200);
     return thread.call('spin', []);
   };
+  const early = { message: 'the helper ended early' };
+  const noMemory = { message: expect.stringMatching(/^the helper crashed: .*memory/) };
+  const reported = { message: 'from outside', code: 'EIO', path: '/x', name: 'Error' };
   const both: [string, End, object][] = [
-    ['an early exit', (thread) => thread.call('exit', []), { message: 'the helper ended early' }],
-    [
-      'a wait for what never comes',
-      (thread) => thread.call('wait', []),
-      { message: 'the helper ended early' },
-    ],
+    ['an early exit', (thread) => thread.call('exit', []), early],
+    ['a wait for what never comes', (thread) => thread.call('wait', []), early],
     ['an end from outside', spin, { message: 'took too long', name: 'RangeError' }],
   ];
   const here: typeof both = [
     ...both,
     ['a crash', crash, { message: 'the helper crashed: of its own', code: 'ECRASH' }],
-    [
-      'a lack of memory',
-      hoard,
-      { message: expect.stringMatching(/^the helper crashed: .*memory/), code: 'ERR_WORKER_OUT_OF_MEMORY' },
-    ],
-    [
-      'its own report',
-      (thread) => thread.call('fail', ['/x']),
-      { message: 'from outside', code: 'EIO', path: '/x', name: 'Error' },
-    ],
+    ['a lack of memory', hoard, { ...noMemory, code: 'ERR_WORKER_OUT_OF_MEMORY' }],
+    ['its own report', (thread) => thread.call('fail', ['/x']), reported],
   ];
   const apart: typeof both = [
     ...both,
