@@ -1,36 +1,31 @@
 /// <reference lib="dom" />
 // The page of a scored file in a real browser: nothing leaves, nothing hostile runs, keys reach everything, both themes can be read.
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HAS_BROWSER, openBrowser, openPage, SKIPPED } from '../../support/browser.js';
-import { CHAIN, FIXTURES, goodLine, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
+import { CHAIN, PROMPT, ROOT } from '../../support/program.js';
+import { fixtureRows, openScene } from '../../support/scene.js';
 
 /** Runs where markup is not inert, and says so. */
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script></script></pre>\u202e<b>bold';
 /** Where what it looked like is kept, in both themes. */
 const SHOTS = process.env.RREDCOT_SCREENSHOTS || join(ROOT, 'artefacts/screenshots');
 
+const { at, done, write } = await openScene();
+
 describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
-  let folder: string;
-  let path: string;
+  const path = at('report.html');
   let browser: Browser;
 
   beforeAll(async () => {
-    folder = await temporaryFolder();
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 64);
     const chain = CHAIN.replace('<think>\n', `<think>\n${HOSTILE}\n`);
-    lines.push(goodLine({ id: `hostile ${HOSTILE}`, group: HOSTILE, completion: chain }).trim());
-    await writeFile(join(folder, 'traces.jsonl'), `${lines.join('\n')}\n`);
-    const score = ['score', 'traces.jsonl', '-o', 'scored.parquet', '--sigma', 'share,rudder'];
-    expect((await rredcot(score, { cwd: folder })).code).toBe(0);
-    const report = await rredcot(['report', 'scored.parquet', '-o', 'report.html', '--traces', '65'], {
-      cwd: folder,
-    });
-    expect(report.code, report.stderr).toBe(0);
-    path = join(folder, 'report.html');
+    const hostile = { id: `hostile ${HOSTILE}`, group: HOSTILE, prompt: PROMPT, completion: chain };
+    await write('traces.jsonl', [...(await fixtureRows(0, 64)), { ...hostile, answer: '7', reward: 1 }]);
+    await done('score traces.jsonl -o scored.parquet --sigma share,rudder');
+    await done('report scored.parquet -o report.html --traces 65');
     browser = await openBrowser();
   });
   afterAll(() => browser?.close());
