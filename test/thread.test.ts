@@ -164,30 +164,28 @@ describe('the end of a thread fails what is under way and what comes later', () 
   });
 });
 
-describe('finish', () => {
-  it('lets the call under way do its work and drops those behind it', async () => {
-    /** began, go on, done, began behind it */
-    const shared = new Int32Array(new SharedArrayBuffer(16));
-    const work = `async (shared) => {
-      shared[0]++;
-      while (Atomics.load(shared, 1) === 0) await new Promise((done) => setTimeout(done, 5));
-      shared[2]++;
-    }`;
-    const thread = start(
-      `serve({ work: ${work}, behind: (shared) => { shared[3]++; } })`,
-    ) as unknown as Thread<{
-      work(shared: Int32Array): Promise<void>;
-      behind(shared: Int32Array): void;
-    }>;
-    const calls = [thread.call('work', [shared]), thread.call('behind', [shared])];
-    while (Atomics.load(shared, 0) === 0) await new Promise((done) => setTimeout(done, 5));
-    const finished = thread.finish();
-    for (const call of calls) await expect(call).rejects.toThrow('the helper is closed');
-    Atomics.store(shared, 1, 1);
-    await finished;
-    expect([...shared]).toEqual([1, 1, 1, 0]);
-    await expect(thread.call('behind', [shared])).rejects.toThrow('the helper is closed');
-  });
+it('finish lets the call under way do its work and drops those behind it', async () => {
+  /** began, go on, done, began behind it */
+  const shared = new Int32Array(new SharedArrayBuffer(16));
+  const work = `async (shared) => {
+    shared[0]++;
+    while (Atomics.load(shared, 1) === 0) await new Promise((done) => setTimeout(done, 5));
+    shared[2]++;
+  }`;
+  const thread = start(
+    `serve({ work: ${work}, behind: (shared) => { shared[3]++; } })`,
+  ) as unknown as Thread<{
+    work(shared: Int32Array): Promise<void>;
+    behind(shared: Int32Array): void;
+  }>;
+  const calls = [thread.call('work', [shared]), thread.call('behind', [shared])];
+  while (Atomics.load(shared, 0) === 0) await new Promise((done) => setTimeout(done, 5));
+  const finished = thread.finish();
+  for (const call of calls) await expect(call).rejects.toThrow('the helper is closed');
+  Atomics.store(shared, 1, 1);
+  await finished;
+  expect([...shared]).toEqual([1, 1, 1, 0]);
+  await expect(thread.call('behind', [shared])).rejects.toThrow('the helper is closed');
 });
 
 it('an idle thread keeps no process alive once it is told so', () => {

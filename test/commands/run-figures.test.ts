@@ -49,17 +49,15 @@ describe('the numbers at the end', () => {
   });
 });
 
-describe('a policy whose weights are broken', () => {
-  it('ends the run with 69 before a row is written, by token, numbers and device', async () => {
-    await changePolicy(path, 'model.safetensors', (bytes) => {
-      bytes.writeFloatLE(Number.NaN, bytes.length - 4);
-      return bytes;
-    });
-    await fails(
-      `score ${FIXTURES} --limit 4 -o broken.jsonl --policy ${path}`,
-      69,
-      /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: build the folder again with: rredcot policy build/,
-    );
-    expect(await readdir(folder)).not.toContain('broken.jsonl');
+it('a policy whose weights are broken ends the run with 69 before a row is written, by token, numbers and device', async () => {
+  await changePolicy(path, 'model.safetensors', (bytes) => {
+    bytes.writeFloatLE(Number.NaN, bytes.length - 4);
+    return bytes;
   });
+  await fails(
+    `score ${FIXTURES} --limit 4 -o broken.jsonl --policy ${path}`,
+    69,
+    /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: build the folder again with: rredcot policy build/,
+  );
+  expect(await readdir(folder)).not.toContain('broken.jsonl');
 });

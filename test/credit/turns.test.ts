@@ -49,34 +49,37 @@ function scored({ turns, isAnswered, reward, numbers, values }: Said, opts: Part
 
 const sumOf = (list: Iterable<number>) => [...list].reduce((sum, x) => sum + x, 0);
 describe('σ of several turns', () => {
-  it.each(SIGMA_RULES)('%s is that of the trace without what was shown', (rule) => {
-    fc.assert(
-      fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {
-        const { row, own, figures } = scored(said, { rule, within });
-        const kept = <T>(list: Iterable<T>) => [...list].filter((_, t) => own[t] === 1);
-        const segments = row.segments.filter(({ kind }) => kind !== 'shown');
-        const thoughts = segments.filter(({ kind }) => kind === 'thought');
-        let at = 0;
-        const expected = computeSigma(
-          rule,
-          {
-            segmentEnds: segments.map(({ start, end }) => (at += (end as number) - (start as number))),
-            deltas: thoughts.map(({ delta }) => delta as number),
-            values: [row.valueStart as number, ...thoughts.map(({ value }) => value as number)],
-            ...{ entropies: kept(figures.entropies), logprobs: kept(figures.logprobs) },
-            ...{ reward: said.reward, baseline: 0.25 },
-          },
-          { within },
-        );
-        const sigma = kept(row.sigma as Float32Array);
-        expect(sigma).toHaveLength(expected.sigma.length);
-        expect(sigma.filter((s, t) => !(Math.abs(s - (expected.sigma[t] as number)) < 1e-5))).toEqual([]);
-      }),
-    );
-  });
+  it.each(SIGMA_RULES)(
+    "%s is that of the trace without what was shown: of the policy's own tokens",
+    (rule) => {
+      fc.assert(
+        fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {
+          const { row, own, figures } = scored(said, { rule, within });
+          const kept = <T>(list: Iterable<T>) => [...list].filter((_, t) => own[t] === 1);
+          const segments = row.segments.filter(({ kind }) => kind !== 'shown');
+          const thoughts = segments.filter(({ kind }) => kind === 'thought');
+          let at = 0;
+          const expected = computeSigma(
+            rule,
+            {
+              segmentEnds: segments.map(({ start, end }) => (at += (end as number) - (start as number))),
+              deltas: thoughts.map(({ delta }) => delta as number),
+              values: [row.valueStart as number, ...thoughts.map(({ value }) => value as number)],
+              ...{ entropies: kept(figures.entropies), logprobs: kept(figures.logprobs) },
+              ...{ reward: said.reward, baseline: 0.25 },
+            },
+            { within },
+          );
+          const sigma = kept(row.sigma as Float32Array);
+          expect(sigma).toHaveLength(expected.sigma.length);
+          expect(sigma.filter((s, t) => !(Math.abs(s - (expected.sigma[t] as number)) < 1e-5))).toEqual([]);
+        }),
+      );
+    },
+  );
 
   it.each(SIGMA_RULES)(
-    '%s and all lists sum to 1 over the policy’s tokens, and are 0 on the others',
+    '%s sums to 1 over the policy’s tokens and is 0 on the others; so are all lists of tokens',
     (rule) => {
       fc.assert(
         fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {

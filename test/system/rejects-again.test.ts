@@ -25,29 +25,27 @@ const row = (...texts: (string | null)[]) => JSON.stringify({ g: texts.map((text
 
 /** What is wrong in the lines of a file. */
 const BROKEN = [row('a\nb', 'c'), row('d', null, ''), '{"g": [{"text": "e"}, {"text": "f"}', row('g'), '{}'];
-describe('a reject', () => {
-  it('of a columnar input keeps the numbers that JSON lacks: an infinite reward is not a missing one', async () => {
-    const table = new Table({
-      completion: vectorFromArray(['a', 'b', 'c', 'd'], new Utf8()),
-      // NaN is how pandas writes a missing value
-      reward: vectorFromArray(
-        [1, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN],
-        new Float64(),
-      ),
-      more: vectorFromArray([[1n], [2n ** 60n], [], []], new List(new Field('item', new Int64(), true))),
-    });
-    await writeText('infinite.arrow', tableToIPC(table, 'file'));
-    const cut = async (input: string, output: string) => {
-      await run(`segment ${input} -o ${output} --no-policy --quiet`);
-      return rejectsOf(output);
-    };
-    const rejects = await cut('infinite.arrow', 'infinite.jsonl');
-    expect(rejects.map(({ row, code, raw }) => [row, code, raw])).toEqual([
-      [1, 'reward', '{"completion":"b","reward":Infinity,"more":[1152921504606846976]}'],
-      [2, 'reward', '{"completion":"c","reward":-Infinity,"more":[]}'],
-    ]);
-    expect(await readRows('infinite.jsonl')).toHaveLength(2);
+it('a reject of a columnar input keeps the numbers that JSON lacks: an infinite reward is not a missing one', async () => {
+  const table = new Table({
+    completion: vectorFromArray(['a', 'b', 'c', 'd'], new Utf8()),
+    // NaN is how pandas writes a missing value
+    reward: vectorFromArray(
+      [1, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN],
+      new Float64(),
+    ),
+    more: vectorFromArray([[1n], [2n ** 60n], [], []], new List(new Field('item', new Int64(), true))),
   });
+  await writeText('infinite.arrow', tableToIPC(table, 'file'));
+  const cut = async (input: string, output: string) => {
+    await run(`segment ${input} -o ${output} --no-policy --quiet`);
+    return rejectsOf(output);
+  };
+  const rejects = await cut('infinite.arrow', 'infinite.jsonl');
+  expect(rejects.map(({ row, code, raw }) => [row, code, raw])).toEqual([
+    [1, 'reward', '{"completion":"b","reward":Infinity,"more":[1152921504606846976]}'],
+    [2, 'reward', '{"completion":"c","reward":-Infinity,"more":[]}'],
+  ]);
+  expect(await readRows('infinite.jsonl')).toHaveLength(2);
 });
 
 describe('--max-rejects', () => {

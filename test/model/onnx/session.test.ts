@@ -17,6 +17,7 @@ import {
   tokenStats,
 } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
+import { differences } from '../../support/family-checks.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
@@ -48,11 +49,7 @@ afterAll(async () => {
 const NATS_UNLIKE = 5e-4;
 
 function expectClose(found: ArrayLike<number>, expected: ArrayLike<number>, tolerance = NATS): void {
-  expect(found.length).toBe(expected.length);
-  let worst = 0;
-  for (let i = 0; i < expected.length; i++)
-    worst = Math.max(worst, Math.abs((found[i] as number) - (expected[i] as number)));
-  expect(worst).toBeLessThan(tolerance);
+  expect(differences(found, expected).most).toBeLessThan(tolerance);
 }
 
 const randomIds = (random: () => number, length: number, vocab = 259) =>
