@@ -34,15 +34,8 @@ beforeAll(async () => {
   fixtures = await fixtureRows(0, 10);
 });
 
-interface Reject {
-  readonly file: string;
-  readonly row: number;
-  readonly byte_offset: number;
-  readonly code: string;
-  readonly reason: string;
-  readonly raw: string;
-  readonly id?: string;
-}
+type Reject = Record<'file' | 'code' | 'reason' | 'raw' | 'id', string> &
+  Record<'row' | 'byte_offset', number>;
 
 describe('an error in the call: exit 2, one line, what mends it', () => {
   const SCORE = `score ${FIXTURES}`;

@@ -54,13 +54,7 @@ function mutatedLines(count: number, seed: number): Buffer[] {
   });
 }
 
-async function rowsOfJsonl(path: string): Promise<number[]> {
-  return (await readJsonl<{ source_row: number }>(path)).map((row) => row.source_row);
-}
-
-async function rowsOfArrow(path: string): Promise<number[]> {
-  return Array.from(tableFromIPC(await readFile(path)).getChild('source_row') ?? [], Number);
-}
+const SEGMENT = ['segment', '--no-policy', '--quiet'];
 
 describe(`${ROWS} damaged rows`, () => {
   it.each([
@@ -72,17 +66,12 @@ describe(`${ROWS} damaged rows`, () => {
     const output = join(work, `rows-${what}.out.${format}`);
     const bytes = mutatedLines(ROWS, SEED);
     await writeFile(input, Buffer.concat(bytes.flatMap((line) => [line, Buffer.from('\n')])));
-    const { code, stderr } = await rredcotHere([
-      'segment',
-      '--no-policy',
-      '--quiet',
-      input,
-      '-o',
-      output,
-      ...flags,
-    ]);
+    const { code, stderr } = await rredcotHere([...SEGMENT, input, '-o', output, ...flags]);
     expect([code, stderr]).toEqual([0, '']);
-    const outRows = await (format === 'jsonl' ? rowsOfJsonl(output) : rowsOfArrow(output));
+    const outRows =
+      format === 'jsonl'
+        ? (await readJsonl<{ source_row: number }>(output)).map((row) => row.source_row)
+        : Array.from(tableFromIPC(await readFile(output)).getChild('source_row') ?? [], Number);
     const rejects = await readJsonl<{ row: number; code: string }>(`${output}.rejects.jsonl`);
     const isBlank = (line: Buffer) => line.every((byte) => byte === 32 || byte === 9 || byte === 13);
     const filled = bytes.filter((line) => !isBlank(line)).length;
@@ -145,7 +134,7 @@ it.each(['parquet', 'arrow', 'jsonl.gz'])(
     await writeFile(plain, `${lines.slice(0, 12).join('\n')}\n`);
     const sound = join(folder, `sound.${extension}`);
     if (extension === 'jsonl.gz') await writeFile(sound, gzipSync(await readFile(plain)));
-    else expect((await rredcotHere(['segment', '--no-policy', '--quiet', plain, '-o', sound])).code).toBe(0);
+    else expect((await rredcotHere([...SEGMENT, plain, '-o', sound])).code).toBe(0);
     const output = join(folder, 'out.jsonl');
     const flags = ['--no-policy', '--quiet', '-o', output];
     const intact = await rredcotHere(['segment', sound, ...flags]);
