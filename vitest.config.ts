@@ -7,7 +7,7 @@ const report = process.env.RREDCOT_TEST_REPORT;
 
 /** What takes time: a process that is started, a policy that is run, torture. */
 const TAKES_TIME =
-  /\brredcot\(|child_process|PolicySession|build(?:Policy|Prm)Folder|random-policy|family-checks|oracle-comparison|in-process|support\/scene|runIn|\.\/fs-hook|\.\/damage\.js|\bstart\(argsOf/;
+  /\brredcot\(|child_process|PolicySession|build(?:Policy|Prm)Folder|random-policy|family-checks|oracle-comparison|in-process|support\/scene|runIn|\.\/fs-hook|\bstart\(argsOf/;
 
 function projectOf(path: string): 'quick' | 'program' | 'long' {
   if (path.endsWith('.long.test.ts')) return 'long';

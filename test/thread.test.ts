@@ -117,28 +117,19 @@ describe('the end of a thread fails what is under way and what comes later', () 
     setTimeout(() => thread.terminate(new RangeError('took too long')), 200);
     return thread.call('spin', []);
   };
+  const early = { message: 'the helper ended early' };
+  const noMemory = { message: expect.stringMatching(/^the helper crashed: .*memory/) };
+  const reported = { message: 'from outside', code: 'EIO', path: '/x', name: 'Error' };
   const both: [string, End, object][] = [
-    ['an early exit', (thread) => thread.call('exit', []), { message: 'the helper ended early' }],
-    [
-      'a wait for what never comes',
-      (thread) => thread.call('wait', []),
-      { message: 'the helper ended early' },
-    ],
+    ['an early exit', (thread) => thread.call('exit', []), early],
+    ['a wait for what never comes', (thread) => thread.call('wait', []), early],
     ['an end from outside', spin, { message: 'took too long', name: 'RangeError' }],
   ];
   const here: typeof both = [
     ...both,
     ['a crash', crash, { message: 'the helper crashed: of its own', code: 'ECRASH' }],
-    [
-      'a lack of memory',
-      hoard,
-      { message: expect.stringMatching(/^the helper crashed: .*memory/), code: 'ERR_WORKER_OUT_OF_MEMORY' },
-    ],
-    [
-      'its own report',
-      (thread) => thread.call('fail', ['/x']),
-      { message: 'from outside', code: 'EIO', path: '/x', name: 'Error' },
-    ],
+    ['a lack of memory', hoard, { ...noMemory, code: 'ERR_WORKER_OUT_OF_MEMORY' }],
+    ['its own report', (thread) => thread.call('fail', ['/x']), reported],
   ];
   const apart: typeof both = [
     ...both,
@@ -173,30 +164,28 @@ describe('the end of a thread fails what is under way and what comes later', () 
   });
 });
 
-describe('finish', () => {
-  it('lets the call under way do its work and drops those behind it', async () => {
-    /** began, go on, done, began behind it */
-    const shared = new Int32Array(new SharedArrayBuffer(16));
-    const work = `async (shared) => {
-      shared[0]++;
-      while (Atomics.load(shared, 1) === 0) await new Promise((done) => setTimeout(done, 5));
-      shared[2]++;
-    }`;
-    const thread = start(
-      `serve({ work: ${work}, behind: (shared) => { shared[3]++; } })`,
-    ) as unknown as Thread<{
-      work(shared: Int32Array): Promise<void>;
-      behind(shared: Int32Array): void;
-    }>;
-    const calls = [thread.call('work', [shared]), thread.call('behind', [shared])];
-    while (Atomics.load(shared, 0) === 0) await new Promise((done) => setTimeout(done, 5));
-    const finished = thread.finish();
-    for (const call of calls) await expect(call).rejects.toThrow('the helper is closed');
-    Atomics.store(shared, 1, 1);
-    await finished;
-    expect([...shared]).toEqual([1, 1, 1, 0]);
-    await expect(thread.call('behind', [shared])).rejects.toThrow('the helper is closed');
-  });
+it('finish lets the call under way do its work and drops those behind it', async () => {
+  /** began, go on, done, began behind it */
+  const shared = new Int32Array(new SharedArrayBuffer(16));
+  const work = `async (shared) => {
+    shared[0]++;
+    while (Atomics.load(shared, 1) === 0) await new Promise((done) => setTimeout(done, 5));
+    shared[2]++;
+  }`;
+  const thread = start(
+    `serve({ work: ${work}, behind: (shared) => { shared[3]++; } })`,
+  ) as unknown as Thread<{
+    work(shared: Int32Array): Promise<void>;
+    behind(shared: Int32Array): void;
+  }>;
+  const calls = [thread.call('work', [shared]), thread.call('behind', [shared])];
+  while (Atomics.load(shared, 0) === 0) await new Promise((done) => setTimeout(done, 5));
+  const finished = thread.finish();
+  for (const call of calls) await expect(call).rejects.toThrow('the helper is closed');
+  Atomics.store(shared, 1, 1);
+  await finished;
+  expect([...shared]).toEqual([1, 1, 1, 0]);
+  await expect(thread.call('behind', [shared])).rejects.toThrow('the helper is closed');
 });
 
 it('an idle thread keeps no process alive once it is told so', () => {

@@ -1,5 +1,4 @@
 // The command line as a user meets it: what goes wrong is said in one line with what mends it, and has its exit code.
-import { createHash } from 'node:crypto';
 import { chmod, cp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -7,6 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
+import { changePolicy } from '../support/changed-policy.js';
 import {
   CHAIN,
   EMBEDDED,
@@ -34,79 +34,74 @@ beforeAll(async () => {
   fixtures = await fixtureRows(0, 10);
 });
 
-interface Reject {
-  readonly file: string;
-  readonly row: number;
-  readonly byte_offset: number;
-  readonly code: string;
-  readonly reason: string;
-  readonly raw: string;
-  readonly id?: string;
-}
+type Reject = Record<'file' | 'code' | 'reason' | 'raw' | 'id', string> &
+  Record<'row' | 'byte_offset', number>;
 
 describe('an error in the call: exit 2, one line, what mends it', () => {
+  const SCORE = `score ${FIXTURES}`;
   it.each([
     ['score nowhere.jsonl', /nowhere\.jsonl/],
     ['score .', /no file below it/],
     [
-      `score ${FIXTURES} --policy nowhere`,
-      /nowhere: no such folder, expected a policy folder\n {2}try: .*policy build/,
-    ],
-    [
-      `score ${FIXTURES} --policy Qwen/Qwen2.5-0.5B`,
-      /has to be downloaded first\n {2}try: hf download Qwen\/Qwen2\.5-0\.5B --local-dir Qwen2\.5-0\.5B .*policy build Qwen2/,
-    ],
-    [
       'score https://a.org/rows.jsonl',
-      /is an address that is not opened here\n {2}try: download it first, then give that file or folder/,
+      /is an address that is not opened here\n {2}try: download it first, then/,
     ],
-    [`score ${FIXTURES} --max-segment 3`, /--max-segment/],
     ['scor', /scor/],
-    [`score ${FIXTURES} --map promt=question`, /promt.*\n {2}try: --map prompt=/s],
-    [`score ${FIXTURES} --map prompt`, /--map/],
-    [`score ${FIXTURES} --max-segments ten`, /--max-segments ten: expected a whole number/],
-    [`score ${FIXTURES} --max-segments 0`, /--max-segments 0/],
-    [`score ${FIXTURES} --segmenter lines`, /--segmenter lines.*\n {2}try: .*hybrid\|newline/s],
-    [`score ${FIXTURES} --estimator mcts`, /--estimator mcts: unknown choice\n/],
-    [
-      `score ${FIXTURES} --estimator calibrted`,
-      /--estimator calibrted: unknown choice, did you mean calibrated\?\n {2}try: --estimator pr\|/,
-    ],
-    [`score ${FIXTURES} --sigma share,ruder`, /--sigma ruder: .*did you mean rudder\?/],
-    [`score ${FIXTURES} --preset numinamath`, /did you mean numinamath-cot\?/],
-    [`score ${FIXTURES} --sigma grpo`, /--sigma grpo/],
-    [
-      `score ${FIXTURES} --residual answer`,
-      /--residual answer has no meaning with --sigma share\n {2}try: leave it out, or take one of --sigma rudder/,
-    ],
-    [
-      `score ${FIXTURES} --baseline mean`,
-      /--baseline mean: expected auto, group, rloo, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
-    ],
-    [
-      `score ${FIXTURES} --reward-range=-1,1 --baseline=-0.2`,
-      /--baseline -0\.2: expected .* in 0\.\.1, the scale onto which --reward-range maps\n {2}try: --baseline auto/,
-    ],
-    [`score ${FIXTURES} --baseline NaN`, /--baseline NaN/],
-    [`score ${FIXTURES} --estimator joint --baseline value`, /--baseline group/],
-    [`score ${FIXTURES} --reward-range 1,0`, /--reward-range 1,0/],
-    [`score ${FIXTURES} --max-rejects 200%`, /--max-rejects 200%/],
-    [`score ${FIXTURES} --max-rejects 1.5`, /--max-rejects 1\.5/],
-    [`score ${FIXTURES} --fixed-length 8`, /--segmenter fixed/],
-    [
-      `score ${FIXTURES} ${GIVEN} -o a.parquet --format jsonl`,
-      /a\.parquet: the name says parquet, --format jsonl\n {2}try: leave out --format/,
-    ],
-    [`score ${FIXTURES} --max-line-bytes 0`, /try: --max-line-bytes \d{6}/],
-    [`score ${FIXTURES} ${GIVEN} -o scored.csv`, /scored\.csv/],
-    [`score ${FIXTURES} ${GIVEN} -o ${EMBEDDED}`, /holds \S+ and no _run\.json/],
-    [`score ${FIXTURES} ${GIVEN} -o a.parquet --shard 0/2`, /a\.parquet is one file.*\n {2}try: -o out\//s],
-    [`score ${FIXTURES} -o out/ --shard 2/2`, /--shard 2\/2: expected i\/n/],
-    [`score ${FIXTURES} -o out/ --shard 0.5/2`, /--shard 0\.5\/2: expected i\/n/],
-    [`score ${FIXTURES} ${GIVEN} -o out/ --shard 1/2 --limit 5`, /--limit/],
-    [`score ${FIXTURES} --time-limit 5d`, /--time-limit 5d/],
-    [`score ${FIXTURES} ${GIVEN} -o - --format parquet`, /stdout/],
-  ])('%s', async (command, why) => {
+    ...[
+      ['--policy nowhere', /nowhere: no such folder, expected a policy folder\n {2}try: .*policy build/],
+      [
+        '--policy Qwen/Qwen2.5-0.5B',
+        /has to be downloaded first\n {2}try: hf download Qwen\/Qwen2\.5-0\.5B --local-dir Qwen2\.5-0\.5B .*policy build Qwen2/,
+      ],
+      ['--max-segment 3', /--max-segment/],
+      ['--map promt=question', /promt.*\n {2}try: --map prompt=/s],
+      ['--map prompt', /--map/],
+      ['--max-segments ten', /--max-segments ten: expected a whole number/],
+      ['--max-segments 0', /--max-segments 0/],
+      ['--segmenter lines', /--segmenter lines.*\n {2}try: .*hybrid\|newline/s],
+      ['--estimator mcts', /--estimator mcts: unknown choice\n/],
+      [
+        '--estimator calibrted',
+        /calibrted: unknown choice, did you mean calibrated\?\n {2}try: --estimator pr\|/,
+      ],
+      ['--sigma share,ruder', /--sigma ruder: .*did you mean rudder\?/],
+      ['--preset numinamath', /did you mean numinamath-cot\?/],
+      ['--sigma grpo', /--sigma grpo/],
+      [
+        '--residual answer',
+        /--residual answer has no meaning with --sigma share\n {2}try: leave it out, or take one of --sigma rudder/,
+      ],
+      [
+        '--baseline mean',
+        /--baseline mean: expected auto, group, rloo, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
+      ],
+      [
+        '--reward-range=-1,1 --baseline=-0.2',
+        /--baseline -0\.2: expected .* in 0\.\.1, the scale onto which --reward-range maps\n {2}try: --baseline auto/,
+      ],
+      ['--baseline NaN', /--baseline NaN/],
+      ['--estimator joint --baseline value', /--baseline group/],
+      ['--reward-range 1,0', /--reward-range 1,0/],
+      ['--max-rejects 200%', /--max-rejects 200%/],
+      ['--max-rejects 1.5', /--max-rejects 1\.5/],
+      ['--fixed-length 8', /--segmenter fixed/],
+      ['--max-line-bytes 0', /try: --max-line-bytes \d{6}/],
+      ['-o out/ --shard 2/2', /--shard 2\/2: expected i\/n/],
+      ['-o out/ --shard 0.5/2', /--shard 0\.5\/2: expected i\/n/],
+      ['--time-limit 5d', /--time-limit 5d/],
+    ].map(([flags, why]) => [`${SCORE} ${flags}`, why] as const),
+    ...[
+      [
+        '-o a.parquet --format jsonl',
+        /a\.parquet: the name says parquet, --format jsonl\n {2}try: leave out --format/,
+      ],
+      ['-o scored.csv', /scored\.csv/],
+      [`-o ${EMBEDDED}`, /holds \S+ and no _run\.json/],
+      ['-o a.parquet --shard 0/2', /a\.parquet is one file.*\n {2}try: -o out\//s],
+      ['-o out/ --shard 1/2 --limit 5', /--limit/],
+      ['-o - --format parquet', /stdout/],
+    ].map(([flags, why]) => [`${SCORE} ${GIVEN} ${flags}`, why] as const),
+  ] as [string, RegExp][])('%s', async (command, why) => {
     // one of them as a process
     const made = await (command.includes('nowhere.jsonl')
       ? rredcot(command.split(' '), { cwd: folder })
@@ -131,10 +126,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     await write('policy/model.safetensors', Buffer.from(weights).fill(0, weights.length - 2e4));
     await fails(score, 2, /model\.safetensors: is not the file that policy\.json was built with/);
     await write('policy/model.safetensors', weights);
-    await write('policy/policy.onnx', 'no graph');
-    const manifest = await json('policy/policy.json');
-    manifest.files['policy.onnx'] = createHash('sha256').update('no graph').digest('hex');
-    await write('policy/policy.json', JSON.stringify(manifest));
+    await changePolicy(at('policy'), 'policy.onnx', () => 'no graph');
     await fails(score, 69, /policy: ONNX Runtime cannot load/);
   });
 
@@ -147,49 +139,33 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
 
 describe('bad rows: rejected with file, row, offset, code and reason; the others are scored', () => {
   it('one of each kind', async () => {
-    const lines: (string | Buffer)[] = [
-      good({ id: 'first' }),
-      '{"prompt": "cut off\n',
-      Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d, 0x0a]),
-      '[1, 2]\n',
-      line({ prompt: PROMPT, answer: '7' }),
-      line({ prompt: PROMPT, completion: '', answer: '7' }),
-      line({ prompt: '', completion: CHAIN, answer: '7' }),
-      line({ prompt: PROMPT, completion: CHAIN }),
-      good({ reward: 'yes' }),
-      good({ reward: 3 }),
-      good({ completion_ids: [97, 300] }),
-      good({ completion_ids: [97, -1] }),
-      good({ id: 'last', reward: 0 }),
+    const lines: [string | Buffer, code?: string][] = [
+      [good({ id: 'first' })],
+      ['{"prompt": "cut off\n', 'json'],
+      [Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d, 0x0a]), 'utf8'],
+      ['[1, 2]\n', 'json'],
+      [line({ prompt: PROMPT, answer: '7' }), 'map'],
+      [line({ prompt: PROMPT, completion: '', answer: '7' }), 'empty_completion'],
+      [line({ prompt: '', completion: CHAIN, answer: '7' }), 'empty_prompt'],
+      [line({ prompt: PROMPT, completion: CHAIN }), 'no_reference'],
+      [good({ reward: 'yes' }), 'reward'],
+      [good({ reward: 3 }), 'reward'],
+      [good({ completion_ids: [97, 300] }), 'ids'],
+      [good({ completion_ids: [97, -1] }), 'ids'],
+      [good({ id: 'last', reward: 0 })],
     ];
     const input = at('mixed.jsonl');
-    await write('mixed.jsonl', Buffer.concat(lines.map((l) => Buffer.from(l as string))));
+    const bytes = lines.map(([text]) => Buffer.from(text as string));
+    await write('mixed.jsonl', Buffer.concat(bytes));
     const { stderr } = await done(`score ${input} -o mixed.out.jsonl --reward-range 0,1`);
     expect((await rows('mixed.out.jsonl')).map((row) => row.id)).toEqual(['first', 'last']);
     const rejects = await rows<Reject>('mixed.out.jsonl.rejects.jsonl');
-    expect(rejects.map(({ row, code }) => [row, code])).toEqual([
-      [1, 'json'],
-      [2, 'utf8'],
-      [3, 'json'],
-      [4, 'map'],
-      [5, 'empty_completion'],
-      [6, 'empty_prompt'],
-      [7, 'no_reference'],
-      [8, 'reward'],
-      [9, 'reward'],
-      [10, 'ids'],
-      [11, 'ids'],
-    ]);
-    let offset = 0;
-    for (const [row, bytes] of lines.map((l) => Buffer.from(l as string)).entries()) {
-      const reject = rejects.find((r) => r.row === row);
-      if (reject !== undefined) {
-        expect(reject.byte_offset).toBe(offset);
-        expect(reject.file).toBe(input);
-        expect(reject.reason.length).toBeGreaterThan(10);
-        if (reject.code !== 'utf8') expect(`${reject.raw}\n`).toBe(bytes.toString());
-      }
-      offset += bytes.length;
+    const codes = lines.flatMap(([, code], row) => (code === undefined ? [] : [[row, code]]));
+    expect(rejects.map(({ row, code }) => [row, code])).toEqual(codes);
+    for (const { row, code, file, reason, byte_offset: offset, raw } of rejects) {
+      expect([file, offset]).toEqual([input, Buffer.concat(bytes.slice(0, row)).length]);
+      expect(reason.length).toBeGreaterThan(10);
+      if (code !== 'utf8') expect(`${raw}\n`).toBe(String(bytes[row]));
     }
     // the commonest reasons, each by its first row
     expect(stderr).toMatch(/rejected: 11 \(.*\)\n {2}\S+:\d+: .+\n/);
@@ -333,11 +309,9 @@ describe('segment', () => {
   });
 });
 
-describe('help and version', () => {
-  it('--version is the package version', async () => {
-    const { version } = await json(join(ROOT, 'package.json'));
-    expect((await rredcot(['--version'])).stdout.trim()).toBe(version);
-  });
+it('--version is the package version', async () => {
+  const { version } = await json(join(ROOT, 'package.json'));
+  expect((await rredcot(['--version'])).stdout.trim()).toBe(version);
 });
 
 describe('-h', () => {

@@ -20,17 +20,14 @@ describe('the help', () => {
     expect([...new Set(listed)].filter((name) => name !== 'help').sort()).toEqual([...first].sort());
   });
 
-  it.each(['', 'policy'])(
-    'of "%s" ends with examples, exit codes, and a page that is there',
-    async (group) => {
-      const { stdout } = await rredcotHere([...group.split(' ').filter(Boolean), '--help']);
-      const end = /\nExamples:\n((?: {2}rredcot .*\n)+)\nExit codes: 0 done, .*\nMore: (.*)\n$/.exec(stdout);
-      expect(existsSync(end?.[2] as string)).toBe(true);
-      // each is a command's own, which is run
-      for (const line of String(end?.[1]).trim().split(/\n */))
-        expect([...helps.values(), 'rredcot inspect traces.jsonl'].join()).toContain(line);
-    },
-  );
+  it.each(['', 'policy'])('of "%s" ends with examples, exit codes, and a page', async (group) => {
+    const { stdout } = await rredcotHere([...group.split(' ').filter(Boolean), '--help']);
+    const end = /\nExamples:\n((?: {2}rredcot .*\n)+)\nExit codes: 0 done, .*\nMore: (.*)\n$/.exec(stdout);
+    expect(existsSync(end?.[2] as string)).toBe(true);
+    // each is a command's own, which is run
+    for (const line of String(end?.[1]).trim().split(/\n */))
+      expect([...helps.values(), 'rredcot inspect traces.jsonl'].join()).toContain(line);
+  });
 
   it.each(COMMANDS)('of %s tells the default of every flag that takes a value', (command) => {
     const flags = (helps.get(command) as string)

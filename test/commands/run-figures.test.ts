@@ -1,8 +1,7 @@
 // What a run says of itself at its end; and a policy that did not write the traces is told.
-import { createHash } from 'node:crypto';
-import { readdir, readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readdir } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
+import { changePolicy } from '../support/changed-policy.js';
 import { FIXTURES, writeFixtures } from '../support/program.js';
 import { randomPolicy } from '../support/random-policy.js';
 import { openScene } from '../support/scene.js';
@@ -50,22 +49,15 @@ describe('the numbers at the end', () => {
   });
 });
 
-describe('a policy whose weights are broken', () => {
-  it('ends the run with 69 before a row is written, by token, numbers and device', async () => {
-    const weights = join(path, 'model.safetensors');
-    const bytes = await readFile(weights);
+it('a policy whose weights are broken ends the run with 69 before a row is written, by token, numbers and device', async () => {
+  await changePolicy(path, 'model.safetensors', (bytes) => {
     bytes.writeFloatLE(Number.NaN, bytes.length - 4);
-    await rm(weights); // it may be a link to the checkpoint's
-    await write(weights, bytes);
-    const manifest = join(path, 'policy.json');
-    const { files, ...rest } = JSON.parse(await readFile(manifest, 'utf8'));
-    const sha256 = createHash('sha256').update(bytes).digest('hex');
-    await write(manifest, JSON.stringify({ ...rest, files: { ...files, 'model.safetensors': sha256 } }));
-    await fails(
-      `score ${FIXTURES} --limit 4 -o broken.jsonl --policy ${path}`,
-      69,
-      /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: build the folder again with: rredcot policy build/,
-    );
-    expect(await readdir(folder)).not.toContain('broken.jsonl');
+    return bytes;
   });
+  await fails(
+    `score ${FIXTURES} --limit 4 -o broken.jsonl --policy ${path}`,
+    69,
+    /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: build the folder again with: rredcot policy build/,
+  );
+  expect(await readdir(folder)).not.toContain('broken.jsonl');
 });

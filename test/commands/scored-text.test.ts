@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readOutput } from '../support/io-helpers.js';
 import { ROOT, readJsonl } from '../support/program.js';
-import { openScene } from '../support/scene.js';
+import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
 type Row = Readonly<Record<string, unknown>>;
 
@@ -120,21 +120,20 @@ describe('--join-columns', () => {
   });
 });
 
-describe('a file that was scored already', () => {
-  it.each(['parquet', 'jsonl'])('is told in one line, with what to do: %s', async (form) => {
-    await written('score', `once.${form}`, '--baseline 0');
-    const again = async (flags = '') => {
-      const score = `score once.${form} --map reference=a --sigma uniform --overwrite`;
-      const { stderr } = await done(`${score} -o twice.${form} ${flags}`);
-      return stderr.split('\n').filter((line) => /^WARN: .*(scored already|name of an output)/.test(line));
-    };
-    const columnsOf = async () => Object.keys((await readOutput(at(`twice.${form}`))).rows[0] as Row);
-    const [told, ...more] = await again();
-    expect(more).toEqual([]);
-    expect(told).toContain('was scored already: rredcot redistribute gives another');
-    const made = (await columnsOf()).filter((name) => name.startsWith('input_'));
-    expect(made).toContain('input_sigma');
-    expect(await again(`--drop ${made.map((name) => name.replace('input_', ''))}`)).toEqual([]);
-    expect((await columnsOf()).filter((name) => name.startsWith('input_'))).toEqual([]);
-  });
+it.each(['parquet', 'jsonl'])('a file that was scored already is told in one line: %s', async (form) => {
+  await write('valued.jsonl', (await fixtureRows(0, 2)).map(valued));
+  await done(`score valued.jsonl ${GIVEN} -o once.${form} --baseline 0`);
+  const again = async (flags = '') => {
+    const score = `score once.${form} ${GIVEN} --map reference=answer --sigma uniform --overwrite`;
+    const { stderr } = await done(`${score} -o twice.${form} ${flags}`);
+    return stderr.split('\n').filter((line) => /^WARN: .*(scored already|name of an output)/.test(line));
+  };
+  const columnsOf = async () => Object.keys((await readOutput(at(`twice.${form}`))).rows[0] as Row);
+  const [told, ...more] = await again();
+  expect(more).toEqual([]);
+  expect(told).toContain('was scored already: rredcot redistribute gives another');
+  const made = (await columnsOf()).filter((name) => name.startsWith('input_'));
+  expect(made).toContain('input_sigma');
+  expect(await again(`--drop ${made.map((name) => name.replace('input_', ''))}`)).toEqual([]);
+  expect((await columnsOf()).filter((name) => name.startsWith('input_'))).toEqual([]);
 });

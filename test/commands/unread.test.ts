@@ -1,12 +1,12 @@
 // Values and segments of the rows' own: no policy runs, σ is what a pass gives, and what would rest on a pass asks for one.
 
-import { createHash } from 'node:crypto';
-import { copyFile, cp } from 'node:fs/promises';
+import { copyFile, cp, readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
 import { type PolicyNeed, policyNeed } from '../../dist/estimate/ready.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { EMBEDDED_POLICY } from '../../dist/package-files.js';
+import { changePolicy } from '../support/changed-policy.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow } from '../support/program.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
@@ -21,7 +21,7 @@ type Row = Omit<ScoredRow, 'logprobs' | 'entropies'> & {
 /** columns that a pass alone fills are named, so that there is one */
 const ALL = '--columns id,prompt_ids,completion_ids,logprobs,entropies,sigma,segments,value_start,status';
 
-const { at, done, fails, json, rows: rowsOf, run, write } = await openScene();
+const { at, done, fails, rows: rowsOf, run, write } = await openScene();
 let fixtures: FixtureRow[];
 async function scored(input: string, flags = ''): Promise<{ rows: Row[]; said: string }> {
   const output = `${input}.${flags.length}.out.jsonl`;
@@ -69,13 +69,8 @@ describe('rows that bring values and segments', () => {
 
   it('need the tokenizer of a policy alone: one whose graphs are broken counts their tokens', async () => {
     await cp(EMBEDDED, at('broken'), { recursive: true });
-    const manifest = await json('broken/policy.json');
-    const graph = 'no graph';
-    for (const name of Object.keys(manifest.files).filter((file) => file.endsWith('.onnx'))) {
-      await write(`broken/${name}`, graph);
-      manifest.files[name] = createHash('sha256').update(graph).digest('hex');
-    }
-    await write('broken/policy.json', JSON.stringify(manifest));
+    for (const name of (await readdir(at('broken'))).filter((file) => file.endsWith('.onnx')))
+      await changePolicy(at('broken'), name, () => 'no graph');
     const { rows, said } = await scored('text.jsonl', '--policy broken');
     expect(said).toContain('no policy runs');
     // a prompt's ids are those of a policy that was named

@@ -2,7 +2,7 @@
 import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { askedValues } from '../../dist/estimate/ask.js';
 import { openTokenizer } from '../../dist/model/text/open-tokenizer.js';
 import { askedIds } from '../../dist/model/text/templates.js';
@@ -75,26 +75,24 @@ it('a folder whose question was changed is refused, and so is a checkpoint whose
   }
 });
 
-describe('askedIds', () => {
-  it('scores from the first token in which the answers differ', async () => {
-    const tokenizer = await openTokenizer(EMBEDDED);
-    const words = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 4 });
-    await fc.assert(
-      fc.asyncProperty(words, words, words, async (question, yes, no) => {
-        const asked = askedIds({ question, yes, no }, tokenizer, 259);
-        // of this tokenizer a letter is a token
-        const at = [...yes].findIndex((letter, t) => letter !== no[t]);
-        if (yes.startsWith(no) || no.startsWith(yes)) await expect(asked).rejects.toThrow('begin alike');
-        else {
-          const spelled = (answer: string) => Int32Array.from(Buffer.from(question + answer));
-          const scoredFrom = question.length + at;
-          expect(await asked).toEqual({ yes: spelled(yes), no: spelled(no), scoredFrom });
-        }
-      }),
-    );
-    await expect(askedIds({ question: '?', yes: 'é', no: 'n' }, tokenizer, 128)).rejects.toThrow(
-      'config.json has a vocabulary of 128',
-    );
-    await tokenizer.close();
-  });
+it('a question scores from the first token in which the answers differ', async () => {
+  const tokenizer = await openTokenizer(EMBEDDED);
+  const words = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 4 });
+  await fc.assert(
+    fc.asyncProperty(words, words, words, async (question, yes, no) => {
+      const asked = askedIds({ question, yes, no }, tokenizer, 259);
+      // of this tokenizer a letter is a token
+      const at = [...yes].findIndex((letter, t) => letter !== no[t]);
+      if (yes.startsWith(no) || no.startsWith(yes)) await expect(asked).rejects.toThrow('begin alike');
+      else {
+        const spelled = (answer: string) => Int32Array.from(Buffer.from(question + answer));
+        const scoredFrom = question.length + at;
+        expect(await asked).toEqual({ yes: spelled(yes), no: spelled(no), scoredFrom });
+      }
+    }),
+  );
+  await expect(askedIds({ question: '?', yes: 'é', no: 'n' }, tokenizer, 128)).rejects.toThrow(
+    'config.json has a vocabulary of 128',
+  );
+  await tokenizer.close();
 });

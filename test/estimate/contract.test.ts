@@ -1,5 +1,4 @@
 // What holds of every estimator that a policy or a second model runs for, in one form: its values from their formula in float64, verify, redistribute, refusals.
-import { createHash } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -16,9 +15,10 @@ import {
 } from '../oracle/llama.js';
 import { segmentRatios } from '../oracle/ratio.js';
 import { oracleSibling } from '../oracle/siblings.js';
+import { changePolicy } from '../support/changed-policy.js';
 import { exitTemplate, tokenIds } from '../support/oracle-comparison.js';
 import { EMBEDDED, type FixtureRow, PROVER, type ScoredRow, storedValues } from '../support/program.js';
-import { editJson, fixtureRows, openScene } from '../support/scene.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 import { fitted, type MadeTrace } from '../support/scored-traces.js';
 
 type Row = ScoredRow &
@@ -51,7 +51,7 @@ interface Case {
 type Passage = 'same' | 'near' | { readonly refused: string };
 
 const scene = await openScene();
-const { at, config, done, expectSame, fails, rows, text, write } = scene;
+const { at, config, done, expectSame, fails, rows, write } = scene;
 const CALIBRATED = '--calibration calibration.json';
 const QUESTION = '\n</think>\nright? ';
 const K = 3;
@@ -74,12 +74,7 @@ beforeAll(async () => {
   await done(`policy build told -o prover --exit-template ${join(PROVER, 'exit_template.json')}`);
   // a policy with another tokenizer
   await cp(at('prover'), at('odd'), { recursive: true });
-  const spelt = (await text('odd/tokenizer.json')).replace('"<think>"', '"<THINK>"');
-  await write('odd/tokenizer.json', spelt);
-  const sha256 = createHash('sha256').update(spelt).digest('hex');
-  await editJson(at('odd/policy.json'), ({ files }) =>
-    Object.assign(files as object, { 'tokenizer.json': sha256 }),
-  );
+  await changePolicy(at('odd'), 'tokenizer.json', (spec) => String(spec).replace('"<think>"', '"<THINK>"'));
   await write('hint.json', '{"text": "hint {answer}\\n"}');
   await write('peer.json', '{"text": "hint {peer}\\n"}');
   await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));

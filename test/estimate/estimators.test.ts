@@ -120,31 +120,28 @@ describe('the reference set', () => {
     { answer: '12.0', utility: 1 },
   ];
 
-  test('joint: identical (y, u) count once, with the largest utility; no u is the empty u', () => {
-    const found = referenceSetOf(referenceSet, named('joint')).map(({ answer, solution = '', utility }) => [
-      answer,
-      solution,
-      utility,
-    ]);
-    expect(found).toEqual([
-      ['12', 'add', 1],
-      ['12', 'count', 0.25],
-      ['12', '', 0.25],
-      ['1', 'add', 0],
-      ['12.0', '', 1],
-    ]);
-  });
-
-  test('pr and pr-mean: one entry an answer, other spellings are other entries', () => {
-    for (const estimator of ['pr', 'pr-mean'] as const) {
-      expect(
-        referenceSetOf(referenceSet, named(estimator)).map(({ answer, utility }) => [answer, utility]),
-      ).toEqual([
-        ['12', 1],
-        ['1', 0],
-        ['12.0', 1],
-      ]);
-    }
+  const answersOnly = [
+    ['12', 1],
+    ['1', 0],
+    ['12.0', 1],
+  ];
+  const whole = [
+    ['12', 'add', 1],
+    ['12', 'count', 0.25],
+    ['12', '', 0.25],
+    ['1', 'add', 0],
+    ['12.0', '', 1],
+  ];
+  test.each([
+    ['joint', whole],
+    ['pr', answersOnly],
+    ['pr-mean', answersOnly],
+  ])('%s: what is identical counts once, with the largest utility; no u is the empty u', (name, expected) => {
+    const found = referenceSetOf(referenceSet, named(name));
+    const isWhole = name === 'joint';
+    expect(
+      found.map(({ answer, solution = '', utility }) => [answer, ...(isWhole ? [solution] : []), utility]),
+    ).toEqual(expected);
   });
 });
 

@@ -74,22 +74,19 @@ describe('tokenCheck', () => {
 });
 
 describe('the best of K', () => {
-  it.each([1, 2, 3, 6])(
-    'is the expected best of %i answers, tried one after the other, at each state',
-    (K) => {
-      const states = ['', 'a', 'ab', 'abc', 'abca'];
-      for (const seed of [1, 2, 3]) {
-        const prover = randomToy(seeded(seed));
-        const branches = states.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
-        const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
-        for (const [k, s] of states.entries())
-          expect(values[k]).toBeCloseTo(
-            bestOfValue(prover, s, K, (y) => Number(y === '1')),
-            6,
-          );
-      }
-    },
-  );
+  it.each([1, 2, 3, 6])('is the expected best of %i answers, tried one after the other', (K) => {
+    const states = ['', 'a', 'ab', 'abc', 'abca'];
+    for (const seed of [1, 2, 3]) {
+      const prover = randomToy(seeded(seed));
+      const branches = states.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
+      const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
+      for (const [k, s] of states.entries())
+        expect(values[k]).toBeCloseTo(
+          bestOfValue(prover, s, K, (y) => Number(y === '1')),
+          6,
+        );
+    }
+  });
 
   const logprobs = fc.float32Array({ minLength: 1, maxLength: 3, min: -20, max: -1.25, noNaN: true });
   it('is the value itself for K = 1, never less for more, and never above 1', () => {

@@ -208,49 +208,46 @@ describe('siblings', () => {
     );
   });
 
-  it.each([1, 2, 3, 4])(
-    'toy %i: a peer’s weighted outcome is the value of the trace’s state, on average over its tails',
-    (seed) => {
-      const model = randomToy(seeded(seed));
-      const right = (y: string) => (y === '1' ? 1 : 0);
-      const zeta = (_: string, { y }: { y: string }) => right(y);
-      // two ways to the same number of steps left: any tail of the one can follow the other
-      for (const [here, there] of [
-        ['ab', 'ba'],
-        ['abc', 'cba'],
-        ['a', 'c'],
-      ] as const) {
-        const { pieces, segmentation, values } = traceOf(1, [0, 0]);
-        let [expected, clipped] = [0, false];
-        for (const { u, y } of continuations(there)) {
-          const own = toyLogprobs(model, there, u + y);
-          const tail = Float32Array.from(toyLogprobs(model, here, u + y));
-          const scored = {
-            length: own.length,
-            at: Int32Array.of(0, 0),
-            reward: right(y),
-            logprobs: Float32Array.from(own),
-          };
-          const found = siblingValues(
-            values,
-            { segmentation, tails: [[tail], [tail]] },
-            { pieces, reward: null },
-            [scored],
-            100,
-          );
-          const sum = (x: ArrayLike<number>) => Array.from(x).reduce((a, b) => a + b, 0);
-          const ratio = sum(tail) - sum(own);
-          clipped ||= ratio > 3;
-          // one peer, no outcome of its own, a prior of 0: V = ¾ w·r / (w + ½); a peer below the threshold of fitting is left out
-          const [, value = 0] = found.values;
-          const weighted = found.status.includes(NO_FIT)
-            ? Math.exp(ratio) * right(y)
-            : (0.5 * value) / (0.75 - value);
-          expected += Math.exp(sum(own)) * weighted;
-        }
-        if (!clipped) expect(expected).toBeCloseTo(exactValue(model, here, zeta), 4);
-        else expect(expected).toBeLessThan(exactValue(model, here, zeta));
+  it.each([1, 2, 3, 4])('toy %i: a peer’s weighted outcome is on average the value of the state', (seed) => {
+    const model = randomToy(seeded(seed));
+    const right = (y: string) => (y === '1' ? 1 : 0);
+    const zeta = (_: string, { y }: { y: string }) => right(y);
+    // two ways to the same number of steps left: any tail of the one can follow the other
+    for (const [here, there] of [
+      ['ab', 'ba'],
+      ['abc', 'cba'],
+      ['a', 'c'],
+    ] as const) {
+      const { pieces, segmentation, values } = traceOf(1, [0, 0]);
+      let [expected, clipped] = [0, false];
+      for (const { u, y } of continuations(there)) {
+        const own = toyLogprobs(model, there, u + y);
+        const tail = Float32Array.from(toyLogprobs(model, here, u + y));
+        const scored = {
+          length: own.length,
+          at: Int32Array.of(0, 0),
+          reward: right(y),
+          logprobs: Float32Array.from(own),
+        };
+        const found = siblingValues(
+          values,
+          { segmentation, tails: [[tail], [tail]] },
+          { pieces, reward: null },
+          [scored],
+          100,
+        );
+        const sum = (x: ArrayLike<number>) => Array.from(x).reduce((a, b) => a + b, 0);
+        const ratio = sum(tail) - sum(own);
+        clipped ||= ratio > 3;
+        // one peer, no outcome of its own, a prior of 0: V = ¾ w·r / (w + ½); a peer below the threshold of fitting is left out
+        const [, value = 0] = found.values;
+        const weighted = found.status.includes(NO_FIT)
+          ? Math.exp(ratio) * right(y)
+          : (0.5 * value) / (0.75 - value);
+        expected += Math.exp(sum(own)) * weighted;
       }
-    },
-  );
+      if (!clipped) expect(expected).toBeCloseTo(exactValue(model, here, zeta), 4);
+      else expect(expected).toBeLessThan(exactValue(model, here, zeta));
+    }
+  });
 });

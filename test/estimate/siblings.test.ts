@@ -1,12 +1,10 @@
 // `siblings`: peers found wherever they lie, what stands in their place, and how much room their tails take.
-import { copyFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp, rm } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { farPeers } from '../../dist/estimate/peers.js';
 import { EMBEDDED, type FixtureRow, type ScoredRow, storedValues } from '../support/program.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { editJson, fixtureRows, openScene } from '../support/scene.js';
 import { fitted } from '../support/scored-traces.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
 
 type Row = ScoredRow & { readonly value_prior: number[]; readonly value_ess: number[] };
 
@@ -89,12 +87,11 @@ describe('siblings', () => {
   });
 
   it('asks the policy for no more room than its traces and tails take: a short context', async () => {
-    const policy = await temporaryFolder();
-    const manifest = await json(join(EMBEDDED, 'policy.json'));
-    for (const name of [...Object.keys(manifest.files), 'canary.json'])
-      await copyFile(join(EMBEDDED, name), join(policy, name));
-    const architecture = { ...manifest.architecture, maxTokens: 170 };
-    await write(join(policy, 'policy.json'), JSON.stringify({ ...manifest, architecture }));
+    const policy = at('policy');
+    await cp(EMBEDDED, policy, { recursive: true });
+    await editJson(`${policy}/policy.json`, ({ architecture }) =>
+      Object.assign(architecture as object, { maxTokens: 170 }),
+    );
     const rejected = async (args: string): Promise<string[]> => {
       await rm(at('short.jsonl.rejects.jsonl'), { force: true });
       await done(`score ${args} --policy ${policy} --overwrite -o short.jsonl`);

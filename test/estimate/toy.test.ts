@@ -39,15 +39,10 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8])('toy %i', (seed) => {
   const random = seeded(seed);
   const model = randomToy(random);
 
-  test.each(STATES)('from "%s": v̂ = v at full cover', (s) => {
-    const v = exactValue(model, s, zeta);
-    expect(Math.abs(joint(model, s, continuations(s)) - v)).toBeLessThan(ROUNDING * v);
-  });
-
-  test.each(STATES)('from "%s": v̂ ≤ v, and v̂ − v is −Σ p·ζ outside the reference set (eq. 4)', (s) => {
+  test.each(STATES)('from "%s": v̂ ≤ v, and v̂ − v is −Σ p·ζ of what is left out (eq. 4)', (s) => {
     const all = continuations(s);
     const v = exactValue(model, s, zeta);
-    for (const share of [0, 0.05, 0.3, 0.6, 0.95]) {
+    for (const share of [0, 0.05, 0.3, 0.6, 0.95, 1]) {
       const inside = all.filter(() => random() < share);
       const outside = all.filter((continuation) => !inside.includes(continuation));
       const value = joint(model, s, inside);

@@ -18,6 +18,7 @@ beforeAll(async () => {
   const fixtures = await fixtureRows(0, 10);
   const bare = fixtures.map(({ answer: _, ...row }) => row);
   await write('bare.jsonl', bare);
+  await write('few.jsonl', bare.slice(0, 3));
   await write(
     'unlike.jsonl',
     bare.map((row, n) => ({ ...row, group: 'one', id: `${n}`, prompt: `${n}\n`, prompt_ids: undefined })),
@@ -81,7 +82,7 @@ describe('a calibration without a reference', () => {
     await cp(PROVER, at('asking'), { recursive: true });
     await write('asking/ask_template.json', JSON.stringify({ question: '\nright? ', yes: 'y', no: 'n' }));
     await done(`policy build asking -o ${policy} --exit-template ${join(PROVER, 'exit_template.json')}`);
-    await done(`score bare.jsonl --policy ${policy} --estimator ask -o ask.jsonl`);
+    await done(`score few.jsonl --policy ${policy} --estimator ask -o ask.jsonl`);
     // of each made-up v̂ the odds of yes
     const two = (trace: MadeTrace) => ({
       ...entropies(trace),
@@ -91,7 +92,7 @@ describe('a calibration without a reference', () => {
     const file = await fitted(scene, 'yes', two, { config: await config('ask.jsonl') });
     expect(file).toMatchObject({ estimator: 'ask', stands_back: null, features: FEATURES_OF.ask });
     const flags = `--policy ${policy} --estimator calibrated --calibration yes.json`;
-    await done(`score bare.jsonl ${flags} -o of-yes.jsonl`);
+    await done(`score few.jsonl ${flags} -o of-yes.jsonl`);
     const asked = await rows('ask.jsonl');
     for (const [n, row] of (await rows('of-yes.jsonl')).entries()) {
       expect(row.status).toBe('ask:unanswered;value:asked');
@@ -99,13 +100,11 @@ describe('a calibration without a reference', () => {
     }
     // the question that it was fitted with, whatever the folder's own one is
     await write('other.json', JSON.stringify({ question: '\nwrong? ', yes: 'n', no: 'y' }));
-    await done(
-      `score bare.jsonl --policy ${policy} --estimator ask --ask-template other.json -o other.jsonl`,
-    );
+    await done(`score few.jsonl --policy ${policy} --estimator ask --ask-template other.json -o other.jsonl`);
     const other = await config('other.jsonl');
     await fitted(scene, 'odd', two, { config: other });
     await done(
-      `score bare.jsonl --policy ${policy} --estimator calibrated --calibration odd.json -o of-odd.jsonl`,
+      `score few.jsonl --policy ${policy} --estimator calibrated --calibration odd.json -o of-odd.jsonl`,
     );
     const stored = await config('of-odd.jsonl');
     expect(stored.askTemplate).toEqual(other.askTemplate);
@@ -120,9 +119,7 @@ describe('a calibration without a reference', () => {
       'surprise.jsonl: its values are those of none, and of ask in yes.jsonl',
     );
     // a policy without one is asked it, and is another one
-    const { said } = await done(
-      'score bare.jsonl --estimator calibrated --calibration yes.json -o own.jsonl',
-    );
+    const { said } = await done('score few.jsonl --estimator calibrated --calibration yes.json -o own.jsonl');
     expect(said).toContain('scored by another policy,');
   });
 

@@ -19,31 +19,29 @@ import type { OutputRow } from '../../dist/scored.js';
 import { THOUGHT_TAGS } from '../../dist/segment/span.js';
 import { bareRow } from '../support/io-helpers.js';
 
-describe('a sketch', () => {
-  it('has quantiles within half a percent, exact ends, and bars that hold every number', () => {
-    // a sort keeps the order of 0 and -0, which are one number here: + 0 leaves no -0
-    const number = fc.double({ noNaN: true, min: -1e6, max: 1e6 }).map((x) => x + 0);
-    const numbers = fc.array(number, { minLength: 1, maxLength: 300 });
-    fc.assert(
-      fc.property(numbers, (list) => {
-        const sketch = new Sketch();
-        for (const x of list) sketch.add(x);
-        const found = distributionOf(sketch);
-        const sorted = list.toSorted((a, b) => a - b);
-        const exact = (share: number) => sorted[Math.max(0, Math.ceil(share * list.length) - 1)] as number;
-        expect([found.n, found.min, found.max]).toEqual([list.length, sorted[0], sorted.at(-1)]);
-        for (const [share, x] of [
-          [0.05, found.p05],
-          [0.5, found.median],
-          [0.95, found.p95],
-        ] as const)
-          expect(Math.abs((x as number) - exact(share))).toBeLessThanOrEqual(
-            0.0051 * Math.abs(exact(share)) + 1e-6,
-          );
-        expect(found.bars.reduce((sum, { n }) => sum + n, 0)).toBe(list.length);
-      }),
-    );
-  });
+it('a sketch has quantiles within half a percent, exact ends, and bars that hold every number', () => {
+  // a sort keeps the order of 0 and -0, which are one number here: + 0 leaves no -0
+  const number = fc.double({ noNaN: true, min: -1e6, max: 1e6 }).map((x) => x + 0);
+  const numbers = fc.array(number, { minLength: 1, maxLength: 300 });
+  fc.assert(
+    fc.property(numbers, (list) => {
+      const sketch = new Sketch();
+      for (const x of list) sketch.add(x);
+      const found = distributionOf(sketch);
+      const sorted = list.toSorted((a, b) => a - b);
+      const exact = (share: number) => sorted[Math.max(0, Math.ceil(share * list.length) - 1)] as number;
+      expect([found.n, found.min, found.max]).toEqual([list.length, sorted[0], sorted.at(-1)]);
+      for (const [share, x] of [
+        [0.05, found.p05],
+        [0.5, found.median],
+        [0.95, found.p95],
+      ] as const)
+        expect(Math.abs((x as number) - exact(share))).toBeLessThanOrEqual(
+          0.0051 * Math.abs(exact(share)) + 1e-6,
+        );
+      expect(found.bars.reduce((sum, { n }) => sum + n, 0)).toBe(list.length);
+    }),
+  );
 });
 
 it('a reliability curve: predictions of .2 that win in a quarter are off by .05', () => {

@@ -123,12 +123,9 @@ describe('the table of a trace', () => {
   it.each([
     [0.75, ['  0.750 ███████▌', '  0.500 █████']],
     [1.5, ['  1.500', '  0.500']],
-  ])(
-    'has bars of v̂ in tenths from 0 to 1, and none where a value is no share of one: %d',
-    (valueStart, bars) => {
-      expect(drawn([1], { valueStart }).map((line) => line.slice(0, 18).trimEnd())).toEqual(bars);
-    },
-  );
+  ])('has bars of v̂ in tenths from 0 to 1, none for what is no share: %d', (valueStart, bars) => {
+    expect(drawn([1], { valueStart }).map((line) => line.slice(0, 18).trimEnd())).toEqual(bars);
+  });
 
   it.each([
     // σ that is uniform looks like it

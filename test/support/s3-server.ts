@@ -3,6 +3,8 @@
 import { createHash, createHmac } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { afterAll, beforeEach, vi } from 'vitest';
+import { openScene } from './scene.js';
 
 export const KEYS = { id: 'AKIDTEST', secret: 'a/secret+key', region: 'eu-test-1' } as const;
 
@@ -71,10 +73,28 @@ function signatureFault(request: IncomingMessage, body: Buffer): string | undefi
   return expected === signature ? undefined : 'SignatureDoesNotMatch';
 }
 
-export type S3Server = Awaited<ReturnType<typeof startS3>>;
+/** A store that every test of a file finds empty, and a scene whose commands speak to it. */
+export async function openStore() {
+  const scene = await openScene();
+  // one for all tests: threads that are kept have the environment of when they were started
+  const store = await startS3();
+  beforeEach(() => {
+    store.reset();
+    for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
+    for (const name of ['AWS_PROFILE', 'AWS_SESSION_TOKEN', 'AWS_DEFAULT_REGION'])
+      vi.stubEnv(name, undefined);
+    vi.stubEnv('HOME', scene.folder);
+    vi.stubEnv('XDG_CACHE_HOME', scene.at('cache'));
+  });
+  afterAll(async () => {
+    vi.unstubAllEnvs();
+    await store.close();
+  });
+  return { ...scene, scene, store };
+}
 
 /** @param pageSize keys that one answer lists */
-export async function startS3(pageSize = 2) {
+async function startS3(pageSize = 2) {
   const objects = new Map<string, Stored>();
   const seen: SeenRequest[] = [];
   let failing: (request: SeenRequest) => unknown = () => undefined;

@@ -1,9 +1,10 @@
 // A private Slurm for tests: munged, slurmctld and two slurmd on loopback, ordinary processes of this user in one folder.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { accessSync, closeSync, constants, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { hostname, tmpdir, userInfo } from 'node:os';
 import { basename, delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -180,18 +181,11 @@ PartitionName=all Nodes=${NODES.join()} Default=YES MaxTime=INFINITE State=UP
 `;
 }
 
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from({ length: count }, () => {
-      const server = createServer();
-      return new Promise<Server>((resolve, reject) => {
-        server.on('error', reject);
-        server.listen(0, '127.0.0.1', () => resolve(server));
-      });
-    }),
-  );
-  const ports = servers.map((server) => (server.address() as { port: number }).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+export async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(servers.map((server) => once(server, 'listening')));
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  await Promise.all(servers.map((server) => once(server.close(), 'close')));
   return ports;
 }
 
@@ -219,22 +213,17 @@ async function killAll(isOurs: (pid: number) => boolean): Promise<void> {
   }
 }
 
-/** Of a zombie or of another user's process: ''. */
-function workingFolder(pid: number): string {
+/** What is told of a process; of a zombie or of another user's nothing. */
+function told<T>(look: () => T, nothing: T): T {
   try {
-    return readlinkSync(`/proc/${pid}/cwd`);
+    return look();
   } catch {
-    return '';
+    return nothing;
   }
 }
-
-function environment(pid: number): string[] {
-  try {
-    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
-  } catch {
-    return [];
-  }
-}
+const workingFolder = (pid: number) => told(() => readlinkSync(`/proc/${pid}/cwd`), '');
+const environment = (pid: number) =>
+  told(() => readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0'), []);
 
 /** What is needed to see why a wait ended: the queue, and the end of each log. */
 async function describe(folder: string, run: SlurmCluster['run']): Promise<string> {
@@ -247,11 +236,4 @@ async function describe(folder: string, run: SlurmCluster['run']): Promise<strin
   return [queue, ...(await Promise.all(tails))].join('\n');
 }
 
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
-}
+const isExecutable = (path: string) => told(() => accessSync(path, constants.X_OK) === undefined, false);

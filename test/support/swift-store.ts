@@ -3,10 +3,11 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { AwsV4Signer } from 'aws4fetch';
+import { freePorts } from './slurm-cluster.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 /** Debian's Python, for which the packages are. */
@@ -46,14 +47,6 @@ const PATIENT = 'error_suppression_limit = 1000000\nconn_timeout = 30\nnode_time
 
 const KEYS = { accessKeyId: 'test:tester', secretAccessKey: 'testing', region: 'us-east-1' };
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  return port;
-}
-
 function answers(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1');
   return once(socket, 'connect')
@@ -68,9 +61,8 @@ function answers(port: number): Promise<boolean> {
 export async function startSwift(...buckets: string[]) {
   const folder = await temporaryFolder();
   const at = (name: string) => join(folder, name);
-  const ports = Object.fromEntries(
-    await Promise.all(SERVERS.map(async (name) => [name, await freePort()] as const)),
-  ) as Record<Server, number>;
+  const free = await freePorts(SERVERS.length);
+  const ports = Object.fromEntries(SERVERS.map((name, n) => [name, free[n]])) as Record<Server, number>;
   await mkdir(at('srv/d1'), { recursive: true });
   await writeFile(
     at('swift.conf'),

@@ -117,19 +117,17 @@ it('a bug: exit 1, with its trace, and a word that it is one', async () => {
   expect(await readdir(cwd)).not.toContain('bug.jsonl');
 });
 
-describe('an output that cannot be', () => {
-  it.each([
-    ['nowhere/x.parquet', /nowhere is no such folder\n {2}try: mkdir -p nowhere/],
-    ['in.jsonl/x.parquet', /in\.jsonl is no folder/],
-    ['/dev/null --format jsonl', /\/dev\/null: is no regular file/],
-    ['/proc/x.parquet', /\/proc\/x\.parquet: would be a file in \/proc; stdout is called -/],
-    ['/proc/x/y/', /\/proc\/x\/y: would be a file in \/proc/],
-    ['in.jsonl/out/', /in\.jsonl\/out\S*: cannot be written: a part of the path/],
-  ])('is refused: %s', async (output, why) => {
-    const before = await readdir(cwd);
-    await fails(`${SEGMENT} in.jsonl -o ${output}`, 2, why);
-    expect(await readdir(cwd)).toEqual(before);
-  });
+it.each([
+  ['nowhere/x.parquet', /nowhere is no such folder\n {2}try: mkdir -p nowhere/],
+  ['in.jsonl/x.parquet', /in\.jsonl is no folder/],
+  ['/dev/null --format jsonl', /\/dev\/null: is no regular file/],
+  ['/proc/x.parquet', /\/proc\/x\.parquet: would be a file in \/proc; stdout is called -/],
+  ['/proc/x/y/', /\/proc\/x\/y: would be a file in \/proc/],
+  ['in.jsonl/out/', /in\.jsonl\/out\S*: cannot be written: a part of the path/],
+])('an output that cannot be is refused: %s', async (output, why) => {
+  const before = await readdir(cwd);
+  await fails(`${SEGMENT} in.jsonl -o ${output}`, 2, why);
+  expect(await readdir(cwd)).toEqual(before);
 });
 
 describe('a reader or a disk that takes no more', () => {
@@ -137,17 +135,13 @@ describe('a reader or a disk that takes no more', () => {
     spawnSync('bash', ['-c', `node ${BIN} ${command}; echo "\${PIPESTATUS[0]}"`], { cwd, encoding: 'utf8' });
 
   it.each([
-    ['stdout closed', `segment --no-policy --quiet ${FIXTURES} | head -1 > line`, ''],
-    [
-      'binary stdout closed',
-      `segment --no-policy --quiet --format arrow -o - ${FIXTURES} | head -c 9 > line`,
-      '',
-    ],
-    ['stdout and stderr closed', `segment --no-policy ${FIXTURES} 2>&1 | true`, ''],
-    ['stderr closed', 'segment --no-policy in.jsonl -o quiet.jsonl 2>&1 | true', ''],
-    ['stderr closed, JSON logs', 'segment --no-policy --log-json in.jsonl -o quiet.jsonl 2>&1 | true', ''],
-  ])('%s: a quiet end', (_, command, stderr) => {
-    expect(shell(command)).toMatchObject({ stdout: '0\n', stderr });
+    ['stdout closed', `${SEGMENT} ${FIXTURES} | head -1 > line`],
+    ['binary stdout closed', `${SEGMENT} --format arrow -o - ${FIXTURES} | head -c 9 > line`],
+    ['stdout and stderr closed', `segment --no-policy ${FIXTURES} 2>&1 | true`],
+    ['stderr closed', 'segment --no-policy in.jsonl -o quiet.jsonl 2>&1 | true'],
+    ['stderr closed, JSON logs', 'segment --no-policy --log-json in.jsonl -o quiet.jsonl 2>&1 | true'],
+  ])('%s: a quiet end', (_, command) => {
+    expect(shell(command)).toMatchObject({ stdout: '0\n', stderr: '' });
   });
 
   it.each([

@@ -85,28 +85,24 @@ describe('an input', () => {
   });
 });
 
-describe('texts that a careless program takes too long for, or too many arguments', () => {
-  it.each([
-    ['sentences', 'a. '.repeat(200_000), ''],
-    ['headings without an end', '#'.repeat(1_000_000), ''],
-    ['lines', 'a\n'.repeat(200_000), '--segmenter newline'],
-    ['lines, merged', 'a\n'.repeat(200_000), ''],
-  ])('%s', async (_, completion, flags) => {
-    const stdin = `${JSON.stringify({ completion })}\n${good()}`;
-    const { code, stdout, stderr } = await run(`segment --no-policy ${flags}`, stdin);
-    expect(code, stderr.slice(0, 500)).toBe(0);
-    expect(stdout.trim().split('\n').length).toBe(2);
-  });
+it.each([
+  ['sentences', 'a. '.repeat(200_000), ''],
+  ['headings without an end', '#'.repeat(1_000_000), ''],
+  ['lines', 'a\n'.repeat(200_000), '--segmenter newline'],
+  ['lines, merged', 'a\n'.repeat(200_000), ''],
+])('a text that a careless program takes too long for: %s', async (_, completion, flags) => {
+  const stdin = `${JSON.stringify({ completion })}\n${good()}`;
+  const { code, stdout, stderr } = await run(`segment --no-policy ${flags}`, stdin);
+  expect(code, stderr.slice(0, 500)).toBe(0);
+  expect(stdout.trim().split('\n').length).toBe(2);
 });
 
-describe('a command line that ends early', () => {
-  it('--limit counts rejected traces, so that a wrong map shows at once', async () => {
-    await write('limited.jsonl', `{\n${'{"question":"a"}\n'.repeat(50)}`);
-    await fails(
-      'score limited.jsonl --limit 3 -o limited.out.jsonl',
-      65,
-      /every one of 3 traces was rejected \(map 2, first .*limited\.jsonl:1: completion: .*\n {2}try: --map completion=<path>/s,
-    );
-    expect(await rows('limited.out.jsonl.rejects.jsonl')).toHaveLength(3);
-  });
+it('--limit counts rejected traces, so that a wrong map shows at once', async () => {
+  await write('limited.jsonl', `{\n${'{"question":"a"}\n'.repeat(50)}`);
+  await fails(
+    'score limited.jsonl --limit 3 -o limited.out.jsonl',
+    65,
+    /every one of 3 traces was rejected \(map 2, first .*limited\.jsonl:1: completion: .*\n {2}try: --map completion=<path>/s,
+  );
+  expect(await rows('limited.out.jsonl.rejects.jsonl')).toHaveLength(3);
 });

@@ -1,46 +1,42 @@
 // What the package promises beside its code: exact pins, a committed graph that is built from the committed weights.
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
 import { readExitTemplate } from '../../dist/model/text/templates.js';
 import { EMBEDDED, ROOT, temporaryFolder } from '../support/program.js';
 
-describe('package.json', () => {
-  it('pins every dependency exactly', async () => {
-    const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
-    const pins = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies });
-    expect(pins.length).toBeGreaterThan(10);
-    for (const [name, version] of pins) expect(`${name}@${version}`).toMatch(/@\d+\.\d+\.\d+[\w.-]*$/);
-  });
+it('package.json pins every dependency exactly', async () => {
+  const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
+  const pins = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies });
+  expect(pins.length).toBeGreaterThan(10);
+  for (const [name, version] of pins) expect(`${name}@${version}`).toMatch(/@\d+\.\d+\.\d+[\w.-]*$/);
 });
 
-describe('models/embedded', () => {
-  it('holds the graphs and the manifest that its weights build, and no other graph', async () => {
-    const folder = await temporaryFolder();
-    await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(EMBEDDED));
-    const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
-    const kinds = ['cuda', 'decode.cuda', 'decode'];
-    const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
-    expect(onnx(await readdir(folder))).toEqual(graphs);
-    expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
-    // the canary's last digits are those of one kind of processor: it is compared with a session, as all are
-    const manifest = async (of: string) => {
-      const { canary, ...rest } = JSON.parse(await readFile(join(of, 'policy.json'), 'utf8'));
-      expect(canary.file).toBe('canary.json');
-      return rest;
-    };
-    expect(await manifest(EMBEDDED)).toEqual(await manifest(folder));
-    const { ids } = tokensOf(await readFile(join(folder, 'canary.json'), 'utf8'));
-    expect(tokensOf(await readFile(join(EMBEDDED, 'canary.json'), 'utf8')).ids).toEqual(ids);
-    for (const name of (await readdir(folder)).filter((each) => !/^(policy|canary)\.json$/.test(each))) {
-      const [built, committed] = await Promise.all([
-        readFile(join(folder, name)),
-        readFile(join(EMBEDDED, name)),
-      ]);
-      expect(built.equals(committed), `${name}: build models/embedded again (CONTRIBUTING.md)`).toBe(true);
-    }
-  });
+it('models/embedded holds the graphs and the manifest that its weights build, and no other graph', async () => {
+  const folder = await temporaryFolder();
+  await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(EMBEDDED));
+  const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
+  const kinds = ['cuda', 'decode.cuda', 'decode'];
+  const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
+  expect(onnx(await readdir(folder))).toEqual(graphs);
+  expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
+  // the canary's last digits are those of one kind of processor: it is compared with a session, as all are
+  const manifest = async (of: string) => {
+    const { canary, ...rest } = JSON.parse(await readFile(join(of, 'policy.json'), 'utf8'));
+    expect(canary.file).toBe('canary.json');
+    return rest;
+  };
+  expect(await manifest(EMBEDDED)).toEqual(await manifest(folder));
+  const { ids } = tokensOf(await readFile(join(folder, 'canary.json'), 'utf8'));
+  expect(tokensOf(await readFile(join(EMBEDDED, 'canary.json'), 'utf8')).ids).toEqual(ids);
+  for (const name of (await readdir(folder)).filter((each) => !/^(policy|canary)\.json$/.test(each))) {
+    const [built, committed] = await Promise.all([
+      readFile(join(folder, name)),
+      readFile(join(EMBEDDED, name)),
+    ]);
+    expect(built.equals(committed), `${name}: build models/embedded again (CONTRIBUTING.md)`).toBe(true);
+  }
 });
 
 /** The tokens that a canary asks about. */

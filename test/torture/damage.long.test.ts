@@ -1,4 +1,5 @@
-// As damage.test.ts, with more rows and files: 1,000 files of each format with RREDCOT_TORTURE set.
-import { describeDamage } from './damage.js';
+// As damage.test.ts, with more rows and files.
+import { vi } from 'vitest';
 
-describeDamage({ rows: 5000, files: process.env.RREDCOT_TORTURE === undefined ? 80 : 1000 });
+vi.stubEnv('RREDCOT_TORTURE', process.env.RREDCOT_TORTURE === undefined ? '80' : '1000');
+await import('./damage.test.js');

@@ -104,15 +104,8 @@ let isInstalled = false;
 export async function installFsHook() {
   if (isInstalled) return;
   isInstalled = true;
-  const byPath = {
-    rename: 'rename',
-    link: 'link',
-    mkdir: 'mkdir',
-    readdir: 'readdir',
-    stat: 'stat',
-    rm: 'rm',
-  };
-  for (const [name, op] of Object.entries({ ...byPath, readFile: 'read', writeFile: 'write' })) {
+  const byPath = ['rename', 'link', 'mkdir', 'readdir', 'stat', 'rm'].map((name) => [name, name]);
+  for (const [name, op] of [...byPath, ['readFile', 'read'], ['writeFile', 'write']]) {
     const real = promises[name];
     promises[name] = (path, ...rest) =>
       typeof path === 'string'
@@ -130,12 +123,8 @@ export async function installFsHook() {
   const prototype = Object.getPrototypeOf(probe);
   await probe.close();
   const realWrite = prototype.write;
-  for (const [name, op] of Object.entries({
-    write: 'write',
-    writeFile: 'write',
-    sync: 'sync',
-    read: 'read',
-  })) {
+  for (const name of ['write', 'writeFile', 'sync', 'read']) {
+    const op = name === 'writeFile' ? 'write' : name;
     const real = prototype[name];
     prototype[name] = function (...args) {
       const bytes = op === 'write' ? args[0] : undefined;
@@ -143,22 +132,17 @@ export async function installFsHook() {
       return around(op, handlePaths.get(this), () => real.apply(this, args), { half, withPath: false });
     };
   }
-  const realReadFile = fs.readFile;
-  fs.readFile = (path, ...rest) => {
-    const plan = typeof path === 'string' ? due('read', path) : null;
-    if (plan === null) return realReadFile(path, ...rest);
-    if (plan.code === undefined) die();
-    rest.at(-1)(failure(plan, 'read', path, true));
-  };
   // createReadStream goes through the callback functions of `fs`
-  const realRead = fs.read;
-  fs.read = (fd, ...rest) => {
-    const path = descriptorPath(fd);
-    const plan = due('read', path);
-    if (plan === null) return realRead(fd, ...rest);
-    if (plan.code === undefined) die();
-    rest.at(-1)(failure(plan, 'read', path, false));
-  };
+  for (const name of ['readFile', 'read']) {
+    const real = fs[name];
+    fs[name] = (place, ...rest) => {
+      const path = typeof place === 'number' ? descriptorPath(place) : place;
+      const plan = due('read', path);
+      if (plan === null) return real(place, ...rest);
+      if (plan.code === undefined) die();
+      rest.at(-1)(failure(plan, 'read', path, name === 'readFile'));
+    };
+  }
   const realWriteSync = fs.writeSync;
   fs.writeSync = (fd, bytes, ...rest) => {
     const plan = fd > 2 && typeof bytes !== 'string' ? due('write', descriptorPath(fd)) : null;

@@ -1,9 +1,9 @@
 // A downloaded policy cannot make the program deaf: a signal and the time limit end it whatever its tokenizer and template do.
-import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { changePolicy } from '../support/changed-policy.js';
 import { EMBEDDED, goodLine, start, temporaryFolder } from '../support/program.js';
 
 let cwd: string;
@@ -13,17 +13,10 @@ beforeAll(async () => {
   writeFileSync(join(cwd, 'messages.jsonl'), goodLine({ prompt: [{ role: 'user', content: 'x' }] }));
 });
 
-/** The embedded policy with another file, as its author would publish it: with the right hash. */
-function policyWith(name: string, file: string, change: (text: string) => string): void {
-  const folder = join(cwd, name);
-  cpSync(EMBEDDED, folder, { recursive: true });
-  const text = change(readFileSync(join(folder, file), 'utf8'));
-  writeFileSync(join(folder, file), text);
-  const manifest = JSON.parse(readFileSync(join(folder, 'policy.json'), 'utf8')) as {
-    files: Record<string, string>;
-  };
-  manifest.files[file] = createHash('sha256').update(text).digest('hex');
-  writeFileSync(join(folder, 'policy.json'), JSON.stringify(manifest));
+/** The embedded policy with another file. */
+async function policyWith(name: string, file: string, change: (text: string) => string): Promise<void> {
+  cpSync(EMBEDDED, join(cwd, name), { recursive: true });
+  await changePolicy(join(cwd, name), file, (bytes) => change(String(bytes)));
 }
 
 /** Runs a command and sends it a signal when it says that it has begun its work. */
@@ -69,7 +62,7 @@ describe.each([
 ] as const)('a %s that does not end', (policy, how, flags, signal) => {
   it(`is ended by ${how}`, async () => {
     const { input, make } = POLICIES[policy];
-    make();
+    await make();
     const args = ['score', input, '--policy', policy, '-o', `${policy}.parquet`, ...flags];
     const { code, text, seconds } = await endOf(args, signal);
     expect(code, text).toBe(75);
@@ -101,7 +94,7 @@ describe('a template that would take all memory', () => {
 });
 
 it('a process that is killed leaves no other one at work', async () => {
-  POLICIES.template.make();
+  await POLICIES.template.make();
   const { child } = start(['policy', 'info', 'template'], { cwd });
   const others = () => childrenOf(child.pid as number);
   while (others().length < 2) await sleep(50); // the tokenizer's, and the template's

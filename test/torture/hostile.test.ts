@@ -99,47 +99,35 @@ describe('the terminal', () => {
   });
 });
 
-describe('the file system', () => {
-  it('gets no path from a row: ids, groups and columns are only written', async () => {
-    const rows = [
-      '../../x',
-      '/etc/passwd',
-      '..',
-      'a/../../b',
-      'file:///etc/passwd',
-      '$(touch owned)',
-      '`id`',
-    ];
-    const input = rows.map((id) => goodLine({ id, group: id, image: id, path: id, file: id })).join('');
-    await mkdir(at('in/side'), { recursive: true });
-    await write('in/side/rows.jsonl', `${input}{"id": "../y", "prompt": 1}\n`);
-    const args = ['segment', 'rows.jsonl', '-o', 'out/', '--format', 'jsonl'];
-    expect(await rredcotHere(args, { cwd: at('in/side') })).toMatchObject({ code: 0 });
-    expect((await readdir(at('in/side'))).sort()).toEqual(['out', 'rows.jsonl']);
-    expect(await readdir(at('in'))).toEqual(['side']);
-    expect((await readdir(at('in/side/out'), { recursive: true })).sort()).toEqual([
-      ...['README.md', '_facts', '_facts/part-00000.json', '_run.json', 'part-00000.jsonl'],
-      ...['rejects', 'rejects/part-00000.jsonl'],
-    ]);
-    const out = await rowsOf('in/side/out/part-00000.jsonl');
-    expect(out.map(({ id }) => id)).toEqual(rows);
-  });
+it('the file system gets no path from a row: ids, groups and columns are only written', async () => {
+  const rows = ['../../x', '/etc/passwd', '..', 'a/../../b', 'file:///etc/passwd', '$(touch owned)', '`id`'];
+  const input = rows.map((id) => goodLine({ id, group: id, image: id, path: id, file: id })).join('');
+  await mkdir(at('in/side'), { recursive: true });
+  await write('in/side/rows.jsonl', `${input}{"id": "../y", "prompt": 1}\n`);
+  const args = ['segment', 'rows.jsonl', '-o', 'out/', '--format', 'jsonl'];
+  expect(await rredcotHere(args, { cwd: at('in/side') })).toMatchObject({ code: 0 });
+  expect((await readdir(at('in/side'))).sort()).toEqual(['out', 'rows.jsonl']);
+  expect(await readdir(at('in'))).toEqual(['side']);
+  expect((await readdir(at('in/side/out'), { recursive: true })).sort()).toEqual([
+    ...['README.md', '_facts', '_facts/part-00000.json', '_run.json', 'part-00000.jsonl'],
+    ...['rejects', 'rejects/part-00000.jsonl'],
+  ]);
+  const out = await rowsOf('in/side/out/part-00000.jsonl');
+  expect(out.map(({ id }) => id)).toEqual(rows);
 });
 
-describe('the program', () => {
-  it('keeps keys that JavaScript knows as data', async () => {
-    const line = goodLine({ id: 'k', constructor: 'c', toString: 1, nested: { hasOwnProperty: null } });
-    const evil = line.replace('{', '{"__proto__":{"polluted":true,"completion":"no"},"prototype":{"x":[1]},');
-    await write('keys.jsonl', `${evil}{"__proto__":{"prompt":"p","completion":"c"}}\n`);
-    for (const format of ['jsonl', 'parquet', 'arrow']) {
-      await done(`segment keys.jsonl -o keys.out.${format} --no-policy`);
-      const [reject] = await rowsOf<{ code: string }>(`keys.out.${format}.rejects.jsonl`);
-      expect(reject?.code).toBe('map');
-    }
-    const found = await text('keys.out.jsonl');
-    expect(found).toContain('"__proto__":{"polluted":true,"completion":"no"}');
-    const written = JSON.parse(found) as Record<string, unknown>;
-    expect(written).toMatchObject({ completion: CHAIN, constructor: 'c', toString: 1 });
-    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
-  });
+it('the program keeps keys that JavaScript knows as data', async () => {
+  const line = goodLine({ id: 'k', constructor: 'c', toString: 1, nested: { hasOwnProperty: null } });
+  const evil = line.replace('{', '{"__proto__":{"polluted":true,"completion":"no"},"prototype":{"x":[1]},');
+  await write('keys.jsonl', `${evil}{"__proto__":{"prompt":"p","completion":"c"}}\n`);
+  for (const format of ['jsonl', 'parquet', 'arrow']) {
+    await done(`segment keys.jsonl -o keys.out.${format} --no-policy`);
+    const [reject] = await rowsOf<{ code: string }>(`keys.out.${format}.rejects.jsonl`);
+    expect(reject?.code).toBe('map');
+  }
+  const found = await text('keys.out.jsonl');
+  expect(found).toContain('"__proto__":{"polluted":true,"completion":"no"}');
+  const written = JSON.parse(found) as Record<string, unknown>;
+  expect(written).toMatchObject({ completion: CHAIN, constructor: 'c', toString: 1 });
+  expect(({} as Record<string, unknown>).polluted).toBeUndefined();
 });

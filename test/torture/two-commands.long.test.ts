@@ -94,7 +94,7 @@ describe.each(['x.jsonl', 'x/', ...(ROUNDS > 1 ? ['x.parquet'] : [])])('%s', (na
 
 // whether a process is stopped is to be had from Linux alone
 it.runIf(process.platform === 'linux')(
-  'a process that was stopped right before it publishes leaves what has taken its place meanwhile',
+  'a process stopped before it publishes leaves what took its place',
   async () => {
     const folder = join(work, 'stopped');
     await mkdir(folder);

@@ -56,6 +56,7 @@ async function segmented(input: string, extension: string): Promise<{ path: stri
   return { path, stderr };
 }
 
+const utf8 = (...values: (string | null)[]) => arrow.vectorFromArray(values, new arrow.Utf8());
 const writeTable = (
   name: string,
   columns: Record<string, arrow.Vector>,
@@ -92,10 +93,7 @@ describe('values of every type', () => {
 
   it('a type that Parquet has not is refused by column before anything is written, and Arrow keeps it', async () => {
     const tens = arrow.vectorFromArray([null, null], new arrow.Decimal(-2, 10, 128));
-    await writeTable('negative-scale.arrow', {
-      completion: arrow.vectorFromArray(['a', 'b'], new arrow.Utf8()),
-      tens,
-    });
+    await writeTable('negative-scale.arrow', { completion: utf8('a', 'b'), tens });
     const out = 'negative-scale.parquet';
     const why = `${out}: column "tens" is Decimal128(10, -2), which cannot be written`;
     const { stderr } = await fails(`${SEGMENT} negative-scale.arrow -o ${out}`, 2, why);
@@ -138,8 +136,7 @@ it.each([
 });
 
 it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other files', async (extension) => {
-  const column = (value: string) => arrow.vectorFromArray([value], new arrow.Utf8());
-  const columns = { completion: column('a'), '': column('x') };
+  const columns = { completion: utf8('a'), '': utf8('x') };
   await writeTable(`nameless.${extension}`, columns, extension === 'arrow' ? 'file' : 'stream');
   const out = `nameless-${extension}`;
   for (const to of ['arrow', 'parquet', 'jsonl']) {
@@ -153,25 +150,20 @@ it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other fil
 describe('every type through a run', () => {
   const kept = () => Object.keys(types);
 
-  it.each(['types.arrow', 'types.lz4.arrow', 'types.zstd.arrows'])(
-    '%s to Arrow: the same types, fields and values',
-    async (name) => {
-      for (const extension of ['arrow', 'arrows']) {
-        const { path } = await segmented(fixture(name), extension);
-        const [before, after] = [await schemaOf(fixture(name)), await schemaOf(path)];
-        for (const field of before.fields) {
-          const found = after.fields.find((other) => other.name === field.name);
-          // large forms and views are a matter of memory: all are written in the plain form
-          expect(typeName(found?.type as never)).toBe(typeName(field.type).replaceAll(/Large|View/g, ''));
-          expect(found?.metadata).toEqual(field.metadata);
-          expect(found?.nullable).toBe(true);
-        }
-        expect(texts(await readColumns(path, kept()))).toEqual(
-          texts(await readColumns(fixture(name), kept())),
-        );
+  it.each(['types.arrow', 'types.lz4.arrow', 'types.zstd.arrows'])('%s to Arrow: the same', async (name) => {
+    for (const extension of ['arrow', 'arrows']) {
+      const { path } = await segmented(fixture(name), extension);
+      const [before, after] = [await schemaOf(fixture(name)), await schemaOf(path)];
+      for (const field of before.fields) {
+        const found = after.fields.find((other) => other.name === field.name);
+        // large forms and views are a matter of memory: all are written in the plain form
+        expect(typeName(found?.type as never)).toBe(typeName(field.type).replaceAll(/Large|View/g, ''));
+        expect(found?.metadata).toEqual(field.metadata);
+        expect(found?.nullable).toBe(true);
       }
-    },
-  );
+      expect(texts(await readColumns(path, kept()))).toEqual(texts(await readColumns(fixture(name), kept())));
+    }
+  });
 
   it.each(['types.arrow', 'types.zstd.arrows', 'types.parquet'])(
     '%s to Parquet: DuckDB and hyparquet see what they see in the Parquet file that pyarrow wrote of it',
@@ -207,31 +199,28 @@ describe('every type through a run', () => {
         );
   });
 
-  it.each(['arrow', 'parquet'])(
-    'what readers refuse, to %s: another form, a warning each',
-    async (extension) => {
-      const { path, stderr } = await segmented(fixture('odd.arrow'), extension);
-      const asText = (name: string, value: unknown) =>
-        /^(empty_struct|list_null)/.test(name) && value !== null ? JSON.stringify(value) : value;
-      expect(texts(await readColumns(path, Object.keys(odd)))).toEqual(texts(odd, asText));
-      for (const [name, reason] of [
-        ['dictionary', 'dictionary is written out'],
-        ['dictionary_view', 'dictionary is written out'],
-        ['list_dictionary', 'dictionary is written out'],
-        ['empty_struct', 'structs without fields are written as JSON text'],
-        ['list_null', 'lists of nothing but null are written as JSON text'],
-        ['required', 'becomes nullable'],
-      ])
-        expect(stderr.match(new RegExp(`column "${name}": .*${reason}`, 'g'))).toHaveLength(1);
-      if (extension === 'parquet')
-        expect(await queryDuckdb(`select "dictionary", required from '${path}'`)).toEqual([
-          { dictionary: 'red', required: 1n },
-          { dictionary: 'green', required: 2n },
-          { dictionary: null, required: 3n },
-          { dictionary: 'red', required: 4n },
-        ]);
-    },
-  );
+  it.each(['arrow', 'parquet'])('what readers refuse, to %s: other forms, told', async (extension) => {
+    const { path, stderr } = await segmented(fixture('odd.arrow'), extension);
+    const asText = (name: string, value: unknown) =>
+      /^(empty_struct|list_null)/.test(name) && value !== null ? JSON.stringify(value) : value;
+    expect(texts(await readColumns(path, Object.keys(odd)))).toEqual(texts(odd, asText));
+    for (const [name, reason] of [
+      ['dictionary', 'dictionary is written out'],
+      ['dictionary_view', 'dictionary is written out'],
+      ['list_dictionary', 'dictionary is written out'],
+      ['empty_struct', 'structs without fields are written as JSON text'],
+      ['list_null', 'lists of nothing but null are written as JSON text'],
+      ['required', 'becomes nullable'],
+    ])
+      expect(stderr.match(new RegExp(`column "${name}": .*${reason}`, 'g'))).toHaveLength(1);
+    if (extension === 'parquet')
+      expect(await queryDuckdb(`select "dictionary", required from '${path}'`)).toEqual([
+        { dictionary: 'red', required: 1n },
+        { dictionary: 'green', required: 2n },
+        { dictionary: null, required: 3n },
+        { dictionary: 'red', required: 4n },
+      ]);
+  });
 
   it('values that Parquet marks as what Arrow has no types for', async () => {
     const { path } = await segmented(fixture('marked.parquet'), 'parquet');
@@ -275,11 +264,8 @@ describe('every type through a run', () => {
         fc.uniqueArray(name, { maxLength: 4 }),
         fc.array(fc.option(fc.string({ unit: 'grapheme' })), { minLength: 1, maxLength: 5 }),
         async (names, values) => {
-          const columns = Object.fromEntries(
-            names.map((each) => [each, arrow.vectorFromArray(values, new arrow.Utf8())]),
-          );
           if (names.length === 0) return;
-          await writeTable('any.arrow', columns);
+          await writeTable('any.arrow', Object.fromEntries(names.map((each) => [each, utf8(...values)])));
           const rows = await read(at('any.arrow'));
           expect(rows.map((row) => row.kind === 'row' && names.map((each) => row.columns[each]))).toEqual(
             values.map((value) => names.map(() => value)),
@@ -292,23 +278,12 @@ describe('every type through a run', () => {
 });
 
 describe('several files', () => {
-  const ints = (values: number[], name = 'n') =>
-    arrow.tableToIPC(
-      new arrow.Table({
-        [name]: arrow.vectorFromArray(values, new arrow.Int32()),
-        completion: arrow.vectorFromArray(['a']),
-      }),
-      'file',
-    );
+  const ints = (n: number) => arrow.vectorFromArray([n], new arrow.Int32());
 
   it('with one schema are one input, in whatever order their columns are', async () => {
     await mkdir(at('same'));
-    await write('same/a.arrow', ints([1]));
-    const turned = {
-      completion: arrow.vectorFromArray(['b']),
-      n: arrow.vectorFromArray([2], new arrow.Int32()),
-    };
-    await writeTable('same/b.arrow', turned);
+    await writeTable('same/a.arrow', { n: ints(1), completion: utf8('a') });
+    await writeTable('same/b.arrow', { completion: utf8('b'), n: ints(2) });
     await done(`${SEGMENT} same -o same.parquet`);
     expect(await queryDuckdb(`select n, completion, id from '${at('same.parquet')}'`)).toEqual([
       { n: 1, completion: 'a', id: 'a:0' },
@@ -317,17 +292,14 @@ describe('several files', () => {
   });
 
   it.each([
-    ['another type', ints([1]), /b\.arrow: column "n" is Int32, expected Int64, as in .*a\.arrow/],
-    ['another name', ints([1], 'm'), /b\.arrow: has no column "n", as in .*a\.arrow/],
-  ])('%s is an error that names file and column', async (name, bytes, message) => {
+    ['n', /b\.arrow: column "n" is Int32, expected Int64, as in .*a\.arrow/],
+    ['m', /b\.arrow: has no column "n", as in .*a\.arrow/],
+  ])('with another type or name are an error that names file and column: %s', async (name, message) => {
     await mkdir(at(name));
-    const long = {
-      n: arrow.vectorFromArray([1n], new arrow.Int64()),
-      completion: arrow.vectorFromArray(['a']),
-    };
-    await writeTable(`${name}/a.arrow`, long);
-    await write(`${name}/b.arrow`, bytes);
-    await fails(`${SEGMENT} '${name}' -o x.parquet`, 2, message);
+    const long = arrow.vectorFromArray([1n], new arrow.Int64());
+    await writeTable(`${name}/a.arrow`, { n: long, completion: utf8('a') });
+    await writeTable(`${name}/b.arrow`, { [name]: ints(1), completion: utf8('a') });
+    await fails(`${SEGMENT} ${name} -o x.parquet`, 2, message);
   });
 
   it('JSON beside columns: an error for a typed output, and none for JSONL', async () => {
@@ -340,7 +312,7 @@ describe('several files', () => {
 });
 
 it.each(['polars.parquet', 'polars.lz4.arrow'])(
-  'rows that nobody wants: %s: are passed over, the others keep their numbers',
+  '%s: rows that nobody wants are passed over',
   async (name) => {
     for (const wanted of [(row: number) => row === 999, (row: number) => row % 400 === 7]) {
       const rows = await read(fixture(name), { wanted });
@@ -441,7 +413,7 @@ describe('damage', () => {
   });
 
   it('an empty table is no damage', async () => {
-    await writeTable('empty.arrow', { completion: arrow.vectorFromArray([], new arrow.Utf8()) });
+    await writeTable('empty.arrow', { completion: utf8() });
     expect(await read(at('empty.arrow'))).toEqual([]);
     const { path: out } = await segmented(at('empty.arrow'), 'parquet');
     expect(await queryDuckdb(`select completion from '${out}'`)).toEqual([]);
@@ -507,7 +479,7 @@ it('a column of bytes: is no text: its rows are turned down by name, and as a co
   const columns = {
     completion: arrow.vectorFromArray([bytes('Step.\nA: 1')], new arrow.Binary()),
     more: arrow.vectorFromArray([bytes('x')], new arrow.Binary()),
-    text: arrow.vectorFromArray(['Step.\nA: 1'], new arrow.Utf8()),
+    text: utf8('Step.\nA: 1'),
   };
   await writeTable('bytes.arrow', columns);
   const why = 'completion: completion is bytes, expected text: write the column as strings';

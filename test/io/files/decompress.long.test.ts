@@ -66,23 +66,20 @@ describe('a gigabyte', () => {
 });
 
 describe('a zstd frame', () => {
-  it.each([28, 31])(
-    'that wants a window of 2^%d bytes is refused, in the first frame or a later one',
-    async (log) => {
-      // one block as it is
-      const large = Buffer.concat([
-        Buffer.from([...MAGIC, 0, (log - 10) << 3, 1, 0, 0x10]),
-        Buffer.alloc(BLOCK),
-      ]);
-      for (const packed of [large, Buffer.concat([runs(1000), large])])
-        await expect(unpack(packed, 'zstd')).rejects.toMatchObject({
-          exitCode: 65,
-          message: expect.stringMatching(/^bomb: the zstd data cannot be unpacked near byte \d+: ./),
-          hint: expect.stringContaining('unpack it first'),
-        });
-      expect((await unpack(runs(1, 27), 'zstd')).bytes).toBe(BLOCK);
-    },
-  );
+  it.each([28, 31])('that wants a window of 2^%d bytes is refused, wherever it stands', async (log) => {
+    // one block as it is
+    const large = Buffer.concat([
+      Buffer.from([...MAGIC, 0, (log - 10) << 3, 1, 0, 0x10]),
+      Buffer.alloc(BLOCK),
+    ]);
+    for (const packed of [large, Buffer.concat([runs(1000), large])])
+      await expect(unpack(packed, 'zstd')).rejects.toMatchObject({
+        exitCode: 65,
+        message: expect.stringMatching(/^bomb: the zstd data cannot be unpacked near byte \d+: ./),
+        hint: expect.stringContaining('unpack it first'),
+      });
+    expect((await unpack(runs(1, 27), 'zstd')).bytes).toBe(BLOCK);
+  });
 
   it('as zstd itself writes them, two in a file, is taken, at its highest level too', async ({ skip }) => {
     const text = Buffer.from(randomBytes(3 * BLOCK).toString('base64'));
@@ -102,14 +99,11 @@ describe('a zstd frame', () => {
   });
 });
 
-it.each(['gzip', 'zstd'] as const)(
-  'what stops the reader of %s is not taken for damage',
-  async (compression) => {
-    const stopped = new RredcotError('interrupted', { exitCode: EXIT.interrupted });
-    async function* cut(): AsyncGenerator<Buffer> {
-      yield Buffer.alloc(0);
-      throw stopped;
-    }
-    await expect(decompress(cut(), compression, 'traces').next()).rejects.toBe(stopped);
-  },
-);
+it.each(['gzip', 'zstd'] as const)('what stops a reader of %s is not damage', async (compression) => {
+  const stopped = new RredcotError('interrupted', { exitCode: EXIT.interrupted });
+  async function* cut(): AsyncGenerator<Buffer> {
+    yield Buffer.alloc(0);
+    throw stopped;
+  }
+  await expect(decompress(cut(), compression, 'traces').next()).rejects.toBe(stopped);
+});

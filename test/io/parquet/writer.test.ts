@@ -6,7 +6,7 @@ import * as arrow from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type OutputColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
 import { parquetSchema, refuseUnwritable } from '../../../dist/io/arrow/types.js';
-import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
+import { arrowSchema, batchedRows } from '../../../dist/io/arrow/writer.js';
 import { type AtomicFile, openAtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/files.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
@@ -47,19 +47,31 @@ const ints = (...values: number[]) =>
 const ipc = (table: arrow.Table) => arrow.tableToIPC(table, 'stream');
 const sentAll = (bytes: Uint8Array, rows: number) => encoder.send(bytes, rows).then(() => encoder.close());
 
-function openParquetWriter(
-  target: AtomicFile,
-  columns: readonly OutputColumn[],
-  metadata: Readonly<Record<string, string>>,
-  limits?: Parameters<typeof openParquetBatches>[3],
-): RowWriter {
-  const schema = parquetSchema(target.path, arrowSchema(columns));
-  return batchedRows(openParquetBatches(target, schema, metadata, limits), schema, columns);
-}
+type Limits = Parameters<typeof openParquetBatches>[3];
 
-async function write(writer: RowWriter, rows: readonly OutputRow[]): Promise<void> {
-  for (const row of rows) writer.add(row);
-  await writer.flush();
+/** Writes rows, one list of them after the other, and publishes them. */
+async function write(
+  columns: readonly OutputColumn[],
+  lists: Iterable<readonly OutputRow[]>,
+  {
+    target = file,
+    metadata = {},
+    limits,
+  }: { target?: AtomicFile; metadata?: Record<string, string>; limits?: Limits } = {},
+): Promise<void> {
+  const schema = parquetSchema(target.path, arrowSchema(columns));
+  const writer = batchedRows(openParquetBatches(target, schema, metadata, limits), schema, columns);
+  try {
+    for (const rows of lists) {
+      for (const row of rows) writer.add(row);
+      await writer.flush();
+    }
+    await writer.close();
+  } catch (error) {
+    await writer.abort();
+    throw error;
+  }
+  await target.publish();
 }
 
 describe('the encoder', () => {
@@ -121,44 +133,22 @@ describe('types', () => {
     'entries',
     new arrow.Struct([new arrow.Field('key', new arrow.Utf8(), false), item(new arrow.Int32())]),
   );
+  const { YEAR_MONTH, DAY_TIME, MONTH_DAY_NANO } = arrow.IntervalUnit;
   const writable: readonly arrow.DataType[] = [
     ...[new arrow.Null(), new arrow.Bool(), new arrow.Int8(), new arrow.Int64(), new arrow.Uint64()],
     ...[new arrow.Float16(), new arrow.Float32(), new arrow.Float64()],
-    ...[
-      new arrow.Utf8(),
-      new arrow.LargeUtf8(),
-      new arrow.Binary(),
-      new arrow.LargeBinary(),
-      new arrow.FixedSizeBinary(4),
-    ],
-    ...[
-      new arrow.Decimal(2, 9, 32),
-      new arrow.Decimal(0, 18, 64),
-      new arrow.Decimal(10, 10, 128),
-      new arrow.Decimal(2, 50, 256),
-    ],
-    ...[new arrow.DateDay(), new arrow.DateMillisecond()],
-    ...[new arrow.TimestampSecond(), new arrow.TimestampMillisecond(), new arrow.TimestampMicrosecond('UTC')],
-    ...[
-      new arrow.TimestampNanosecond(),
-      new arrow.TimeSecond(),
-      new arrow.TimeMillisecond(),
-      new arrow.TimeMicrosecond(),
-    ],
-    ...[new arrow.TimeNanosecond(), new arrow.DurationSecond(), new arrow.DurationNanosecond()],
-    ...[new arrow.Interval(arrow.IntervalUnit.YEAR_MONTH), new arrow.Interval(arrow.IntervalUnit.DAY_TIME)],
-    ...[
-      new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32()),
-      new arrow.Struct([item(new arrow.Int32())]),
-    ],
-    ...[
-      new arrow.List(item(new arrow.Int32())),
-      new arrow.LargeList(item(new arrow.Utf8())),
-      new arrow.FixedSizeList(2, item(new arrow.Int32())),
-    ],
+    ...[new arrow.Utf8(), new arrow.LargeUtf8(), new arrow.Binary(), new arrow.LargeBinary()],
+    ...[new arrow.FixedSizeBinary(4), new arrow.DateDay(), new arrow.DateMillisecond()],
+    ...[new arrow.Decimal(2, 9, 32), new arrow.Decimal(0, 18, 64), new arrow.Decimal(10, 10, 128)],
+    ...[new arrow.Decimal(2, 50, 256), new arrow.TimestampSecond(), new arrow.TimestampMillisecond()],
+    ...[new arrow.TimestampMicrosecond('UTC'), new arrow.TimestampNanosecond(), new arrow.TimeSecond()],
+    ...[new arrow.TimeMillisecond(), new arrow.TimeMicrosecond(), new arrow.TimeNanosecond()],
+    ...[new arrow.DurationSecond(), new arrow.DurationNanosecond(), new arrow.Interval(YEAR_MONTH)],
+    ...[new arrow.Interval(DAY_TIME), new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32())],
+    ...[new arrow.Struct([item(new arrow.Int32())]), new arrow.List(item(new arrow.Int32()))],
+    ...[new arrow.LargeList(item(new arrow.Utf8())), new arrow.FixedSizeList(2, item(new arrow.Int32()))],
     new arrow.Map_(entries as never),
   ];
-  const monthDayNano = new arrow.Interval(arrow.IntervalUnit.MONTH_DAY_NANO);
 
   it('that are let through can be written', async () => {
     const fields = writable.map((type, n) => new arrow.Field(`c${n}`, type, true));
@@ -181,7 +171,12 @@ describe('types', () => {
 
   // parquet-wasm drops the error of such a column, and where one before it is written already, it never ends its stream
   it('that the module cannot write end in an error even unasked', async () => {
-    const data = arrow.makeData({ type: monthDayNano, length: 2, nullCount: 0, data: new Int32Array(8) });
+    const data = arrow.makeData({
+      type: new arrow.Interval(MONTH_DAY_NANO),
+      length: 2,
+      nullCount: 0,
+      data: new Int32Array(8),
+    });
     const table = new arrow.Table({
       a: arrow.vectorFromArray(['x', 'y'], new arrow.Utf8()),
       b: new arrow.Vector([data]),
@@ -198,23 +193,23 @@ describe('the writer', () => {
     return { ...bareRow({}, n), sigma, completionIds: Int32Array.from(sigma, (x) => Math.abs(x * 1e5)) };
   };
 
+  const SMALL = { rowGroupBytes: 100_000 };
+  const rowsFrom = (n: number, count: number) => Array.from({ length: count }, (_, i) => row(n + i));
+
   it('makes the same bytes as the first and as a later file of the process, after one that failed too', async () => {
     const metadata = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`key ${n}`, `value ${n}`]));
     const hashes = new Set<string>();
     for (let n = 0; n < 6; n++) {
       const path = join(folder, `${n}.parquet`);
       const target = await openAtomicFile(path);
-      const writer = openParquetWriter(target, columns('sigma'), metadata);
-      await write(writer, [row(0), row(1)]);
+      if (n === 2) await rm(target.temporaryPath);
+      const written = write(columns('sigma'), [[row(0), row(1)]], { target, metadata });
       if (n === 2) {
-        await rm(target.temporaryPath);
         const gone = { exitCode: 2, cause: { code: 'ENOENT', path: target.temporaryPath } };
-        await expect(writer.close()).rejects.toMatchObject(gone);
-        await writer.abort();
+        await expect(written).rejects.toMatchObject(gone);
         continue;
       }
-      await writer.close();
-      await target.publish();
+      await written;
       hashes.add(String(await sha256OfFile(path)));
       expect((await readMetadata(path)).keys.get('key 3')).toBe('value 3');
     }
@@ -227,44 +222,24 @@ describe('the writer', () => {
       type: STRING,
       value: () => `x${n}`,
     }));
-    const writer = openParquetWriter(file, wide, {});
-    await write(writer, [bareRow({})]);
-    await writer.close();
-    await file.publish();
+    await write(wide, [[bareRow({})]]);
     expect(await queryDuckdb(`select c0, c989 from '${file.path}'`)).toEqual([{ c0: 'x0', c989: 'x989' }]);
   });
 
   it('stops below the size that would wrap the offsets', async () => {
-    const writer = openParquetWriter(
-      file,
-      columns('sigma'),
-      {},
-      { maxFileBytes: 100_000, rowGroupBytes: 40_000 },
-    );
-    const end = (async () => {
-      for (let n = 0; n < 100; n++) await write(writer, [row(n), row(n + 1)]);
-      await writer.close();
-      await file.publish();
-    })();
-    await expect(end).rejects.toMatchObject({
+    const limits = { maxFileBytes: 100_000, rowGroupBytes: 40_000 };
+    const lists = Array.from({ length: 100 }, (_, n) => rowsFrom(n, 2));
+    await expect(write(columns('sigma'), lists, { limits })).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining('over 100000 bytes'),
       hint: expect.stringContaining('split the input'),
     });
-    await writer.abort();
   });
 
   it('makes row groups by bytes, without dictionaries for numbers and with encodings that all can read', async () => {
     const names = ['id', 'completion_ids', 'sigma', 'source_row', 'status'] as const;
-    const writer = openParquetWriter(file, columns(...names), { a: 'b' }, { rowGroupBytes: 100_000 });
-    for (let n = 0; n < 100; n += 10)
-      await write(
-        writer,
-        Array.from({ length: 10 }, (_, i) => row(n + i)),
-      );
-    await writer.close();
-    await file.publish();
-
+    const lists = Array.from({ length: 10 }, (_, n) => rowsFrom(10 * n, 10));
+    await write(columns(...names), lists, { metadata: { a: 'b' }, limits: SMALL });
     const { rows, groups, keys } = await readMetadata(file.path);
     expect([rows, keys.get('a')]).toEqual([100, 'b']);
     expect(groups).toBeGreaterThan(5);
@@ -279,43 +254,42 @@ describe('the writer', () => {
     }
     // Hugging Face and pyarrow call a list's child `element`
     expect(chunks.map(({ path }) => path)).toContain('sigma, list, element');
-    expect(
-      await queryDuckdb(
-        `select count(*) as n, sum(len(sigma)) as values, max(source_row) as last from '${file.path}'`,
-      ),
-    ).toEqual([{ n: 100n, values: 100_000n, last: 99n }]);
+    const counts = 'count(*) as n, sum(len(sigma)) as values, max(source_row) as last';
+    const found = await queryDuckdb(`select ${counts} from '${file.path}'`);
+    expect(found).toEqual([{ n: 100n, values: 100_000n, last: 99n }]);
   });
 
   it('takes the size of rows from more than the first one, which may be of unusual size', async () => {
-    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
-    const small = { ...row(1), sigma: Float32Array.of(0.5) };
-    await write(writer, [{ ...row(0), sigma: new Float32Array(20_000) }]);
-    for (let n = 0; n < 50; n++) await write(writer, Array(20).fill(small));
-    await writer.close();
-    await file.publish();
+    const [first, small] = [new Float32Array(20_000), Float32Array.of(0.5)].map((sigma) => ({
+      ...row(0),
+      sigma,
+    }));
+    const lists = Array.from({ length: 51 }, (_, n) => Array(n === 0 ? 1 : 20).fill(n === 0 ? first : small));
+    await write(columns('sigma'), lists, { limits: SMALL });
     // by the first row alone a group would hold one row
     expect((await readMetadata(file.path)).groups).toBeLessThan(40);
   });
 
   it('bounds row groups by raw bytes where rows compress to almost nothing', async () => {
-    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
     const flat = { ...row(0), sigma: new Float32Array(1000) };
-    for (let n = 0; n < 100; n += 10) await write(writer, Array(10).fill(flat));
-    await writer.close();
-    await file.publish();
+    await write(columns('sigma'), Array(10).fill(Array(10).fill(flat)), { limits: SMALL });
     expect((await readMetadata(file.path)).groups).toBe(4);
   });
 
   it('gives the memory of written batches back', async () => {
-    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 2 ** 20 });
-    const batch = Array.from({ length: 500 }, (_, n) => row(n)); // 2 MB
-    for (let n = 0; n < 10; n++) await write(writer, batch);
-    const before = process.memoryUsage().rss;
-    for (let n = 0; n < 60; n++) await write(writer, batch);
+    // 2 MB, which are encoded in no time
+    const batch = Array(500).fill({ ...row(0), sigma: new Float32Array(1000) });
+    let [before, after] = [0, 0];
+    function* lists() {
+      for (let n = 0; n < 70; n++) {
+        after = process.memoryUsage().rss;
+        if (n === 10) before = after;
+        yield batch;
+      }
+    }
+    await write(columns('sigma'), lists(), { limits: { rowGroupBytes: 2 ** 20 } });
     // 120 MB went through
-    expect(process.memoryUsage().rss - before).toBeLessThan(80e6);
-    await writer.close();
-    await file.publish();
+    expect(after - before).toBeLessThan(80e6);
     expect((await readMetadata(file.path)).rows).toBe(35_000);
   });
 });

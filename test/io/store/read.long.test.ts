@@ -4,28 +4,10 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startHub } from '../../support/hub-server.js';
 import { FIXTURES } from '../../support/program.js';
-import { KEYS, type S3Server, startS3 } from '../../support/s3-server.js';
-import { openScene, type Scene } from '../../support/scene.js';
+import { KEYS, openStore } from '../../support/s3-server.js';
 
-let scene: Scene;
-let store: S3Server;
-let lines: string[];
-beforeAll(async () => {
-  scene = await openScene();
-  lines = (await readFile(FIXTURES, 'utf8')).split(/(?<=\n)/);
-  // one for all tests: threads that are kept have the environment of when they were started
-  store = await startS3();
-});
-beforeEach(() => {
-  store.reset();
-  for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
-  for (const name of ['AWS_PROFILE', 'AWS_SESSION_TOKEN', 'AWS_DEFAULT_REGION']) vi.stubEnv(name, undefined);
-  vi.stubEnv('HOME', scene.folder);
-});
-afterAll(async () => {
-  vi.unstubAllEnvs();
-  await store.close();
-});
+const { at, done, fails, folder, rows, run, store, text, write } = await openStore();
+const lines = (await readFile(FIXTURES, 'utf8')).split(/(?<=\n)/);
 
 const SEGMENT = '--no-policy --overwrite';
 /** `source_file` without where the file lies. */
@@ -33,31 +15,33 @@ const plain = (text: string) => text.replaceAll(/"(s3|hf):[^"]*\/([^"/]+)"/g, '"
 
 /** Rows as they come out of inputs of this disk. */
 async function expected(inputs: string): Promise<string> {
-  await scene.done(`segment ${inputs} -o expected.jsonl ${SEGMENT}`);
-  return scene.text('expected.jsonl');
+  await done(`segment ${inputs} -o expected.jsonl ${SEGMENT}`);
+  return text('expected.jsonl');
 }
 async function made(inputs: string): Promise<string> {
-  await scene.done(`segment ${inputs} -o made.jsonl ${SEGMENT}`);
-  return plain(await scene.text('made.jsonl'));
+  await done(`segment ${inputs} -o made.jsonl ${SEGMENT}`);
+  return plain(await text('made.jsonl'));
+}
+/** The rows of an address are those of a file of this disk. */
+async function expectRead(address: string, name: string): Promise<void> {
+  expect((await made(address)) === (await expected(name)), address).toBe(true);
 }
 /** The same rows in every form that is read, by name. */
 async function forms(from = 0, to = 40): Promise<ReadonlyMap<string, Buffer>> {
   const text = lines.slice(from, to).join('');
-  await scene.write('rows.jsonl', text);
-  await scene.write('rows.jsonl.gz', gzipSync(text));
+  await write('rows.jsonl', text);
+  await write('rows.jsonl.gz', gzipSync(text));
   for (const name of ['rows.parquet', 'rows.arrow', 'rows.arrows'])
-    await scene.done(`segment rows.jsonl -o ${name} --rows-per-part 16 ${SEGMENT}`);
+    await done(`segment rows.jsonl -o ${name} --rows-per-part 16 ${SEGMENT}`);
   const names = ['rows.jsonl', 'rows.jsonl.gz', 'rows.parquet', 'rows.arrow', 'rows.arrows'];
-  return new Map(
-    await Promise.all(names.map(async (name) => [name, await readFile(scene.at(name))] as const)),
-  );
+  return new Map(await Promise.all(names.map(async (name) => [name, await readFile(at(name))] as const)));
 }
 
 describe('an object', () => {
   it('is read as the file, in every form, by signed requests for ranges of one version', async () => {
     for (const [name, bytes] of await forms()) {
       store.put(`data/a b+c/${name}`, bytes);
-      expect((await made(`'s3://data/a b+c/${name}'`)) === (await expected(name)), name).toBe(true);
+      await expectRead(`'s3://data/a b+c/${name}'`, name);
     }
     const reads = store.seen.filter(({ method }) => method === 'GET');
     expect(reads.length).toBeGreaterThan(10);
@@ -72,13 +56,12 @@ describe('an object', () => {
     const failures = ['busy', 'cut', 'lost', undefined] as const;
     let requests = 0;
     store.failWith(() => failures[requests++ % failures.length]);
-    for (const name of ['rows.jsonl.gz', 'rows.parquet'])
-      expect((await made(`s3://data/${name}`)) === (await expected(name)), name).toBe(true);
+    for (const name of ['rows.jsonl.gz', 'rows.parquet']) await expectRead(`s3://data/${name}`, name);
     expect(requests).toBeGreaterThan(20);
   });
 
   it.each(['rows.jsonl.gz', 'rows.parquet'])(
-    '%s that is replaced before any of the requests: its rows are of one version, or nothing is published',
+    '%s that is replaced: rows of one version, or none',
     async (name) => {
       const before = (await forms(0, 40)).get(name) as Buffer;
       const old = await expected(name);
@@ -89,20 +72,20 @@ describe('an object', () => {
       const requests = store.seen.length;
       expect(requests).toBeGreaterThan(4);
       const ends: number[] = [];
-      for (let at = 0; at < requests; at++) {
+      for (let nth = 0; nth < requests; nth++) {
         store.put(`data/${name}`, before);
         let asked = 0;
         store.failWith(() => {
-          if (asked++ === at) store.put(`data/${name}`, after);
+          if (asked++ === nth) store.put(`data/${name}`, after);
         });
-        await rm(scene.at('changed.jsonl'), { force: true });
-        const { code, said } = await scene.run(`segment s3://data/${name} -o changed.jsonl ${SEGMENT}`);
+        await rm(at('changed.jsonl'), { force: true });
+        const { code, said } = await run(`segment s3://data/${name} -o changed.jsonl ${SEGMENT}`);
         ends.push(code);
         if (code === 0)
-          expect([old, fresh].includes(plain(await scene.text('changed.jsonl'))), `${at}`).toBe(true);
+          expect([old, fresh].includes(plain(await text('changed.jsonl'))), `${nth}`).toBe(true);
         else {
-          expect([code, said], `${at}`).toEqual([65, expect.stringContaining('changed while it was read')]);
-          expect(await readdir(scene.folder)).not.toContain('changed.jsonl');
+          expect([code, said], `${nth}`).toEqual([65, expect.stringContaining('changed while it was read')]);
+          expect(await readdir(folder)).not.toContain('changed.jsonl');
         }
       }
       expect(ends).toContain(0);
@@ -114,21 +97,16 @@ describe('an object', () => {
 describe('an address', () => {
   beforeEach(async () => {
     await forms();
-    for (const name of [
-      'b/2.jsonl',
-      'a/1.jsonl',
-      'a/1.jsonl.rejects.jsonl',
-      'a/_x.jsonl',
-      'a/readme.md',
-      'a/é &.jsonl',
-    ])
+    const beside = ['a/1.jsonl.rejects.jsonl', 'a/_x.jsonl', 'a/readme.md'];
+    for (const name of ['b/2.jsonl', 'a/1.jsonl', ...beside, 'a/é &.jsonl'])
       store.put(`data/set/${name}`, lines[0] as string);
     store.put('data/set2/3.jsonl', lines[0] as string);
   });
   const read = async (inputs: string) => {
-    await scene.done(`segment ${inputs} -o made.jsonl ${SEGMENT}`);
-    const rows = await scene.rows<{ source_file: string }>('made.jsonl');
-    return rows.map(({ source_file: file }) => file.replace('s3://data/', ''));
+    await done(`segment ${inputs} -o made.jsonl ${SEGMENT}`);
+    return (await rows<{ source_file: string }>('made.jsonl')).map(({ source_file: file }) =>
+      file.replace('s3://data/', ''),
+    );
   };
 
   it('that ends with a slash, or is a pattern, stands for objects in the order of their names', async () => {
@@ -141,19 +119,15 @@ describe('an address', () => {
       'set/b/2.jsonl',
       'set2/3.jsonl',
     ]);
-    await scene.fails(
-      `segment s3://data/none -o x.jsonl`,
-      2,
-      's3://data/none: no such object, and none below it',
-    );
-    await scene.fails(`segment 's3://data/none/*' -o x.jsonl`, 2, 's3://data/none/*: no object matches');
-    await scene.fails('segment s3://data/a/../b.jsonl -o x.jsonl', 2, 'is no address of an object');
+    await fails(`segment s3://data/none -o x.jsonl`, 2, 's3://data/none: no such object, and none below it');
+    await fails(`segment 's3://data/none/*' -o x.jsonl`, 2, 's3://data/none/*: no object matches');
+    await fails('segment s3://data/a/../b.jsonl -o x.jsonl', 2, 'is no address of an object');
     // a run of ours is its parts, once all are there
     store.put('data/run/_run.json', '{"parts":2,"output":"jsonl"}');
     store.put('data/run/other.jsonl', lines[0] as string);
     store.put('data/run/rejects/part-00000.jsonl', '{}');
     store.put('data/run/part-00001.jsonl', lines[0] as string);
-    await scene.fails(
+    await fails(
       'segment s3://data/run/ -o x.jsonl',
       75,
       's3://data/run: is a run that is not finished: of its 2 parts these are missing: 0',
@@ -165,18 +139,18 @@ describe('an address', () => {
   it('tells what the store answers, with what mends it', async () => {
     const command = `segment s3://data/set/b/2.jsonl -o x.jsonl ${SEGMENT}`;
     vi.stubEnv('AWS_ACCESS_KEY_ID', undefined);
-    await scene.fails(
+    await fails(
       command,
       2,
       /cannot be read: the store answers 403.*\n.*AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; of a profile: eval/,
     );
     vi.stubEnv('AWS_ACCESS_KEY_ID', KEYS.id);
     vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'another');
-    await scene.fails(command, 2, /answers 403.*\n.*check that these keys may read/);
+    await fails(command, 2, /answers 403.*\n.*check that these keys may read/);
     vi.stubEnv('AWS_ENDPOINT_URL_S3', 'localhost:9000');
-    await scene.fails(command, 2, 'localhost:9000: expected http:// or https://');
+    await fails(command, 2, 'localhost:9000: expected http:// or https://');
     vi.stubEnv('AWS_ENDPOINT_URL_S3', 'http://nowhere.invalid');
-    await scene.fails(command, 2, /nowhere\.invalid: getaddrinfo .*\n.*AWS_ENDPOINT_URL_S3/);
+    await fails(command, 2, /nowhere\.invalid: getaddrinfo .*\n.*AWS_ENDPOINT_URL_S3/);
   });
 });
 
@@ -192,12 +166,12 @@ describe('a data set of the Hub', () => {
   afterAll(() => hub.close());
 
   it.each([false, true])(
-    'is read at one commit, and the token is told to nobody else (large files: %s)',
+    'is read at one commit, its token told nobody (large files: %s)',
     async (isLarge) => {
       const files = await forms();
       hub.commit('c1', Object.fromEntries(files), isLarge);
       for (const name of ['rows.jsonl.gz', 'rows.parquet'])
-        expect((await made(`hf://datasets/o/set/${name}`)) === (await expected(name)), name).toBe(true);
+        await expectRead(`hf://datasets/o/set/${name}`, name);
       hub.commit(
         'c2',
         {
@@ -207,16 +181,16 @@ describe('a data set of the Hub', () => {
         },
         isLarge,
       );
-      expect((await made('hf://datasets/o/set@c1/rows.jsonl')) === (await expected('rows.jsonl'))).toBe(true);
-      await scene.done(`segment 'hf://datasets/o/set/data/b*' -o made.jsonl ${SEGMENT}`);
-      await scene.fails('segment hf://datasets/o/set/rows.jsonl -o x.jsonl', 2, 'no such object');
-      await scene.fails('segment hf://datasets/set -o x.jsonl', 2, 'hf://datasets/<owner>/<name>');
+      await expectRead('hf://datasets/o/set@c1/rows.jsonl', 'rows.jsonl');
+      await done(`segment 'hf://datasets/o/set/data/b*' -o made.jsonl ${SEGMENT}`);
+      await fails('segment hf://datasets/o/set/rows.jsonl -o x.jsonl', 2, 'no such object');
+      await fails('segment hf://datasets/set -o x.jsonl', 2, 'hf://datasets/<owner>/<name>');
       expect(hub.seen.some(({ host }) => host === hub.elsewhere)).toBe(isLarge);
       expect(
         hub.seen.filter(({ host, token }) => (token !== undefined) === (host === hub.elsewhere)),
       ).toEqual([]);
       vi.stubEnv('HF_TOKEN', undefined);
-      await scene.fails(
+      await fails(
         'segment hf://datasets/o/set/rows.jsonl -o x.jsonl',
         2,
         /the Hub answers 401 GatedRepo\n.*HF_TOKEN/,
@@ -230,7 +204,7 @@ describe('a data set of the Hub', () => {
     hub.commit('c3', Object.fromEntries(files));
     const requests = hub.seen.length;
     hub.after(14, () => hub.commit('c4', Object.fromEntries(others)));
-    await scene.fails(
+    await fails(
       `segment hf://datasets/o/set/rows.jsonl -o x.jsonl ${SEGMENT}`,
       65,
       'changed while it was read',

@@ -101,6 +101,19 @@ const BARE_EXPECTED = {
   status: 'ok',
 };
 
+const SEGMENT =
+  'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)';
+const TYPES: Record<string, readonly string[]> = {
+  VARCHAR: ['question', 'id', 'group', 'prompt', 'completion', 'finish_reason', 'source_file', 'status'],
+  FLOAT: ['value_start', 'baseline', 'reward', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'],
+  INTEGER: ['source_item'],
+  BIGINT: ['source_row'],
+  'INTEGER[]': ['prompt_ids', 'completion_ids', 'completion_mask', 'reference_tokens'],
+  'FLOAT[]': ['logprobs', 'entropies', 'sigma', 'reference_utilities'],
+  'FLOAT[][]': ['reference_logprobs'],
+  [`${SEGMENT}[]`]: ['segments'],
+};
+
 const FACTS = { run: '0'.repeat(64), traces: 2, rejects: 0, tokens: 3, sigma: 1.5, rejects_sha256: null };
 
 const open = (path: string, changes: Partial<OutputTarget> = {}) =>
@@ -140,40 +153,10 @@ describe('our columns', () => {
       FULL_EXPECTED,
       BARE_EXPECTED,
     ]);
-    const columns = await queryDuckdb(
-      `select column_name, column_type from (describe select * from '${path}')`,
-    );
-    expect(
-      Object.fromEntries(columns.map(({ column_name, column_type }) => [column_name, column_type])),
-    ).toEqual({
-      question: 'VARCHAR',
-      id: 'VARCHAR',
-      group: 'VARCHAR',
-      prompt: 'VARCHAR',
-      completion: 'VARCHAR',
-      prompt_ids: 'INTEGER[]',
-      completion_ids: 'INTEGER[]',
-      completion_mask: 'INTEGER[]',
-      logprobs: 'FLOAT[]',
-      finish_reason: 'VARCHAR',
-      entropies: 'FLOAT[]',
-      sigma: 'FLOAT[]',
-      segments:
-        'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)[]',
-      value_start: 'FLOAT',
-      baseline: 'FLOAT',
-      reference_logprobs: 'FLOAT[][]',
-      reward: 'FLOAT',
-      reference_utilities: 'FLOAT[]',
-      reference_tokens: 'INTEGER[]',
-      source_file: 'VARCHAR',
-      source_row: 'BIGINT',
-      source_item: 'INTEGER',
-      sigma_ess: 'FLOAT',
-      sigma_max_weight: 'FLOAT',
-      sigma_gain: 'FLOAT',
-      status: 'VARCHAR',
-    });
+    const described = `describe select * from '${path}'`;
+    const columns = await queryDuckdb(`select column_name, column_type from (${described})`);
+    for (const { column_name: name, column_type: type } of columns)
+      expect(TYPES[type as string], `${name}`).toContain(name);
     expect(columns.map(({ column_name }) => column_name)).toEqual(['question', ...OUR_COLUMNS]);
     expect(Object.fromEntries((await readMetadata(path)).keys)).toMatchObject(METADATA);
     const pairs = await queryDuckdb(
@@ -219,23 +202,20 @@ describe('our columns', () => {
     expect(bare).toEqual(expected);
   });
 
-  it.each(['parquet', 'arrow', 'arrows', 'jsonl'])(
-    'make a valid %s file without any row',
-    async (extension) => {
-      const path = join(await temporaryFolder(), `out.${extension}`);
-      await write(path, []);
-      if (extension === 'jsonl') expect(await readFile(path, 'utf8')).toBe('');
-      else if (extension === 'parquet') {
-        expect(await readMetadata(path)).toMatchObject({ rows: 0 });
-        expect(await queryDuckdb(`select count(*) as n, count(sigma) as s from '${path}'`)).toEqual([
-          { n: 0n, s: 0n },
-        ]);
-      } else {
-        const table = arrow.tableFromIPC(await readFile(path));
-        expect([table.numRows, table.numCols]).toEqual([0, 1 + OUR_COLUMNS.length]);
-      }
-    },
-  );
+  it.each(['parquet', 'arrow', 'arrows', 'jsonl'])('make a %s file without any row', async (extension) => {
+    const path = join(await temporaryFolder(), `out.${extension}`);
+    await write(path, []);
+    if (extension === 'jsonl') expect(await readFile(path, 'utf8')).toBe('');
+    else if (extension === 'parquet') {
+      expect(await readMetadata(path)).toMatchObject({ rows: 0 });
+      expect(await queryDuckdb(`select count(*) as n, count(sigma) as s from '${path}'`)).toEqual([
+        { n: 0n, s: 0n },
+      ]);
+    } else {
+      const table = arrow.tableFromIPC(await readFile(path));
+      expect([table.numRows, table.numCols]).toEqual([0, 1 + OUR_COLUMNS.length]);
+    }
+  });
 });
 
 describe('names', () => {
@@ -301,7 +281,7 @@ describe('names', () => {
 
 describe('files', () => {
   it.each(['parquet', 'arrow', 'jsonl'])(
-    'of format %s appear when they are published and leave nothing at abort',
+    'of %s appear when published, and never at abort',
     async (extension) => {
       const folder = await temporaryFolder();
       const path = join(folder, `out.${extension}`);

@@ -87,15 +87,12 @@ describe('a pipe', () => {
     expect(done()).toBe(2);
   });
 
-  it.each(['arrow', 'jsonl'])(
-    'of %s ends with an error of its own when its reader goes away',
-    async (format) => {
-      const { child, closed, told } = produce(format, 1_000_000);
-      child.stdout.once('data', () => child.stdout.destroy());
-      expect(await closed).toBe(1);
-      expect(told()).toContain('ReaderClosedError: the reader of the output closed its end');
-    },
-  );
+  it.each(['arrow', 'jsonl'])('of %s ends with its own error when its reader goes', async (format) => {
+    const { child, closed, told } = produce(format, 1_000_000);
+    child.stdout.once('data', () => child.stdout.destroy());
+    expect(await closed).toBe(1);
+    expect(told()).toContain('ReaderClosedError: the reader of the output closed its end');
+  });
 
   it('remembers that the reader is gone', async () => {
     const stream = new Writable({ write: () => {} });

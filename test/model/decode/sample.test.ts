@@ -1,9 +1,8 @@
 // `rredcot sample` and its output: traces that score reads, the same whatever the batch or shard, judged as documented.
-import { copyFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { EMBEDDED, temporaryFolder } from '../../support/program.js';
-import { fixtureRows, openScene } from '../../support/scene.js';
+import { EMBEDDED } from '../../support/program.js';
+import { editJson, fixtureRows, openScene } from '../../support/scene.js';
 
 interface Sampled {
   readonly id: string;
@@ -21,7 +20,7 @@ interface Sampled {
   readonly status: string;
 }
 
-const { done, expectSame, fails, joinParts, json, rows, write } = await openScene();
+const { at, done, expectSame, fails, joinParts, rows, write } = await openScene();
 const N = 3;
 const SAMPLE = `sample prompts.jsonl -n ${N}`;
 let prompts: { id: string; prompt: string; answer: string }[];
@@ -96,12 +95,11 @@ describe('what sample writes', () => {
 });
 
 test('a prompt that leaves no room is rejected, and costs no other', async () => {
-  const config = await json(join(EMBEDDED, 'policy.json'));
-  const policy = await temporaryFolder();
-  for (const name of [...Object.keys(config.files), 'canary.json'])
-    await copyFile(join(EMBEDDED, name), join(policy, name));
-  const small = { ...config, architecture: { ...config.architecture, maxTokens: 60 } };
-  await write(join(policy, 'policy.json'), JSON.stringify(small));
+  const policy = at('policy');
+  await cp(EMBEDDED, policy, { recursive: true });
+  await editJson(`${policy}/policy.json`, ({ architecture }) =>
+    Object.assign(architecture as object, { maxTokens: 60 }),
+  );
   await write('odd.jsonl', [{ prompt: 'x'.repeat(60) }, { prompt: 'y'.repeat(50) }, { question: 'z' }]);
   await done(`sample odd.jsonl -n 2 --policy ${policy} -o odd.out.jsonl`);
   const written = await rows<Sampled>('odd.out.jsonl');
@@ -113,8 +111,8 @@ test('a prompt that leaves no room is rejected, and costs no other', async () =>
   const rejects = await rows<{ code: string }>('odd.out.jsonl.rejects.jsonl');
   expect(rejects.map(({ code }) => code)).toEqual(['too_long', 'map']);
 
-  const { decoding: _, ...older } = config;
-  await write(join(policy, 'policy.json'), JSON.stringify(older));
+  // as it was built before policies could write
+  await editJson(`${policy}/policy.json`, (manifest) => delete manifest.decoding);
   await fails(`sample odd.jsonl --policy ${policy} -o none.jsonl`, 2, 'rredcot policy build <checkpoint> -o');
 });
 

@@ -22,7 +22,9 @@ import {
   type TestTensor,
   writeCheckpoint,
 } from '../../support/checkpoints.js';
+import { differences } from '../../support/family-checks.js';
 import { EMBEDDED, temporaryFolder } from '../../support/program.js';
+import { editJson } from '../../support/scene.js';
 
 const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
 const IDS = Int32Array.from({ length: 20 }, (_, i) => (i * 37) % 131);
@@ -46,8 +48,7 @@ async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<voi
   await using session = await ModelSession.open(policy);
   const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [TraceScores];
   const expected = tokenStats(loadOracleModel(checkpoint), [...IDS]).logprobs.slice(1);
-  for (const [t, logprob] of expected.entries())
-    expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);
+  expect(differences(logprobs, expected).most).toBeLessThan(1e-4);
 }
 
 const inode = (path: string) => fs.statSync(path).ino;
@@ -170,9 +171,9 @@ describe('layouts', () => {
   test('a policy.json that names a file outside its folder is refused', async () => {
     const out = fresh();
     fs.cpSync(EMBEDDED, out, { recursive: true });
-    const manifest = JSON.parse(fs.readFileSync(join(out, 'policy.json'), 'utf8')) as { files: Json };
-    manifest.files['../secret'] = manifest.files['policy.onnx'];
-    fs.writeFileSync(join(out, 'policy.json'), JSON.stringify(manifest));
+    await editJson(join(out, 'policy.json'), ({ files }) =>
+      Object.assign(files as object, { '../secret': '' }),
+    );
     expect((await failureOf(openPolicyFolder(out))).message).toContain('../secret');
   });
 });
@@ -189,63 +190,34 @@ describe('refused before anything is loaded', () => {
     expect(fs.existsSync(out)).toBe(false); // nothing was begun
   };
 
-  test.each<[string, Json, RegExp]>([
-    ['a mixture of experts', { architectures: ['MixtralForCausalLM'] }, /MixtralForCausalLM/],
-    ['experts in a dense family', { num_local_experts: 8 }, /num_local_experts/],
-    ['another family', { architectures: ['Gemma2ForCausalLM'] }, /Gemma2ForCausalLM/],
-    ['code of its own', { auto_map: { AutoModelForCausalLM: 'm.M' } }, /auto_map/],
-    ['quantised', { quantization_config: { quant_method: 'gptq' } }, /quantization_config/],
-    ['another act', { hidden_act: 'gelu_pytorch_tanh' }, /hidden_act/],
-    ['biases outside Qwen2', { attention_bias: true }, /attention_bias/],
-    ['biases of the MLP', { mlp_bias: true }, /mlp_bias/],
-    [
-      'dynamic scaling',
-      { rope_scaling: { type: 'dynamic', factor: 2 } },
-      /rope_scaling: rope type "dynamic"/,
-    ],
-    [
-      'a negative factor',
-      { rope_parameters: { rope_type: 'yarn', factor: -1 } },
-      /rope_parameters: .*factor/,
-    ],
-    [
-      'a scaling with a part unknown',
-      { rope_scaling: { type: 'linear', factor: 2, x: 1 } },
-      /rope_scaling: .*x/,
-    ],
-    [
-      'two types in one',
-      { rope_scaling: { type: 'linear', rope_type: 'yarn', factor: 2 } },
-      /"yarn".*"linear"/,
-    ],
-    ['both spellings', { rope_scaling: { type: 'linear' }, rope_parameters: { rope_theta: 1 } }, /both/],
-    ['rotary over a part of a head', { partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
-    [
-      'llama3 bounds the wrong way round',
-      {
-        rope_scaling: {
-          ...{ rope_type: 'llama3', factor: 8, low_freq_factor: 4 },
-          ...{ high_freq_factor: 1, original_max_position_embeddings: 64 },
-        },
-      },
-      /low_freq_factor must be below/,
-    ],
-    [
-      'a list of too few layers',
-      { architectures: ['Qwen3ForCausalLM'], layer_types: ['full_attention'] },
-      /layer_types names 1 of 2/,
-    ],
-    ['other shapes than the weights', { intermediate_size: 54 }, /gate_proj.weight has shape \[53, 44\].*54/],
-    ['more layers than the weights', { num_hidden_layers: 3 }, /layers\.2\..* is missing/],
-    [
-      'fewer layers than the weights',
-      { num_hidden_layers: 1 },
-      /layers\.1\..*no place in a LlamaForCausalLM/,
-    ],
-    ['a family without its biases', { architectures: ['Qwen2ForCausalLM'] }, /q_proj.bias is missing/],
-    ['a family without its norms', { architectures: ['Qwen3ForCausalLM'] }, /q_norm.weight is missing/],
-    ['tied, but another head is stored', { tie_word_embeddings: true }, /tie_word_embeddings: true.*lm_head/],
-  ])('config.json: %s', async (_, more, message) => {
+  const scaled = (rope_scaling: Json) => ({ rope_scaling });
+  const LLAMA3 = { rope_type: 'llama3', factor: 8, original_max_position_embeddings: 64 };
+  test.each<[Json, RegExp]>([
+    [{ architectures: ['MixtralForCausalLM'] }, /MixtralForCausalLM/],
+    [{ num_local_experts: 8 }, /num_local_experts/],
+    [{ architectures: ['Gemma2ForCausalLM'] }, /Gemma2ForCausalLM/],
+    [{ auto_map: { AutoModelForCausalLM: 'm.M' } }, /auto_map/],
+    [{ quantization_config: { quant_method: 'gptq' } }, /quantization_config/],
+    [{ hidden_act: 'gelu_pytorch_tanh' }, /hidden_act/],
+    // biases of attention are Qwen2's alone
+    [{ attention_bias: true }, /attention_bias/],
+    [{ mlp_bias: true }, /mlp_bias/],
+    [scaled({ type: 'dynamic', factor: 2 }), /rope_scaling: rope type "dynamic"/],
+    [{ rope_parameters: { rope_type: 'yarn', factor: -1 } }, /rope_parameters: .*factor/],
+    [scaled({ type: 'linear', factor: 2, x: 1 }), /rope_scaling: .*x/],
+    [scaled({ type: 'linear', rope_type: 'yarn', factor: 2 }), /"yarn".*"linear"/],
+    [{ ...scaled({ type: 'linear' }), rope_parameters: { rope_theta: 1 } }, /both/],
+    [{ partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
+    [scaled({ ...LLAMA3, low_freq_factor: 4, high_freq_factor: 1 }), /low_freq_factor must be below/],
+    [{ architectures: ['Qwen3ForCausalLM'], layer_types: ['full_attention'] }, /layer_types names 1 of 2/],
+    // what does not fit the weights
+    [{ intermediate_size: 54 }, /gate_proj.weight has shape \[53, 44\].*54/],
+    [{ num_hidden_layers: 3 }, /layers\.2\..* is missing/],
+    [{ num_hidden_layers: 1 }, /layers\.1\..*no place in a LlamaForCausalLM/],
+    [{ architectures: ['Qwen2ForCausalLM'] }, /q_proj.bias is missing/],
+    [{ architectures: ['Qwen3ForCausalLM'] }, /q_norm.weight is missing/],
+    [{ tie_word_embeddings: true }, /tie_word_embeddings: true.*lm_head/],
+  ])('config.json: %j', async (more, message) => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
     fs.writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...LLAMA, ...more }));
     await refused(checkpoint, message);
@@ -265,61 +237,39 @@ describe('refused before anything is loaded', () => {
 
   // ------ the index
 
-  const sharded = () => writeCheckpoint(fresh(), LLAMA, { shards: 2 });
-  const changeIndex = (checkpoint: string, change: (map: Record<string, unknown>) => void) => {
-    const path = join(checkpoint, INDEX);
-    const index = JSON.parse(fs.readFileSync(path, 'utf8')) as { weight_map: Record<string, unknown> };
-    change(index.weight_map);
-    fs.writeFileSync(path, JSON.stringify(index));
-    return checkpoint;
-  };
   const NORM = 'model.norm.weight';
 
-  test.each([
-    '../model.safetensors',
-    '/etc/passwd',
-    '..\\model.safetensors',
-    'model.bin',
-    'nul\0.safetensors',
-  ])('an index that names %j', async (name) => {
-    const checkpoint = changeIndex(sharded(), (map) => {
-      map[NORM] = name;
-    });
-    await refused(checkpoint, /index\.json: it names the file/);
-  });
+  const inFile = (file: unknown) => (map: Record<string, unknown>) => Object.assign(map, { [NORM]: file });
 
-  test.each<[string, (map: Record<string, unknown>) => unknown, string | RegExp]>([
-    ['no file', (map) => Object.assign(map, { [NORM]: 7 }), /index\.json: .*weight_map/],
-    [
-      'a missing one',
-      (map) => Object.assign(map, { [NORM]: 'missing.safetensors' }),
-      /missing\.safetensors: weights cannot be read/,
-    ],
+  test.each<[string, (map: Record<string, unknown>) => unknown, RegExp]>([
+    ...['../model.safetensors', '/etc/passwd', '..\\model.safetensors', 'model.bin', 'nul\0.safetensors'].map(
+      (file) => [JSON.stringify(file), inFile(file), /index\.json: it names the file/] as never,
+    ),
+    ['no file', inFile(7), /index\.json: .*weight_map/],
+    ['a missing one', inFile('missing.safetensors'), /missing\.safetensors: weights cannot be read/],
     [
       'the wrong one',
-      (map) => Object.assign(map, { [NORM]: map[NORM] === SHARD(0, 2) ? SHARD(1, 2) : SHARD(0, 2) }),
+      (map) => inFile(map[NORM] === SHARD(0, 2) ? SHARD(1, 2) : SHARD(0, 2))(map),
       new RegExp(`tensor ${NORM} is in .*, the index has it in model-`),
     ],
     ['a tensor less', (map) => delete map[NORM], /the index has it in no file/],
     ['nothing', (map) => Object.keys(map).map((key) => delete map[key]), /weight_map is empty/],
-  ])('an index that names %s', (_, change, message) =>
-    refused(
-      changeIndex(sharded(), (map) => void change(map)),
-      message,
-    ),
-  );
+  ])('an index that names %s', async (_, change, message) => {
+    const checkpoint = writeCheckpoint(fresh(), LLAMA, { shards: 2 });
+    const path = join(checkpoint, INDEX);
+    const index = JSON.parse(fs.readFileSync(path, 'utf8')) as { weight_map: Record<string, unknown> };
+    change(index.weight_map);
+    fs.writeFileSync(path, JSON.stringify(index));
+    await refused(checkpoint, message);
+  });
 
   // ------ links
 
-  test('links that lead out of the checkpoint; into it, and hard links, are fine', async () => {
+  test('links into the checkpoint, and hard links, are fine', async () => {
     const [checkpoint, elsewhere] = [writeCheckpoint(fresh(), LLAMA), fresh()];
     const path = join(checkpoint, 'model.safetensors');
-    fs.mkdirSync(elsewhere);
-    fs.renameSync(path, join(elsewhere, 'weights'));
-    fs.symlinkSync(join(elsewhere, 'weights'), path);
-    await refused(checkpoint, /links to .*weights, outside its folder/);
-    fs.rmSync(path);
-    fs.linkSync(join(elsewhere, 'weights'), path);
+    fs.renameSync(path, elsewhere);
+    fs.linkSync(elsewhere, path);
     expect((await readCheckpoint(checkpoint)).files).toHaveLength(1);
     fs.renameSync(path, join(checkpoint, 'inside'));
     fs.symlinkSync('inside', path);
@@ -350,13 +300,6 @@ describe('refused before anything is loaded', () => {
 
 describe('safetensors headers', () => {
   const path = join(scratch, 'header.safetensors');
-
-  test('a tensor named twice leaves a hole in the data', async () => {
-    const entry = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}';
-    const text = `{"a":${entry},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`;
-    fs.writeFileSync(path, Buffer.concat([headerBytes(text), Buffer.alloc(8)]));
-    expect((await failureOf(readSafetensorsHeader(path))).message).toContain('tensor a begins at byte 4');
-  });
 
   test('fuzz: whatever a header says, it is refused or every range lies inside the file', async () => {
     const sound = safetensors(randomTensors({ ...LLAMA, num_hidden_layers: 1 }, 'F16'));

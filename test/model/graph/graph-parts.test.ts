@@ -1,5 +1,5 @@
 /** The policy's small parts: wire format, headers, sizes, alignment, tokenizer and tables, each on its own. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { fromBinary } from '@bufbuild/protobuf';
@@ -18,17 +18,15 @@ import { Graph, serialiseModel } from '../../../dist/model/graph/onnx.js';
 import { readSafetensorsHeader } from '../../../dist/model/graph/safetensors.js';
 import { alignTokens } from '../../../dist/model/text/encode.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { headerBytes } from '../../support/checkpoints.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const scratch = await temporaryFolder();
 const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
 
-async function failureOf(promise: Promise<unknown>): Promise<unknown> {
-  return promise.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
-}
+const refused = (message: string) => ({
+  ...{ name: 'RredcotError', exitCode: 2, message: expect.stringContaining(message) },
+});
 
 // what graphs have of it beside is held by their bytes, too
 const decode = (graph: Graph): ModelProto => fromBinary(ModelProtoSchema, serialiseModel(graph));
@@ -54,17 +52,12 @@ describe('safetensors header', () => {
   const path = join(scratch, 'x.safetensors');
   /** A file of a header (a value, or text as it stands) and so many data bytes. */
   function write(header: unknown, dataBytes: number, claim?: bigint): string {
-    const body = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
-    const length = Buffer.alloc(8);
-    length.writeBigUInt64LE(claim ?? BigInt(body.length));
-    writeFileSync(path, Buffer.concat([length, body, Buffer.alloc(dataBytes)]));
+    const bytes = headerBytes(typeof header === 'string' ? header : JSON.stringify(header));
+    if (claim !== undefined) bytes.writeBigUInt64LE(claim);
+    writeFileSync(path, Buffer.concat([bytes, Buffer.alloc(dataBytes)]));
     return path;
   }
-  const F32 = (shape: unknown, begin: unknown, end: unknown) => ({
-    dtype: 'F32',
-    shape,
-    data_offsets: [begin, end],
-  });
+  const F32 = (shape: unknown, ...data_offsets: unknown[]) => ({ dtype: 'F32', shape, data_offsets });
 
   test('a sound file: dtypes, shapes, offsets from the start of the file', async () => {
     const header = {
@@ -84,21 +77,22 @@ describe('safetensors header', () => {
     expect((await readSafetensorsHeader(write({}, 0))).size).toBe(0);
   });
 
-  test.each<[string, unknown, number, bigint | undefined, string]>([
-    ['a header longer than the file', {}, 0, 3n, 'claims 3 bytes'],
-    ['no JSON', '{"a":', 0, undefined, 'not JSON'],
-    ['a tensor that is null', { a: null }, 0, undefined, 'tensor a'],
-    ['overlapping tensors', { a: F32([2], 0, 8), b: F32([2], 4, 12) }, 12, undefined, 'begins at byte 4'],
-    ['an end beyond the data', { a: F32([2], 0, 8) }, 7, undefined, 'the data has 7 bytes'],
-    ['a negative offset', { a: F32([2], -8, 0) }, 8, undefined, 'no valid shape and data_offsets'],
-    ['no shape', { a: { dtype: 'F32', data_offsets: [0, 4] } }, 4, undefined, 'no valid shape'],
-    ['fewer bytes than the shape needs', { a: F32([3], 0, 8) }, 8, undefined, 'needs 12'],
-    ['an unknown dtype', { a: { ...F32([2], 0, 8), dtype: 'F64' } }, 8, undefined, 'dtype "F64"'],
-  ])('refused: %s', async (_, header, dataBytes, claim, message) => {
-    const error = await failureOf(readSafetensorsHeader(write(header, dataBytes, claim)));
-    expect(error).toBeInstanceOf(RredcotError);
-    expect(error).toMatchObject({ exitCode: 2, message: expect.stringContaining(message) });
-    expect((error as Error).message).toContain(path);
+  const ENTRIES = [F32([1], 0, 4), F32([1], 4, 8)].map((entry) => `"a":${JSON.stringify(entry)}`);
+  test.each<[string, unknown, number, string, bigint?]>([
+    ['a header longer than the file', {}, 0, 'claims 3 bytes', 3n],
+    ['no JSON', '{"a":', 0, 'not JSON'],
+    ['a tensor that is null', { a: null }, 0, 'tensor a'],
+    ['overlapping tensors', { a: F32([2], 0, 8), b: F32([2], 4, 12) }, 12, 'begins at byte 4'],
+    ['a tensor named twice leaves a hole', `{${ENTRIES}}`, 8, 'tensor a begins at byte 4'],
+    ['an end beyond the data', { a: F32([2], 0, 8) }, 7, 'the data has 7 bytes'],
+    ['a negative offset', { a: F32([2], -8, 0) }, 8, 'no valid shape and data_offsets'],
+    ['no shape', { a: { dtype: 'F32', data_offsets: [0, 4] } }, 4, 'no valid shape'],
+    ['fewer bytes than the shape needs', { a: F32([3], 0, 8) }, 8, 'needs 12'],
+    ['an unknown dtype', { a: { ...F32([2], 0, 8), dtype: 'F64' } }, 8, 'dtype "F64"'],
+  ])('refused: %s', async (_, header, dataBytes, message, claim) => {
+    const error = await readSafetensorsHeader(write(header, dataBytes, claim)).catch((cause) => cause);
+    expect(error).toMatchObject(refused(message));
+    expect(error).toMatchObject(refused(path));
   });
 });
 
@@ -179,47 +173,22 @@ describe('tokenizer', () => {
     expect([0, 256, 257, 258].map((id) => tokenizer.isSpecial(id))).toEqual([false, false, false, true]);
   });
 
-  const copyWith = (name: string, change: (spec: Record<string, unknown>) => void): string => {
+  const specs = JSON.parse(readFileSync(join(embedded, 'tokenizer.json'), 'utf8')) as object;
+  test.each([
+    ['a SentencePiece decoder on a byte-level one', 'Replace, ByteFallback, Fuse'],
+    ['broken', 'broken'],
+    ['missing', 'missing'],
+  ])('refused: %s', async (name, message) => {
     const folder = join(scratch, name);
-    mkdirSync(folder, { recursive: true });
-    const spec = JSON.parse(readFileSync(join(embedded, 'tokenizer.json'), 'utf8')) as Record<
-      string,
-      unknown
-    >;
-    change(spec);
-    writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(spec));
-    writeFileSync(
-      join(folder, 'tokenizer_config.json'),
-      readFileSync(join(embedded, 'tokenizer_config.json')),
-    );
-    return folder;
-  };
-
-  test('a SentencePiece decoder on a byte-level tokenizer is refused by name', async () => {
-    const replace = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
-    const folder = copyWith('sentencepiece', (spec) => {
-      spec.decoder = { type: 'Sequence', decoders: [replace, { type: 'ByteFallback' }, { type: 'Fuse' }] };
-    });
-    const error = await failureOf(loadTokenizer(folder));
-    expect(error).toBeInstanceOf(RredcotError);
-    expect(error).toMatchObject({
-      exitCode: 2,
-      message: expect.stringContaining('Replace, ByteFallback, Fuse'),
-    });
-  });
-
-  test('missing and broken files are refused', async () => {
-    const broken = copyWith('broken', () => {});
-    writeFileSync(join(broken, 'tokenizer.json'), '{');
-    for (const folder of [broken, join(scratch, 'nowhere')]) {
-      const error = await failureOf(loadTokenizer(folder));
-      expect(error).toMatchObject({
-        name: 'RredcotError',
-        exitCode: 2,
-        message: expect.stringContaining(folder),
-      });
-    }
+    const decoders = ['Replace', 'ByteFallback', 'Fuse'].map((type) => ({
+      type,
+      pattern: { String: '▁' },
+      content: ' ',
+    }));
+    const spec = { ...specs, decoder: { type: 'Sequence', decoders } };
+    if (name !== 'missing') cpSync(embedded, folder, { recursive: true });
+    if (name !== 'missing')
+      writeFileSync(join(folder, 'tokenizer.json'), name === 'broken' ? '{' : JSON.stringify(spec));
+    await expect(loadTokenizer(folder)).rejects.toMatchObject(refused(message));
   });
 });
-
-// ------ the head's blocks and tables

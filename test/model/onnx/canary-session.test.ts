@@ -1,11 +1,12 @@
 /** Real sessions held against the canary of their folder: a graph that is wrong is refused before anybody asks it for a row. */
-import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { openWriting } from '../../../dist/model/decode/continue.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
-import { openPolicyFolder, type PolicyFolder, sha256 } from '../../../dist/model/onnx/folder.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
+import { changePolicy } from '../../support/changed-policy.js';
 import { temporaryFolder } from '../../support/program.js';
 import { randomPolicy } from '../../support/random-policy.js';
 
@@ -17,22 +18,11 @@ beforeAll(async () => {
   sound = await randomPolicy(join(scratch, 'sound'), 5);
 });
 
-/** A copy of a folder with a file changed, as its author would publish it: with the right hash. */
-async function changed(
-  from: string,
-  file: string,
-  change: (bytes: Buffer) => Buffer | string,
-): Promise<string> {
+/** A copy of a folder with a file changed. */
+async function changed(from: string, file: string, change: (bytes: Buffer) => Buffer | string) {
   const path = join(scratch, `copy-${++copies}`);
   cpSync(from, path, { recursive: true });
-  const bytes = change(readFileSync(join(path, file)));
-  rmSync(join(path, file)); // it may be a link to the checkpoint's
-  writeFileSync(join(path, file), bytes);
-  const manifest = JSON.parse(readFileSync(join(path, 'policy.json'), 'utf8'));
-  if (file === manifest.canary.file) manifest.canary.sha256 = await sha256(join(path, file));
-  else if (file in manifest.files) manifest.files[file] = await sha256(join(path, file));
-  else Object.assign(manifest, JSON.parse(String(bytes)));
-  writeFileSync(join(path, 'policy.json'), JSON.stringify(manifest));
+  await changePolicy(path, file, change);
   return path;
 }
 

@@ -192,28 +192,25 @@ describe('packBranches', () => {
     expect(of(...new Array(5).fill([64]))).toMatchObject({ groups: 5, lanes: 1, rowsPerGroup: 64 });
   });
 
-  test.each([1, 3])(
-    'without any branch there is one idle group of one row, of the first of %i traces',
-    (B) => {
-      const packed = packBranches(Array.from({ length: B }, () => []));
-      expect(packed).toEqual({
-        groups: 1,
-        lanes: 1,
-        rowsPerGroup: 1,
-        ids: BigInt64Array.of(0n),
-        pos: BigInt64Array.of(0n),
-        exit: BigInt64Array.of(0n),
-        number: BigInt64Array.of(-1n),
-        from: BigInt64Array.of(0n, 0n),
-        to: BigInt64Array.of(1n, 0n),
-        suffixFrom: BigInt64Array.of(0n, 0n),
-        suffixTo: BigInt64Array.of(1n, 0n),
-        suffixRows: [],
-        rows: new Int32Array(0),
-        targets: new Int32Array(0),
-      });
-    },
-  );
+  test.each([1, 3])('without a branch there is one idle group of one row, of the first of %i traces', (B) => {
+    const packed = packBranches(Array.from({ length: B }, () => []));
+    expect(packed).toEqual({
+      groups: 1,
+      lanes: 1,
+      rowsPerGroup: 1,
+      ids: BigInt64Array.of(0n),
+      pos: BigInt64Array.of(0n),
+      exit: BigInt64Array.of(0n),
+      number: BigInt64Array.of(-1n),
+      from: BigInt64Array.of(0n, 0n),
+      to: BigInt64Array.of(1n, 0n),
+      suffixFrom: BigInt64Array.of(0n, 0n),
+      suffixTo: BigInt64Array.of(1n, 0n),
+      suffixRows: [],
+      rows: new Int32Array(0),
+      targets: new Int32Array(0),
+    });
+  });
 
   test('a branch that scores nothing, or its first token, is refused', () => {
     for (const scoredFrom of [0, 3, 4, -1])

@@ -9,7 +9,6 @@ import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import type { Branch } from '../../../dist/model/onnx/placed.js';
 import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
-import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import {
   continuationLogprobs,
   fork,
@@ -18,6 +17,7 @@ import {
   tokenStats,
 } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
+import { differences } from '../../support/family-checks.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
@@ -49,11 +49,7 @@ afterAll(async () => {
 const NATS_UNLIKE = 5e-4;
 
 function expectClose(found: ArrayLike<number>, expected: ArrayLike<number>, tolerance = NATS): void {
-  expect(found.length).toBe(expected.length);
-  let worst = 0;
-  for (let i = 0; i < expected.length; i++)
-    worst = Math.max(worst, Math.abs((found[i] as number) - (expected[i] as number)));
-  expect(worst).toBeLessThan(tolerance);
+  expect(differences(found, expected).most).toBeLessThan(tolerance);
 }
 
 const randomIds = (random: () => number, length: number, vocab = 259) =>
@@ -102,29 +98,6 @@ async function reencoded(ids: Int32Array, { exit, ids: suffix, scoredFrom }: Bra
   const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
   return (await prefix(undefined, whole, exit + scoredFrom)).logprobs;
 }
-
-describe('the prefix', () => {
-  test('a trace of the kind the policy was trained on: entropies and log-probabilities of the float64 pass', async () => {
-    const tokenizer = await loadTokenizer(folder.path);
-    const prompt = tokenizer.encodePrompt('12+34*2=?\n');
-    const completion = tokenizer.encode('<think>\n34*2=68\nWait, 12+68=80\n</think>\nanswer: 80\n');
-    const ids = Int32Array.of(...prompt, ...completion);
-    const { entropies, logprobs } = await prefix(0, ids, prompt.length);
-    const expected = tokenStats(model, [...ids]);
-    expectClose(logprobs, expected.logprobs.slice(prompt.length));
-    expectClose(entropies, expected.entropies.slice(prompt.length));
-    for (const h of entropies) {
-      expect(h).toBeGreaterThan(-1e-6);
-      expect(h).toBeLessThanOrEqual(Math.log(259) + 1e-5);
-    }
-    await session.release(0);
-  });
-
-  test('a prompt of no token, or no token after it, is refused', async () => {
-    await expect(prefix(0, Int32Array.of(1, 2), 0)).rejects.toThrow(RangeError);
-    await expect(prefix(0, Int32Array.of(1, 2), 2)).rejects.toThrow(RangeError);
-  });
-});
 
 describe('branches', () => {
   test('equal reading the trace up to the exit and the continuation again, for random exits, lengths and K', async () => {
@@ -251,6 +224,11 @@ describe('failures', () => {
     await session.release(778);
     await expect(branchScores(778, [branch])).rejects.toThrow('no run was kept as 778');
     await session.release(778); // twice is no harm
+  });
+
+  test('a prompt of no token, or no token after it, is refused', async () => {
+    for (const promptLength of [0, 2])
+      await expect(prefix(0, Int32Array.of(1, 2), promptLength)).rejects.toThrow(RangeError);
   });
 
   test('an id outside the vocabulary is an error; the session goes on', async () => {

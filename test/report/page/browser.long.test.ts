@@ -1,36 +1,31 @@
 /// <reference lib="dom" />
 // The page of a scored file in a real browser: nothing leaves, nothing hostile runs, keys reach everything, both themes can be read.
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HAS_BROWSER, openBrowser, openPage, SKIPPED } from '../../support/browser.js';
-import { CHAIN, FIXTURES, goodLine, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
+import { CHAIN, PROMPT, ROOT } from '../../support/program.js';
+import { fixtureRows, openScene } from '../../support/scene.js';
 
 /** Runs where markup is not inert, and says so. */
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script></script></pre>\u202e<b>bold';
 /** Where what it looked like is kept, in both themes. */
 const SHOTS = process.env.RREDCOT_SCREENSHOTS || join(ROOT, 'artefacts/screenshots');
 
+const { at, done, write } = await openScene();
+
 describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
-  let folder: string;
-  let path: string;
+  const path = at('report.html');
   let browser: Browser;
 
   beforeAll(async () => {
-    folder = await temporaryFolder();
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 64);
     const chain = CHAIN.replace('<think>\n', `<think>\n${HOSTILE}\n`);
-    lines.push(goodLine({ id: `hostile ${HOSTILE}`, group: HOSTILE, completion: chain }).trim());
-    await writeFile(join(folder, 'traces.jsonl'), `${lines.join('\n')}\n`);
-    const score = ['score', 'traces.jsonl', '-o', 'scored.parquet', '--sigma', 'share,rudder'];
-    expect((await rredcot(score, { cwd: folder })).code).toBe(0);
-    const report = await rredcot(['report', 'scored.parquet', '-o', 'report.html', '--traces', '65'], {
-      cwd: folder,
-    });
-    expect(report.code, report.stderr).toBe(0);
-    path = join(folder, 'report.html');
+    const hostile = { id: `hostile ${HOSTILE}`, group: HOSTILE, prompt: PROMPT, completion: chain };
+    await write('traces.jsonl', [...(await fixtureRows(0, 64)), { ...hostile, answer: '7', reward: 1 }]);
+    await done('score traces.jsonl -o scored.parquet --sigma share,rudder');
+    await done('report scored.parquet -o report.html --traces 65');
     browser = await openBrowser();
   });
   afterAll(() => browser?.close());
@@ -49,23 +44,20 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
     return found.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
   };
 
-  it.each(['light', 'dark'] as const)(
-    'opens in %s, sends nothing, and has nothing against axe',
-    async (colorScheme) => {
-      const { page, heard, took } = await openPage(browser, path, { colorScheme });
-      expect(took).toBeLessThan(5000);
-      expect(await page.locator('h2').first().textContent()).toBe('Overview');
-      await shot(page, `run-${colorScheme}`);
-      expect(await violations(page)).toEqual([]);
-      await page.goto(`${page.url().split('#')[0]}#trace-2`);
-      await page.waitForSelector('#tokens .u-wrap');
-      await shot(page, `trace-${colorScheme}`);
-      expect(await page.locator('#trace').textContent()).toContain('Its own answer');
-      expect(await violations(page)).toEqual([]);
-      expect(heard).toEqual([]);
-      await page.close();
-    },
-  );
+  it.each(['light', 'dark'] as const)('opens in %s, sends nothing, contents axe', async (colorScheme) => {
+    const { page, heard, took } = await openPage(browser, path, { colorScheme });
+    expect(took).toBeLessThan(5000);
+    expect(await page.locator('h2').first().textContent()).toBe('Overview');
+    await shot(page, `run-${colorScheme}`);
+    expect(await violations(page)).toEqual([]);
+    await page.goto(`${page.url().split('#')[0]}#trace-2`);
+    await page.waitForSelector('#tokens .u-wrap');
+    await shot(page, `trace-${colorScheme}`);
+    expect(await page.locator('#trace').textContent()).toContain('Its own answer');
+    expect(await violations(page)).toEqual([]);
+    expect(heard).toEqual([]);
+    await page.close();
+  });
 
   it('breaks no number at the width of a telephone, and scrolls tables alone', async () => {
     const { page } = await openPage(browser, path);
