@@ -24,9 +24,10 @@ import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
+import type { AnswerMarks } from './answer-text.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
-import { type AnswerMarks, type Reward, type RewardedTrace, resolveReward } from './reward.js';
+import { type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
 /**
  * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named

@@ -24,8 +24,22 @@ export interface ThoughtSpan {
   readonly tags?: ThoughtTags;
 }
 
-/** What opens an answer in a completion without a closing tag (METHOD §2, and headings as in PRM800K's solutions). */
-export const ANSWER_PATTERN = /\\boxed\{|(?<!#)#+ Answer(?= *$)|####|\bA:|\bAnswer:|\bThe answer is/gm;
+/** What opens an answer in a completion without a closing tag (METHOD §2, and headings as in PRM800K's solutions), the strongest first. */
+const ANSWER_MARKS = [
+  /\\(?:boxed|fbox)(?![a-zA-Z])|\bThe final answer is(?=.*\. I hope it is correct)/g,
+  /(?<!#)#+ Answer(?= *$)|####|\bAnswer:|\bThe (?:final )?answer is/gm,
+  // two characters say little: "Vitamin A: 300"
+  /(?:^|[\w|]>)[*_> \t]*A:/gm,
+];
+
+/** The last of the strongest marks of an answer in a text. */
+export function answerMark(text: string): RegExpExecArray | undefined {
+  for (const marks of ANSWER_MARKS) {
+    const last = [...text.matchAll(marks)].at(-1);
+    if (last !== undefined) return last;
+  }
+  return undefined;
+}
 
 /** What a policy thinks between: that of its chat template, or of its training. */
 export type ThoughtTags = readonly [open: string, close: string];
@@ -124,7 +138,7 @@ function thoughtOfTurn(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
   const close = closeOf(text, tags);
   if (close !== undefined) end = boundaryBefore(units, close[0]);
   else {
-    const last = [...text.matchAll(ANSWER_PATTERN)].at(-1);
+    const last = answerMark(text);
     if (last === undefined) answered = false;
     // the whole line that the pattern stands in is the answer
     else end = Math.max(start, boundaryBefore(units, text.lastIndexOf('\n', last.index - 1) + 1));
