@@ -58,7 +58,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewards = new RewardCheck(rewardRange, isRangeGiven);
   await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
-  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
+  const opening = await opened.prompts.opening();
+  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags, opening };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };

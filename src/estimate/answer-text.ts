@@ -8,6 +8,8 @@ import type { Reference } from '../trace.js';
 export interface AnswerMarks extends ExitTemplate {
   /** where the known pairs have it not */
   readonly thoughtTags?: ThoughtTags | undefined;
+  /** how its prompts of messages end, where that opens a thought */
+  readonly opening?: string;
 }
 
 /** Tokens that end a turn or a text, of whatever policy: a dump may spell them. */

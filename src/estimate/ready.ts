@@ -13,6 +13,7 @@ import {
   type EncodedTrace,
   encodeBehind,
   encodeTrace,
+  endOf,
   spelledText,
   thoughtStatus,
   withTexts,
@@ -89,8 +90,24 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
     if (completion !== '' && completionMask === undefined) return completion;
     return need === 'nothing' ? '' : spelledText(completionIds.subarray(from, to), opened.tokenizer);
   };
+  /** what the policy read before that: a thought may be opened there */
+  const before = ({ prompt, promptIds, completionIds, completionMask }: Trace): string => {
+    const [from] = (completionMask && turnsIn(completionMask).at(-1)) ?? [0];
+    const ids = from > 0 ? completionIds?.subarray(0, from) : promptIds;
+    if (ids !== undefined && need !== 'nothing') return endOf(ids, opened.tokenizer);
+    if (typeof prompt === 'string') return prompt;
+    const last = prompt.at(-1);
+    return last?.role === 'assistant' ? last.content : (marks.opening ?? '');
+  };
   /** @throws TraceRejected for a reward that is none */
-  const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, () => textOf(trace), marks);
+  const rewardOf = (trace: Trace): Reward =>
+    resolveReward(
+      trace,
+      rewardRange,
+      () => textOf(trace),
+      marks,
+      () => before(trace),
+    );
   const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,

@@ -59,7 +59,7 @@ function compared(reward: number): Reward {
 
 /**
  * ζ of a trace: the row's reward, mapped by `--reward-range` where it is no verdict, else {@link compareAnswer}.
- * @param text of the completion; called only where it is needed
+ * @param text of the completion, @param before what comes before it: called only where they are needed
  * @throws TraceRejected (`reward`) for a reward outside the range
  */
 export function resolveReward(
@@ -67,11 +67,9 @@ export function resolveReward(
   range: RewardRange,
   text: () => string,
   marks: AnswerMarks,
+  before = (): string => (typeof trace.prompt === 'string' ? trace.prompt : ''),
 ): Reward {
-  if (trace.reward === null) {
-    const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
-    return compareAnswer(text(), trace.references, marks, prompt);
-  }
+  if (trace.reward === null) return compareAnswer(text(), trace.references, marks, before());
   const [low, high] = trace.isVerdict ? VERDICT : range;
   if (trace.reward < low || trace.reward > high)
     throw new TraceRejected(

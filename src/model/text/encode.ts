@@ -2,7 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { codePoints } from '../../scored.js';
-import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
+import { THINK_CLOSE, THINK_OPEN, THOUGHT_TAGS, type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
@@ -34,9 +34,28 @@ export async function encodeTrace(
   maxTokens: number,
 ): Promise<EncodedTrace> {
   const promptIds = await encodePrompt(trace, tokenizer, vocab);
-  const encoded = await encodeBehind(promptIds, trace, tokenizer, vocab, maxTokens);
+  const read = openedOnce(trace, endOf(promptIds, tokenizer));
+  const encoded = await encodeBehind(promptIds, read, tokenizer, vocab, maxTokens);
   const status = [...heldStatus(encoded, tokenizer), ...promptStatus(trace, tokenizer)];
   return { ...encoded, status: [...new Set([...encoded.status, ...status])] };
+}
+
+/** What the mapping puts before a thought that stands apart from its answer in the row. */
+const OUR_TAG = `${THINK_OPEN}\n`;
+
+/** A trace whose thought got that tag, where its prompt has opened the thought already: it goes on from there. */
+function openedOnce(trace: Trace, before: string): Trace {
+  const tags = THOUGHT_TAGS.find(([open]) => before.trimEnd().endsWith(open));
+  const { completion, completionIds, source } = trace;
+  if (tags === undefined || completionIds !== undefined || !completion.startsWith(OUR_TAG)) return trace;
+  if (holdsTag(source.columns)) return trace;
+  return { ...trace, completion: completion.slice(OUR_TAG.length).replace(THINK_CLOSE, tags[1]) };
+}
+
+/** Whether a text of the row begins with the tag: then it is not ours. */
+function holdsTag(value: unknown): boolean {
+  if (typeof value === 'string') return value.trimStart().startsWith(THINK_OPEN);
+  return typeof value === 'object' && value !== null && Object.values(value).some(holdsTag);
 }
 
 /**
@@ -90,7 +109,12 @@ export function thoughtStatus(
   { tags }: ThoughtSpan,
   tokenizer: Spelling,
 ): readonly string[] {
-  return tagStatus(tokens.text, tags, tokenizer.decode(promptIds.subarray(-TAG_TOKENS)).toString('utf8'));
+  return tagStatus(tokens.text, tags, endOf(promptIds, tokenizer));
+}
+
+/** The end of a text, in which a thought may be opened. */
+export function endOf(ids: Int32Array, tokenizer: Spelling): string {
+  return tokenizer.decode(ids.subarray(-TAG_TOKENS)).toString('utf8');
 }
 
 /** A tag has hardly more, spelled letter by letter. */

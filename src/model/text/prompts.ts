@@ -2,6 +2,7 @@
 
 import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
+import { THOUGHT_TAGS } from '../../segment/span.js';
 import { renderedTurns } from '../../segment/turn-parts.js';
 import type { Message, Trace } from '../../trace.js';
 import type { ChatRenderer } from './chat-template.js';
@@ -66,6 +67,15 @@ export class Prompts {
       'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
     );
     return { ...trace, status: [...(trace.status ?? []), 'prompt:stripped'] };
+  }
+
+  /** How prompts of messages end, as far as that opens a thought. */
+  async opening(): Promise<string> {
+    const source = this.chat?.template.source ?? '';
+    if (!THOUGHT_TAGS.some(([open]) => source.includes(open))) return '';
+    // whoever renders messages says what is wrong with the template
+    const text = await this.chat?.render(PROBES[0] as readonly Message[]).catch(() => '');
+    return text?.split('rredcot4user').at(-1) ?? '';
   }
 
   /** A prompt that is read as the text that it is. */
