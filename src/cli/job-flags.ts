@@ -1,6 +1,7 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
 import { CORES_VARIABLE } from '../cores.js';
+import { END_TOKEN } from '../estimate/finished.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
@@ -46,11 +47,19 @@ export interface RunFlags extends MappingFlags, LogFlags {
 }
 
 /** Flags of `score` and `segment`. */
-export interface JobFlags extends RunFlags, SegmentFlags {}
+export interface JobFlags extends RunFlags, SegmentFlags {
+  readonly endToken: string;
+}
 
 /** The flags that `score` and `segment` share. */
 export function job(command: Command, defaultOutput: string, argv: readonly string[]): Command {
-  return run(command, defaultOutput, (same) => segmented(same, argv));
+  return run(command, defaultOutput, (same) => segmented(same, argv))
+    .optionsGroup('Rows to traces:')
+    .option(
+      '--end-token <how>',
+      "auto|add|none: whether completions of text get the policy's end token back: those that were finished, all, or none",
+      END_TOKEN[0],
+    );
 }
 
 /** The flags that `score`, `segment` and `sample` share. @param more of the command's own, in their midst */
@@ -178,7 +187,8 @@ export function mappingOptions(flags: MappingFlags) {
 }
 
 export function jobOptions(flags: JobFlags) {
-  return { ...runOptions(flags), segments: resolveSegmentOptions(flags) };
+  const endToken = oneOf('--end-token', flags.endToken, END_TOKEN);
+  return { ...runOptions(flags), segments: resolveSegmentOptions(flags), endToken };
 }
 
 export function runOptions(flags: RunFlags) {

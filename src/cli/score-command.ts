@@ -77,6 +77,11 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
+      if (policy === null && flags.endToken !== 'auto')
+        throw usageError(
+          '--end-token has no meaning without a policy',
+          'leave out --end-token or --no-policy',
+        );
       if (policy === null && flags.chatTemplateArg !== undefined)
         throw usageError(
           '--chat-template-arg has no meaning without a policy',

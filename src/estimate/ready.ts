@@ -27,6 +27,7 @@ import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
 import type { AnswerMarks } from './answer-text.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
+import { type Ending, type EndToken, endings } from './finished.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
 import { type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
@@ -72,6 +73,7 @@ export interface Method {
   readonly segments: SegmentOptions;
   readonly rewardRange: readonly [number, number];
   readonly marks: AnswerMarks;
+  readonly endToken: EndToken;
   readonly references: ReferenceSource;
   /** facts of the values, the estimator as it was asked for, and opened */
   readonly nature: Nature;
@@ -136,14 +138,14 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
  * @returns what makes a trace ready; it throws TraceRejected for what the policy cannot take
  */
 export async function preparing(
-  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments }: Method,
+  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments, ...ending }: Method,
   groupReferences: GroupReferences | undefined,
   isStream: boolean,
 ): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
   const { exitTemplate } = opened.policy;
   const makeReferenceSet =
     estimator.referenceSetOf ?? (await referenceSetMaker(exitTemplate, nature, opened.tokenizer.encode));
-  const read = reader(need, opened, segments);
+  const read = reader(need, opened, segments, ending);
   return async (item) => {
     const { references, referenceStatus } = referencesOf(item.trace, item.reward.reward, groupReferences);
     if (isStream) groupReferences?.reach(item.trace.group);
@@ -151,7 +153,7 @@ export async function preparing(
     // what another policy scores, this one does not
     const own = nature.isOfProver ? [] : continuations;
     const longest = own.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-    const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest);
+    const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest, item.reward.reward);
     const status = [...ofTokens, ...referenceStatus, ...made.status, ...ofValues];
     return { ...item, ...made, ...tokens, trace, continuations, references, status, pieces };
   };
@@ -175,27 +177,33 @@ const NONE = new Int32Array(0);
  */
 export function reader(
   need: PolicyNeed,
-  { policy, tokenizer, prompts }: OpenPolicy,
+  opened: OpenPolicy,
   segments: SegmentOptions,
-): (given: Trace, room: number) => Promise<ReadTrace> {
+  ending: Ending,
+): (given: Trace, room: number, reward: number | null) => Promise<ReadTrace> {
+  const { policy, tokenizer, prompts } = opened;
   const { vocab, maxTokens } = policy.architecture;
+  const endOf = endings(opened, ending);
   const cut = (tokens: EncodedTrace) => {
     const pieces = cutTrace(tokens, segments);
     return { pieces, status: [...tokens.status, ...thoughtStatus(tokens, pieces.thought, tokenizer)] };
   };
-  async function read(given: Trace, most: number): Promise<ReadTrace> {
-    const tokens = await encodeTrace(await prompts.prepare(given), tokenizer, vocab, most);
+  async function read(given: Trace, most: number, reward: number | null): Promise<ReadTrace> {
+    const prepared = await prompts.prepare(given);
+    const end = await endOf(given, prepared.prompt, reward);
+    const tokens = await encodeTrace(prepared, tokenizer, vocab, most, end);
     return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
   }
   /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */
-  async function readCompletion(given: Trace): Promise<ReadTrace> {
-    const tokens = await encodeBehind(NONE, given, tokenizer, vocab);
+  async function readCompletion(given: Trace, reward: number | null): Promise<ReadTrace> {
+    const end = policy.path === EMBEDDED_POLICY ? undefined : await endOf(given, given.prompt, reward);
+    const tokens = await encodeBehind(NONE, given, tokenizer, vocab, undefined, end);
     const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
     const { promptIds = NONE } = given;
     return { ...cut(tokens), tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
   }
-  return async (given, room) => {
-    if (need === 'pass') return read(given, maxTokens - room);
+  return async (given, room, reward) => {
+    if (need === 'pass') return read(given, maxTokens - room, reward);
     const hasPrompt = given.promptIds !== undefined || given.prompt.length > 0;
     const isOfPolicy = need !== 'nothing' && policy.path !== EMBEDDED_POLICY && hasPrompt;
     if (!isOfPolicy && (need === 'nothing' ? isOfTurns(given) : given.turns !== undefined))
@@ -204,7 +212,7 @@ export function reader(
         'it has several turns, which a policy has to spell: --policy <the one that wrote the traces>',
       );
     if (need === 'nothing') return readByRow(given, segments);
-    return isOfPolicy ? read(given, Number.POSITIVE_INFINITY) : readCompletion(given);
+    return isOfPolicy ? read(given, Number.POSITIVE_INFINITY, reward) : readCompletion(given, reward);
   };
 }
 

@@ -1,8 +1,16 @@
 // Turns a trace into the token ids that the policy reads, aligned with the text they spell.
 import { TraceRejected } from '../../errors.js';
+import { stringifyJson } from '../../io/arrow/json.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { codePoints } from '../../scored.js';
-import { THINK_CLOSE, THINK_OPEN, THOUGHT_TAGS, type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
+import {
+  THINK_CLOSE,
+  THINK_OPEN,
+  THOUGHT_TAGS,
+  type ThoughtSpan,
+  type TokenText,
+  tagStatus,
+} from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
@@ -25,6 +33,7 @@ export interface EncodedTrace {
  * ids win and the status says `ids:text-mismatch`; ids alone that are no UTF-8 are `ids:not-utf8`.
  * @param vocab size of the policy's vocabulary
  * @param maxTokens what prompt and completion may have together
+ * @param end the token that ends the completion, which its text does not show; null where a template has put one behind what was cut
  * @throws TraceRejected where nothing can be scored
  */
 export async function encodeTrace(
@@ -32,10 +41,11 @@ export async function encodeTrace(
   tokenizer: PolicyTokenizer,
   vocab: number,
   maxTokens: number,
+  end?: number | null,
 ): Promise<EncodedTrace> {
   const promptIds = await encodePrompt(trace, tokenizer, vocab);
   const read = openedOnce(trace, endOf(promptIds, tokenizer));
-  const encoded = await encodeBehind(promptIds, read, tokenizer, vocab, maxTokens);
+  const encoded = await encodeBehind(promptIds, read, tokenizer, vocab, maxTokens, end);
   const status = [...heldStatus(encoded, tokenizer), ...promptStatus(trace, tokenizer)];
   return { ...encoded, status: [...new Set([...encoded.status, ...status])] };
 }
@@ -48,14 +58,9 @@ function openedOnce(trace: Trace, before: string): Trace {
   const tags = THOUGHT_TAGS.find(([open]) => before.trimEnd().endsWith(open));
   const { completion, completionIds, source } = trace;
   if (tags === undefined || completionIds !== undefined || !completion.startsWith(OUR_TAG)) return trace;
-  if (holdsTag(source.columns)) return trace;
+  // a text of the row begins with it: then it is not ours
+  if (stringifyJson(source.columns).includes(`"${THINK_OPEN}`)) return trace;
   return { ...trace, completion: completion.slice(OUR_TAG.length).replace(THINK_CLOSE, tags[1]) };
-}
-
-/** Whether a text of the row begins with the tag: then it is not ours. */
-function holdsTag(value: unknown): boolean {
-  if (typeof value === 'string') return value.trimStart().startsWith(THINK_OPEN);
-  return typeof value === 'object' && value !== null && Object.values(value).some(holdsTag);
 }
 
 /**
@@ -73,12 +78,18 @@ function heldStatus({ trace, promptIds, tokens }: EncodedTrace, tokenizer: Spell
 /** The same behind ids of a prompt that are known, or behind none where nothing reads them. */
 export async function encodeBehind(
   promptIds: Int32Array,
-  trace: Trace,
+  given: Trace,
   tokenizer: PolicyTokenizer,
   vocab: number,
   maxTokens = Number.POSITIVE_INFINITY,
+  end?: number | null,
 ): Promise<EncodedTrace> {
-  const completionIds = trace.completionIds ?? (await tokenizer.encode(trace.completion));
+  const ids = given.completionIds ?? (await tokenizer.encode(given.completion));
+  const room = maxTokens - promptIds.length;
+  const { completionIds, trace, ended } =
+    end === undefined
+      ? { completionIds: ids, trace: given, ended: [] }
+      : withEnd(given, ids, end, room, tokenizer);
   if (completionIds.length === 0)
     throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
   checkIds(completionIds, 'completion_ids', vocab);
@@ -89,11 +100,27 @@ export async function encodeBehind(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   const completion = align(trace, completionIds, tokenizer);
-  const status = [...(trace.status ?? []), ...completion.status];
+  const status = [...(trace.status ?? []), ...completion.status, ...ended];
   const { completionMask: own } = trace;
   const tokens =
     own === undefined ? completion.tokens : inTurns(completion.tokens, completionIds, own, tokenizer);
   return { trace, promptIds, completionIds, ...completion, tokens, status };
+}
+
+/** A completion with its end token, where that is known, lacking, and has room; or without the one that it never had. */
+function withEnd(trace: Trace, ids: Int32Array, end: number | null, room: number, tokenizer: Spelling) {
+  const written = withoutEndTokens(ids, tokenizer);
+  const isOpen = written.length === ids.length;
+  if (end === null ? isOpen : !isOpen || ids.length >= room) return { trace, completionIds: ids, ended: [] };
+  const completionIds = end === null ? written : joinIds(ids, Int32Array.of(end));
+  const { completionMask: mask } = trace;
+  const own = mask && { completionMask: Uint8Array.from(completionIds, (_, t) => mask[t] ?? 1) };
+  const text = end === null && { completion: spelledText(written, tokenizer) };
+  return {
+    trace: { ...trace, ...text, ...own },
+    completionIds,
+    ended: end === null ? [] : ['end-token:added'],
+  };
 }
 
 /** The text of several turns: no state comes after the end token of the last one, whatever the policy was shown behind it. */
