@@ -1,6 +1,5 @@
 // A scored trace and its segments, as the last stage hands them to what writes or draws them.
-import type { Trace } from './trace.js';
-import { compact, type OwnTokens, ownBefore } from './turns.js';
+import { compact, type OwnTokens, ownBefore, type Trace } from './trace.js';
 
 /** A segment as it is written; token indices are null without a tokenizer. */
 export interface SegmentRow {
@@ -63,21 +62,9 @@ export const UNREAD = 'policy:none';
 export function blankRow(trace: Trace): OutputRow {
   return {
     trace,
-    promptIds: null,
-    completionIds: null,
-    logprobs: null,
-    entropies: null,
-    sigma: null,
-    segments: [],
-    valueStart: null,
-    referenceLogprobs: null,
-    reward: null,
-    baseline: null,
-    referenceUtilities: null,
-    referenceTokens: null,
-    sigmaEss: null,
-    sigmaMaxWeight: null,
-    sigmaGain: null,
+    ...{ promptIds: null, completionIds: null, logprobs: null, entropies: null, sigma: null, segments: [] },
+    ...{ valueStart: null, referenceLogprobs: null, referenceUtilities: null, referenceTokens: null },
+    ...{ reward: null, baseline: null, sigmaEss: null, sigmaMaxWeight: null, sigmaGain: null },
     status: [],
   };
 }

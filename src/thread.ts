@@ -1,4 +1,6 @@
-// Worker threads: the main thread calls functions of a thread; however that ends, whatever waits for it fails with one error.
+// Worker threads: the main thread calls functions of a thread; however that ends, whatever waits for it fails with one error. And how many cores
+// of the machine are this process's own.
+import { availableParallelism } from 'node:os';
 import { parentPort, SHARE_ENV, Worker, type WorkerOptions } from 'node:worker_threads';
 import { type ExitCode, RredcotError } from './errors.js';
 
@@ -158,4 +160,14 @@ function received(error: SentError): Error {
   if (exitCode !== undefined)
     return new RredcotError(message, { exitCode, ...(hint === undefined ? {} : { hint }) });
   return Object.assign(new Error(error.message), error);
+}
+
+/** Set by `--threads`. */
+export const CORES_VARIABLE = 'RREDCOT_THREADS';
+
+/** All cores, or the share that `RREDCOT_THREADS` allows. */
+export function ownCores(env: Readonly<Record<string, string | undefined>> = process.env): number {
+  const share = Number(env[CORES_VARIABLE]);
+  const cores = availableParallelism();
+  return Number.isInteger(share) && share >= 1 ? Math.min(share, cores) : cores;
 }

@@ -5,7 +5,15 @@ import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { endProgressLine } from '../report/terminal.js';
-import type { Interruption } from './signals.js';
+
+/** What ends a run from outside. */
+export interface Interruption {
+  readonly signal: AbortSignal;
+  /** @param text of `--time-limit` @throws RredcotError (exit 2) */
+  limitTime(text: string): void;
+  /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
+  keepNothing(): void;
+}
 
 /** What a command is told of the call beside its own flags. */
 export interface CommandCall {
@@ -145,6 +153,8 @@ export function endHelp(program: Command, isShort: boolean, name = program.name(
 export interface LogFlags {
   readonly quiet: boolean;
   readonly logJson: boolean;
+  /** of a command that makes a run: the log's records say which one */
+  readonly shard?: string;
 }
 
 /** Declares them. */
@@ -154,8 +164,8 @@ export function logged(command: Command): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
-/** The log that they ask for. @param shard that its records name */
-export async function logOf({ quiet, logJson }: LogFlags, shard?: string): Promise<Log> {
+/** The log that they ask for. */
+export async function logOf({ quiet, logJson, shard }: LogFlags): Promise<Log> {
   const { openLog } = await import('../report/log.js');
   return openLog({ quiet, json: logJson, shard });
 }

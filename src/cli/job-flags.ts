@@ -1,17 +1,26 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
+import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import { CORES_VARIABLE } from '../cores.js';
+import { usageError } from '../errors.js';
 import { END_TOKEN } from '../estimate/finished.js';
-import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
+import { given, oneOf, otherFlag, parseNames, positiveInteger } from '../flag-values.js';
+import { fileError } from '../io/files/files.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
-import type { Log } from '../report/log.js';
 import { resolveMaxRejects } from '../report/reject-limits.js';
-import { type LogFlags, logOf, repeated } from './declare.js';
-import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
+import {
+  declarationOf,
+  IN_ALL,
+  SEGMENTERS,
+  type Segmenter,
+  type SegmentOptions,
+} from '../segment/segmenters.js';
+import { THOUGHT_TAGS, type ThoughtTags } from '../segment/span.js';
+import { CORES_VARIABLE } from '../thread.js';
+import { type LogFlags, repeated } from './declare.js';
 
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
 export const CHAT_TEMPLATE_ARG: [string, string, typeof repeated] = [
@@ -39,7 +48,6 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly device: string;
   readonly limit?: string;
   readonly maxRejects?: string;
-  readonly shard?: string;
   readonly rowsPerPart?: string;
   readonly overwrite: boolean;
   readonly timeLimit?: string;
@@ -51,23 +59,11 @@ export interface JobFlags extends RunFlags, SegmentFlags {
   readonly endToken: string;
 }
 
-/** The flags that `score` and `segment` share. */
-export function job(command: Command, defaultOutput: string, argv: readonly string[]): Command {
-  return run(command, defaultOutput, (same) => segmented(same, argv))
-    .optionsGroup('Rows to traces:')
-    .option(
-      '--end-token <how>',
-      "auto|add|none: whether completions of text get the policy's end token back: those that were finished, all, or none",
-      END_TOKEN[0],
-    );
-}
-
-/** The flags that `score`, `segment` and `sample` share. @param more of the command's own, in their midst */
-export function run(
-  command: Command,
-  defaultOutput: string,
-  more: (command: Command) => Command = (same) => same,
-): Command {
+/**
+ * The flags that `score`, `segment` and `sample` share.
+ * @param argv where those of the segmentation are among them, of which help shows what the command line names
+ */
+export function run(command: Command, defaultOutput: string, argv?: readonly string[]): Command {
   const things = command.name() === 'sample' ? 'prompts' : 'traces';
   const output = mapped(command)
     .optionsGroup('Output:')
@@ -85,7 +81,8 @@ export function run(
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--drop <a,b>', 'columns of the input that are not written', appended);
-  return more(output)
+  if (argv !== undefined) segmented(output, argv).optionsGroup('Rows to traces:').option(...END_TOKEN_FLAG);
+  return output
     .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)
     .option(
@@ -119,19 +116,18 @@ export function run(
     .option(...MAX_LINE_BYTES_FLAG)
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'every line on stderr as a JSON record', false)
-    .hook('preAction', (_, action) => applyThreads(action));
+    .hook('preAction', (_, action) => {
+      // this process goes by it
+      const { threads } = action.opts<{ threads?: string }>();
+      if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
+    });
 }
 
-/** The log of a command that makes a run: its records say which shard. */
-export function jobLog(flags: LogFlags & Pick<RunFlags, 'shard'>): Promise<Log> {
-  return logOf(flags, flags.shard);
-}
-
-/** `--threads` as what this process goes by. */
-function applyThreads(command: Command): void {
-  const { threads } = command.opts<{ threads?: string }>();
-  if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
-}
+const END_TOKEN_FLAG: [string, string, string] = [
+  '--end-token <how>',
+  "auto|add|none: which completions of text get the policy's end token back: those that were finished, all, none",
+  END_TOKEN[0],
+];
 
 /** `--overwrite`, for every command that writes rows. */
 export const OVERWRITE_FLAG: [string, string, boolean] = [
@@ -146,8 +142,8 @@ export const MAX_LINE_BYTES_FLAG: [string, string] = [
   `longest input line, in bytes (default: ${MAX_LINE_BYTES}, 256 MiB)`,
 ];
 
-export function maxLineBytesOf({ maxLineBytes: text }: { readonly maxLineBytes?: string }): number {
-  return positiveInteger('--max-line-bytes', text ?? `${MAX_LINE_BYTES}`, MAX_LINE_BYTES);
+export function parseMaxLineBytes(text: string): number {
+  return positiveInteger('--max-line-bytes', text, MAX_LINE_BYTES);
 }
 
 /** A list that may be given in several flags. */
@@ -182,7 +178,7 @@ export function mappingOptions(flags: MappingFlags) {
     preset: flags.preset,
     join: flags.join,
     joinOn: flags.joinOn,
-    maxLineBytes: maxLineBytesOf(flags),
+    maxLineBytes: given(flags.maxLineBytes, parseMaxLineBytes),
   };
 }
 
@@ -201,10 +197,123 @@ export function runOptions(flags: RunFlags) {
     drop: given(flags.drop, (text) => parseNames('--drop', text)),
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
-    maxRejects: resolveMaxRejects(flags.maxRejects),
+    maxRejects: given(flags.maxRejects, resolveMaxRejects),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: given(flags.shard, parseShard),
     rowsPerPart: given(flags.rowsPerPart, (text) => positiveInteger('--rows-per-part', text, 512)),
     overwrite: flags.overwrite,
   };
+}
+
+// ------ where a thought is cut: the segmenters' flags, every one checked and of use to the segmenter
+
+/** Raw flag values of the segmentation, as commander hands them on; those of single segmenters by their names. */
+export interface SegmentFlags {
+  readonly segmenter: string;
+  readonly maxSegments?: string;
+  readonly thoughtTags?: string;
+  readonly keywords?: string;
+  readonly [flag: string]: unknown;
+}
+
+/** The flags that say where a thought is cut; help shows those of the segmenter that the command line names. */
+function segmented(command: Command, argv: readonly string[]): Command {
+  const named = SEGMENTERS.find((name) => argv.includes(name) || argv.includes(`--segmenter=${name}`));
+  const shown = new Set(named === undefined ? [] : declarationOf(named).flags?.map(([flag]) => flag));
+  const words = SEGMENTERS.map((name) => `${name}: ${declarationOf(name).words}`);
+  const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
+  const merged = SEGMENTERS.flatMap((name) => {
+    const { maxSegments } = declarationOf(name);
+    return maxSegments === undefined ? [] : [`${maxSegments} for ${name}`];
+  });
+  command
+    .optionsGroup('Segments:')
+    .option(
+      '--segmenter <name>',
+      `where a thought is cut: ${SEGMENTERS.join('|')} (${words.join('; ')})`,
+      SEGMENTERS[0],
+    )
+    .option(
+      '--max-segments <n>',
+      `thought segments a trace at most (default: ${merged.join(', ')}, as many as there are for the others)`,
+    )
+    .option(
+      '--thought-tags <open,close>',
+      'what the policy thinks between, where it is not one of the known pairs (default: <think>, <reasoning>, <thinking>, <thought> or <|begin_of_thought|>, as the trace has it)',
+    );
+  for (const [flag, text] of new Map(own))
+    command.addOption(command.createOption(flag, text).hideHelp(!shown.has(flag)));
+  return command;
+}
+
+/** @throws RredcotError (exit 2) for a value that is none, and for a flag that the segmenter does not look at */
+export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
+  const segmenter = oneOf('--segmenter', flags.segmenter, SEGMENTERS);
+  const values = flags as Readonly<Record<string, string | undefined>>;
+  refuseIdle(values, segmenter);
+  const { options, maxSegments: most } = declarationOf(segmenter);
+  const asked = given(flags.maxSegments, (text) => positiveInteger('--max-segments', text, 40));
+  // others are cut down only where the user says so
+  const maxSegments = asked ?? most;
+  return {
+    segmenter,
+    ...IN_ALL,
+    ...(flags.thoughtTags === undefined ? {} : { thoughtTags: resolveTags(flags.thoughtTags) }),
+    ...(maxSegments === undefined ? {} : { maxSegments }),
+    ...(flags.keywords === undefined ? {} : { keywords: resolveKeywords(flags.keywords) }),
+    ...options?.(values),
+  };
+}
+
+/** @throws RredcotError (exit 2) for a segmenter that cuts by the policy's figures */
+export function refuseWithoutPolicy({ segmenter }: SegmentOptions): void {
+  if (declarationOf(segmenter).cuts !== undefined)
+    throw usageError(
+      `--segmenter ${segmenter} cuts by what a policy says of the tokens, and there is none`,
+      'leave out --no-policy',
+    );
+}
+
+/** @throws RredcotError (exit 2) for a flag of other segmenters alone */
+function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmenter): void {
+  const of = (name: Segmenter) => declarationOf(name).flags ?? [];
+  const idle = otherFlag(of(segmenter), SEGMENTERS.flatMap(of), values);
+  if (idle === undefined) return;
+  const [name] = idle[0].split(' ');
+  const readers = SEGMENTERS.filter((each) => of(each).some(([flag]) => flag === idle[0]));
+  throw usageError(
+    `${name} has no meaning here`,
+    `add --segmenter ${readers.join('|')}, or leave out ${name}`,
+  );
+}
+
+function resolveTags(text: string): ThoughtTags {
+  const [open = '', close = '', ...more] = text.split(',').map((tag) => tag.trim());
+  if (open !== '' && close !== '' && open !== close && more.length === 0)
+    return THOUGHT_TAGS.find((known) => known[0] === open && known[1] === close) ?? [open, close];
+  throw usageError(
+    `--thought-tags ${text}: expected an opening tag, a comma, and another one that closes`,
+    '--thought-tags "<scratchpad>,</scratchpad>"',
+  );
+}
+
+const EXAMPLE = '--keywords Wait,But,Let me, or --keywords words.txt with a word a line';
+
+/** The words of a list, or of a file where there is one of that name, a word a line. */
+function resolveKeywords(text: string): readonly string[] {
+  const found = existsSync(text) ? readWords(text) : text.split(',');
+  const words = [...new Set(found.map((word) => word.trim()).filter((word) => word !== ''))];
+  if (words.length === 0) throw usageError(`--keywords ${text}: holds no word`, EXAMPLE);
+  // as a list they stand in the configuration, and in the command that `summary` prints
+  const odd = words.find((word) => word.includes(','));
+  if (odd !== undefined) throw usageError(`--keywords ${text}: "${odd}" has a comma in it`, EXAMPLE);
+  return words;
+}
+
+function readWords(path: string): string[] {
+  try {
+    return readFileSync(path, 'utf8').split(/\r?\n/);
+  } catch (error) {
+    throw fileError(error, path, 'read');
+  }
 }

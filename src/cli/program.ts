@@ -1,50 +1,38 @@
-// The command line: flags, defaults, help, and the one place where errors become exit codes.
+// The command line: commands, their help, what ends them from outside, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
-import { EXIT, type ExitCode, RredcotError } from '../errors.js';
+import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
+import { removeTemporaryFiles } from '../io/files/atomic-file.js';
 import { fileError } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
-import { type CommandCall, endHelp, readableHelp } from './declare.js';
-import { type Interruption, interruptible } from './signals.js';
+import { type CommandCall, endHelp, type Interruption, readableHelp } from './declare.js';
 
-const scored = () => import('./scored-commands.js');
 const runs = () => import('./score-command.js');
+const scored = () => import('./scored-commands.js');
 const policies = () => import('./policy-commands.js');
 
 type Declare = (command: Command, call: CommandCall) => void | Promise<void>;
 
-/** Every command with its summary; its flags are declared, and what declares them is loaded, when it is called. */
-const COMMANDS: readonly (readonly [name: string, summary: string, declare: () => Promise<Declare>])[] = [
-  ['score', 'score traces: entropies, values at exit points, σ', async () => (await runs()).score],
-  ['segment', 'cut traces into segments, without scoring them', async () => (await runs()).segment],
-  [
-    'sample',
-    'write completions of prompts: traces that score reads',
-    async () => (await import('./sample-command.js')).sample,
-  ],
+/** Every command with its summary; its flags are declared by what is called as it is, which is loaded when it is called. */
+const COMMANDS: readonly (readonly [name: string, summary: string, load: () => Promise<object>])[] = [
+  ['score', 'score traces: entropies, values at exit points, σ', runs],
+  ['segment', 'cut traces into segments, without scoring them', runs],
+  ['sample', 'write completions of prompts: traces that score reads', () => import('./sample-command.js')],
   [
     'inspect',
     'show one trace: of a dump what the program makes of it, of a scored file its values and σ',
-    async () => (await scored()).inspect,
+    scored,
   ],
-  ['summary', 'the numbers of a scored file: can this run be trusted?', async () => (await scored()).summary],
-  ['report', 'a page about a scored file: its numbers, and some traces', async () => (await scored()).report],
-  ['compare', 'how credits go together', async () => (await scored()).compare],
-  [
-    'redistribute',
-    'another σ, baseline or estimator for a scored file, without a policy',
-    async () => (await scored()).redistribute,
-  ],
-  ['filter', 'keep the traces of a scored file that fit conditions', async () => (await scored()).filter],
-  ['calibrate', "fit a value on the reward's scale to scored traces", async () => (await scored()).calibrate],
-  [
-    'verify',
-    'read a run again: are all of its parts there, with the rows that were written?',
-    async () => (await scored()).verify,
-  ],
-  ['policy', 'policy folders: build and info', async () => (await policies()).policy],
-  ['doctor', 'check this machine: what the policy can run on', async () => (await policies()).doctor],
+  ['summary', 'the numbers of a scored file: can this run be trusted?', scored],
+  ['report', 'a page about a scored file: its numbers, and some traces', scored],
+  ['compare', 'how credits go together', scored],
+  ['redistribute', 'another σ, baseline or estimator for a scored file, without a policy', scored],
+  ['filter', 'keep the traces of a scored file that fit conditions', scored],
+  ['calibrate', "fit a value on the reward's scale to scored traces", scored],
+  ['verify', 'read a run again: are all of its parts there, with the rows that were written?', scored],
+  ['policy', 'policy folders: build and info', policies],
+  ['doctor', 'check this machine: what the policy can run on', policies],
 ];
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
@@ -52,14 +40,6 @@ const KEEPS_WORK: ReadonlySet<string> = new Set([
   ...['score', 'segment', 'sample', 'verify'],
   ...['redistribute', 'filter'],
 ]);
-
-/** Runs the command line of this process. @returns the exit code (DESIGN §5) */
-export function main(argv: readonly string[]): Promise<ExitCode> {
-  const interruption = interruptible();
-  // who waits for input that does not come would never hear of it
-  interruption.signal.addEventListener('abort', () => process.stdin.destroy());
-  return run(argv, interruption, listenToOutputs());
-}
 
 /** Notices errors of stdout and stderr, which would end the process. @returns what befell stdout, if anything */
 function listenToOutputs(): () => Promise<unknown> {
@@ -77,21 +57,22 @@ function listenToOutputs(): () => Promise<unknown> {
   };
 }
 
-/** Builds the command line and runs it. @returns its exit code, told on stderr where it failed */
-async function run(
-  argv: readonly string[],
-  interruption: Interruption,
-  stdoutError: () => Promise<unknown>,
-): Promise<ExitCode> {
-  let result: ExitCode = EXIT.done;
+/** Builds the command line and runs it. @returns its exit code (DESIGN §5), told on stderr where it failed */
+export async function main(argv: readonly string[]): Promise<ExitCode> {
+  const interruption = interruptible();
   const { signal } = interruption;
+  // who waits for input that does not come would never hear of it
+  signal.addEventListener('abort', () => process.stdin.destroy());
+  const stdoutError = listenToOutputs();
+  let result: ExitCode = EXIT.done;
   const isShort = argv.includes('-h');
   const done = (code: ExitCode): void => {
     result = code;
   };
   const declared = async (command: Command): Promise<void> => {
-    const declare = COMMANDS.find(([name]) => name === command.name())?.[2];
-    await (await declare?.())?.(command, { argv, interruption, done });
+    const load = COMMANDS.find(([name]) => name === command.name())?.[2];
+    const declares = (await load?.()) as Readonly<Record<string, Declare>> | undefined;
+    await declares?.[command.name()]?.(command, { argv, interruption, done });
     endHelp(command, isShort);
   };
   const json = argv.includes('--log-json');
@@ -143,4 +124,58 @@ function report(caught: unknown, json: boolean): ExitCode {
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (!(error instanceof RredcotError)) return tellBug(error, json);
   return tellError(error, json);
+}
+
+// ------ the end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit
+
+/** What a terminal (Ctrl-C, its end), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
+
+/**
+ * Aborted by the first signal or when the time is over, so that the run under way can end; a second signal ends the
+ * process as it stands, without its temporary files.
+ */
+export function interruptible(): Interruption {
+  const controller = new AbortController();
+  let keepsWork = true;
+  for (const name of SIGNALS)
+    process.on(name, () => {
+      if (!keepsWork) {
+        removeTemporaryFiles();
+        process.removeAllListeners(name);
+        process.kill(process.pid, name);
+        return;
+      }
+      // a terminal that goes sends SIGHUP, and its shell may send another
+      if (controller.signal.aborted && name !== 'SIGHUP') {
+        removeTemporaryFiles();
+        process.kill(process.pid, 'SIGKILL');
+      }
+      controller.abort();
+    });
+  return {
+    signal: controller.signal,
+    keepNothing() {
+      keepsWork = false;
+    },
+    limitTime(text) {
+      setTimeout(() => controller.abort(), parseTimeLimit(text)).unref();
+    },
+  };
+}
+
+const TIME_UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 };
+/** setTimeout holds no longer time */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** Reads `--time-limit 55m` as milliseconds: a number of seconds, or one with s, m or h. @throws RredcotError (exit 2) */
+export function parseTimeLimit(text: string): number {
+  const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)([smh]?)$/.exec(text) ?? [];
+  const ms = Number(number) * (TIME_UNITS[unit || 's'] as number);
+  if (number === undefined || ms <= 0 || ms > LONGEST_MS)
+    throw usageError(
+      `--time-limit ${text}: expected a time of at most 24 days, e.g. 90s, 55m or 11.5h`,
+      '--time-limit 55m',
+    );
+  return ms;
 }

@@ -1,11 +1,11 @@
 // The flags and help of `sample`.
 import type { Command } from 'commander';
 import type { FlagValues } from '../estimate/estimator.js';
-import { positiveInteger } from '../flag-values.js';
+import { given, positiveInteger } from '../flag-values.js';
 import { askedEnvironment, resolveSampling, samplingFlags } from '../model/decode/mc.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { CommandCall } from './declare.js';
-import { jobLog, type RunFlags, run, runOptions } from './job-flags.js';
+import { type CommandCall, logOf } from './declare.js';
+import { type RunFlags, run, runOptions } from './job-flags.js';
 
 type SampleFlags = RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string };
 
@@ -23,14 +23,14 @@ export function sample(command: Command, { interruption, done }: CommandCall): v
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
     .action(async (inputs: string[], flags: SampleFlags) => {
-      const log = await jobLog(flags);
+      const log = await logOf(flags);
       const commands = await import('../model/decode/sample.js');
       const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
       const samples = positiveInteger('--samples', flags.samples, 8);
       const { signal } = interruption;
       const environment = await askedEnvironment(flags);
       const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
-      interruption.limitTime(flags.timeLimit);
+      given(flags.timeLimit, interruption.limitTime);
       done(await commands.sample(inputs, job, log));
     });
 }

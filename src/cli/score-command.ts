@@ -1,21 +1,27 @@
-// The flags and help of `score` and `segment`.
+// The flags and help of `score` and `segment`; and those of the credit, which `redistribute` has too.
 import type { Command } from 'commander';
 import { scoresReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
-import type { CreditFlags } from '../estimate/credit-flags.js';
+import { type CreditFlags, creditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
 import { REFERENCE_SOURCES } from '../estimate/references.js';
-import { oneOf } from '../flag-values.js';
+import {
+  ESTIMATORS,
+  flagsOfAll,
+  isModule,
+  loadEstimator,
+  setOwn,
+  setUpEstimator,
+} from '../estimate/registry.js';
+import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import { credited, namedEstimator, ofEstimators, withModule } from './credit-flags.js';
-import type { CommandCall } from './declare.js';
-import { type JobFlags, job, jobLog, jobOptions } from './job-flags.js';
-import { refuseWithoutPolicy } from './segment-flags.js';
+import { type CommandCall, logOf } from './declare.js';
+import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export async function score(command: Command, { argv, interruption, done }: CommandCall): Promise<void> {
   await withModule(argv);
-  job(command, 'scored.parquet', argv)
+  run(command, 'scored.parquet', argv)
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
@@ -31,13 +37,17 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       'after',
       '\nFlags of an estimator, or a segmenter: rredcot score --estimator <name> --segmenter <name> --help\n\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
     )
-    .action(async (inputs: string[], given: ScoreFlags & FlagValues, command: Command) => {
-      const log = await jobLog(given);
+    .action(async (inputs: string[], asked: ScoreFlags & FlagValues, command: Command) => {
+      const log = await logOf(asked);
       const commandScore = await import('../commands/score.js');
-      const { setUpEstimator } = await import('../estimate/registry.js');
+      const { estimator: named = '' } = asked;
       const isDefault = command.getOptionValueSource('estimator') === 'default';
-      const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
-      const { resolveCreditOptions } = await import('../estimate/credit-flags.js');
+      const ofProver = ESTIMATORS.find(({ isOfProver }) => isOfProver)?.name;
+      // a module of the user's own gives its name itself
+      const estimator =
+        (asked.method === 'hierarchical' && isDefault && ofProver) ||
+        (isModule(named) ? await loadEstimator(named) : named);
+      const flags = { ...asked, estimator };
       const credit = resolveCreditOptions(flags);
       const references = oneOf('--references', flags.references, REFERENCE_SOURCES);
       if (references === 'group' && !scoresReferences(credit.estimator))
@@ -50,7 +60,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const isRangeGiven = flags.rewardRange !== 'auto';
       const method = { credit, setUp, isRangeGiven, references };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
-      interruption.limitTime(flags.timeLimit);
+      given(flags.timeLimit, interruption.limitTime);
       done(await commandScore.score(inputs, job, log));
     });
   credited(command, true);
@@ -60,7 +70,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
 type ScoreFlags = JobFlags & CreditFlags & { policy: string; references: string };
 
 export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
-  job(command, 'JSONL on stdout', argv)
+  run(command, 'JSONL on stdout', argv)
     .description(
       'Cuts every completion into segments at token boundaries; neighbours of the lowest total entropy are merged.',
     )
@@ -72,24 +82,55 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
       '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
     )
     .action(async (inputs: string[], flags: JobFlags & { policy: string | false }) => {
-      const log = await jobLog(flags);
+      const log = await logOf(flags);
       const commandSegment = await import('../commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
       if (policy === null && flags.endToken !== 'auto')
-        throw usageError(
-          '--end-token has no meaning without a policy',
-          'leave out --end-token or --no-policy',
-        );
+        throw usageError('--end-token has no meaning without a policy', 'leave it or --no-policy out');
       if (policy === null && flags.chatTemplateArg !== undefined)
         throw usageError(
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
         );
-      interruption.limitTime(flags.timeLimit);
+      given(flags.timeLimit, interruption.limitTime);
       const job = { ...jobOptions(flags), policy, signal: interruption.signal };
       if (policy === null) refuseWithoutPolicy(job.segments);
       done(await commandSegment.segment(inputs, job, log));
     });
+}
+
+/** Loads the module that a command line names, so that its flags are there; what is wrong with it is said when the command runs. */
+async function withModule(argv: readonly string[]): Promise<void> {
+  setOwn(undefined);
+  const at = argv.findIndex((word) => /^--estimator(=|$)/.test(word));
+  const named = argv[at]?.includes('=') ? argv[at]?.slice('--estimator='.length) : argv[at + 1];
+  if (at >= 0 && named !== undefined && isModule(named)) await loadEstimator(named).catch(() => {});
+}
+
+/** Adds what estimators ask `score` for beside those of the credit; help shows what those ask for that the command line names. */
+function ofEstimators(command: Command, argv: readonly string[]): void {
+  const named = argv.map((word) => word.replace(/^--estimator=/, ''));
+  for (const [flag, text] of flagsOfAll('flags')) {
+    const having = ESTIMATORS.filter(({ flags }) => flags?.some(([own]) => own === flag));
+    const names = having.map(({ name }) => name).join(', ');
+    const isShown = having.some(({ name, config }) => named.includes(name) || config?.estimatorModule);
+    command
+      .optionsGroup(`Of --estimator ${names}:`)
+      .addOption(command.createOption(flag, text).hideHelp(!isShown));
+  }
+}
+
+/** A file says how it was scored, but for the calibration: that is given again. */
+const NOT_STORED = /^--calibration /;
+
+/** Adds the flags of the credit. @param hasDefaults whether a flag that is not given stands at METHOD's default; else it is absent */
+export function credited(command: Command, hasDefaults: boolean): void {
+  command.optionsGroup('Values and credit:');
+  for (const [flag, text, fallback] of creditFlags()) {
+    const own = NOT_STORED.test(flag) ? '' : " (default: the file's own)";
+    if (hasDefaults) command.option(flag, text, fallback);
+    else command.option(flag, text.replace(/ \(default: [^)]*\)$/, '') + own);
+  }
 }

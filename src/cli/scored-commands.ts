@@ -6,7 +6,6 @@ import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { hasColors } from '../report/terminal.js';
 
-import { credited } from './credit-flags.js';
 import { type CommandCall, type LogFlags, logged, logOf, print, repeated, write } from './declare.js';
 import {
   appended,
@@ -14,9 +13,10 @@ import {
   type MappingFlags,
   mapped,
   mappingOptions,
-  maxLineBytesOf,
   OVERWRITE_FLAG,
+  parseMaxLineBytes,
 } from './job-flags.js';
+import { credited } from './score-command.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export function verify(command: Command, { interruption: { signal }, done }: CommandCall): void {
@@ -225,7 +225,7 @@ export function compare(command: Command, { done }: CommandCall): void {
         throw usageError('--json and --csv are two forms of one output', 'leave out one');
       const commands = await import('../commands/compare.js');
       const form = flags.json ? 'json' : flags.csv ? 'csv' : 'table';
-      const opts = { form, maxLineBytes: maxLineBytesOf(flags) } as const;
+      const opts = { form, maxLineBytes: given(flags.maxLineBytes, parseMaxLineBytes) } as const;
       done(await commands.compare(files, opts, write, await logOf(flags)));
     });
 }

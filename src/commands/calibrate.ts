@@ -9,7 +9,7 @@ import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
 import { type Base, FEATURES_OF } from '../estimate/states.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
-import { partText } from '../io/write/part.js';
+import { partText } from '../io/write/facts.js';
 import { assertPlace } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';

@@ -14,7 +14,7 @@ import { DELTA, isRead, SIGMA, type TraceCredits, traceCredits, UNIFORM } from '
 
 export interface CompareOptions {
   readonly form: 'table' | 'json' | 'csv';
-  readonly maxLineBytes: number;
+  readonly maxLineBytes: number | undefined;
 }
 
 /** A trace of the first file, with what every file says of its segments. */

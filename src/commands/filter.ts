@@ -3,8 +3,8 @@
 import { valueNameOf } from '../credit/nature.js';
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { STORED } from '../estimate/credit-flags.js';
+import { PART_KEY, type Part } from '../io/write/facts.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
-import { PART_KEY, type Part } from '../io/write/part.js';
 import { resolveTarget, stemOf } from '../io/write/target.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
@@ -100,8 +100,8 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     valueName: valueNameOf(source.credit.estimator),
   });
   if (!isWritten) return EXIT.done;
-  log.text(`kept ${count(kept)} of ${plural(traces, 'trace')}`);
-  for (const each of removed) log.text(`  ${removedText(each)}`);
+  log.text(() => `kept ${count(kept)} of ${plural(traces, 'trace')}`);
+  for (const each of removed) log.text(() => `  ${removedText(each)}`);
   return EXIT.done;
 }
 

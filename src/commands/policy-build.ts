@@ -1,6 +1,6 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
 import { oneOf } from '../flag-values.js';
-import { assertHere } from '../io/files/remote-paths.js';
+import { assertHere } from '../io/write/target.js';
 import { assertCheckpoint } from '../model/graph/checkpoint.js';
 import { CUDA_PRECISIONS } from '../model/graph/onnx.js';
 import { buildPolicyFolder } from '../model/onnx/build.js';

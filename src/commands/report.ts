@@ -65,9 +65,10 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
   const { size } = statSync(output);
   log.record('done', { traces: counted.numbers.traces, pages: packed.length, bytes: size, output });
   log.text(
-    `${plural(counted.numbers.traces, 'trace')}, ${packed.length} with a page of their own; ${count(Math.ceil(size / 1024))} KiB`,
+    () =>
+      `${plural(counted.numbers.traces, 'trace')}, ${packed.length} with a page of their own; ${count(Math.ceil(size / 1024))} KiB`,
   );
-  log.text(`written to ${escapeControls(output)}`);
+  log.text(() => `written to ${escapeControls(output)}`);
   return EXIT.done;
 }
 

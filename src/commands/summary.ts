@@ -4,13 +4,12 @@ import { valueNameOf } from '../credit/nature.js';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
 import { STORED } from '../estimate/credit-flags.js';
 import { hashSaid } from '../io/files/facts.js';
+import { partText } from '../io/write/facts.js';
 import { RUN_KEY, VERSION_KEY } from '../io/write/output.js';
-import { partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
 import { plural, ranges } from '../plural.js';
 import { printableJson } from '../printable.js';
-import { RunCounts } from '../report/counts.js';
-import { TraceChoice } from '../report/gathered.js';
+import { FileCounts, TraceChoice } from '../report/gathered.js';
 import type { Log } from '../report/log.js';
 import { drawNumbers } from '../report/numbers-view.js';
 import { warningsOf } from '../report/warnings.js';
@@ -98,7 +97,7 @@ export async function countScored(
   log: Log,
 ) {
   const { estimator } = source.credit;
-  const counts = new RunCounts(estimator.noLevel === undefined, vocabIn(source.account));
+  const counts = new FileCounts(estimator.noLevel === undefined, vocabIn(source.account));
   /** traces worth a page, by number of their row */
   const choice = new TraceChoice(traces, estimator.isMagnitude === true);
   /** the first row that is not as `score` writes one */

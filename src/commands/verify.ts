@@ -3,11 +3,10 @@ import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.j
 import { isList } from '../io/arrow/output-columns.js';
 import { FACTS_KEY, type WrittenFacts } from '../io/files/facts.js';
 import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
-import { rejectsPath, runPaths } from '../io/files/run-folder.js';
+import { filePaths, runPaths } from '../io/files/run-folder.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
-import { factsOfFile, factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
+import { factsOfFile, factsOfPart, fileFault, type Part, partText, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
-import { type Part, partText } from '../io/write/part.js';
 import { plural, ranges } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
@@ -104,7 +103,7 @@ async function ofFile(path: string): Promise<Checked> {
     );
   const inputs = await resolveInputs([path]);
   const config = configIn(await firstAccount(inputs));
-  const files = [{ path, facts, rejects: rejectsPath(path) }];
+  const files = [{ path, facts, rejects: filePaths(path).rejects }];
   return { files, findings: [], config, part: (await partOf(inputs))?.part };
 }
 

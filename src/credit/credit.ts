@@ -1,8 +1,7 @@
 // The credit stage, the same for `score` and `redistribute`: from a row with values, and the mean reward of its group, to its baseline, σ, differences, status.
 import { type BadRow, isBad, rejectTrace } from '../rows.js';
 import { type OutputRow, ownTokens, withOwn, withoutShown } from '../scored.js';
-import type { Trace } from '../trace.js';
-import { scattered } from '../turns.js';
+import { scattered, type Trace } from '../trace.js';
 import { type Nature, NO_REFERENCES, referenceFault } from './nature.js';
 import { type RequestOptions, requestedOf } from './requested.js';
 import { SIGMA_RULES, sum } from './rules.js';

@@ -7,7 +7,7 @@ import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/files.js';
 import type { Answers } from '../question.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
-import { compact, ownBefore } from '../turns.js';
+import { compact, ownBefore } from '../trace.js';
 import { ask, askedValues } from './ask.js';
 import {
   Calibration,

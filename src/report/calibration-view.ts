@@ -62,7 +62,7 @@ function signed(x: number): string {
 
 /** Tells what a calibration is worth. */
 export function tellCalibration(file: CalibrationFile, output: string, log: Log): void {
-  log.text(`\n${drawCalibration(file).join('\n')}\n`);
+  log.text(() => `\n${drawCalibration(file).join('\n')}\n`);
   const { stands_back, traces, groups, log_loss, estimator } = file;
   if (stands_back !== null)
     log.warn(

@@ -1,79 +1,37 @@
-// What the numbers of a scored file are gathered in: quantiles, the largest, means by prediction and by place, and the few traces that are
-// worth a page, of the right and the wrong some by chance, and those that turned the most. None of it grows with the traces.
+// What is gathered of a scored file beside a run's own numbers, for `summary` and the run page: distributions, means by prediction and by place,
+// and the few traces that are worth a page, of the right and the wrong some by chance, and those that turned the most. None of it grows with the traces.
 
-import { extremes } from '../scored/choose.js';
-import { isFallback, type OutputRow } from '../scored.js';
+import { extremes, mean } from '../scored/choose.js';
+import { isFallback, type OutputRow, withoutShown } from '../scored.js';
+import { RunCounts, type Side, Sketch, sideOf } from './counts.js';
 
 /** What is told of a list of numbers. */
-export type Distribution = Sketch['distribution'];
+export type Distribution = ReturnType<typeof distributionOf>;
 
-/** Numbers below this are 0: there is a smallest bin. */
-const SMALLEST = 1e-6;
-/** 900 bins a power of ten and sign. */
-const DIGITS = 3;
 const BARS = 24;
 
-/** Gathers numbers; what is not finite is left out. */
-export class Sketch {
-  private readonly bins = new Map<number, number>();
-  private n = 0;
-  private sum = 0;
-  private min = Number.POSITIVE_INFINITY;
-  private max = Number.NEGATIVE_INFINITY;
-
-  add(x: number): void {
-    if (!Number.isFinite(x)) return;
-    this.n++;
-    this.sum += x;
-    this.min = Math.min(this.min, x);
-    this.max = Math.max(this.max, x);
-    const bin = Math.abs(x) < SMALLEST ? 0 : Number(x.toPrecision(DIGITS));
-    this.bins.set(bin, (this.bins.get(bin) ?? 0) + 1);
-  }
-
-  /** Quantiles are off by half a percent at most; without numbers all but `n` and `bars` are null. */
-  get distribution() {
-    const { n, sum, min, max } = this;
-    const sorted = [...this.bins].sort(([a], [b]) => a - b);
-    const at = (share: number) => (n === 0 ? null : quantile(sorted, share * n, min, max));
-    return {
-      n,
-      mean: n === 0 ? null : sum / n,
-      min: n === 0 ? null : min,
-      ...{ p05: at(0.05), p25: at(0.25), median: at(0.5), p75: at(0.75), p95: at(0.95) },
-      max: n === 0 ? null : max,
-      /** how many lie from `from` (inclusive) to `to`: from the smallest to the 99th percentile; the last one holds what lies beyond */
-      bars: n === 0 ? [] : barsOf(sorted, min, quantile(sorted, 0.99 * n, min, max), max),
-    };
-  }
-}
-
-type Bins = readonly (readonly [x: number, n: number])[];
-
-/** The number below which, or at which, `rank` of them lie. */
-function quantile(sorted: Bins, rank: number, min: number, max: number): number {
-  let below = 0;
-  for (const [x, n] of sorted) {
-    below += n;
-    // a bin is named after its middle, which may lie beyond the numbers in it
-    if (below >= rank) return Math.min(max, Math.max(min, x));
-  }
-  return max;
-}
-
-function barsOf(sorted: Bins, low: number, high: number, max: number) {
-  if (high <= low) return [{ from: low, to: max, n: sorted.reduce((sum, [, n]) => sum + n, 0) }];
-  const width = (high - low) / BARS;
-  const counts = new Array<number>(BARS).fill(0);
-  for (const [x, n] of sorted) {
-    const k = Math.min(BARS - 1, Math.max(0, Math.floor((x - low) / width)));
+/** Without numbers all but `n` and `bars` are null. */
+export function distributionOf(sketch: Sketch) {
+  const { n, mean, min, max, bins } = sketch;
+  const at = (share: number) => sketch.quantile(share);
+  const high = at(0.99) ?? min;
+  const width = (high - min) / BARS;
+  const counts = new Array<number>(n === 0 ? 0 : width > 0 ? BARS : 1).fill(0);
+  for (const [x, n] of bins) {
+    const k = width > 0 ? Math.min(BARS - 1, Math.max(0, Math.floor((x - min) / width))) : 0;
     counts[k] = (counts[k] as number) + n;
   }
-  return counts.map((n, k) => ({
-    from: low + k * width,
-    to: k === BARS - 1 ? max : low + (k + 1) * width,
-    n,
-  }));
+  return {
+    ...{ n, mean, min: n === 0 ? null : min },
+    ...{ p05: at(0.05), p25: at(0.25), median: at(0.5), p75: at(0.75), p95: at(0.95) },
+    max: n === 0 ? null : max,
+    /** how many lie from `from` (inclusive) to `to`: from the smallest to the 99th percentile; the last one holds what lies beyond */
+    bars: counts.map((n, k) => ({
+      from: min + k * width,
+      to: k === counts.length - 1 ? max : min + (k + 1) * width,
+      n,
+    })),
+  };
 }
 
 /** Holds `size` things at most, those of the largest keys; of equal keys the first that came. */
@@ -169,6 +127,118 @@ export class Positions {
 }
 
 const stretches = () => Array.from({ length: STRETCHES }, () => ({ sum: 0, n: 0 }));
+
+/** A trace whose reward fits none of its values. */
+export interface Disagreement {
+  readonly id: string;
+  readonly row: number;
+  readonly reward: number;
+  /** the smallest |v̂ − ζ| of all exits */
+  readonly disagreement: number;
+}
+
+const DISTRIBUTIONS = [
+  ...(['sigma_ess', 'sigma_ess_share', 'sigma_max_weight', 'sigma_gain', 'value_range'] as const),
+  ...(['mean_logprob', 'mean_entropy', 'tokens', 'segments', 'segment_tokens', 'lost_fraction'] as const),
+] as const;
+
+/** What the run page shows, and `summary --json` prints. */
+export type FileNumbers = FileCounts['numbers'];
+
+/** From here on a reward fits none of a trace's values. */
+const DISAGREEING = 0.9;
+const DISAGREEMENTS_SHOWN = 20;
+
+/** Gathers the numbers of a scored file. */
+export class FileCounts extends RunCounts {
+  private readonly shapes = {
+    ...{ sigma_ess: new Sketch(), sigma_ess_share: new Sketch(), sigma_max_weight: new Sketch() },
+    ...{ mean_entropy: new Sketch(), tokens: new Sketch(), segments: new Sketch() },
+    segment_tokens: new Sketch(),
+  };
+  private readonly positions = new Positions();
+  private readonly levels = {
+    right: { start: new Sketch(), end: new Sketch() },
+    wrong: { start: new Sketch(), end: new Sketch() },
+  };
+  private readonly valueEnd = new Reliability();
+  private readonly disagreements = new Top<Disagreement>(DISAGREEMENTS_SHOWN);
+  private disagreeing = 0;
+
+  /**
+   * @param hasLevel a value is an expected reward, so that it can be compared with one
+   * @param vocab tokens of the policy's vocabulary; undefined where nothing tells
+   */
+  constructor(
+    private readonly hasLevel: boolean,
+    vocab?: number,
+  ) {
+    super(vocab);
+  }
+
+  /** @param place number of the row in the file that is counted */
+  override add(row: OutputRow, place = row.trace.source.row): void {
+    super.add(row);
+    const { shapes } = this;
+    const { segments, sigma, entropies } = withoutShown(row);
+    const T = sigma?.length ?? segments.at(-1)?.end ?? 0;
+    if (sigma !== null && !row.status.some(isFallback)) {
+      this.positions.add(sigma, sideOf(row.reward));
+      shapes.sigma_ess.add(row.sigmaEss);
+      shapes.sigma_ess_share.add(row.sigmaEss && row.sigmaEss / sigma.length);
+      shapes.sigma_max_weight.add(row.sigmaMaxWeight);
+    }
+    shapes.mean_entropy.add(mean(entropies));
+    if (T > 0) shapes.tokens.add(T);
+    const thoughts = segments.filter(({ kind }) => kind === 'thought');
+    shapes.segments.add(thoughts.length);
+    for (const { start, end } of thoughts)
+      if (start !== null && end !== null) shapes.segment_tokens.add(end - start);
+    if (this.hasLevel) this.addLevel(row, place);
+  }
+
+  private addLevel({ reward, trace, segments, valueStart }: OutputRow, place: number): void {
+    const side = sideOf(reward);
+    if (valueStart === null || reward === null || side === 'unknown') return;
+    const values = [valueStart, ...segments.map(({ value }) => value)].filter((value) => value !== null);
+    const last = values.at(-1) as number;
+    this.levels[side].start.add(valueStart);
+    this.levels[side].end.add(last);
+    this.valueEnd.add(last, reward);
+    const disagreement = values.reduce((least, v) => Math.min(least, Math.abs(v - reward)), 1);
+    if (disagreement < DISAGREEING) return;
+    this.disagreeing++;
+    this.disagreements.add(disagreement, { id: trace.id, row: place, reward, disagreement });
+  }
+
+  override get numbers() {
+    const { hasLevel, levels, rewards } = this;
+    const sketches = { ...this.sketches, ...this.shapes };
+    const level = (side: Side) => ({
+      start: distributionOf(levels[side].start),
+      end: distributionOf(levels[side].end),
+    });
+    return {
+      ...super.numbers,
+      distributions: Object.fromEntries(
+        DISTRIBUTIONS.map((name) => [name, distributionOf(sketches[name])]),
+      ) as Record<(typeof DISTRIBUTIONS)[number], Distribution>,
+      /** of traces whose σ is their rule's */
+      positions: this.positions.profile,
+      /** of right traces (reward above ½) and wrong ones; null where a value's level says nothing of the reward */
+      values: hasLevel ? { right: level('right'), wrong: level('wrong') } : null,
+      /** v̂(s_K) beside the reward; null as `values` */
+      calibration: { value_end: hasLevel ? this.valueEnd.curve : null },
+      /** null as `values` */
+      label_noise: hasLevel
+        ? {
+            ...{ threshold: DISAGREEING, count: this.disagreeing },
+            ...{ of: rewards.right + rewards.wrong, traces: this.disagreements.things },
+          }
+        : null,
+    };
+  }
+}
 
 /** Why a trace has a page. */
 export type Kind = 'right' | 'wrong' | 'decisive' | 'harmful';

@@ -3,15 +3,13 @@ import type { Rejection } from '../errors.js';
 import type { Field, FieldMap } from '../io/map/fields.js';
 import { JOINS } from '../io/map/join.js';
 import { foundPlaces, mapRow } from '../io/map/map.js';
-import type { Mapping } from '../io/map/mapping.js';
-import { fits } from '../io/map/presets.js';
+import { fits, type Mapping } from '../io/map/mapping.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import { kindOf } from '../scored/columns.js';
-import type { Trace } from '../trace.js';
-import { turnsIn } from '../turns.js';
+import { type Trace, turnsIn } from '../trace.js';
 import { section as lined } from './lines.js';
 
 /** What is to be said of a row. */
@@ -66,10 +64,8 @@ export function inspectRow(
   id: string | undefined,
   { map, choice, join }: Mapping,
 ): Inspection {
-  const preset =
-    choice === undefined
-      ? null
-      : { name: choice.preset.name, what: choice.preset.what, why: choice.why, notes: choice.preset.notes };
+  const { name = '', what = '', notes = [] } = choice?.preset ?? {};
+  const preset = choice === undefined ? null : { name, what, why: choice.why, notes };
   const about = { file: row.file, row: row.row, preset, join: join ?? null };
   const nothing = { columns: [], fields: {}, traces: 0, index: 0, trace: null };
   if (isBad(row)) return { ...about, ...nothing, rejected: row.rejection, missing: [], proposal: undefined };

@@ -18,8 +18,8 @@ export interface Log {
   info(message: string): void;
   /** something the user should know of; `code` is stable, for programs */
   warn(code: string, message: string): void;
-  /** a block for people's eyes: left out of JSON logs, where `record` carries the figures */
-  text(block: string): void;
+  /** A block for people's eyes, which is made where they see it: left out of JSON logs, where `record` carries the figures. */
+  text(block: () => string): void;
   /** figures for programs: left out of text logs */
   record(message: string, fields: Record<string, unknown>): void;
   /** the state of a long job: one line that is drawn over on a terminal, a record every ten seconds elsewhere */
@@ -50,7 +50,7 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
   const isNew = (message: string): boolean => told.size < told.add(message).size;
   return {
     info(message) {
-      if (!isNew(message)) return;
+      if (quiet || !isNew(message)) return;
       endProgressLine();
       logger.info(escapeControls(message));
     },
@@ -58,13 +58,14 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
       if (json) logger.info(fields, message);
     },
     warn(code, message) {
-      if (!isNew(message)) return;
+      if (quiet || !isNew(message)) return;
       endProgressLine();
       logger.warn({ code }, escapeControls(message));
     },
     text(block) {
+      if (quiet || json) return;
       endProgressLine();
-      if (!quiet && !json) process.stderr.write(`${block}\n`);
+      process.stderr.write(`${block()}\n`);
     },
     progress(line, fields) {
       const now = performance.now();

@@ -1,24 +1,20 @@
-// Draws the numbers of scored traces as lines for a terminal: those of `summary`, and the few with which a run ends.
-import type { PolicyFacts } from '../model/onnx/folder.js';
-import { count, plural } from '../plural.js';
+// Draws the numbers of scored traces as lines of a terminal, for `summary`.
+import { count, percent, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import { isFallback } from '../scored.js';
-import type { RejectTally, RunNumbers, Tally } from './counts.js';
-import type { Distribution } from './gathered.js';
+import { codes } from './counts.js';
+import type { Distribution, FileNumbers } from './gathered.js';
 import { spark } from './lines.js';
-import { duration, type ProgressTotals } from './progress.js';
-import { shortNumber } from './trace-record.js';
-import { onOneLine, type Warning } from './warnings.js';
+import type { Warning } from './warnings.js';
 
 /** What is told of a scored file, in a terminal and on its page. */
-export interface RunStats {
-  readonly numbers: RunNumbers;
+export interface FileStats {
+  readonly numbers: FileNumbers;
   readonly warnings: readonly Warning[];
   readonly valueName: string;
 }
 
 /** The distributions that are shown, in their order. */
-export function shownDistributions({ distributions: of, values }: RunNumbers, valueName: string) {
+export function shownDistributions({ distributions: of, values }: FileNumbers, valueName: string) {
   const levels = (['right', 'wrong'] as const).flatMap((side) => [
     [`${valueName} at start, ${side}`, values?.[side].start] as const,
     [`${valueName} at end, ${side}`, values?.[side].end] as const,
@@ -39,15 +35,11 @@ export function shownDistributions({ distributions: of, values }: RunNumbers, va
   return all.flatMap(([name, found]) => (found === undefined || found.n === 0 ? [] : [{ name, of: found }]));
 }
 
-export function tokensPerSecond({ tokens, seconds }: Pick<ProgressTotals, 'tokens' | 'seconds'>): number {
-  return Math.round(tokens / Math.max(seconds, 1e-3));
-}
-
 const NAME_WIDTH = 28;
 const LABEL_NOISE_SHOWN = 5;
 
 /** The lines of `summary`. */
-export function drawNumbers(path: string, { numbers, valueName, warnings }: RunStats): string[] {
+export function drawNumbers(path: string, { numbers, valueName, warnings }: FileStats): string[] {
   const { credited, calibration, label_noise: noise, positions, unreadable } = numbers;
   const { uniform_by_fallback: fallbacks } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : percent(n / credited));
@@ -108,75 +100,4 @@ function columns(name: string, cells: readonly string[]): string {
 function known(x: number | null): string {
   if (x === null) return '–';
   return Number.isInteger(x) ? String(x).replace('-', '−') : shortNumber(x);
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
-}
-
-/** Codes and how often they occur. */
-function codes(tally: Tally): string {
-  const all = Object.entries(tally).map(([code, n]) => `${escapeControls(code)} ${count(n)}`);
-  return all.join(', ');
-}
-
-/** What the numbers of a run are worth, for programs; null where nothing is known. */
-export function endRecord({ credited, distributions: of, ...numbers }: RunNumbers, policy?: PolicyFacts) {
-  const share = (part: number) => (credited === 0 ? null : part / credited);
-  return {
-    ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
-    mean_logprob: of.mean_logprob.mean,
-    median_value_range: of.value_range.median,
-    median_sigma_gain: of.sigma_gain.median,
-    ...(of.lost_fraction.n > 0 && { lost_fraction: of.lost_fraction.mean }),
-    uniform_share: share(numbers.uniform_by_fallback),
-    uniform_in_effect_share: share(numbers.uniform_in_effect),
-  };
-}
-
-/** Of the commonest codes, the first reject's reason is shown. */
-const SHOWN_REASONS = 3;
-
-/** The same for people, and why traces were rejected. @param valueName v̂, or log v̂ for `joint` */
-export function endLines(
-  numbers: RunNumbers,
-  { total, counts }: RejectTally,
-  policy?: PolicyFacts,
-  valueName = 'v̂',
-): string[] {
-  const told = endRecord(numbers, policy);
-  const { status, unreadable } = numbers;
-  const listed = (tally: Tally, isMeant: (code: string) => boolean) => {
-    const found = codes(Object.fromEntries(Object.entries(tally).filter(([code]) => isMeant(code))));
-    return found === '' ? '' : ` (${found})`;
-  };
-  const lines: string[] = [];
-  if (told.mean_logprob !== null) {
-    const name = policy && `policy ${policy.isEmbedded ? 'bundled' : escapeControls(policy.path)}: `;
-    const { guessing_logprob: guess, median_value_range: range } = told;
-    const guessing = guess === undefined ? '' : ` (guessing: ${shortNumber(guess)})`;
-    const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
-    lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
-  }
-  if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
-  if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
-    lines.push(
-      `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
-    );
-  if (told.median_sigma_gain !== null)
-    lines.push(
-      `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,
-    );
-  const others = listed(status, (code) => code !== 'ok' && !isFallback(code));
-  if (others !== '') lines.push(`also in status:${others}`);
-  if (total === 0) return lines;
-  const reasons = counts.slice(0, SHOWN_REASONS).map(({ first }) => `  ${onOneLine(first)}`);
-  return [...lines, `rejected: ${count(total)}${listed(unreadable, () => true)}`, ...reasons];
-}
-
-/** How much a run has done, and how fast. */
-export function sizeLine({ traces, tokens, seconds }: ProgressTotals): string {
-  const speed = ` (${count(tokensPerSecond({ tokens, seconds }))} tokens/s)`;
-  const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
-  return `${size} in ${duration(seconds)}${tokens > 0 ? speed : ''}`;
 }

@@ -1,6 +1,6 @@
 // Counts what a run has done, and says how fast it goes and how long it will take.
 
-import { count, plural } from '../plural.js';
+import { count, duration, plural } from '../plural.js';
 import type { Log } from './log.js';
 
 /** Running totals of a run. */
@@ -9,6 +9,7 @@ export interface ProgressTotals {
   readonly tokens: number;
   readonly rejects: number;
   readonly seconds: number;
+  readonly tokens_per_s: number;
 }
 
 /** What is still to come. */
@@ -40,99 +41,72 @@ export class TokenMeter {
 
 const INTERVAL_MS = 100;
 
-export class Progress {
-  private readonly started = performance.now();
-  /** how far it was when it was first told: what other attempts have made is passed over at once */
-  private first: { readonly seconds: number; readonly share: number } | undefined;
-  private done = 0;
-  private tokens = 0;
-  private rejects = 0;
+/**
+ * Counts what is done, and tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at
+ * once, of which the first alone says nothing.
+ */
+export function openProgress(log: Log, expected: Expected, meter?: TokenMeter) {
+  const started = performance.now();
+  const counted = { traces: 0, tokens: 0, rejects: 0 };
   /** row of the last trace that was done */
-  private ordinal = -1;
-  private timer: NodeJS.Timeout | undefined;
+  let last = -1;
+  /** how far it was when it was first told: what other attempts have made is passed over at once */
+  let first: { readonly seconds: number; readonly share: number } | undefined;
+  let timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    private readonly log: Log,
-    private readonly expected: Expected,
-    private readonly meter?: TokenMeter,
-  ) {
-    meter?.onAdd(() => this.report());
+  function totals(): ProgressTotals {
+    const seconds = (performance.now() - started) / 1000;
+    const tokens = meter?.tokens ?? counted.tokens;
+    return { ...counted, tokens, seconds, tokens_per_s: Math.round(tokens / Math.max(seconds, 1e-3)) };
   }
 
-  trace(tokens: number, ordinal: number): void {
-    this.done++;
-    this.tokens += tokens;
-    this.ordinal = ordinal;
-    this.report();
-  }
-
-  reject(ordinal: number): void {
-    this.rejects++;
-    this.ordinal = ordinal;
-    this.report();
-  }
-
-  /** Nothing is told any more. */
-  end(): void {
-    clearTimeout(this.timer);
-  }
-
-  totals(): ProgressTotals {
-    const { done: traces, rejects } = this;
-    const tokens = this.meter?.tokens ?? this.tokens;
-    return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };
-  }
-
-  /** Tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at once, of which the first alone says nothing. */
-  private report(): void {
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      this.tell();
-    }, INTERVAL_MS).unref();
-  }
-
-  private tell(): void {
-    const { traces, tokens, rejects, seconds } = this.totals();
-    const { traces: expected } = this.expected;
+  function tell(): void {
+    timer = undefined;
+    const { traces, tokens, rejects, seconds, tokens_per_s } = totals();
     // of the inputs; undefined where nobody knows
-    const read = this.ordinal < 0 ? undefined : this.expected.share(this.ordinal);
-    const rate = Math.round(tokens / Math.max(seconds, 1e-3));
+    const read = last < 0 ? undefined : expected.share(last);
     // a reject is done as well: the inputs' traces are those that were scored and those that were rejected
     const done = traces + rejects;
-    const counted = expected === undefined ? undefined : Math.min(1, done / Math.max(1, expected));
-    const share = counted ?? read;
-    // traces take as long as they are
-    const left = share === undefined ? undefined : this.left(seconds, read ?? share);
-    const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
-    // without a tokenizer nobody counts tokens
-    const speed =
-      tokens > 0
-        ? `${count(rate)} tokens/s`
-        : `${count(Math.round(done / Math.max(seconds, 1e-3)))} traces/s`;
+    const share = expected.traces === undefined ? read : Math.min(1, done / Math.max(1, expected.traces));
+    // at the pace since it was first told; traces take as long as they are
+    const now = read ?? share;
+    if (now !== undefined) first ??= { seconds, share: now };
+    const left =
+      now === undefined || first === undefined || now <= first.share
+        ? undefined
+        : ((1 - now) * (seconds - first.seconds)) / (now - first.share);
+    const part = share ? ` (${Math.floor(100 * share)} %)` : '';
     const line = [
-      expected === undefined
-        ? `${plural(done, 'trace')}${percent}`
-        : `${count(done)} of ${plural(expected, 'trace')}${percent}`,
-      speed,
+      expected.traces === undefined
+        ? `${plural(done, 'trace')}${part}`
+        : `${count(done)} of ${plural(expected.traces, 'trace')}${part}`,
+      // without a tokenizer nobody counts tokens
+      tokens > 0
+        ? `${count(tokens_per_s)} tokens/s`
+        : `${count(Math.round(done / Math.max(seconds, 1e-3)))} traces/s`,
       ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
       ...(left === undefined ? [] : [`${duration(left)} left`]),
     ].join(' · ');
-    this.log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, share: read, eta_s: left });
+    log.progress(line, { traces, tokens, rejects, tokens_per_s, share: read, eta_s: left });
   }
-
-  /** Seconds that are left at the pace since it was first told; undefined where nothing tells. */
-  private left(seconds: number, share: number): number | undefined {
-    this.first ??= { seconds, share };
-    const { first } = this;
-    if (share <= first.share) return undefined;
-    return ((1 - share) * (seconds - first.seconds)) / (share - first.share);
-  }
-}
-
-/** Seconds as people say them: 0.4 s, 42 s, 7 min, 3 h 20 min. */
-export function duration(seconds: number): string {
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 90) return `${Math.round(seconds)} s`;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const tellSoon = (): void => {
+    timer ??= setTimeout(tell, INTERVAL_MS).unref();
+  };
+  meter?.onAdd(tellSoon);
+  return {
+    totals,
+    trace(tokens: number, ordinal: number): void {
+      counted.traces++;
+      counted.tokens += tokens;
+      last = ordinal;
+      tellSoon();
+    },
+    reject(ordinal: number): void {
+      counted.rejects++;
+      last = ordinal;
+      tellSoon();
+    },
+    /** Nothing is told any more. */
+    end: (): void => clearTimeout(timer),
+  };
 }

@@ -1,7 +1,7 @@
 // `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { finite, positiveInteger } from '../flag-values.js';
-import { rejectsPath } from '../io/files/run-folder.js';
+import { filePaths } from '../io/files/run-folder.js';
 import type { Target } from '../io/write/target.js';
 import { count, plural } from '../plural.js';
 import type { RejectTally } from './counts.js';
@@ -9,9 +9,8 @@ import type { RejectTally } from './counts.js';
 /** At most so many rejects: a number, or a share of all traces. */
 export type MaxRejects = { readonly count: number } | { readonly share: number };
 
-/** `--max-rejects 100` or `--max-rejects 1.5%`; undefined: no limit. */
-export function resolveMaxRejects(text: string | undefined): MaxRejects | undefined {
-  if (text === undefined) return undefined;
+/** `--max-rejects 100` or `--max-rejects 1.5%`. */
+export function resolveMaxRejects(text: string): MaxRejects {
   if (!text.endsWith('%')) return { count: positiveInteger('--max-rejects', text, 100, 0) };
   const share = finite('--max-rejects', text.slice(0, -1), 'a number or a percentage', '5%') / 100;
   if (share < 0 || share > 1)
@@ -70,7 +69,7 @@ export function checkRejects(
     );
   }
   // beside the folder, too, which goes: the mended command is no other one than the folder's
-  const reasons = isFolder ? rejectsPath(target.path) : target.rejects;
+  const reasons = isFolder ? filePaths(target.path).rejects : target.rejects;
   if (isAll && tally !== undefined)
     refuseWithoutTrace(counted, tally, limit, atEnd, `nothing was written but the reasons, in ${reasons}`);
 }

@@ -2,16 +2,14 @@
 import type { Counts } from '../io/write/facts.js';
 import type { Target } from '../io/write/target.js';
 import { type PolicyFacts, type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
-import { plural } from '../plural.js';
+import { count, duration, percent, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, isBad } from '../rows.js';
-import type { OutputRow } from '../scored.js';
-import { type RejectTally, RunCounts } from './counts.js';
+import { isFallback, type OutputRow } from '../scored.js';
+import { codes, type RejectTally, RunCounts, type RunNumbers, type Tally } from './counts.js';
 import type { Log } from './log.js';
-import { SeenNames } from './names.js';
-import { endLines, endRecord, sizeLine, tokensPerSecond } from './numbers-view.js';
-import { duration, type Expected, Progress, type TokenMeter } from './progress.js';
-import { type MadeBy, rejectWarning, warningsOf } from './warnings.js';
+import { type Expected, openProgress, type ProgressTotals, type TokenMeter } from './progress.js';
+import { type MadeBy, onOneLine, rejectWarning, seenNames, warningsOf } from './warnings.js';
 
 export interface StatsOptions {
   /** where the command counts tokens as it writes them */
@@ -31,8 +29,9 @@ export interface StatsOptions {
   readonly before?: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** its rows are computed here, not made of stored ones */
   readonly isComputed: boolean;
-  /** what is recorded besides */
-  readonly beside?: () => Readonly<Record<string, unknown>>;
+  /** what is recorded besides: of all that was done, and what is known from the start */
+  readonly figures?: (() => Readonly<Record<string, unknown>>) | undefined;
+  readonly beside?: Readonly<Record<string, unknown>>;
   /** traces of all inputs, where a limit takes fewer */
   readonly whole?: number | undefined;
   /** the first pass has looked at the traces' names */
@@ -44,27 +43,21 @@ export interface StatsOptions {
 const ENOUGH_TO_WARN = 64;
 
 /** What is counted of a command's share of a run. */
-export class RunStats {
-  private readonly progress: Progress;
-  private readonly counts: RunCounts;
-  private readonly warned = new Set<string>();
-  private readonly names: SeenNames | undefined;
-  /** what made the rows, where a policy did */
-  private readonly policy: PolicyFacts | undefined;
+export type RunStats = ReturnType<typeof openStats>;
 
-  constructor(private readonly opts: StatsOptions) {
-    const { log, expected, meter, policy, isNamed, usesGroups } = opts;
-    this.policy = policy && policyFacts(policy);
-    this.progress = new Progress(log, expected, meter);
-    // that values do not tell right from wrong is for `summary` to say
-    this.counts = new RunCounts(false, this.policy?.vocab);
-    this.names = isNamed ? undefined : new SeenNames(usesGroups);
-  }
+export function openStats(opts: StatsOptions) {
+  const { log, target, config, whole, before = { traces: 0, rejects: 0, tokens: 0 } } = opts;
+  const policy = opts.policy && policyFacts(opts.policy);
+  const progress = openProgress(log, opts.expected, opts.meter);
+  // that values do not tell right from wrong is for `summary` to say
+  const counts = new RunCounts(policy?.vocab);
+  const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);
+  const warned = new Set<string>();
+  const isResumed = before.traces + before.rejects > 0;
 
   /** Everything of this share, the parts of earlier attempts included. */
-  get totals(): Pick<Counts, 'traces' | 'rejects' | 'tokens'> {
-    const { before = { traces: 0, rejects: 0, tokens: 0 } } = this.opts;
-    const { traces, rejects, tokens } = this.progress.totals();
+  function totals() {
+    const { traces, rejects, tokens } = progress.totals();
     return {
       traces: traces + before.traces,
       rejects: rejects + before.rejects,
@@ -72,83 +65,125 @@ export class RunStats {
     };
   }
 
-  /** The reasons of this process's rejects. */
-  get rejects(): RejectTally {
-    return this.counts.rejects;
-  }
-
-  add(item: OutputRow | BadRow): void {
-    const { progress, counts } = this;
-    if (isBad(item)) {
-      progress.reject(item.ordinal);
-      counts.rejects.add(item);
-      return;
-    }
-    progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
-    counts.add(item);
-    this.names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
-    // hours may pass until the end
-    if (progress.totals().traces === ENOUGH_TO_WARN) this.warn(true);
-  }
-
-  private warn(isEarly: boolean): void {
-    const { config, log } = this.opts;
+  function warn(isEarly: boolean): void {
     const { rule, thoughtTags } = config as MadeBy;
-    const made = { policy: this.policy, rule, thoughtTags };
-    for (const { code, message } of warningsOf(this.counts.numbers, made)) {
+    for (const { code, message } of warningsOf(counts.numbers, { policy, rule, thoughtTags })) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
-      if (!this.warned.has(code)) log.warn(code, message);
-      this.warned.add(code);
+      if (!warned.has(code)) log.warn(code, message);
+      warned.add(code);
     }
   }
 
   /** The record with which the log ends. */
-  doneRecord(): Record<string, unknown> {
-    const { traces, tokens, rejects, seconds } = this.progress.totals();
-    const tokens_per_s = tokensPerSecond({ tokens, seconds });
-    const done = { traces, tokens, rejects, seconds, ...(this.opts.isComputed && { tokens_per_s }) };
-    const figures = endRecord(this.counts.numbers, this.policy);
-    return { ...done, ...figures, ...this.opts.beside?.(), output: this.opts.target.path };
+  function doneRecord(): Record<string, unknown> {
+    const { tokens_per_s, ...done } = progress.totals();
+    const figures = endRecord(counts.numbers, policy);
+    const speed = opts.isComputed && { tokens_per_s };
+    return { ...done, ...speed, ...figures, ...opts.figures?.(), ...opts.beside, output: target.path };
   }
 
-  /** The same of the whole run, for its summary: where an earlier attempt has made a part of it, what both can count. */
-  get wholeRecord(): Record<string, unknown> {
-    const { beside, target } = this.opts;
-    return this.isResumed ? { ...this.totals, ...beside?.(), output: target.path } : this.doneRecord();
-  }
+  return {
+    totals,
+    /** of this process, with their reasons */
+    rejects: counts.rejects,
+    /** Nothing is told of the progress any more. */
+    end: progress.end,
+    add(item: OutputRow | BadRow): void {
+      if (isBad(item)) {
+        progress.reject(item.ordinal);
+        counts.rejects.add(item);
+        return;
+      }
+      progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
+      counts.add(item);
+      names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
+      // hours may pass until the end
+      if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
+    },
+    /** The record of the whole run, for its summary: where an earlier attempt has made a part of it, what both can count. */
+    wholeRecord: (): Readonly<Record<string, unknown>> =>
+      isResumed ? { ...totals(), ...opts.figures?.(), ...opts.beside, output: target.path } : doneRecord(),
+    /** Tells the user what was done. */
+    report(): void {
+      const { numbers, rejects } = counts;
+      const own = progress.totals();
+      log.text(() => [sizeLine(own), ...endLines(numbers, rejects, policy, opts.valueName)].join('\n'));
+      warn(false);
+      const rejected = rejectWarning(rejects, totals().traces);
+      for (const { code, message } of [...(names?.warnings() ?? []), ...(rejected ? [rejected] : [])])
+        log.warn(code, message);
+      if (isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');
+      if (rejects.total > 0) log.text(() => `rejects in ${escapeControls(target.rejects)}`);
+      if (target.path !== '-') log.text(() => `written to ${escapeControls(target.path)}`);
+      if (whole !== undefined) log.text(() => wholeText(whole, own, opts.rowsPerTrace));
+      log.record('done', doneRecord());
+    },
+  };
+}
 
-  private get isResumed(): boolean {
-    const { traces = 0, rejects = 0 } = this.opts.before ?? {};
-    return traces + rejects > 0;
-  }
+/** What all of the inputs would take where a limit has ended the run. @param whole their traces */
+function wholeText(whole: number, { traces, rejects, seconds }: ProgressTotals, rowsPerTrace = 1): string {
+  const done = Math.max(1, traces / rowsPerTrace + rejects);
+  return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
+}
 
-  /** Nothing is told of the progress any more. */
-  end(): void {
-    this.progress.end();
-  }
+/** What the numbers of a run are worth, for programs; null where nothing is known. */
+export function endRecord({ credited, distributions: of, ...numbers }: RunNumbers, policy?: PolicyFacts) {
+  return {
+    ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
+    mean_logprob: of.mean_logprob.mean,
+    median_value_range: of.value_range.median,
+    median_sigma_gain: of.sigma_gain.median,
+    ...(of.lost_fraction.mean !== null && { lost_fraction: of.lost_fraction.mean }),
+    uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
+    uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
+  };
+}
 
-  /** What all of the inputs would take where a limit has ended the run. @param whole their traces */
-  private wholeText(whole: number): string {
-    const { traces, rejects, seconds } = this.progress.totals();
-    const done = Math.max(1, traces / (this.opts.rowsPerTrace ?? 1) + rejects);
-    return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
-  }
+/** Of the commonest codes, the first reject's reason is shown. */
+const SHOWN_REASONS = 3;
 
-  /** Tells the user what was done. */
-  report(): void {
-    const { counts, names, policy, progress } = this;
-    const { log, target, valueName, whole } = this.opts;
-    const lines = endLines(counts.numbers, counts.rejects, policy, valueName);
-    log.text([sizeLine(progress.totals()), ...lines].join('\n'));
-    this.warn(false);
-    for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
-    const rejected = rejectWarning(counts.rejects, this.totals.traces);
-    if (rejected !== undefined) log.warn(rejected.code, rejected.message);
-    if (this.isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');
-    if (counts.rejects.total > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
-    if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-    if (whole !== undefined) log.text(this.wholeText(whole));
-    log.record('done', this.doneRecord());
+/** The same for people, and why traces were rejected. @param valueName v̂, or log v̂ for `joint` */
+export function endLines(
+  numbers: RunNumbers,
+  { total, counts }: RejectTally,
+  policy?: PolicyFacts,
+  valueName = 'v̂',
+): string[] {
+  const told = endRecord(numbers, policy);
+  const { status, unreadable } = numbers;
+  const listed = (tally: Tally, isMeant: (code: string) => boolean) => {
+    const found = codes(Object.fromEntries(Object.entries(tally).filter(([code]) => isMeant(code))));
+    return found === '' ? '' : ` (${found})`;
+  };
+  const lines: string[] = [];
+  if (told.mean_logprob !== null) {
+    const name = policy && `policy ${policy.isEmbedded ? 'bundled' : escapeControls(policy.path)}: `;
+    const { guessing_logprob: guess, median_value_range: range } = told;
+    const guessing = guess === undefined ? '' : ` (guessing: ${shortNumber(guess)})`;
+    const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
+    lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
   }
+  if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
+  if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
+    lines.push(
+      `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
+    );
+  if (told.median_sigma_gain !== null)
+    lines.push(
+      `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,
+    );
+  const others = listed(status, (code) => code !== 'ok' && !isFallback(code));
+  if (others !== '') lines.push(`also in status:${others}`);
+  if (total === 0) return lines;
+  const reasons = counts.slice(0, SHOWN_REASONS).map(({ first }) => `  ${onOneLine(first)}`);
+  return [...lines, `rejected: ${count(total)}${listed(unreadable, () => true)}`, ...reasons];
+}
+
+/** How much a run has done, and how fast. */
+function sizeLine({ traces, tokens, seconds, tokens_per_s }: ProgressTotals): string {
+  const speed = ` (${count(tokens_per_s)} tokens/s)`;
+  const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
+  return `${size} in ${duration(seconds)}${tokens > 0 ? speed : ''}`;
 }

@@ -1,4 +1,5 @@
 // One record of a scored trace, which terminal and page show: its segments with their texts and weights, and which of them turned it.
+import { shortNumber } from '../plural.js';
 import { changesOf, NOTHING } from '../scored/choose.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
 
@@ -154,13 +155,7 @@ function segmentsOf({ trace, segments }: DrawnTrace, { credits = [] }: TraceCont
   return { segments: shown, answer: own.replace(/^<[/|][^>]*>/, '').trim() };
 }
 
-/** How a number of a trace is written, wherever it stands (web/page.js has the same rule): three digits, one from 100 on, a true minus. */
-export function shortNumber(value: number): string {
-  const text = Math.abs(value) >= 100 ? value.toFixed(1) : value.toFixed(3);
-  return text.replace('-', '−');
-}
-
-/** The same with its sign. */
+/** A number with its sign. */
 export function signed(value: number): string {
   return `${value < 0 ? '−' : '+'}${shortNumber(Math.abs(value))}`;
 }

@@ -1,9 +1,9 @@
 // Draws one scored trace for a terminal: what it was asked, how its value went, where σ went, which segments turned it, its text.
-import { plural } from '../plural.js';
+import { plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { clipped, columnsOf, LABEL, section, spark, thinned, wrapped } from './lines.js';
 import { dimmed, shaded, tinted } from './terminal.js';
-import { shortNumber, signed, type TraceRecord, type TurningPoint } from './trace-record.js';
+import { signed, type TraceRecord, type TurningPoint } from './trace-record.js';
 
 /** A trace, and what is known beside it. */
 export interface ShownTrace extends TraceRecord {

@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { usageError } from '../errors.js';
 import { textOf } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
-import { InputPrintSchema } from '../io/read/unchanged.js';
+import { InputPrintSchema } from '../io/read/input-file.js';
+import { PartSchema } from '../io/write/facts.js';
 import { FORMATS } from '../io/write/output.js';
-import { PartSchema } from '../io/write/part.js';
 import { shellWord } from '../printable.js';
 
 /** Of `_run.json`, and of what parts say of themselves. */

@@ -1,10 +1,9 @@
 // Writes a run's parts: each under a hidden name until it is whole, its rejects before it.
 import { makeFolder } from '../io/files/atomic-file.js';
 import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
-import { partOfRow, runPaths, type Shard } from '../io/files/run-folder.js';
-import { type Counts, FactCounter, factsOfPart, writeFactsOfLines } from '../io/write/facts.js';
-import { type OutputTarget, openOutput } from '../io/write/output.js';
-import { openRejects } from '../io/write/rejects.js';
+import { partOfRow, runPaths } from '../io/files/run-folder.js';
+import { addTo, factsOfPart, sumCounts, writeFactsOfLines } from '../io/write/facts.js';
+import { type OutputTarget, openOutput, openRejects } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { RejectsError } from '../report/reject-limits.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -21,40 +20,11 @@ export interface Sink {
   abort(error: unknown): Promise<void>;
 }
 
-/** What a process has still to make of a run. */
-export class Todo {
-  private readonly parts: Set<number>;
-
-  constructor(
-    private readonly run: Run,
-    { index, count }: Shard,
-    there: ExistingParts,
-  ) {
-    const all = Array.from({ length: run.parts }, (_, part) => part);
-    this.parts = new Set(all.filter((part) => part % count === index && !there.has(part)));
-  }
-
-  /** Whether an input row is of a part that is still to be made. */
-  readonly wanted = (ordinal: number): boolean => this.parts.has(partOf(this.run, ordinal));
-
-  get all(): number[] {
-    return [...this.parts];
-  }
-
-  done(part: number): void {
-    this.parts.delete(part);
-  }
-}
-
-/** The part of an input row; a stream, and what is made of stored rows, is one part however many rows it has. */
-function partOf({ rows_per_part: rows, parts }: Run, ordinal: number): number {
-  return Math.min(partOfRow(ordinal, rows), parts - 1);
-}
-
 export interface PartsOptions extends Omit<OutputTarget, 'path' | 'format'> {
   readonly folder: string;
   readonly run: Run;
-  readonly todo: Todo;
+  /** numbers of the parts that this process has still to make */
+  readonly todo: Set<number>;
   readonly existing: ExistingParts;
   readonly log: Log;
 }
@@ -62,33 +32,36 @@ export interface PartsOptions extends Omit<OutputTarget, 'path' | 'format'> {
 /** Opens the writer of a run's parts: those that are to be made, also where no trace of their rows is left. */
 export function openParts(opts: PartsOptions): Sink {
   const { run, todo, existing } = opts;
-  let open: Awaited<ReturnType<typeof openPart>> | undefined;
+  let open: OpenPart | undefined;
 
-  async function closePart(part: NonNullable<typeof open>): Promise<void> {
-    await part.publish();
+  async function closePart(part: OpenPart): Promise<void> {
+    await publish(part, opts);
     open = undefined;
     existing.set(part.number, part.counts);
-    todo.done(part.number);
+    todo.delete(part.number);
     opts.log.record('part', { part: part.number, parts: run.parts });
   }
   return {
     async add(item) {
       const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
-      const number = partOf(run, ordinal);
+      const number = partOfRow(ordinal, run.rows_per_part, run.parts);
       if (open !== undefined && open.number !== number) await closePart(open);
       open ??= await openPart(number, opts);
-      await open.add(item);
+      addTo(open.counts, item);
+      await (isBad(item) ? open.rejects.add(item) : open.output.write(item));
     },
     async close() {
       if (open !== undefined) await closePart(open);
-      for (const number of todo.all) {
+      for (const number of [...todo]) {
         open = await openPart(number, opts);
         await closePart(open);
       }
     },
-    abort: async (error) => open?.abort(error),
+    abort: async (error) => open && abort(open, error),
   };
 }
+
+type OpenPart = Awaited<ReturnType<typeof openPart>>;
 
 async function openPart(number: number, { folder, run, ...target }: PartsOptions) {
   const paths = runPaths(folder);
@@ -96,39 +69,34 @@ async function openPart(number: number, { folder, run, ...target }: PartsOptions
   const path = paths.part(number, run.output);
   const rejects = await openRejects(paths.rejectsOf(number), halfWrittenIn);
   const output = await openOutput({ ...target, path, format: run.output, halfWrittenIn });
-  const counter = new FactCounter(run.run, number);
-  const counts: Counts = counter.counts;
-  async function abort(error: unknown): Promise<void> {
-    await output.abort();
-    if (error instanceof RejectsError && (await rejects.finish()) !== null) await rejects.publish();
-    await rejects.abort();
+  return { number, path, rejects, output, counts: sumCounts([]) };
+}
+
+async function abort({ output, rejects }: OpenPart, error: unknown): Promise<void> {
+  await output.abort();
+  if (error instanceof RejectsError && (await rejects.finish()) !== null) await rejects.publish();
+  await rejects.abort();
+}
+
+/** Gives a part its name, its rejects before it: a part that stands is complete. */
+async function publish(part: OpenPart, { folder, run }: PartsOptions): Promise<void> {
+  const { number, path, output, rejects } = part;
+  try {
+    const facts = { run: run.run, number, ...part.counts, rejects_sha256: await rejects.finish() };
+    await output.finish(facts);
+    await assertOurs(folder, run);
+    await rejects.publish();
+    if (run.output === 'jsonl') {
+      const sha256 = await sha256OfFile(output.temporaryPath as string);
+      if (!isStored(folder)) await makeFolder(runPaths(folder).facts);
+      // where the same command, started twice, has taken the lines away, what it says of its own stays
+      if (sha256 !== null) await writeFactsOfLines(folder, number, { ...facts, sha256 });
+    }
+    await output.publish();
+  } catch (error) {
+    await abort(part, error);
+    // the same command, started twice, was faster, and has taken away what others have half written
+    const isMade = isLost(error, folder) && (await statIfThere(path)) !== null;
+    if (!isMade || (await factsOfPart(folder, number, run.output))?.run !== run.run) throw error;
   }
-  return {
-    ...{ number, counts, abort },
-    async add(item: OutputRow | BadRow): Promise<void> {
-      counter.add(item);
-      await (isBad(item) ? rejects.add(item) : output.write(item));
-    },
-    /** Its rejects get their name before it: a part that stands is complete. */
-    async publish(): Promise<void> {
-      try {
-        const facts = counter.facts(await rejects.finish());
-        await output.finish(facts);
-        await assertOurs(folder, run);
-        await rejects.publish();
-        if (run.output === 'jsonl') {
-          const sha256 = await sha256OfFile(output.temporaryPath as string);
-          if (!isStored(folder)) await makeFolder(paths.facts);
-          // where the same command, started twice, has taken the lines away, what it says of its own stays
-          if (sha256 !== null) await writeFactsOfLines(folder, number, { ...facts, sha256 });
-        }
-        await output.publish();
-      } catch (error) {
-        await abort(error);
-        // the same command, started twice, was faster, and has taken away what others have half written
-        const isMade = isLost(error, folder) && (await statIfThere(path)) !== null;
-        if (!isMade || (await factsOfPart(folder, number, run.output))?.run !== run.run) throw error;
-      }
-    },
-  };
 }

@@ -5,18 +5,17 @@ import { throwIfInterrupted } from '../errors.js';
 import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
-import { isJson } from '../io/read/formats.js';
+import { isJson } from '../io/read/input-file.js';
 import { type Input, readRows } from '../io/read/inputs.js';
-import type { Part } from '../io/write/part.js';
+import type { Part } from '../io/write/facts.js';
 import { count } from '../plural.js';
 import { RejectTally } from '../report/counts.js';
 import type { Log } from '../report/log.js';
-import { type Named, SeenNames } from '../report/names.js';
 import { refuseWithoutTrace } from '../report/reject-limits.js';
-import type { Warning } from '../report/warnings.js';
-import { type BadRow, isBad } from '../rows.js';
+import { seenNames, type Warning } from '../report/warnings.js';
+import { isBad } from '../rows.js';
 import { partOf } from '../scored/stored-run.js';
-import { isOfTurns, type Trace } from '../trace.js';
+import { isOfTurns } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
 
 /** What the whole of the inputs holds. */
@@ -69,7 +68,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
   const isCounted =
     !inputs.some(({ layout }) => isJson(layout)) &&
     !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined);
-  const names = new SeenNames(rewardOf !== undefined);
+  const names = seenNames(rewardOf !== undefined);
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes, told] = [0, 0, 0, 0];
   let last: { readonly lastRow: number; readonly lastItems: number } | undefined;
@@ -89,51 +88,47 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
     return !isCounted;
   };
   const tally = new RejectTally();
-  const reject = (bad: BadRow): void => {
-    tally.add(bad);
-    const counted = { traces, rejects: tally.total };
-    refuseWithoutTrace(counted, tally, opts.maxRejects, false, 'nothing was written');
-  };
   for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
-    isCut ||= traces + tally.total >= limit;
+    const before = traces + tally.total;
+    isCut ||= before >= limit;
     if (isCut && rewardOf === undefined) {
       rows = row.ordinal;
       isEnded = false;
       break;
     }
-    const before = traces + tally.total;
-    const noteLast = (): void => {
-      if (before < limit && traces + tally.total >= limit)
-        last = { lastRow: row.ordinal, lastItems: limit - before };
-    };
-    if (isBad(row)) {
-      reject(row);
-      noteLast();
-      continue;
-    }
     let hasTrace = false;
-    for (const trace of mapRow(row, opts.map, opts.needs)) {
+    for (const trace of isBad(row) ? [row] : mapRow(row, opts.map, opts.needs)) {
       const isTaken = traces + tally.total < limit;
       isCut ||= !isTaken;
       if (isBad(trace)) {
-        reject(trace);
+        tally.add(trace);
+        const counted = { traces, rejects: tally.total };
+        refuseWithoutTrace(counted, tally, opts.maxRejects, false, 'nothing was written');
         continue;
       }
+      const { id, group, promptIds, completionIds } = trace;
       hasTrace = true;
-      hasGroup ||= trace.group !== undefined;
+      hasGroup ||= group !== undefined;
       hasTurns ||= isOfTurns(trace);
       traces++;
-      names.add(rewardOf ? namedTrace(trace, spans) : { id: trace.id, prompt: null }, isTaken);
+      const named = { id, group, prompt: promptIds?.join() ?? JSON.stringify(trace.prompt) };
+      names.add(spans ? { ...named, completion: completionIds?.join() ?? trace.completion } : named, isTaken);
       opts.rewards?.add(trace);
       const reward = rewardOf?.(trace) ?? null;
       groupReferences?.add(trace, reward);
-      if (trace.group === undefined || (reward === null && !spans)) continue;
-      const known = groupRewards.get(trace.group);
-      groupRewards.set(trace.group, withReward(known, reward, spans ? row.ordinal : undefined));
+      if (group === undefined || (reward === null && !spans)) continue;
+      const { sum, squares, count, span } = groupRewards.get(group) ?? { sum: 0, squares: 0, count: 0 };
+      groupRewards.set(group, {
+        sum: sum + (reward ?? 0),
+        squares: squares + (reward ?? 0) ** 2,
+        count: count + (reward === null ? 0 : 1),
+        ...(spans && { span: [span?.[0] ?? row.ordinal, row.ordinal] }),
+      });
     }
-    noteLast();
+    if (before < limit && traces + tally.total >= limit)
+      last = { lastRow: row.ordinal, lastItems: limit - before };
     // a row that is rejected is not written, so it has no say in the columns
-    if (hasTrace && typed) inference.add(row.columns);
+    if (hasTrace && typed && !isBad(row)) inference.add(row.columns);
   }
   opts.rewards?.assert();
   // of a prompt that names no group all completions are sampled
@@ -148,30 +143,6 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
     ...(spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),
     ...(part && { part }),
     ...(hasTurns && { hasTurns }),
-    warnings: names.warnings,
-  };
-}
-
-/** @param ordinal of the row, where it is wanted between which rows a group lies */
-function withReward(
-  { sum, squares, count, span }: GroupRewards = NO_REWARDS,
-  reward: number | null,
-  ordinal: number | undefined,
-): GroupRewards {
-  return {
-    sum: sum + (reward ?? 0),
-    squares: squares + (reward ?? 0) ** 2,
-    count: count + (reward === null ? 0 : 1),
-    ...(ordinal !== undefined && { span: [span?.[0] ?? ordinal, ordinal] }),
-  };
-}
-
-const NO_REWARDS: GroupRewards = { sum: 0, squares: 0, count: 0 };
-
-/** @param isPeer whether others of its group are told by their completions */
-function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isPeer: boolean | undefined): Named {
-  return {
-    ...{ id, group, prompt: ids.promptIds?.join() ?? JSON.stringify(prompt) },
-    ...(isPeer && { completion: ids.completionIds?.join() ?? completion }),
+    warnings: names.warnings(),
   };
 }

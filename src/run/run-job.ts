@@ -10,18 +10,17 @@ import {
   type Shard,
   WHOLE,
 } from '../io/files/run-folder.js';
+import { assertSameInputs, type InputPrint } from '../io/read/input-file.js';
 import { columnarColumns } from '../io/read/inputs.js';
-import { assertSameInputs } from '../io/read/unchanged.js';
-import { type Counts, sumCounts } from '../io/write/facts.js';
+import { type Counts, PART_KEY, type Part, partText, sumCounts, wholeText } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
-import { PART_KEY, type Part, partText, wholeText } from '../io/write/part.js';
 import { assertShardable, fileMetadata, resolveTarget, stemOf, type Target } from '../io/write/target.js';
 import { watchPolicy } from '../model/onnx/folder.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { checkRejects } from '../report/reject-limits.js';
-import { RunStats } from '../report/run-stats.js';
+import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
 import { outputLayout, renamedText } from '../scored/layout.js';
@@ -54,7 +53,6 @@ export async function runJob(
   log: Log,
 ): Promise<ExitCode> {
   const prints = inputs.map(({ print }) => print);
-  const assertInputs = () => assertSameInputs(prints);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
@@ -71,21 +69,23 @@ export async function runJob(
   const columnar = typed ? await columnarColumns(inputs) : null;
   const isInferred = typed && columnar === null;
   const isAsked = isInferred || reward !== undefined || rewards !== undefined || limit !== undefined;
-  const assertUnchanged = await watchModels(job, assertInputs);
+  const assertUnchanged = await watchModels(job, prints);
   const prescan =
     isStream || (target.kind === 'stdout' && !isAsked)
       ? undefined
       : await prescanInputs(inputs, { ...opts, ...job, map: mapping.map, typed: isInferred, log });
-  await assertInputs();
+  await assertSameInputs(prints);
   const rowsPerPart =
     opts.rowsPerPart ??
     (prescan === undefined
       ? ROWS_OF_STREAM
       : defaultRowsPerPart(prescan.rows, policy !== undefined, prescan.rowBytes));
+  // up to the one in which a limit is reached
+  const rows = prescan?.lastRow === undefined ? (prescan?.rows ?? 0) : prescan.lastRow + 1;
   const run = describeRun({
     ...{ rredcot: VERSION, command, config, policy: policy?.files ?? null, passes },
     ...{ output: target.format, inputs: prints, rows_per_part: rowsPerPart },
-    ...{ part: prescan?.part ?? null, parts: partCount(rowsOf(prescan), rowsPerPart) },
+    ...{ part: prescan?.part ?? null, parts: partCount(rows, rowsPerPart) },
   });
   const begun = await beginRun(target, run, shard, { ...opts, isStream, log });
   if (begun.made !== undefined) return alreadyDone(target, shard, begun.made, opts, log);
@@ -118,7 +118,9 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
     folder: folder === undefined || isStored(folder) ? undefined : folder,
-    wanted: parts?.todo.wanted ?? ((row) => partOfRow(row, run.rows_per_part) % shard.count === shard.index),
+    wanted: (row) =>
+      parts?.todo.has(partOfRow(row, run.rows_per_part, run.parts)) ??
+      partOfRow(row, run.rows_per_part) % shard.count === shard.index,
   };
   const before = sumCounts(parts?.existing.values() ?? []);
   const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
@@ -144,21 +146,21 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const own = fileMetadata(config, job.policy, identity, inputs.length);
   const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
-  const stats = new RunStats({
+  const stats = openStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
     usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them
-    beside: () => (part ? { part } : {}),
+    ...(part && { beside: { part } }),
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
   const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish });
-  if (parts?.todo.all.length === 0 && target.kind === 'folder') {
+  if (parts?.todo.size === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
   }
-  const rows = parts?.todo.all.length === 0 ? [] : job.stages(source, context);
+  const rows = parts?.todo.size === 0 ? [] : job.stages(source, context);
   await writeRows(rows, sink, stats, signal, place);
   return EXIT.done;
 }
@@ -167,20 +169,15 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
 const AGAIN =
   'the input was scored already: rredcot redistribute gives another credit without a policy; here what that run has made is kept as input_<name>, but for what --drop names';
 
-/** Rows that a run takes: those up to the one in which a limit is reached. */
-function rowsOf(prescan: Prescan | undefined): number {
-  return prescan?.lastRow === undefined ? (prescan?.rows ?? 0) : prescan.lastRow + 1;
-}
-
 /** Looks at the policy, and others that run beside it. @returns what throws where one of them, or an input, is no longer what it was */
 async function watchModels(
   { policy, policiesBeside = [] }: CommandJob,
-  assertInputs: () => Promise<void>,
+  inputs: readonly InputPrint[],
 ): Promise<() => Promise<void>> {
   const models = await Promise.all([...(policy ? [policy] : []), ...policiesBeside].map(watchPolicy));
   for (const each of models) await each.assertAsBuilt();
   return async () => {
-    await assertInputs();
+    await assertSameInputs(inputs);
     for (const each of models) await each.assertUnchanged();
   };
 }

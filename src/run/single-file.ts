@@ -1,24 +1,97 @@
-// A single file of a run's parts: joined, and published with its rejects and its summary; its folder goes last.
-import { EXIT, OvertakenError, RredcotError, throwIfInterrupted } from '../errors.js';
+// A single file as a run's output: what stands at its place, and the run's parts joined there, with its rejects and its summary.
+import { EXIT, OvertakenError, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { putInPlace } from '../io/files/atomic-file.js';
-import type { Facts } from '../io/files/facts.js';
-import { fileBytes, sha256OfFile } from '../io/files/files.js';
+import { FACTS_KEY, type Facts, parseFacts } from '../io/files/facts.js';
+import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
-import { factsOfPart, fileFault, sumCounts } from '../io/write/facts.js';
+import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
+import {
+  type Counts,
+  factsOfPart,
+  fileFault,
+  readSummary,
+  sumCounts,
+  writeSummary,
+} from '../io/write/facts.js';
 import { joinFiles } from '../io/write/join-files.js';
-import { openRejects } from '../io/write/rejects.js';
-import { writeSummary } from '../io/write/summary-file.js';
+import { CONFIG_KEY, namedFormat, openRejects, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
-import { existingOutput } from './existing.js';
+import type { RunStats } from '../report/run-stats.js';
 import { assertOurs, dropHidden, type ExistingParts } from './folder.js';
-import type { Run } from './identity.js';
+import { firstDifference, type Run } from './identity.js';
 
-/** A file that is whole, and has not got its name. */
-interface WholeFile {
-  /** where its bytes are */
-  readonly temporaryPath: string | undefined;
-  publish(replaces: boolean): Promise<void>;
-  abort(): Promise<void>;
+/** A file at the output's place. */
+interface Existing {
+  /** identity of its run; undefined where nothing of ours says one */
+  readonly run: string | undefined;
+  readonly counts?: Pick<Counts, 'traces' | 'rejects'> | undefined;
+  /** how it was made, as far as it says so */
+  readonly origin?: Partial<Pick<Run, 'rredcot' | 'config' | 'policy'>> | undefined;
+  readonly mtimeMs: number;
+}
+
+/** What is at a path; undefined where nothing is. */
+export async function existingOutput(path: string): Promise<Existing | undefined> {
+  const found = await statIfThere(path);
+  if (found === null) return undefined;
+  // a file that nobody can read is none of ours
+  const said = await (namedFormat(path) === 'jsonl' ? ofLines(path) : ofColumns(path)).catch(() => undefined);
+  return { run: undefined, ...said, mtimeMs: found.mtimeMs };
+}
+
+async function ofColumns(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
+  const [input] = await resolveInputs([path]);
+  const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  const facts = parseFacts(metadata.get(FACTS_KEY));
+  const keys = { rredcot: VERSION_KEY, config: CONFIG_KEY, policy: POLICY_KEY };
+  const said = Object.entries(keys).flatMap(([name, key]) => {
+    const text = metadata.get(key);
+    return text === undefined ? [] : [[name, name === 'rredcot' ? text : JSON.parse(text)]];
+  });
+  return { run: facts?.run, counts: facts, origin: Object.fromEntries(said) };
+}
+
+/** JSON lines say nothing of their run, the summary beside them does. */
+async function ofLines(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
+  const summary = await readSummary(path);
+  return { run: summary?.run, counts: summary, origin: summary && { config: summary.config } };
+}
+
+/** The output where it stands already, whole, and of the run that is asked for. */
+export async function madeAlready(path: string, { run }: Pick<Run, 'run'>): Promise<Existing | undefined> {
+  const found = await existingOutput(path);
+  return found?.run === run && (await fileFault(path)) === null ? found : undefined;
+}
+
+/**
+ * Before anything is computed: the output that is asked for, where it stands already.
+ * @throws RredcotError (exit 2) for what else stands there, naming what differs
+ */
+export async function lookAtOutput(path: string, wanted: Run): Promise<Existing | undefined> {
+  const found = await existingOutput(path);
+  const fault = found && (await whyOther(path, found, wanted));
+  if (fault === undefined) return found;
+  throw usageError(
+    `${path}: ${fault}`,
+    '--overwrite puts the new one in its place; or name another output with -o',
+  );
+}
+
+async function whyOther(path: string, found: Existing, wanted: Run): Promise<string | undefined> {
+  if (found.run === undefined) return 'is there already, and is no output of a run';
+  if (found.run !== wanted.run) {
+    const { rredcot, config, policy } = wanted;
+    const said = Object.fromEntries(
+      Object.entries({ rredcot, config, policy }).filter(([key]) => Object.hasOwn(found.origin ?? {}, key)),
+    );
+    const others =
+      'of other inputs, of these before they were edited, by another policy, or with another --rows-per-part';
+    return `is the output of another run: ${firstDifference(found.origin, said) ?? others}`;
+  }
+  const younger = wanted.inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);
+  if (younger !== undefined) return `is older than its input: ${younger.path} was written since`;
+  const fault = await fileFault(path);
+  return fault === undefined ? 'has lost the hash of its bytes' : (fault ?? undefined);
 }
 
 export interface SingleFileOptions {
@@ -29,7 +102,7 @@ export interface SingleFileOptions {
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
   /** what the summary says besides */
-  readonly stats: { readonly wholeRecord: Readonly<Record<string, unknown>> };
+  readonly stats: Pick<RunStats, 'wholeRecord'>;
 }
 
 /**
@@ -41,21 +114,24 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
   const { path, format } = target;
   const paths = runPaths(folder);
   const rejects = await openRejects(target.rejects, folder);
-  let file: WholeFile | undefined;
+  /** of several parts: that of one is its part */
+  let file: Awaited<ReturnType<typeof joinFiles>> | undefined;
   try {
     for (let part = 0; part < run.parts; part++)
       if (existing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
     const rejects_sha256 = await rejects.finish();
     const facts = { run: run.run, ...sumCounts(existing.values()), rejects_sha256 };
-    file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
-    const sha256 = format === 'jsonl' ? await sha256OfFile(file.temporaryPath as string) : null;
+    if (run.parts > 1 || /\.arrows$/i.test(path))
+      file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
+    const whole = file === undefined ? paths.part(0, format) : file.temporaryPath;
+    const sha256 = format === 'jsonl' ? await sha256OfFile(whole) : null;
     await assertOurs(folder, run);
     const found = overwrite ? undefined : await existingOutput(path);
     if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
     await rejects.publish();
-    const summary = { ...opts.stats.wholeRecord, ...facts, ...(sha256 && { sha256 }), config: run.config };
+    const summary = { ...opts.stats.wholeRecord(), ...facts, ...(sha256 && { sha256 }), config: run.config };
     await writeSummary(path, summary, folder);
-    await file.publish(overwrite);
+    await (file?.publish(overwrite) ?? putInPlace(whole, path, overwrite));
     await dropHidden(folder);
   } catch (error) {
     await file?.abort();
@@ -64,23 +140,10 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
   }
 }
 
-/** A run of one part is that part; others are read and written in their order. @param onProgress may throw to stop */
-async function joined(
-  folder: string,
-  run: Run,
-  path: string,
-  facts: Facts,
-  onProgress: () => void,
-): Promise<WholeFile> {
+/** Reads parts that are whole, and writes them in their order. @param onProgress may throw to stop */
+async function joined(folder: string, run: Run, path: string, facts: Facts, onProgress: () => void) {
   const paths = runPaths(folder);
   const parts = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
-  const [only] = parts;
-  if (parts.length === 1 && only !== undefined && !/\.arrows$/i.test(path))
-    return {
-      temporaryPath: only,
-      publish: (replaces) => putInPlace(only, path, replaces),
-      abort: async () => {},
-    };
   for (const [number, part] of parts.entries()) {
     onProgress();
     const said = await factsOfPart(folder, number, run.output);

@@ -1,14 +1,12 @@
 // Opens a command's inputs, and streams them as traces: mapped, checked, and only those that the run has still to do.
 
-import type { PassThroughColumn } from '../io/arrow/schema.js';
+import { assertFits, inferFromWindow, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { rowTraces } from '../io/map/map.js';
 import { type Mapping, type MappingOptions, resolveMapping } from '../io/map/mapping.js';
 import { type Input, resolveInputs } from '../io/read/inputs.js';
-import { assertFits, inferFromWindow } from '../io/read/typed-rows.js';
 import type { Log } from '../report/log.js';
 import type { Expected } from '../report/progress.js';
-import { terminalNotice } from '../report/terminal.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
@@ -30,6 +28,15 @@ export async function openInputs(
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   return { inputs, mapping: await resolveMapping(inputs, opts) };
+}
+
+/** What is told of inputs for which the user has to do something; undefined where nobody has to be told. @param paths of the inputs, `-` for stdin */
+export function terminalNotice(
+  paths: readonly string[],
+  stdin: { readonly isTTY?: boolean } = process.stdin,
+): string | undefined {
+  if (stdin.isTTY !== true || !paths.includes('-')) return undefined;
+  return 'waits for rows from this terminal, to be ended with Ctrl-D; a file is named behind the command';
 }
 
 /** Tells the user what was found. */
@@ -88,8 +95,8 @@ export interface Source {
 
 /** Opens inputs, behind the first pass over them where they can be read twice. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run, read, map, needs, columnar, log } = opts;
-  const { done } = opts;
+  const { maxLineBytes, run, read, map, needs, columnar, log, rowsPerTrace = 1 } = opts;
+  const { limit = Number.POSITIVE_INFINITY } = opts;
   const { prescan, wanted } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
@@ -102,10 +109,12 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const check = (row: InputRow): void => {
     if (typed && prescan !== undefined) assertFits(row, prescan.columns);
   };
+  const counted = typeof prescan?.traces === 'number' ? prescan.traces + (prescan.rejects ?? 0) : undefined;
+  const own = counted && Math.min(Math.ceil(counted / run.shards), limit) - opts.done;
   return {
     columns,
     expected: {
-      traces: expectedTraces(prescan, opts, done),
+      traces: own && rowsPerTrace * Math.max(0, own),
       share(ordinal) {
         if (prescan === undefined || opts.limit !== undefined) return undefined;
         const from = first ?? 0;
@@ -113,7 +122,6 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       },
     },
     async *traces() {
-      const { limit = Number.POSITIVE_INFINITY } = opts;
       const { lastRow = Number.POSITIVE_INFINITY, lastItems } = prescan ?? {};
       let taken = 0;
       let group: string | undefined;
@@ -146,15 +154,4 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
         for (const trace of rowTraces(row, map, needs, check)) yield isBad(trace) ? trace : { trace };
     },
   };
-}
-
-/** Traces that are still to come, as far as anybody can tell. */
-function expectedTraces(
-  prescan: Prescan | undefined,
-  { limit, run, rowsPerTrace = 1 }: SourceOptions,
-  done: number,
-): number | undefined {
-  if (typeof prescan?.traces !== 'number') return undefined;
-  const own = Math.ceil((prescan.traces + (prescan.rejects ?? 0)) / run.shards);
-  return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
 }

@@ -4,12 +4,10 @@ import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { outputColumns } from '../io/arrow/output-columns.js';
 import { fileBytes, isStored } from '../io/files/files.js';
-import { hiddenFolder, MAX_PARTS, rejectsPath, type Shard } from '../io/files/run-folder.js';
+import { filePaths, hiddenFolder, MAX_PARTS, type Shard } from '../io/files/run-folder.js';
 import { ReaderClosedError } from '../io/files/stdout.js';
-import { type Counts, sumCounts } from '../io/write/facts.js';
-import { type OutputTarget, openOutput } from '../io/write/output.js';
-import { PART_KEY, type Part } from '../io/write/part.js';
-import { openRejects } from '../io/write/rejects.js';
+import { type Counts, PART_KEY, type Part, sumCounts } from '../io/write/facts.js';
+import { type OutputTarget, openOutput, openRejects } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
@@ -17,13 +15,11 @@ import { checkRejects, type RejectLimits, RejectsError } from '../report/reject-
 import type { RunStats } from '../report/run-stats.js';
 import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { lookAtOutput, madeAlready } from './existing.js';
 import {
   assertOurs,
   claimRun,
   dropHidden,
   dropParts,
-  type ExistingParts,
   existingParts,
   isBusy,
   isLost,
@@ -32,8 +28,8 @@ import {
   TakenError,
 } from './folder.js';
 import type { Run } from './identity.js';
-import { openParts, type Sink, Todo } from './parts.js';
-import { joinParts } from './single-file.js';
+import { openParts, type PartsOptions, type Sink } from './parts.js';
+import { joinParts, lookAtOutput, madeAlready } from './single-file.js';
 
 /** Where a run's rows go. */
 export interface RunPlace extends RejectLimits {
@@ -49,7 +45,7 @@ export interface BegunRun {
   readonly made?: Pick<Counts, 'traces' | 'rejects'>;
   /** undefined on stdout, where nothing is kept */
   readonly folder?: string;
-  readonly parts?: { readonly existing: ExistingParts; readonly todo: Todo };
+  readonly parts?: Pick<PartsOptions, 'existing' | 'todo'>;
 }
 
 interface BeginOptions {
@@ -91,9 +87,10 @@ export async function beginRun(
   }
   await claimRun(folder, run, { isHidden: kind === 'file', overwrite, isStream });
   const existing = await existingParts(folder, run, shard, log);
-  const todo = new Todo(run, shard, existing);
+  const all = Array.from({ length: run.parts }, (_, part) => part);
+  const todo = new Set(all.filter((part) => part % shard.count === shard.index && !existing.has(part)));
   const n = existing.size;
-  if (n > 0 && todo.all.length > 0) log.info(`resuming: ${plural(n, 'part')} ${are(n)} there, in ${folder}`);
+  if (n > 0 && todo.size > 0) log.info(`resuming: ${plural(n, 'part')} ${are(n)} there, in ${folder}`);
   return { folder, parts: { existing, todo } };
 }
 
@@ -105,14 +102,18 @@ export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunP
   readonly finish?: (folder: string) => Promise<void>;
 }
 
-/** Opens it. */
+/** Opens it. @throws RredcotError (exit 2) for columns that no Parquet file can have */
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, begun } = opts;
   const { folder, parts: begunParts } = begun;
   if (folder === undefined || begunParts === undefined) return openStdout(opts);
   const isFile = target.kind === 'file';
   // before the first pass, not when the first part is written
-  if (run.output === 'parquet') await refuseColumns(target.path, opts);
+  if (run.output === 'parquet') {
+    const { arrowSchema } = await import('../io/arrow/writer.js');
+    const { refuseUnwritable } = await import('../io/arrow/types.js');
+    refuseUnwritable(target.path, arrowSchema(outputColumns(opts.passThrough, opts.ourColumns)).fields);
+  }
   const pieces: Part = { by: 'pieces', pieces: 1, of: run.parts };
   const ofPart =
     run.parts > 1 && opts.metadata[PART_KEY] === undefined ? { [PART_KEY]: JSON.stringify(pieces) } : {};
@@ -149,17 +150,10 @@ export async function leaveRun(
   if (!isStored(folder)) await rmdir(folder);
 }
 
-/** @throws RredcotError (exit 2) for columns that no Parquet file can have */
-async function refuseColumns(path: string, { passThrough, ourColumns }: SinkOptions): Promise<void> {
-  const { arrowSchema } = await import('../io/arrow/writer.js');
-  const { refuseUnwritable } = await import('../io/arrow/types.js');
-  refuseUnwritable(path, arrowSchema(outputColumns(passThrough, ourColumns)).fields);
-}
-
 /** The reasons of too many rejects are what the user needs next: beside the output. */
 async function leaveReasons(folder: string, target: Target): Promise<void> {
   const rejects = await openRejects(
-    target.kind === 'file' ? target.rejects : rejectsPath(target.path),
+    target.kind === 'file' ? target.rejects : filePaths(target.path).rejects,
     folder,
   );
   for (const file of await rejectFiles(folder)) await rejects.append(fileBytes(file));
@@ -199,10 +193,10 @@ export async function writeRows(
       throwIfInterrupted(signal);
       await sink.add(item);
       stats.add(item);
-      if (isBad(item)) checkRejects(stats.totals, place, false, stats.rejects);
+      if (isBad(item)) checkRejects(stats.totals(), place, false, stats.rejects);
     }
     throwIfInterrupted(signal);
-    checkRejects(stats.totals, place, true, stats.rejects);
+    checkRejects(stats.totals(), place, true, stats.rejects);
     await sink.close();
   } catch (error) {
     // what fails while a failure is tidied up says nothing new

@@ -14,7 +14,7 @@ import {
 import type { Target } from '../io/write/target.js';
 import { VERSION } from '../package-files.js';
 import type { Log } from '../report/log.js';
-import { RunStats } from '../report/run-stats.js';
+import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { describeRun } from './identity.js';
@@ -68,11 +68,11 @@ export async function writeScored(
     return false;
   }
   const provenance = Object.entries(made).map(([key, origin]) => [key.replace(OURS, ''), JSON.parse(origin)]);
-  const stats = new RunStats({
+  const stats = openStats({
     ...{ target, config, log, valueName: out.valueName, policy: undefined },
     ...{ isComputed: false, isNamed: true, usesGroups: false },
     expected: { traces: undefined, share: () => undefined },
-    beside: () => ({ ...figures?.(), ...Object.fromEntries(provenance) }),
+    ...{ figures, beside: Object.fromEntries(provenance) },
   });
   const place = { target, run, begun, log, isAll: false };
   try {

@@ -10,20 +10,14 @@ import { isStatus, STATUS_CODES } from './check-row.js';
 import type { OurColumn } from './columns.js';
 import { type ScoredFiles, storedTrace } from './open-scored.js';
 
-interface NamedFigure {
-  /** columns that it is made of */
-  readonly needs: readonly OurColumn[];
-  /** a number, words of which one has to fit, or nothing */
-  readonly of: (row: OutputRow, nature: Nature) => number | readonly string[] | null;
-}
+/** A number, words of which one has to fit, or nothing. @property needs columns that it is made of */
+type NamedFigure = { readonly needs: readonly OurColumn[] } & (
+  | { readonly of: (row: OutputRow, nature: Nature) => number | readonly string[] | null }
+  | { readonly ofValues: (values: Float32Array) => number }
+);
 
 const VALUES = ['segments', 'value_start'] as const;
 
-/** Figures of a trace's values. @param figure null where it has none */
-const ofValues = (figure: (values: Float32Array) => number): NamedFigure => ({
-  needs: VALUES,
-  of: (row, nature) => figure(storedValues(row, nature)),
-});
 const lowest = (list: Float32Array): number =>
   list.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
 const highest = (list: Float32Array): number =>
@@ -48,11 +42,11 @@ export const FIGURES: Readonly<Record<string, NamedFigure>> = {
     needs: ['segments'],
     of: (row) => row.segments.filter(({ kind }) => kind === 'thought').length,
   },
-  value_start: ofValues((values) => values[0] as number),
-  value_end: ofValues((values) => values[values.length - 1] as number),
-  value_range: ofValues((values) => highest(values) - lowest(values)),
-  value_drop: ofValues((values) => Math.max(0, -Math.min(0, lowest(steps(values))))),
-  value_rise: ofValues((values) => Math.max(0, highest(steps(values)))),
+  value_start: { needs: VALUES, ofValues: (values) => values[0] as number },
+  value_end: { needs: VALUES, ofValues: (values) => values[values.length - 1] as number },
+  value_range: { needs: VALUES, ofValues: (values) => highest(values) - lowest(values) },
+  value_drop: { needs: VALUES, ofValues: (values) => Math.max(0, -Math.min(0, lowest(steps(values)))) },
+  value_rise: { needs: VALUES, ofValues: (values) => Math.max(0, highest(steps(values))) },
   disagreement: {
     needs: [...VALUES, 'reward'],
     of: (row, nature) => {
@@ -128,7 +122,9 @@ export function parseWhere(
     if (name === 'status' && !isStatus(given))
       throw refused(`no status is "${given}"`, `statuses: ${STATUS_CODES.join(', ')}`);
     return (row: OutputRow) => {
-      const found = figure.of(row, credit.estimator);
+      const { estimator } = credit;
+      const found =
+        'of' in figure ? figure.of(row, estimator) : figure.ofValues(storedValues(row, estimator));
       if (found === null) return false;
       if (typeof found === 'number') return SIGNS[sign]?.(found, Number(given)) === true;
       // `uniform:*` is any that begins so

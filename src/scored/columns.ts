@@ -35,7 +35,7 @@ export interface DeclaredColumn extends OutputColumn {
 /** How one is declared: its cell is a field of the row, or of its trace, or what the two functions say. */
 type Declaration = Omit<DeclaredColumn, 'name' | 'value' | 'read'> &
   (
-    | { readonly key: keyof Omit<OutputRow, 'trace'> }
+    | ({ readonly key: keyof Omit<OutputRow, 'trace'> } & Partial<Pick<DeclaredColumn, 'read'>>)
     | { readonly ofTrace: 'id' | 'group' | 'completion' }
     | Pick<DeclaredColumn, 'value' | 'read'>
   );
@@ -115,10 +115,9 @@ const OURS = {
     meaning: 'the credit of each completion token; sums to 1, may be negative',
   },
   segments: {
-    type: { kind: 'list', element: SEGMENT },
+    ...{ key: 'segments', type: { kind: 'list', element: SEGMENT } },
     meaning:
       'steps of the trace: `start`, `end` (tokens, end exclusive), `char_start`, `char_end` (code points), `kind` (thought, answer, shown), `entropy` (sum), `value` after it, `delta`, `sigma` (sum)',
-    value: (row) => row.segments,
     read: (cell) => ({ segments: segmentsOf(cell) }),
   },
   value_start: {
@@ -131,9 +130,8 @@ const OURS = {
     meaning: 'log-probability of each reference answer at each exit point',
   },
   reward: {
-    ...{ type: FLOAT32, range: [0, 1] },
+    ...{ key: 'reward', type: FLOAT32, range: [0, 1] },
     meaning: 'the reward ζ of the trace; null where unknown',
-    value: (row) => row.reward,
     read: (cell) => {
       const reward = readCell(FLOAT32, cell) as number | null;
       return { reward, trace: { reward } };
@@ -203,7 +201,7 @@ function columnOf(name: string, declaration: Declaration): DeclaredColumn {
   if ('key' in declaration) {
     const { key, type } = declaration;
     const value = (row: OutputRow) => row[key] ?? null;
-    return { name, ...declaration, value, read: (cell) => ({ [key]: readCell(type, cell) }) };
+    return { read: (cell) => ({ [key]: readCell(type, cell) }), name, ...declaration, value };
   }
   if ('value' in declaration) return { name, ...declaration };
   const { ofTrace: key } = declaration;

@@ -47,14 +47,14 @@ export function outputLayout(
       : isTextValue(column, !drop.includes(name) && Object.hasOwn(first, name) ? first[name] : undefined);
   const held = TEXT_COLUMNS.map((column) => heldBy(column, map, isText)).filter((each) => each !== undefined);
   // a file without metadata (JSONL) cannot say that another column holds it: there only one of its own name counts
-  const isHeld = (text: TextColumn) =>
-    held.some(({ column, name }) => column === text && (typed || name === text));
-  const ourColumns = [...columns, ...texts.filter((text) => !isHeld(text))];
+  const counting = held.filter(({ column, name }) => typed || name === column);
+  const lacking = texts.filter((text) => !counting.some(({ column }) => column === text));
+  const ourColumns = [...columns, ...lacking];
   const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs, isSampled);
   const places = Object.fromEntries([
     ...held.map(({ column, name, isJoined }) => {
-      const isIt = (each: PassThroughColumn) => each.name === name && (each.isJoined ?? false) === isJoined;
-      return [column, passThrough.find(isIt)?.as] as const;
+      const own = passThrough.find((each) => each.name === name && (each.isJoined ?? false) === isJoined);
+      return [column, own?.as] as const;
     }),
     ...ourColumns.filter(isTextColumn).map((name) => [name, name] as const),
   ]);

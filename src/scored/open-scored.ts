@@ -7,11 +7,11 @@ import { type Rejection, usageError } from '../errors.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../io/arrow/schema.js';
 import { hashSaid } from '../io/files/facts.js';
-import { summaryPath } from '../io/files/run-folder.js';
-import { isJson } from '../io/read/formats.js';
+import { filePaths } from '../io/files/run-folder.js';
+import { isJson } from '../io/read/input-file.js';
 import { type Input, readRows, resolveInputs } from '../io/read/inputs.js';
+import { PART_KEY, type Part } from '../io/write/facts.js';
 import { CONFIG_KEY, type Config, RUN_KEY } from '../io/write/output.js';
-import { PART_KEY, type Part } from '../io/write/part.js';
 import { shellWord } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, type InputRow, type ReadOptions, rejectRow } from '../rows.js';
@@ -116,7 +116,7 @@ async function oneRun(
     const config = configIn(account);
     if (config === undefined)
       throw usageError(
-        `${input.path}: nothing says that rredcot score has made it, ${isJson(input.layout) ? `neither a run nor ${basename(summaryPath(input.path))} beside it` : `its metadata have no ${CONFIG_KEY}`}`,
+        `${input.path}: nothing says that rredcot score has made it, ${isJson(input.layout) ? `neither a run nor ${basename(filePaths(input.path).summary)} beside it` : `its metadata have no ${CONFIG_KEY}`}`,
         `rredcot score ${shellWord(path)} -o scored.parquet, then scored.parquet in its place`,
       );
     first ??= { path: input.path, account, config };

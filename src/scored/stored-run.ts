@@ -3,9 +3,9 @@ import { basename, dirname } from 'node:path';
 import { dataError } from '../errors.js';
 import { readJson } from '../io/files/files.js';
 import { partNumber, runPaths } from '../io/files/run-folder.js';
-import { isJson } from '../io/read/formats.js';
+import { isJson } from '../io/read/input-file.js';
 import { columnarColumns, type Input, inputMetadata, readRows } from '../io/read/inputs.js';
-import { factsOfFile, fileFault } from '../io/write/facts.js';
+import { factsOfFile, fileFault, PART_KEY, type Part, parsePart, readSummary } from '../io/write/facts.js';
 import {
   CONFIG_KEY,
   type Config,
@@ -15,8 +15,6 @@ import {
   VERSION_KEY,
   VOCAB_KEY,
 } from '../io/write/output.js';
-import { PART_KEY, type Part, parsePart } from '../io/write/part.js';
-import { readSummary } from '../io/write/summary-file.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 

@@ -3,7 +3,7 @@ import { TraceRejected } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
 import type { InputRow } from '../rows.js';
 import { ownTokens, withoutShown } from '../scored.js';
-import { compact } from '../turns.js';
+import { compact } from '../trace.js';
 import { oursOf, storedRow } from './columns.js';
 
 /** One trace; K thought segments. */

@@ -1,8 +1,7 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { TraceRejected } from '../errors.js';
 import type { SegmentRow } from '../scored.js';
-import type { Trace } from '../trace.js';
-import type { OwnTokens } from '../turns.js';
+import type { OwnTokens, Trace } from '../trace.js';
 import { declarationOf, type SegmentOptions, segmentSums } from './segmenters.js';
 import { findThought, type ThoughtSpan, type TokenText } from './span.js';
 import { mergePieces, splitAt, type TokenFigures } from './split.js';

@@ -1,5 +1,5 @@
 // Finds where a completion's thought begins and ends, and maps positions of its text to token boundaries.
-import { type OwnTokens, turnsIn } from '../turns.js';
+import { type OwnTokens, turnsIn } from '../trace.js';
 
 /** A completion of T tokens beside its text: boundary t (0..T) lies before token t, at units[t] UTF-16 units. */
 export interface TokenText {

@@ -18,7 +18,7 @@ import {
   rredcot,
   type ScoredRow,
 } from '../support/program.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { fixtureRows, GIVEN, openScene } from '../support/scene.js';
 
 const { at, done, fails, folder, json, rows, run, text, write } = await openScene();
 let fixtures: FixtureRow[];
@@ -31,7 +31,7 @@ const printed = (lines: string) =>
     .map((each) => JSON.parse(each) as ScoredRow);
 
 beforeAll(async () => {
-  fixtures = await fixtureRows(0, 24);
+  fixtures = await fixtureRows(0, 10);
 });
 
 interface Reject {
@@ -94,18 +94,18 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     [`score ${FIXTURES} --max-rejects 1.5`, /--max-rejects 1\.5/],
     [`score ${FIXTURES} --fixed-length 8`, /--segmenter fixed/],
     [
-      `score ${FIXTURES} -o a.parquet --format jsonl`,
+      `score ${FIXTURES} ${GIVEN} -o a.parquet --format jsonl`,
       /a\.parquet: the name says parquet, --format jsonl\n {2}try: leave out --format/,
     ],
     [`score ${FIXTURES} --max-line-bytes 0`, /try: --max-line-bytes \d{6}/],
-    [`score ${FIXTURES} -o scored.csv`, /scored\.csv/],
-    [`score ${FIXTURES} -o ${EMBEDDED}`, /holds \S+ and no _run\.json/],
-    [`score ${FIXTURES} -o a.parquet --shard 0/2`, /a\.parquet is one file.*\n {2}try: -o out\//s],
+    [`score ${FIXTURES} ${GIVEN} -o scored.csv`, /scored\.csv/],
+    [`score ${FIXTURES} ${GIVEN} -o ${EMBEDDED}`, /holds \S+ and no _run\.json/],
+    [`score ${FIXTURES} ${GIVEN} -o a.parquet --shard 0/2`, /a\.parquet is one file.*\n {2}try: -o out\//s],
     [`score ${FIXTURES} -o out/ --shard 2/2`, /--shard 2\/2: expected i\/n/],
     [`score ${FIXTURES} -o out/ --shard 0.5/2`, /--shard 0\.5\/2: expected i\/n/],
-    [`score ${FIXTURES} -o out/ --shard 1/2 --limit 5`, /--limit/],
+    [`score ${FIXTURES} ${GIVEN} -o out/ --shard 1/2 --limit 5`, /--limit/],
     [`score ${FIXTURES} --time-limit 5d`, /--time-limit 5d/],
-    [`score ${FIXTURES} -o - --format parquet`, /stdout/],
+    [`score ${FIXTURES} ${GIVEN} -o - --format parquet`, /stdout/],
   ])('%s', async (command, why) => {
     // one of them as a process
     const made = await (command.includes('nowhere.jsonl')

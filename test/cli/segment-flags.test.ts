@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
+import { resolveSegmentOptions } from '../../dist/cli/job-flags.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 describe('what a segmenter is told', () => {

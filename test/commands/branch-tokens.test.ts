@@ -48,7 +48,8 @@ async function scored(references: readonly string[]): Promise<ScoredRow> {
 
 describe('references whose tokens are merged with the template', () => {
   // the bare template ends in `{`, an empty answer in `{}`, and so every answer is scored from the brace on
-  it.each([[['-3']], [['-3', '7', '{7}']]])('%j', async (references) => {
+  it('are scored from the brace on', async () => {
+    const references = ['-3', '7', '{7}'];
     const model = loadOracleModel(at('checkpoint'));
     const row = await scored(references);
     const begin = ids(`${CLOSE}${OPEN}`).length - 1;

@@ -12,13 +12,13 @@ const { at, config, done, expectSame, fails, json, rows, text, write } = await o
 const score = (flags: string) => done(`score traces.jsonl --max-segments 6 ${flags}`);
 const keysOf = async (name: string) => (await readMetadata(at(name))).keys;
 
-/** a group of eight, and two of the next: right, wrong and compared rewards, a cut trace, wrong references too */
+/** a group of four, and two of the next: right, wrong and compared rewards, a cut trace, wrong references too */
 beforeAll(async () => {
-  const traces = (await fixtureRows(0, 10)).map(({ answer, ...row }, n) => ({
+  const traces = (await fixtureRows(4, 10)).map(({ answer, ...row }, n) => ({
     ...row,
     references: [{ answer }, { answer: `${(Number(answer) + 1) % 10}`, utility: 0 }],
-    ...(n === 3 ? { reward: null } : {}),
-    ...(n === 9 ? { reward: null, completion: '<think>\na', completion_ids: null } : {}),
+    ...(n === 1 ? { reward: null } : {}),
+    ...(n === 5 ? { reward: null, completion: '<think>\na', completion_ids: null } : {}),
     note: { odd: n % 2 === 1 },
   }));
   await write('traces.jsonl', traces);
@@ -30,8 +30,10 @@ describe('a redistributed file', () => {
     ['all rules, the group mean', `--sigma ${SIGMA_RULES.join()}`],
     ['another baseline', '--sigma rudder,share,softmax --baseline value --residual answer'],
     ['a number, shaped', '--sigma signed,softmax --baseline .25 --tau .2 --steps smoothed'],
-    ['another estimator', '--estimator pr-geo --within unsure --mix .8 --cap 4 --steps scaled'],
-    ['the peers', '--sigma rudder,share --baseline rloo'],
+    [
+      'another estimator, the peers',
+      '--estimator pr-geo --within unsure --mix .8 --cap 4 --steps scaled --baseline rloo',
+    ],
     ['right against wrong', '--estimator snis --sigma share,rudder --baseline group'],
   ])('%s: is what score would have written', async (name, flags) => {
     const [fresh, made, back] = ['fresh', 'made', 'back'].map(
@@ -53,9 +55,9 @@ describe('a redistributed file', () => {
     const [scored, made] = [await rows('scored.jsonl'), await rows('rloo.jsonl')];
     for (const [n, { baseline, reward }] of made.entries()) {
       const of = (b: number | null) => (reward as number) - (b as number);
-      const size = n < 8 ? 8 : 2;
+      const size = n < 4 ? 4 : 2;
       expect(of(baseline)).toBeCloseTo((of(scored[n]?.baseline as number) * size) / (size - 1), 6);
-      const peers = made.filter((_, i) => i !== n && i < 8 === n < 8);
+      const peers = made.filter((_, i) => i !== n && i < 4 === n < 4);
       const sum = peers.reduce((total, peer) => total + (peer.reward as number), 0);
       expect(Math.fround(baseline as number)).toBe(Math.fround(sum / peers.length));
     }
@@ -104,7 +106,7 @@ describe('a redistributed file', () => {
       2,
       '--reward-range -1,1: the rewards of scored.jsonl were mapped from 0,1 when it was scored',
     );
-    const signed = (await rows('traces.jsonl')).slice(0, 9);
+    const signed = (await rows('traces.jsonl')).slice(0, 5);
     await write(
       'signed.jsonl',
       signed.map((row) => ({ ...row, reward: row.reward === null ? null : 2 * row.reward - 1 })),
@@ -133,11 +135,11 @@ describe('a redistributed file', () => {
   });
 
   it('of a run folder is that of the file', async () => {
-    await score('-o run/ --rows-per-part 4');
-    await score('-o whole.parquet --rows-per-part 4');
+    await score('-o run/ --rows-per-part 2');
+    await score('-o whole.parquet --rows-per-part 2');
     for (const from of ['run', 'whole.parquet'])
       await done(`redistribute ${from} --sigma softmax -o of-${from}.jsonl`);
-    expect(await rows('of-run.jsonl')).toHaveLength(10);
+    expect(await rows('of-run.jsonl')).toHaveLength(6);
     expect(await text('of-run.jsonl')).toBe(await text('of-whole.parquet.jsonl'));
   });
 
@@ -211,6 +213,6 @@ describe('what stored values do not allow', () => {
       code: 'scored',
       reason: expect.stringMatching(/segments\[\d\]\.value is null/),
     });
-    expect(await rows('most.jsonl')).toHaveLength(9);
+    expect(await rows('most.jsonl')).toHaveLength(5);
   });
 });

@@ -27,7 +27,7 @@ function ofTurns({ completion: _, completion_ids: ids, ...row }: FixtureRow, n: 
 type Given = ReturnType<typeof ofTurns>;
 let given: Given[];
 beforeAll(async () => {
-  const fixtures = await fixtureRows(0, 8);
+  const fixtures = await fixtureRows(0, 4);
   given = fixtures.map(ofTurns);
   await write('turns.jsonl', given);
   await write('plain.jsonl', fixtures);

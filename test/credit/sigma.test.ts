@@ -348,7 +348,7 @@ describe('shaping', () => {
   });
 });
 
-test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () => {
+test('the oracle says the same σ, Δ and fallback on random traces', () => {
   const codes: Record<string, string | undefined> = {
     'reward:unknown': 'reward:unknown',
     flat: 'uniform:flat-values',
@@ -404,9 +404,9 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
           );
       if (!isUniform(found)) uneven++;
     }),
-    { numRuns: 3000 },
+    { numRuns: 1000 },
   );
-  expect(uneven).toBeGreaterThan(1000);
+  expect(uneven).toBeGreaterThan(300);
 });
 
 test.each([

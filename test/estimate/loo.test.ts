@@ -5,7 +5,7 @@ import type { ValueJob } from '../../dist/estimate/estimator.js';
 import { loo } from '../../dist/estimate/loo.js';
 import { isBad } from '../../dist/rows.js';
 import { cutPieces } from '../../dist/segment/segment.js';
-import { deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
+import { looValues, type OracleTrace } from '../oracle/attribution.js';
 import { seeded } from '../oracle/toy.js';
 import { plainTokens } from '../support/fake-policy.js';
 import { FAMILIES, openFamily } from '../support/family-checks.js';
@@ -61,7 +61,10 @@ describe('leave one out', () => {
       const { session, model } = policy;
       const answerer = onnxAnswerer(session, undefined, () => 0);
       const { job, oracle } = madeTrace(from);
-      const expected = { deleted: deletedLoo(model, oracle), masked: maskedLoo(model, oracle) };
+      const expected = {
+        deleted: looValues(model, oracle, 'deleted'),
+        masked: looValues(model, oracle, 'masked'),
+      };
       for (const how of ['deleted', 'masked'] as const) {
         const { ask, values } = await opened(how);
         const found = async (trace: ValueJob) => {

@@ -15,7 +15,7 @@ const scene = await openScene();
 const { at, config, done, fails, rows, write } = scene;
 
 beforeAll(async () => {
-  const fixtures = await fixtureRows(0, 16);
+  const fixtures = await fixtureRows(0, 10);
   const bare = fixtures.map(({ answer: _, ...row }) => row);
   await write('bare.jsonl', bare);
   await write(

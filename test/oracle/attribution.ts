@@ -1,5 +1,13 @@
-/** φ of a trace in float64, as it is and without a segment: from the formulas, one whole pass each time. */
-import { logSumExp, type OracleModel, type Sees, tokenStats } from './llama.js';
+/** φ of a trace in float64, as it is and without a segment, from the formulas. */
+import {
+  continuationLogprobs,
+  fork,
+  logSumExp,
+  type OracleModel,
+  type Sees,
+  type State,
+  tokenStats,
+} from './llama.js';
 
 /** A trace up to the end of its thought, and the references behind an exit template. */
 export interface OracleTrace {
@@ -11,43 +19,35 @@ export interface OracleTrace {
   readonly references: readonly { ids: readonly number[]; scored: number; utility: number }[];
 }
 
-/** log p of one reference; `sees` has a say in what rows see. */
-function logprobOf(
+/** φ = log Σ_n ζ_n p(y_n) where the state is followed by `rest`; `sees` has a say in what rows see. */
+function phi(
   model: OracleModel,
-  before: readonly number[],
-  { ids, scored }: OracleTrace['references'][number],
+  state: State,
+  rest: readonly number[],
+  references: OracleTrace['references'],
   sees?: Sees,
 ): number {
-  const { logprobs } = tokenStats(model, [...before, ...ids], sees);
-  return logprobs.slice(-scored).reduce((sum, logprob) => sum + logprob, 0);
+  return logSumExp(
+    references.map(({ ids, scored, utility }) => {
+      const logprobs = continuationLogprobs(model, state, [...rest, ...ids], sees).slice(-scored);
+      return Math.log(utility) + logprobs.reduce((sum, logprob) => sum + logprob, 0);
+    }),
+  );
 }
 
-/** φ = log Σ_n ζ_n p(y_n). */
-export function phi(
+/** (K) φ(all) − φ(without u_k): the segment taken out of the text, or hidden from all that comes after it. */
+export function looValues(
   model: OracleModel,
-  { ids, references }: Pick<OracleTrace, 'ids' | 'references'>,
-  sees?: Sees,
-): number {
-  return logSumExp(references.map((each) => Math.log(each.utility) + logprobOf(model, ids, each, sees)));
-}
-
-/** (K) φ(all) − φ(without u_k), the segment taken out of the text. */
-export function deletedLoo(model: OracleModel, trace: OracleTrace): number[] {
-  const { ids, exits, references } = trace;
-  const whole = phi(model, trace);
+  { ids, exits, references }: OracleTrace,
+  how: 'deleted' | 'masked',
+): number[] {
+  const { state } = tokenStats(model, ids);
+  const whole = phi(model, state, [], references);
   return exits.slice(1).map((end, k) => {
-    const shorter = [...ids.slice(0, exits[k]), ...ids.slice(end)];
-    return whole - phi(model, { ids: shorter, references });
-  });
-}
-
-/** (K) the same, the segment hidden from all that comes after it. */
-export function maskedLoo(model: OracleModel, trace: OracleTrace): number[] {
-  const { exits } = trace;
-  const whole = phi(model, trace);
-  return exits.slice(1).map((end, k) => {
-    const isInside = (t: number) => t >= (exits[k] as number) && t < end;
+    const from = exits[k] as number;
+    if (how === 'deleted') return whole - phi(model, fork(state, from), ids.slice(end), references);
+    const isInside = (t: number) => t >= from && t < end;
     const sees = (row: number, key: number) => isInside(row) || !isInside(key);
-    return whole - phi(model, trace, sees);
+    return whole - phi(model, fork(state, from), ids.slice(from), references, sees);
   });
 }

@@ -298,14 +298,20 @@ export function entropyNats(logits: Float64Array): number {
 }
 
 /** Log-probability of each of ids after the state, each given those before it; the state stays as it is. */
-export function continuationLogprobs(model: OracleModel, state: State, ids: readonly number[]): Float64Array {
+export function continuationLogprobs(
+  model: OracleModel,
+  state: State,
+  ids: readonly number[],
+  sees?: Sees,
+): Float64Array {
   const last = state.ids.length - 1;
   if (last < 0) throw new Error('the first token of all has no predicting distribution');
   const logprobs = new Float64Array(ids.length);
   // the distribution after the state's last token comes from reading that token again
-  extend(model, fork(state, last), [state.ids[last] as number, ...ids.slice(0, -1)], (logits, i) => {
+  const onLogits = (logits: Row, i: number): void => {
     if (i < ids.length) logprobs[i] = (logits[ids[i] as number] as number) - logSumExp(logits);
-  });
+  };
+  extend(model, fork(state, last), [state.ids[last] as number, ...ids.slice(0, -1)], onLogits, sees);
   return logprobs;
 }
 
@@ -316,7 +322,18 @@ export interface TokenStats {
   next: Float64Array; // (V): log-probabilities of all tokens after the last
 }
 
-export function tokenStats(model: OracleModel, ids: readonly number[], sees?: Sees): TokenStats {
+const knownStats = new WeakMap<OracleModel, Map<string, TokenStats>>();
+
+/** What a model says of a text; each text is read once. */
+export function tokenStats(model: OracleModel, ids: readonly number[]): TokenStats {
+  const known = knownStats.get(model) ?? new Map<string, TokenStats>();
+  knownStats.set(model, known);
+  const stats = known.get(ids.join()) ?? readStats(model, ids);
+  known.set(ids.join(), stats);
+  return { ...stats, state: fork(stats.state) };
+}
+
+function readStats(model: OracleModel, ids: readonly number[]): TokenStats {
   const state = start(model);
   const logprobs = new Float64Array(ids.length).fill(Number.NaN);
   const entropies = new Float64Array(ids.length).fill(Number.NaN);
@@ -329,6 +346,6 @@ export function tokenStats(model: OracleModel, ids: readonly number[], sees?: Se
       entropies[t + 1] = entropyNats(logits);
     }
   };
-  extend(model, state, ids, onLogits, sees);
+  extend(model, state, ids, onLogits);
   return { state, logprobs, entropies, next };
 }

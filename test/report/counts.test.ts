@@ -3,9 +3,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyFacts } from '../../dist/model/onnx/folder.js';
-import { RejectTally, RunCounts } from '../../dist/report/counts.js';
-import { Positions, Reliability, Sketch, TraceChoice } from '../../dist/report/gathered.js';
-import { endLines, endRecord } from '../../dist/report/numbers-view.js';
+import { RejectTally, RunCounts, Sketch } from '../../dist/report/counts.js';
+import {
+  distributionOf,
+  FileCounts,
+  Positions,
+  Reliability,
+  TraceChoice,
+} from '../../dist/report/gathered.js';
+import { endLines, endRecord } from '../../dist/report/run-stats.js';
 import { outstanding, turnsOf } from '../../dist/report/trace-record.js';
 import { type MadeBy, warningsOf } from '../../dist/report/warnings.js';
 import { extremes } from '../../dist/scored/choose.js';
@@ -22,7 +28,7 @@ describe('a sketch', () => {
       fc.property(numbers, (list) => {
         const sketch = new Sketch();
         for (const x of list) sketch.add(x);
-        const found = sketch.distribution;
+        const found = distributionOf(sketch);
         const sorted = list.toSorted((a, b) => a - b);
         const exact = (share: number) => sorted[Math.max(0, Math.ceil(share * list.length) - 1)] as number;
         expect([found.n, found.min, found.max]).toEqual([list.length, sorted[0], sorted.at(-1)]);
@@ -119,9 +125,9 @@ describe('turns', () => {
   });
 });
 
-/** What is counted of some rows. @param opts of {@link RunCounts} */
+/** What is counted of some rows. @param opts of {@link FileCounts} */
 function counted(rows: readonly OutputRow[], hasLevel = true, vocab?: number) {
-  const counts = new RunCounts(hasLevel, vocab);
+  const counts = new FileCounts(hasLevel, vocab);
   for (const row of rows) counts.add(row);
   return counts.numbers;
 }
@@ -192,7 +198,7 @@ describe('the end of a run', () => {
   });
 
   it('tells rejects with the first reason of a code', () => {
-    const counts = new RunCounts(true);
+    const counts = new RunCounts();
     for (const n of [3, 4])
       counts.rejects.add({
         ...{ kind: 'bad', file: 'in.jsonl', row: n, ordinal: n, byteOffset: null, raw: '', id: 'x' },

@@ -1,7 +1,7 @@
 // How far a run is: told while it is at work, some times a second, with its rate, and the time that is left.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Log } from '../../dist/report/log.js';
-import { Progress, TokenMeter } from '../../dist/report/progress.js';
+import { openProgress, TokenMeter } from '../../dist/report/progress.js';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());
@@ -10,7 +10,7 @@ function watched(traces: number | undefined, rows?: number, meter?: TokenMeter) 
   const lines: string[] = [];
   const log = { progress: (line: string) => void lines.push(line) } as unknown as Log;
   const share = (ordinal: number) => (rows === undefined ? undefined : (ordinal + 1) / rows);
-  return { lines, log, progress: new Progress(log, { traces, share }, meter) };
+  return { lines, log, progress: openProgress(log, { traces, share }, meter) };
 }
 
 describe('a run', () => {

@@ -2,7 +2,8 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { dataError } from '../../dist/errors.js';
 import { openLog } from '../../dist/report/log.js';
-import { tellError, terminalNotice } from '../../dist/report/terminal.js';
+import { tellError } from '../../dist/report/terminal.js';
+import { terminalNotice } from '../../dist/run/source.js';
 
 /** What is written to stderr, a terminal or not. */
 function listen(isTTY: boolean): string[] {

@@ -229,7 +229,7 @@ it.each(['--baseline value', '--baseline group'])(
       'lists.jsonl',
       all.map((_, n) => row(n)),
     );
-    const command = `score lists.jsonl --map completion=completion[] ${flags} --limit 14 --rows-per-part 2 --format jsonl -o`;
+    const command = `score lists.jsonl ${GIVEN} --map completion=completion[] ${flags} --limit 14 --rows-per-part 2 --format jsonl -o`;
     await done(`${command} one/`);
     const whole = await snapshot(at('one'));
     expect(Object.keys(whole).filter((name) => name.startsWith('part-'))).toHaveLength(3);

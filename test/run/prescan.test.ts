@@ -2,11 +2,10 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { describeType, inferColumns } from '../../dist/io/arrow/schema.js';
+import { assertFits, describeType, inferColumns, inferFromWindow } from '../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../dist/io/map/fields.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../dist/io/read/jsonl.js';
-import { assertFits, inferFromWindow } from '../../dist/io/read/typed-rows.js';
 import { type PrescanOptions, prescanInputs } from '../../dist/run/prescan.js';
 import { chunksOf, collect, inputRow, temporaryFolder } from '../support/io-helpers.js';
 

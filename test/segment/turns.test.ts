@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { cutPieces, mergeSegments, type SegmentOptions, segmentRows } from '../../dist/segment/segment.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import { mergePieces } from '../../dist/segment/split.js';
-import { compact, ownBefore, scattered, turnsIn } from '../../dist/turns.js';
+import { compact, ownBefore, scattered, turnsIn } from '../../dist/trace.js';
 import { letters } from '../support/tokens.js';
 
 const OPTIONS: Omit<SegmentOptions, 'segmenter'> = { fixedLength: 3, adaptiveLimit: 2, maxSegments: 4 };

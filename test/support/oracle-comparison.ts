@@ -186,13 +186,16 @@ export function describeAgainstOracle(everyGroup: number, traces: number, others
     });
 
     it.each([
-      ['pr-mean', ['--estimator', 'pr-mean', '--sigma', 'rudder'], { estimator: 'pr-mean', rule: 'rudder' }],
+      [
+        'pr-mean',
+        [...['--estimator', 'pr-mean', '--sigma', 'rudder'], '--within', 'entropy'],
+        { estimator: 'pr-mean', rule: 'rudder', within: 'entropy' },
+      ],
       [
         'joint',
-        [...['--estimator', 'joint', '--sigma', 'rudder', '--residual', 'answer'], '--max-segments', '4'],
-        { estimator: 'joint', solution: true, rule: 'rudder', residual: 'answer', maxSegments: 4 },
+        [...['--estimator', 'joint', '--sigma', 'rudder', '--residual', 'answer'], '--max-segments', '2'],
+        { estimator: 'joint', solution: true, rule: 'rudder', residual: 'answer', maxSegments: 2 },
       ],
-      ['within', ['--within', 'entropy', '--sigma', 'rudder'], { rule: 'rudder', within: 'entropy' }],
     ] as const)(`%s with its flags, ${others} traces`, async (name, flags, opts) => {
       const rows = await fixtures.scored(name, flags);
       for (const [i, fixture] of spread(fixtures.rows, others).entries())

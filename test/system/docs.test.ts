@@ -10,7 +10,7 @@ import { ESTIMATORS } from '../../dist/estimate/registry.js';
 import { describeType } from '../../dist/io/arrow/schema.js';
 import { FIELDS } from '../../dist/io/map/fields.js';
 import { JOINS } from '../../dist/io/map/join.js';
-import { PRESET_NAMES } from '../../dist/io/map/presets.js';
+import { PRESET_NAMES } from '../../dist/io/map/mapping.js';
 import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import { blocksOf, COMMANDS, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';

@@ -23,11 +23,11 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   stat: ['EIO', 'ESTALE'],
   rm: ['EIO', 'ESTALE'],
 };
-/** Of the calls every fifth, eighth … is made to fail: [few, more]. Worker threads make Parquet slow. */
+/** Of the calls every tenth, sixteenth … is made to fail: [few, more]. Worker threads make Parquet slow. */
 const STRIDES = {
-  jsonl: { file: [5, 1], folder: [8, 1] },
-  arrow: { file: [16, 2], folder: [24, 4] },
-  parquet: { file: [30, 5], folder: [45, 10] },
+  jsonl: { file: [10, 1], folder: [16, 1] },
+  arrow: { file: [32, 2], folder: [48, 4] },
+  parquet: { file: [60, 5], folder: [90, 10] },
 } as const;
 /** what the issue asks for, and where bytes get a name; the others only in `npm run torture` */
 const OPS = IS_FULL ? Object.keys(CODES) : ['write', 'sync', 'rename', 'read', 'link'];

@@ -10,7 +10,7 @@ import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
-import { silenced } from '../../turns.js';
+import { silenced } from '../../trace.js';
 
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();

@@ -30,14 +30,10 @@ type Values = ArrayLike<unknown>;
 export function columnData(arrow: DataType, type: ColumnType, values: Values, path: string): Data {
   const { length } = values;
   let nullCount = 0;
-  for (let i = 0; i < length; i++) if (isNull(values[i])) nullCount++;
-  const nullBitmap = nullCount === 0 ? null : bitsOf(length, (i) => !isNull(values[i]));
+  for (let i = 0; i < length; i++) if ((values[i] ?? null) === null) nullCount++;
+  const nullBitmap = nullCount === 0 ? null : bitsOf(length, (i) => (values[i] ?? null) !== null);
   const buffers = buffersOf(arrow, type, values, path);
   return makeColumnData({ type: arrow, length, nullCount, nullBitmap, ...buffers });
-}
-
-function isNull(value: unknown): value is null | undefined {
-  return value === null || value === undefined;
 }
 
 /** What Arrow wants beside type, length and nulls; the place of a null is that of an empty value. */
@@ -48,28 +44,27 @@ function buffersOf(arrow: DataType, type: ColumnType, values: Values, path: stri
     case 'int32':
     case 'float32':
     case 'double':
-      return { data: numbersOf(arrow, values) };
+      return { data: numbersOf(arrow, [values]) };
     case 'int64':
       return { data: longsOf(values) };
     case 'string':
-      return textsOf(
-        Array.from(values, (value) => (value ?? '') as string),
-        path,
-      );
-    case 'json':
-      return textsOf(
-        Array.from(values, (value) => (isNull(value) ? '' : stringifyJson(value))),
-        path,
-      );
+    case 'json': {
+      const spell = type.kind === 'json' ? stringifyJson : String;
+      const texts = Array.from(values, (value) => ((value ?? null) === null ? '' : spell(value)));
+      const valueOffsets = offsetsOf(texts, Buffer.byteLength, path);
+      const data = new Uint8Array(valueOffsets.at(-1) as number);
+      const bytes = Buffer.from(data.buffer); // the same memory
+      for (const [n, text] of texts.entries()) bytes.write(text, valueOffsets[n] as number);
+      return { valueOffsets, data };
+    }
     case 'list': {
       const lists = Array.from(values, (value) => (value ?? []) as Values);
       const valueOffsets = offsetsOf(lists, ({ length }) => length, path);
-      const item = itemType(arrow);
-      // 25k numbers a trace: copied whole, never one by one
+      const item = (arrow.children[0] as Field).type;
       const filled = lists.filter(({ length }) => length > 0);
       const items =
         filled.length > 0 && filled.every((list) => ArrayBuffer.isView(list))
-          ? joined(item, filled, valueOffsets.at(-1) as number)
+          ? numbersOf(item, filled)
           : filled.flatMap((list) => Array.from(list));
       return { valueOffsets, child: columnData(item, type.element, items, `${path}[]`) };
     }
@@ -78,7 +73,7 @@ function buffersOf(arrow: DataType, type: ColumnType, values: Values, path: stri
         // field by field, which is three times as fast as object by object
         children: type.fields.map(({ name, key = name, type: field }, n) => {
           const own = Array.from(values, (value) =>
-            isNull(value) || !Object.hasOwn(value, key) ? null : (value as Record<string, unknown>)[key],
+            Object.hasOwn(Object(value), key) ? (value as Record<string, unknown>)[key] : null,
           );
           return columnData((arrow.children[n] as Field).type, field, own, `${path}.${name}`);
         }),
@@ -92,22 +87,15 @@ function bitsOf(length: number, isSet: (index: number) => boolean): Uint8Array {
   return bytes;
 }
 
-function arrayOf({ ArrayType }: DataType, length: number): Float32Array {
-  return new (ArrayType as new (length: number) => Float32Array)(length);
-}
-
-function numbersOf(arrow: DataType, values: Values): ArrayBufferView {
-  if (values instanceof arrow.ArrayType) return values as Float32Array;
-  const data = arrayOf(arrow, values.length);
-  for (let i = 0; i < values.length; i++) data[i] = (values[i] ?? 0) as number;
-  return data;
-}
-
-function joined(arrow: DataType, lists: readonly Values[], length: number): Float32Array {
-  const data = arrayOf(arrow, length);
+/** The numbers of lists, one after the other. */
+function numbersOf(arrow: DataType, lists: readonly Values[]): Float32Array {
+  const length = lists.reduce((sum, list) => sum + list.length, 0);
+  const data = new (arrow.ArrayType as new (length: number) => Float32Array)(length);
   let at = 0;
   for (const list of lists) {
-    data.set(list as ArrayLike<number>, at);
+    // 25k numbers a trace: copied whole, never one by one
+    if (ArrayBuffer.isView(list)) data.set(list as ArrayLike<number>, at);
+    else for (let i = 0; i < list.length; i++) data[at + i] = (list[i] ?? 0) as number;
     at += list.length;
   }
   return data;
@@ -127,14 +115,6 @@ function longsOf(values: Values): BigInt64Array {
     }
   }
   return new BigInt64Array(words.buffer);
-}
-
-function textsOf(texts: readonly string[], path: string) {
-  const valueOffsets = offsetsOf(texts, Buffer.byteLength, path);
-  const data = new Uint8Array(valueOffsets.at(-1) as number);
-  const bytes = Buffer.from(data.buffer); // the same memory
-  for (const [n, text] of texts.entries()) bytes.write(text, valueOffsets[n] as number);
-  return { valueOffsets, data };
 }
 
 /** Where each text or list ends, which is where the next one begins. */
@@ -290,7 +270,7 @@ function gatherValues(type: DataType, ranges: readonly Range[], length: number):
 
 type Convert = (value: number | bigint) => number | bigint;
 
-// from the units that Parquet lacks to those that it has, see `parquetType`
+// from the units that Parquet lacks to those that it has, see `parquetSchema`
 function conversion(from: DataType, to: DataType): Convert | null {
   if (DataType.isTimestamp(from) && DataType.isTimestamp(to) && from.unit !== to.unit)
     return (seconds) => (seconds as bigint) * 1000n;

@@ -17,11 +17,11 @@ import { decompress as decompressZstd } from 'fzstd';
 import { dataError, RredcotError, usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
-import { type ByteSource, fileError, type OpenFile, openFile } from '../files/files.js';
+import { fileError, type OpenFile, openFile } from '../files/files.js';
 import { stringifyLossless } from './json.js';
 import { decompressLz4 } from './lz4.js';
 import { findType } from './types.js';
-import { checkBatch, nameOf, valueAt } from './values.js';
+import { checkBatch, checkSchema, nameOf, valueAt } from './values.js';
 
 export interface BatchSource {
   readonly schema: Schema;
@@ -76,12 +76,12 @@ export async function openArrow(path: string): Promise<BatchSource> {
 /** Opens the stream format. @param size as of `Input` */
 export async function openArrowStream(
   path: string,
-  source: ByteSource,
+  source: AsyncIterable<Buffer>,
   size: number | null,
 ): Promise<BatchSource> {
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer> {
-    for await (const chunk of source.bytes()) {
+    for await (const chunk of source) {
       read += chunk.length;
       yield chunk;
     }
@@ -146,6 +146,7 @@ async function openReader(
   if (!schema) throw new Error('no schema');
   // an empty name is null in the schema, and "null" in its batches
   for (const field of schema.fields) Object.assign(field, { name: nameOf(field) });
+  checkSchema(schema.fields);
   const [found, count] = opened.isFile()
     ? [fileBatches(opened), opened.numRecordBatches]
     : [opened as AsyncIterable<RecordBatch>, 0]; // a stream does not say
@@ -204,22 +205,21 @@ function unreadType(path: string, column: string, type: string): RredcotError {
   );
 }
 
-/** @throws RredcotError (exit 2), the source closed, for columns of one name, as rows are objects, or of a type that is not read */
-export async function refuseSchema({ schema: { fields }, close }: BatchSource, path: string): Promise<void> {
+/** @throws RredcotError (exit 2) for columns of one name, as rows are objects, or of a type that is not read */
+export function refuseSchema({ fields }: Schema, path: string): void {
   const names = new Set<string>();
   const twice = fields.find(({ name }) => names.size === names.add(name).size)?.name;
   const isUnread = (type: DataType): boolean => DataType.isUnion(type) || DataType.isInterval(type);
   const unread = fields.find(({ type }) => findType(type, isUnread) !== undefined);
-  if (twice === undefined && unread === undefined) return;
-  await close();
   if (unread !== undefined) {
     const type = DataType.isUnion(findType(unread.type, isUnread)) ? 'Union' : 'Interval';
     throw unreadType(path, `column "${unread.name}"`, type);
   }
-  throw usageError(
-    `${path}: two columns are called "${twice}", expected a name for each`,
-    'rename one of them',
-  );
+  if (twice !== undefined)
+    throw usageError(
+      `${path}: two columns are called "${twice}", expected a name for each`,
+      'rename one of them',
+    );
 }
 
 // ------ rows that convert a value only when somebody looks at it

@@ -1,7 +1,9 @@
-// Finds the types of the input columns that pass through from the values of many rows.
+// Finds the types of the input columns that pass through from the values of many rows, and the rows that do not fit them.
 
 import type { Field } from 'apache-arrow';
+import { dataError } from '../../errors.js';
 import { describeValue } from '../../printable.js';
+import { type BadRow, type InputRow, rejectRow } from '../../rows.js';
 
 /** The types that we write; every one nullable, `json` is a string column that holds JSON text. */
 export type ColumnType =
@@ -159,17 +161,40 @@ export function findMisfit(
 }
 
 function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
-  if (value === null || value === undefined || type.kind === 'json') return null;
+  if (value === null || value === undefined) return null;
   switch (type.kind) {
-    case 'list':
+    case 'json':
+      return null;
+    case 'bool':
+      if (typeof value === 'boolean') return null;
+      break;
+    case 'string':
+      if (typeof value === 'string') return null;
+      break;
+    case 'double':
+    case 'float32':
+      if (typeof value === 'number') return null;
+      break;
+    case 'int32':
+      if (typeof value === 'number' && (value | 0) === value) return null;
+      break;
+    case 'int64':
+      if (typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value))
+        return null;
+      break;
+    case 'list': {
       if (!Array.isArray(value)) break;
+      const { element } = type;
       for (let i = 0; i < value.length; i++) {
+        const item: unknown = value[i];
         // 25k numbers a trace: no path is made for one that fits
-        if (fitsAsNumber(value[i], type.element)) continue;
-        const found = misfit(value[i], type.element, `${path}[${i}]`);
+        if (typeof item === 'number' && element.kind === 'double') continue;
+        if (element.kind === 'int64' && Number.isSafeInteger(item)) continue;
+        const found = misfit(item, element, `${path}[${i}]`);
         if (found !== null) return found;
       }
       return null;
+    }
     case 'struct': {
       if (typeof value !== 'object' || Array.isArray(value)) break;
       for (const key of Object.keys(value)) {
@@ -185,32 +210,8 @@ function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
       }
       return null;
     }
-    default:
-      if (holds(type.kind, value)) return null;
   }
   return { path, found: describeValue(value), expected: describeType(type) };
-}
-
-function fitsAsNumber(value: unknown, { kind }: ColumnType): boolean {
-  return (
-    typeof value === 'number' && (kind === 'double' || (kind === 'int64' && Number.isSafeInteger(value)))
-  );
-}
-
-function holds(kind: Exclude<ColumnType['kind'], 'list' | 'struct' | 'json'>, value: unknown): boolean {
-  switch (kind) {
-    case 'bool':
-      return typeof value === 'boolean';
-    case 'string':
-      return typeof value === 'string';
-    case 'double':
-    case 'float32':
-      return typeof value === 'number';
-    case 'int32':
-      return typeof value === 'number' && (value | 0) === value;
-    case 'int64':
-      return typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
-  }
 }
 
 /** A type in the notation of DuckDB and Hugging Face: `list<struct<role: string, content: string>>`. */
@@ -218,4 +219,66 @@ export function describeType(type: ColumnType): string {
   if (type.kind === 'list') return `list<${describeType(type.element)}>`;
   if (type.kind !== 'struct') return type.kind;
   return `struct<${type.fields.map(({ name, type: field }) => `${name}: ${describeType(field)}`).join(', ')}>`;
+}
+
+// ------ rows of an output with column types: those of a stream, whose first rows tell the types, and the check that later rows fit them
+
+const FIRST_ROWS = 1024;
+const FIRST_BYTES = 16 * 2 ** 20;
+
+/**
+ * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),
+ * then hands on all rows. A later row that does not fit comes out as a `BadRow` with code `column_type`.
+ * @param typed whether the output has types; where it has none there is nothing to infer, and rows of any kind fit
+ */
+export async function inferFromWindow(
+  rows: AsyncGenerator<InputRow | BadRow>,
+  typed: boolean,
+): Promise<{ columns: PassThroughColumn[]; rows: AsyncGenerator<InputRow | BadRow> }> {
+  if (!typed) return { columns: [], rows };
+  const inference = inferColumns();
+  const window: (InputRow | BadRow)[] = [];
+  let bytes = 0;
+  while (window.length < FIRST_ROWS && bytes < FIRST_BYTES) {
+    const next = await rows.next();
+    if (next.done) break;
+    window.push(next.value);
+    bytes += next.value.raw.length;
+    if (next.value.kind === 'row') inference.add(next.value.columns);
+  }
+  const columns = inference.finish();
+
+  async function* all(): AsyncGenerator<InputRow | BadRow> {
+    try {
+      yield* window.splice(0);
+      for await (const row of rows) yield row.kind === 'row' ? fitted(row, columns) : row;
+    } finally {
+      await rows.return(undefined);
+    }
+  }
+  return { columns, rows: all() };
+}
+
+function fitted(row: InputRow, columns: readonly PassThroughColumn[]): InputRow | BadRow {
+  const rejected = (why: string) =>
+    rejectRow(row, { code: 'column_type', reason: `column ${why}: read a file instead of stdin` });
+  const misfit = findMisfit(row.columns, columns);
+  if (misfit !== null)
+    return rejected(`${misfit.path} is ${misfit.found}, the first rows had ${misfit.expected}`);
+  const known = new Set(columns.map(({ name }) => name));
+  const unknown = Object.keys(row.columns).find((name) => !known.has(name) && row.columns[name] !== null);
+  if (unknown === undefined) return row;
+  const types = columns.map(({ name, type }) => `${name}: ${describeType(type)}`).join(', ');
+  const found = describeValue(row.columns[unknown]);
+  return rejected(`${unknown} is ${found}, the first rows had no such column (${types.slice(0, 200)})`);
+}
+
+/** @throws RredcotError for a value that another one was at the first pass */
+export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {
+  const misfit = findMisfit(row.columns, columns);
+  if (misfit === null) return;
+  throw dataError(
+    `${row.file}:${row.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
+    'it was that when first read: did the file change?',
+  );
 }

@@ -147,18 +147,6 @@ export function typeName(type: DataType): string {
 // ------ types as Parquet has them, and what parquet-wasm cannot write: some types of Arrow, and too many columns
 
 /**
- * A type as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
- * pyarrow writes them too. The values stay the same.
- */
-function parquetType(type: DataType): DataType {
-  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
-    return new TimestampMillisecond(type.timezone);
-  if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) return new TimeMillisecond();
-  if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) return new DateDay();
-  return withChildren(type, parquetField);
-}
-
-/**
  * The schema of a Parquet file's batches, which has no metadata of its own.
  * @throws RredcotError (exit 2) as {@link refuseUnwritable}
  */
@@ -167,8 +155,17 @@ export function parquetSchema(path: string, { fields }: Schema): Schema {
   return new Schema(fields.map(parquetField));
 }
 
+/**
+ * A field as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
+ * pyarrow writes them too. The values stay the same.
+ */
 function parquetField({ name, type, nullable, metadata }: Field): Field {
-  return new Field(name, parquetType(type), nullable, metadata);
+  let own = withChildren(type, parquetField);
+  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
+    own = new TimestampMillisecond(type.timezone);
+  else if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) own = new TimeMillisecond();
+  else if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) own = new DateDay();
+  return new Field(name, own, nullable, metadata);
 }
 
 /** More take minutes a file, and soon all of the module's memory: its encodings need a megabyte or two a column, of four gigabytes. */

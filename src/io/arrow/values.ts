@@ -6,6 +6,7 @@ import {
   DataType,
   DateUnit,
   type Decimal,
+  Field,
   type RecordBatch,
   TimeUnit,
   Type,
@@ -191,6 +192,22 @@ function fractionText(fraction: bigint, unit: TimeUnit): string {
 }
 
 // ------ what damaged bytes say of themselves: offsets outside their buffers, and lengths in metadata, which arrow-js believes
+
+/** @throws Error naming the column whose type lacks what it is made of: whoever walks a type believes that it is there */
+export function checkSchema(fields: readonly Field[], path = ''): void {
+  for (const { name, type } of fields) {
+    const own = `${path}${name}`;
+    const children = (type.children ?? []) as readonly Field[];
+    const isList = DataType.isList(type) || DataType.isLargeList(type) || DataType.isFixedSizeList(type);
+    const isWhole = DataType.isMap(type)
+      ? DataType.isStruct(children[0]?.type) && children[0].type.children.length === 2
+      : !isList || children.length === 1;
+    if (!isWhole)
+      throw new Error(`column ${own}: its type has not the fields of a ${isList ? 'list' : 'map'}`);
+    checkSchema(children, `${own}.`);
+    if (DataType.isDictionary(type)) checkSchema([new Field(own, type.dictionary)]);
+  }
+}
 
 /** @throws Error naming the column, before a reader of its values would run out of the buffer */
 export function checkBatch({ schema, data, numRows }: RecordBatch): void {

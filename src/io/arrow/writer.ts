@@ -2,7 +2,6 @@
 
 import {
   Bool,
-  type Data,
   type DataType,
   Field,
   Float32,
@@ -79,66 +78,44 @@ export function batchedRows(
   schema: Schema,
   columns: readonly OutputColumn[],
 ): RowWriter {
-  const built = columns.map((column, n) => {
-    const field = schema.fields[n] as Field;
-    return column.arrow === undefined ? valueColumn(field, column) : inputColumn(field, column.arrow.name);
+  const gathered = columns.map((column, n) => {
+    return { column, field: schema.fields[n] as Field, cells: [] as unknown[], ranges: [] as OpenRange[] };
   });
   let length = 0;
   return {
     add(row) {
-      for (const column of built) column.add(row);
+      for (const { column, cells, ranges } of gathered)
+        if (column.arrow === undefined) cells.push(column.value(row));
+        else addInputRow(ranges, row, column.arrow.name);
       length++;
     },
     async flush() {
       if (length === 0) return;
-      const children = built.map((column) => column.finish());
+      const children = gathered.map(({ column: { name, type, arrow }, field, cells, ranges }) =>
+        arrow === undefined
+          ? columnData(field.type, type, cells.splice(0), name)
+          : gather(field.type, ranges.splice(0), name),
+      );
       const batch = batchOf(schema, length, children);
       length = 0;
       await batches.write(batch);
     },
-    close: (facts) => batches.close(facts),
-    abort: () => batches.abort(),
+    close: batches.close,
+    abort: batches.abort,
   };
 }
 
-interface BuiltColumn {
-  add(row: OutputRow): void;
-  finish(): Data;
-}
+type OpenRange = { -readonly [Key in keyof Range]: Range[Key] };
 
-function valueColumn({ type: arrow }: Field, { name, type, value }: OutputColumn): BuiltColumn {
-  let values: unknown[] = [];
-  return {
-    add(row) {
-      values.push(value(row));
-    },
-    finish() {
-      const data = columnData(arrow, type, values, name);
-      values = [];
-      return data;
-    },
-  };
-}
-
-/** A columnar input's column: rows that follow each other in one batch of it are copied as one range. */
-function inputColumn({ type, name: as }: Field, name: string): BuiltColumn {
-  let ranges: { data: Data; from: number; to: number }[] = [];
-  return {
-    add({ trace }) {
-      const { arrow, file, row } = trace.source;
-      const data = arrow?.batch.columns.get(name);
-      if (arrow === undefined || data === undefined)
-        throw new Error(`${file}:${row}: no column ${name} of a columnar input`);
-      const last = ranges.at(-1);
-      if (last?.data === data && last.to === arrow.index) last.to++;
-      else ranges.push({ data, from: arrow.index, to: arrow.index + 1 });
-    },
-    finish() {
-      const found: readonly Range[] = ranges;
-      ranges = [];
-      return gather(type, found, as);
-    },
-  };
+/** Of a columnar input's column: rows that follow each other in one batch of it are copied as one range. */
+function addInputRow(ranges: OpenRange[], { trace: { source } }: OutputRow, name: string): void {
+  const { arrow, file, row } = source;
+  const data = arrow?.batch.columns.get(name);
+  if (arrow === undefined || data === undefined)
+    throw new Error(`${file}:${row}: no column ${name} of a columnar input`);
+  const last = ranges.at(-1);
+  if (last?.data === data && last.to === arrow.index) last.to++;
+  else ranges.push({ data, from: arrow.index, to: arrow.index + 1 });
 }
 
 type Bytes = ArrayBufferView | ArrayBufferLike;

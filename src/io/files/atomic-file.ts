@@ -1,7 +1,7 @@
 // Files that appear under their names whole or not at all.
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
@@ -45,86 +45,68 @@ export function removeTemporaryFiles(): void {
   for (const path of temporaryPaths) rmSync(path, { force: true });
 }
 
-/** Bytes for `path`, written to a hidden sibling first: `finish` and `publish`, or `abort`, end it. */
-export class AtomicFile {
-  /** the write under way */
-  #writing: Promise<void> = Promise.resolve();
-  #isOpen = true;
+/** Bytes for a path, written to a hidden sibling first: `finish` and `publish`, or `abort`, end it. */
+export type AtomicFile = Awaited<ReturnType<typeof openAtomicFile>>;
 
-  private constructor(
-    readonly path: string,
-    readonly temporaryPath: string,
-    private readonly handle: FileHandle,
-  ) {
-    temporaryPaths.add(temporaryPath);
-  }
+/**
+ * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
+ * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
+ */
+export async function openAtomicFile(path: string, folder?: string) {
+  if (!isStored(path)) await assertFilePlace(path);
+  const place = folder ?? (isStored(path) ? tmpdir() : dirname(path));
+  const temporaryPath = join(place, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
+  const handle = await open(temporaryPath, 'wx+').catch(failed(path, 'written'));
+  temporaryPaths.add(temporaryPath);
+  let writing: Promise<void> = Promise.resolve();
+  let isOpen = true;
 
-  /**
-   * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
-   * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
-   */
-  static async open(path: string, folder?: string): Promise<AtomicFile> {
-    if (!isStored(path)) await assertFilePlace(path);
-    const place = folder ?? (isStored(path) ? tmpdir() : dirname(path));
-    const temporaryPath = join(place, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
-    const handle = await open(temporaryPath, 'wx+').catch(failed(path, 'written'));
-    return new AtomicFile(path, temporaryPath, handle);
-  }
+  return {
+    path,
+    temporaryPath,
+    /** For a worker thread that writes on its own: descriptors belong to the process. */
+    descriptor: handle.fd,
 
-  /** For a worker thread that writes on its own: descriptors belong to the process. */
-  get descriptor(): number {
-    return this.handle.fd;
-  }
+    /**
+     * Writes while the caller makes the next bytes, one write at a time: these bytes must not change any more.
+     * @throws RredcotError where this write or the one before it failed
+     */
+    async write(bytes: Uint8Array): Promise<void> {
+      await writing.catch(failed(path, 'written'));
+      // in as few calls as the system allows: `writeFile` makes four of 2 MiB
+      writing = writeWhole(handle, bytes);
+      // a failure is told by the next call; until then it is nobody's
+      writing.catch(() => {});
+    },
 
-  /**
-   * Writes while the caller makes the next bytes, one write at a time: these bytes must not change any more.
-   * @throws RredcotError where this write or the one before it failed
-   */
-  async write(bytes: Uint8Array): Promise<void> {
-    await this.flush();
-    // in as few calls as the system allows: `writeFile` makes four of 2 MiB
-    this.#writing = writeWhole(this.handle, bytes);
-    // a failure is told by the next call; until then it is nobody's
-    this.#writing.catch(() => {});
-  }
+    /** Makes the bytes durable, under their hidden name. @param facts what the file says of them, where its metadata have a place for it */
+    async finish(facts?: Facts): Promise<void> {
+      try {
+        await writing;
+        if (facts !== undefined) await writeFacts(handle, facts);
+        await handle.sync();
+        isOpen = false;
+        await handle.close();
+      } catch (error) {
+        throw fileError(error, path, 'written');
+      }
+    },
 
-  /** All that was written is in the file, for others to read; not yet durable. */
-  async flush(): Promise<void> {
-    await this.#writing.catch(failed(this.path, 'written'));
-  }
+    /** Gives them their name. @param replaces as of {@link putInPlace} */
+    async publish(replaces = true): Promise<void> {
+      await putInPlace(temporaryPath, path, replaces).catch(failed(path, 'written'));
+      temporaryPaths.delete(temporaryPath);
+    },
 
-  /** Makes the bytes durable, under their hidden name. @param facts what the file says of them, where its metadata have a place for it */
-  async finish(facts?: Facts): Promise<void> {
-    await this.flush();
-    try {
-      if (facts !== undefined) await writeFacts(this.handle, facts);
-      await this.handle.sync();
-      await this.#close();
-    } catch (error) {
-      throw fileError(error, this.path, 'written');
-    }
-  }
-
-  /** Gives them their name. @param replaces as of {@link putInPlace} */
-  async publish(replaces = true): Promise<void> {
-    await putInPlace(this.temporaryPath, this.path, replaces).catch(failed(this.path, 'written'));
-    temporaryPaths.delete(this.temporaryPath);
-  }
-
-  /** Removes what was written; does nothing after `publish` or a second time. */
-  async abort(): Promise<void> {
-    if (!temporaryPaths.delete(this.temporaryPath)) return;
-    // what fails while a failure is tidied up says nothing new
-    await this.#close().catch(() => {});
-    await rm(this.temporaryPath, { force: true }).catch(() => {});
-  }
-
-  async #close(): Promise<void> {
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
-    await this.#writing.catch(() => {});
-    await this.handle.close();
-  }
+    /** Removes what was written; does nothing after `publish` or a second time. */
+    async abort(): Promise<void> {
+      if (!temporaryPaths.delete(temporaryPath)) return;
+      // what fails while a failure is tidied up says nothing new
+      await writing.catch(() => {});
+      if (isOpen) await handle.close().catch(() => {});
+      await rm(temporaryPath, { force: true }).catch(() => {});
+    },
+  };
 }
 
 /** Writes a small file of the run folder whole or not at all. */
@@ -134,7 +116,7 @@ export function writeJson(path: string, value: unknown): Promise<void> {
 
 /** The same for a text, or bytes. @param folder where it lies until it is whole; by default beside itself */
 export async function writeText(path: string, text: string | Uint8Array, folder?: string): Promise<void> {
-  const file = await AtomicFile.open(path, folder);
+  const file = await openAtomicFile(path, folder);
   try {
     await file.write(Buffer.from(text));
     await file.finish();
@@ -150,8 +132,8 @@ const NO_FOLDER_SYNC = new Set('EINVAL ENOTSUP EOPNOTSUPP ENOSYS EISDIR EACCES E
 /** A name in a folder is durable once the folder is; some file systems cannot sync one. */
 export async function syncFolder(path: string): Promise<void> {
   try {
-    await using folder = await open(path, 'r');
-    await folder.sync();
+    const folder = await open(path, 'r');
+    await folder.sync().finally(() => folder.close());
   } catch (error) {
     if (!NO_FOLDER_SYNC.has((error as NodeJS.ErrnoException).code ?? ''))
       throw fileError(error, path, 'written');

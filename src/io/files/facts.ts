@@ -8,7 +8,7 @@ import { fileError, type OpenFile, openFile, readWhole, writeWhole } from './fil
 /** The key in the metadata. */
 export const FACTS_KEY = 'rredcot.facts';
 
-const Count = z.int().nonnegative();
+export const Count = z.int().nonnegative();
 export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
 const FactsSchema = z.object({
@@ -144,27 +144,25 @@ const MAX_REGION_BYTES = 2 ** 30;
 
 /** Where a file of either format keeps its metadata; none for other files. */
 async function metadataRegions(file: OpenFile, size: number): Promise<Region[]> {
-  const at = async (from: number, length: number): Promise<Buffer> => {
-    const isInside = from >= 0 && length >= 0 && length <= MAX_REGION_BYTES && from + length <= size;
-    return isInside ? readWhole(file, Buffer.alloc(length), from) : Buffer.alloc(0);
-  };
+  /** nothing of what is not in the file */
   const region = async (from: number, length: number): Promise<Region> => {
-    return { from, bytes: await at(from, length) };
+    const isInside = from >= 0 && length >= 0 && length <= MAX_REGION_BYTES && from + length <= size;
+    return { from, bytes: await readWhole(file, Buffer.alloc(isInside ? length : 0), from) };
   };
   /** the schema of an Arrow stream that begins there */
   const schema = async (from: number): Promise<Region> => {
-    const head = await at(from, 8);
-    const isMessage = head.length === 8 && head.readUInt32LE(0) === CONTINUATION;
-    return region(from + 8, isMessage ? head.readInt32LE(4) : 0);
+    const { bytes } = await region(from, 8);
+    const isMessage = bytes.length === 8 && bytes.readUInt32LE(0) === CONTINUATION;
+    return region(from + 8, isMessage ? bytes.readInt32LE(4) : 0);
   };
-  const head = (await at(0, Math.min(size, ARROW_HEAD))).toString('latin1');
+  const head = (await region(0, Math.min(size, ARROW_HEAD))).bytes.toString('latin1');
   if (head.startsWith(PARQUET)) {
-    const tail = await at(size - 8, 8);
-    const length = tail.length === 8 ? tail.readUInt32LE(0) : 0;
+    const { bytes } = await region(size - 8, 8);
+    const length = bytes.length === 8 ? bytes.readUInt32LE(0) : 0;
     return [await region(size - 8 - length, length)];
   }
   if (!head.startsWith(ARROW)) return [await schema(0)];
-  const tail = await at(size - 4 - ARROW.length, 4);
-  const length = tail.length === 4 ? tail.readInt32LE(0) : 0;
+  const { bytes } = await region(size - 4 - ARROW.length, 4);
+  const length = bytes.length === 4 ? bytes.readInt32LE(0) : 0;
   return [await schema(ARROW_HEAD), await region(size - 4 - ARROW.length - length, length)];
 }

@@ -43,12 +43,6 @@ export async function factsOf(path: string): Promise<FileFacts> {
   return found;
 }
 
-/** An object from its beginning to its end. */
-export async function* objectBytes(path: string): AsyncGenerator<Buffer> {
-  await using object = await (await objects()).StoredObject.open(path);
-  yield* object.bytes();
-}
-
 /** The addresses that begin with one, sorted. */
 export async function listObjects(prefix: string): Promise<string[]> {
   return (await objects()).listObjects(prefix);
@@ -132,11 +126,12 @@ const READ_AT_ONCE = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0);
 const CHUNK_BYTES = 2 ** 20;
 const LEAST_BYTES = 2 ** 12;
 
-/** @throws RredcotError naming the file that cannot be read, or is no regular one */
+/** A file or an object from its beginning to its end. @throws RredcotError naming what cannot be read, or is no regular file */
 export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
-  if (isStored(path)) return yield* objectBytes(path);
+  let file: FileHandle | undefined;
   try {
-    await using file = await open(path, READ_AT_ONCE);
+    if (isStored(path)) return yield* (await (await objects()).StoredObject.open(path)).bytes();
+    file = await open(path, READ_AT_ONCE);
     const found = await file.stat();
     if (!found.isFile()) throw usageError(`${path}: is no regular file`, 'put the file itself in its place');
     const { size } = found;
@@ -149,6 +144,8 @@ export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
     }
   } catch (error) {
     throw fileError(error, path, 'read');
+  } finally {
+    await file?.close();
   }
 }
 
@@ -245,32 +242,24 @@ export function openStdin(): Readable {
   return process.stdin;
 }
 
-/** Opens stdin (`-`), a pipe, a file or an object; nothing is read before it is asked for. */
+/** Opens stdin (`-`) or a pipe; nothing is read before it is asked for. */
 export function openByteSource(path: string): ByteSource {
-  let iterator: AsyncIterator<Buffer> | null = null;
+  const chunks = (async function* (): AsyncGenerator<Buffer> {
+    try {
+      yield* path === STDIN ? openStdin() : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+    } catch (error) {
+      throw fileError(error, path, 'read');
+    }
+  })();
   let held: Buffer[] = [];
   let head: Promise<Buffer> | null = null;
 
-  async function next(): Promise<Buffer | null> {
-    if (iterator === null) {
-      const stream =
-        path === STDIN
-          ? openStdin()
-          : isStored(path)
-            ? objectBytes(path)
-            : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
-      iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
-    }
-    const { done, value } = await iterator.next().catch(failed(path, 'read'));
-    return done ? null : value;
-  }
   async function readHead(): Promise<Buffer> {
-    let length = 0;
-    while (length < HEAD_BYTES) {
-      const chunk = await next();
-      if (chunk === null) break;
-      held.push(chunk);
-      length += chunk.length;
+    for (let length = 0; length < HEAD_BYTES; ) {
+      const { done, value } = await chunks.next();
+      if (done) break;
+      held.push(value);
+      length += value.length;
     }
     // a copy: what is held may be gone when this is looked at again
     return Buffer.concat(held).subarray(0, HEAD_BYTES);
@@ -283,10 +272,10 @@ export function openByteSource(path: string): ByteSource {
     async *bytes() {
       try {
         yield* held.splice(0);
-        for (let chunk = await next(); chunk !== null; chunk = await next()) yield chunk;
+        yield* chunks;
       } finally {
         held = [];
-        await iterator?.return?.();
+        await chunks.return(undefined);
       }
     },
   };

@@ -55,9 +55,13 @@ export function defaultRowsPerPart(rows: number, hasPolicy: boolean, rowBytes: n
 /** Of a stream, whose rows nobody has counted: its windows alone follow from it. */
 export const ROWS_OF_STREAM = PARTS.none.mostRows;
 
-/** The part of an input row. @param ordinal number of the row over all inputs */
-export function partOfRow(ordinal: number, rowsPerPart: number): number {
-  return Math.floor(ordinal / rowsPerPart);
+/**
+ * The part of an input row.
+ * @param ordinal number of the row over all inputs
+ * @param parts of the run, of which the last one takes what is left: a stream, and what is made of stored rows, is one part however many rows it has
+ */
+export function partOfRow(ordinal: number, rowsPerPart: number, parts = Number.POSITIVE_INFINITY): number {
+  return Math.min(Math.floor(ordinal / rowsPerPart), parts - 1);
 }
 
 /** The window of an input row: a number that grows from window to window, and never spans two parts. */
@@ -110,12 +114,12 @@ export function hiddenFolder(path: string): string {
   return join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'rredcot', own, name);
 }
 
-/** The rejects of a single file, or of a run of nothing else, beside it. */
-export function rejectsPath(output: string): string {
-  return `${output.replace(/(?<=.)\/+$/, '')}.rejects.jsonl`;
-}
-
-/** A file's closing figures, beside it. */
-export function summaryPath(output: string): string {
-  return `${output}.summary.json`;
+/** What stands beside a single file, and its rejects beside a run of nothing else. */
+export function filePaths(output: string) {
+  const path = output.replace(/(?<=.)\/+$/, '');
+  return {
+    rejects: `${path}.rejects.jsonl`,
+    /** its closing figures */
+    summary: `${path}.summary.json`,
+  };
 }

@@ -10,8 +10,6 @@ import {
   joinedSteps,
   mismatch,
   type Preset,
-  type PresetTable,
-  presets,
   rule,
   ruleForEach,
   textAt,
@@ -84,25 +82,25 @@ function findLoosely(text: string, wanted: string, from: number): number | null 
   return letters !== '' && pattern.test(text) ? pattern.lastIndex : null;
 }
 
-const PROCESSBENCH: PresetTable = {
+const PROCESSBENCH: Preset = {
   name: 'processbench',
   what: 'Qwen/ProcessBench',
   columns: ['problem', 'steps', 'final_answer_correct', 'label'],
-  fields: {
+  fields: () => ({
     id: 'id',
     prompt: 'problem',
     ...joinedSteps('steps', '\n\n', (columns) => textsAt(columns, 'steps')),
     reward: 'final_answer_correct',
-  },
+  }),
   notes: [NO_REFERENCES, 'label is the first wrong step, counted from 0; -1 where there is none'],
 };
 
-export const STEPS: readonly Preset[] = presets([
+export const STEPS: readonly Preset[] = [
   {
     name: 'thought-anchors',
     what: 'Thought Anchors: base solutions with the Monte Carlo value of each chunk',
     columns: ['problem', 'base_solution', 'chunks'],
-    fields: {
+    fields: () => ({
       id: 'id',
       prompt: 'base_solution.prompt',
       completion: 'base_solution.solution',
@@ -115,7 +113,7 @@ export const STEPS: readonly Preset[] = presets([
       reference: 'problem.gt_answer',
       solution: 'problem.gt_solution',
       reward: 'base_solution.is_correct',
-    },
+    }),
     notes: [
       'a row is problem.json, base_solution.json and chunks_labeled.json of one folder, under the keys problem, base_solution, chunks',
       'chunks[i].accuracy is the value before chunk i, of the model that wrote the chain; --estimator given takes them, and the outcome as the value after the last chunk, which nobody has sampled',
@@ -125,12 +123,12 @@ export const STEPS: readonly Preset[] = presets([
     name: 'bigbench-mistake',
     what: 'BIG-Bench Mistake',
     columns: ['input', 'steps', 'target', 'answer', 'mistake_index'],
-    fields: {
+    fields: () => ({
       prompt: 'input',
       ...joinedSteps('steps', '\n', (columns) => textsAt(columns, 'steps')),
       reference: 'target',
       reward: rule('answer = target', ({ answer, target }) => answer === target),
-    },
+    }),
     notes: ['mistake_index is the first wrong step, counted from 0; null where there is none'],
   },
   {
@@ -146,21 +144,21 @@ export const STEPS: readonly Preset[] = presets([
     name: 'prmbench',
     what: 'hitsmy/PRMBench_Preview',
     columns: ['modified_question', 'modified_process', 'error_steps'],
-    fields: {
+    fields: () => ({
       id: 'idx',
       prompt: 'modified_question',
       ...joinedSteps('modified_process', '\n', (columns) => textsAt(columns, 'modified_process')),
       reward: rule('error_steps: none', ({ error_steps: wrong }) =>
         Array.isArray(wrong) ? !wrong.length : null,
       ),
-    },
+    }),
     notes: [NO_REFERENCES, 'error_steps are counted from 1; the reward is whether there is none'],
   },
   {
     name: 'mr-gsm8k',
     what: 'dvlab-research/MR-GSM8K',
     columns: ['question', 'model_output_steps', 'model_output_solution_first_error_step'],
-    fields: {
+    fields: () => ({
       id: 'uuid',
       prompt: 'question',
       ...joinedSteps('model_output_steps', '\n', (columns) => textsAt(columns, 'model_output_steps')),
@@ -169,7 +167,7 @@ export const STEPS: readonly Preset[] = presets([
       reward: rule('model_output_answer_correctness', ({ model_output_answer_correctness: verdict }) => {
         return CORRECTNESS[String(verdict)] ?? null;
       }),
-    },
+    }),
     notes: ['model_output_solution_first_error_step is counted from 1; N/A where there is none'],
   },
   {
@@ -177,7 +175,7 @@ export const STEPS: readonly Preset[] = presets([
     what: 'openai/prm800k, phase1 and phase2',
     columns: ['question', 'label', 'labeler'],
     fits: ({ label }) => Array.isArray((label as Columns | null)?.steps),
-    fields: {
+    fields: () => ({
       prompt: 'question.problem',
       ...joinedSteps("label.steps' chosen completions", '\n', chosenSteps),
       reference: 'question.ground_truth_answer',
@@ -185,14 +183,14 @@ export const STEPS: readonly Preset[] = presets([
       reward: rule('label.finish_reason: solution 1, found_error 0', (columns) => {
         return FINISHED[String(at(columns, 'label.finish_reason'))] ?? null;
       }),
-    },
+    }),
     notes: ['a chain with a wrong step ends there: it has no answer'],
   },
   {
     ...SHEPHERD,
     columns: ['input', 'label', 'task'],
     fits: ({ input }) => typeof input === 'string' && input.includes(STEP_END),
-    fields: {
+    fields: () => ({
       prompt: rule('input before "Step 1:"', (columns) => shepherdSteps(columns).problem),
       ...joinedSteps(
         `input from "Step 1:" on, without ${STEP_END}`,
@@ -203,7 +201,7 @@ export const STEPS: readonly Preset[] = presets([
         const mark = /([+-])\s*$/.exec(textAt(columns, 'label'))?.[1];
         return mark === undefined ? null : mark === '+';
       }),
-    },
+    }),
     notes: [NO_REFERENCES, "the reward is the last step's label, where the chain is complete"],
   },
   {
@@ -211,24 +209,24 @@ export const STEPS: readonly Preset[] = presets([
     columns: ['prompt', 'completions', 'labels'],
     fits: ({ completions, labels }) =>
       Array.isArray(completions) && Array.isArray(labels) && completions.length === labels.length,
-    fields: {
+    fields: () => ({
       prompt: 'prompt',
       ...joinedSteps('completions', '\n', (columns) => textsAt(columns, 'completions')),
       reward: rule("the last step's label", ({ labels }) => (Array.isArray(labels) ? labels.at(-1) : null)),
-    },
+    }),
     notes: [NO_REFERENCES, "the reward is the last step's label, where the chain is complete"],
   },
-]);
+];
 
 const NUMINAMATH = {
   name: 'numinamath-cot',
   what: 'AI-MO/NuminaMath-CoT and NuminaMath-1.5',
-  fields: {
+  fields: () => ({
     prompt: 'problem',
     completion: 'solution',
     reference: ['answer', boxedIn('solution')],
     solution: 'solution',
-  },
+  }),
   notes: ['its solutions are references themselves: a trace without a box and an answer is rejected'],
 };
 
@@ -254,12 +252,12 @@ const DEEPMATH = ['r1_solution_1', 'r1_solution_2', 'r1_solution_3'];
 const GSM8K = ['6b_finetuning', '6b_verification', '175b_finetuning', '175b_verification'];
 const GSM8K_ANSWER = /(?:^|\n)A: *([^\n]*)\s*$/;
 
-export const SOLUTIONS: readonly Preset[] = presets([
+export const SOLUTIONS: readonly Preset[] = [
   {
     name: 'openr1',
     what: 'open-r1/OpenR1-Math-220k',
     columns: ['problem', 'answer', 'generations', 'correctness_math_verify'],
-    fields: {
+    fields: () => ({
       id: 'uuid',
       group: 'uuid',
       prompt: 'problem',
@@ -273,14 +271,14 @@ export const SOLUTIONS: readonly Preset[] = presets([
           return mismatch(`generations is ${describeValue(generations)}, expected a list`);
         return generations.map((_, i) => marks.map((list) => list[i]).find((mark) => mark != null) ?? null);
       }),
-    },
+    }),
     notes: ['a generation that was cut off (is_reasoning_complete) is a trace like any other'],
   },
   {
     name: 'gsm8k-solutions',
     what: 'example_model_solutions.jsonl of openai/grade-school-math',
     columns: ['question', 'ground_truth', ...GSM8K],
-    fields: {
+    fields: () => ({
       prompt: 'question',
       completion: ruleForEach('the four models’ solution', (columns) =>
         GSM8K.map((name) => at(columns, `${name}.solution`)),
@@ -295,20 +293,20 @@ export const SOLUTIONS: readonly Preset[] = presets([
       solution: rule('ground_truth before "A:"', (columns) =>
         textAt(columns, 'ground_truth').replace(GSM8K_ANSWER, ''),
       ),
-    },
+    }),
     notes: ['the four solutions of a question, by four models, are one group'],
   },
   {
     ...OPENTHOUGHTS,
     columns: ['problem', 'deepseek_reasoning', 'deepseek_solution', 'ground_truth_solution'],
-    fields: {
+    fields: () => ({
       prompt: 'problem',
       completion: rule('<think> deepseek_reasoning </think> deepseek_solution', (columns) =>
         withThought(textAt(columns, 'deepseek_reasoning'), textAt(columns, 'deepseek_solution')),
       ),
       reference: boxedIn('ground_truth_solution'),
       solution: 'ground_truth_solution',
-    },
+    }),
     notes: [
       'only solutions with a box have an answer: code and puzzles are rejected without --map reference=<path>',
     ],
@@ -317,7 +315,7 @@ export const SOLUTIONS: readonly Preset[] = presets([
     name: 'openmathreasoning',
     what: 'nvidia/OpenMathReasoning',
     columns: ['problem', 'generated_solution', 'expected_answer'],
-    fields: { prompt: 'problem', completion: 'generated_solution', reference: 'expected_answer' },
+    fields: () => ({ prompt: 'problem', completion: 'generated_solution', reference: 'expected_answer' }),
     notes: [
       'traces of one problem are no group: most wrong ones were left out, and a mean reward of 1 makes σ uniform',
     ],
@@ -326,11 +324,11 @@ export const SOLUTIONS: readonly Preset[] = presets([
     name: 'deepmath',
     what: 'zwhe99/DeepMath-103K',
     columns: ['question', 'final_answer', ...DEEPMATH],
-    fields: {
+    fields: () => ({
       prompt: 'question',
       completion: ruleForEach(DEEPMATH.join(', '), (columns) => DEEPMATH.map((name) => columns[name])),
       reference: 'final_answer',
-    },
+    }),
     notes: ['the three solutions of a row are meant to be right: use --baseline value, or σ is uniform'],
   },
   { ...NUMINAMATH, columns: ['problem', 'solution', 'messages', 'source'] },
@@ -339,7 +337,7 @@ export const SOLUTIONS: readonly Preset[] = presets([
     ...OPENTHOUGHTS,
     columns: ['conversations'],
     fits: ({ conversations }) => Array.isArray(conversations) && typeof conversations[0]?.value === 'string',
-    fields: {
+    fields: () => ({
       prompt: rule('system, and conversations but the last', (columns) => {
         const { system } = columns;
         const asked = turns(columns)
@@ -350,10 +348,10 @@ export const SOLUTIONS: readonly Preset[] = presets([
           : asked;
       }),
       completion: rule('the last of conversations', (columns) => turns(columns).at(-1)?.value),
-    },
+    }),
     notes: [
       'it has no references: take the metadata configuration, or --join <file> --join-on <field=field>',
       'the 114k edition opens and closes thoughts with <|begin_of_thought|> and <|end_of_thought|>, which are known',
     ],
   },
-]);
+];

@@ -64,6 +64,20 @@ export type FieldSource = FieldPath | FieldRule;
 /** Where fields are; several places are looked at in turn, the first that is not null counts. */
 export type FieldSources = ReadonlyMap<Field, readonly FieldSource[]>;
 
+/** The same as presets spell it: rules, and paths as `--map` takes them. */
+export type FieldTable = Partial<Record<Field, string | FieldRule | readonly (string | FieldRule)[]>>;
+
+/** @param before what paths begin with */
+export function fieldSources(table: FieldTable, before = ''): FieldSources {
+  const entries = Object.entries(table) as [Field, string | FieldRule | (string | FieldRule)[]][];
+  return new Map(
+    entries.map(([field, places]) => [
+      field,
+      [places].flat().map((place) => (typeof place === 'string' ? parsePath(before + place) : place)),
+    ]),
+  );
+}
+
 export function isEach(source: FieldSource): boolean {
   return 'head' in source ? source.tail !== undefined : source.each;
 }
@@ -183,17 +197,14 @@ export function withSources(
         (source) =>
           !isOthers || !(field.startsWith('segment_') || field === 'values' || (isEach(source) && !explodes)),
       );
-    defaults.set(field, sources.length > 0 ? sources : namesOf(field));
+    const names = field === 'reference' ? ['reference', 'references', 'answer'] : [field];
+    defaults.set(field, sources.length > 0 ? sources : names.map(parsePath));
   }
   return { mapped, defaults, join };
 }
 
 export function explodes({ mapped, defaults }: FieldMap): boolean {
   return [...mapped.values(), ...defaults.values()].flat().some(isEach);
-}
-
-function namesOf(field: Field): readonly FieldPath[] {
-  return (field === 'reference' ? ['reference', 'references', 'answer'] : [field]).map(parsePath);
 }
 
 function isField(name: string): name is Field {

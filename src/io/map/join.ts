@@ -7,9 +7,8 @@ import { describeKeys, describeValue } from '../../printable.js';
 import type { BadRow, InputRow } from '../../rows.js';
 import { stringifyJson } from '../arrow/json.js';
 import { inferColumns } from '../arrow/schema.js';
-import { type Columns, type FieldSources, type Join, Mismatch } from './fields.js';
+import { type Columns, type FieldTable, type Join, Mismatch } from './fields.js';
 import { lastQuestion } from './messages.js';
-import { fieldSources } from './preset.js';
 
 /** The index is kept in memory: so many characters of columns at most. */
 const MAX_KEPT_CHARACTERS = 2 ** 30;
@@ -109,11 +108,12 @@ export interface JoinPreset {
   /** for people: which text has to stand in a trace's prompt */
   readonly keyText: string;
   readonly key: (columns: Columns) => string | undefined;
-  readonly fields: FieldSources;
+  /** of its own rows */
+  readonly fields: FieldTable;
 }
 
 /** The columns of a partner stand under this name beside the row's own. */
-const PREFIX = 'join';
+export const PREFIX = 'join';
 
 export const JOINS: readonly JoinPreset[] = [
   {
@@ -122,7 +122,7 @@ export const JOINS: readonly JoinPreset[] = [
     columns: ['prompt', 'reward_model', 'data_source'],
     keyText: "prompt's last question",
     key: ({ prompt }) => lastQuestion(prompt),
-    fields: fieldSources({ prompt: 'prompt', reference: 'reward_model.ground_truth' }, `${PREFIX}.`),
+    fields: { prompt: 'prompt', reference: 'reward_model.ground_truth' },
   },
   {
     name: 'open-rs',
@@ -130,15 +130,15 @@ export const JOINS: readonly JoinPreset[] = [
     columns: ['problem', 'solution', 'answer'],
     keyText: 'problem',
     key: ({ problem }) => (typeof problem === 'string' ? problem : undefined),
-    fields: fieldSources({ reference: 'answer', solution: 'solution' }, `${PREFIX}.`),
+    fields: { reference: 'answer', solution: 'solution' },
   },
 ];
 
 /** What any other file gives; `--map field=join.<column>` takes more. */
-export const NAMED_FIELDS = fieldSources(
-  { reference: ['reference', 'references', 'answer'], solution: 'solution' },
-  `${PREFIX}.`,
-);
+export const NAMED_FIELDS: FieldTable = {
+  reference: ['reference', 'references', 'answer'],
+  solution: 'solution',
+};
 
 /** The columns of the joined file that a field map reads. */
 export function joinedColumns(sources: Iterable<{ readonly text: string }>): Set<string> {

@@ -5,20 +5,31 @@ import { describeKeys } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import { stringifyJson } from '../arrow/json.js';
 import { type Input, peekRows, type ReadRows, resolveInputs } from '../read/inputs.js';
+import { SOLUTIONS, STEPS } from './datasets.js';
 import {
   type Columns,
   type FieldMap,
   type FieldPath,
   type FieldSource,
+  fieldSources,
   parseFieldMap,
   parsePath,
   valueAt,
   withSources,
 } from './fields.js';
-import { JOINS, type JoinKey, type JoinPreset, joinedColumns, NAMED_FIELDS, openJoin } from './join.js';
+import {
+  JOINS,
+  type JoinKey,
+  type JoinPreset,
+  joinedColumns,
+  NAMED_FIELDS,
+  openJoin,
+  PREFIX,
+} from './join.js';
 import { locate } from './map.js';
 import { lastQuestion } from './messages.js';
-import { type Choice, choosePreset, fits } from './presets.js';
+import type { Preset } from './preset.js';
+import { DUMPS, PLAIN_ROWS } from './trainers.js';
 
 /** The flags that say where the fields of a trace are. */
 export interface MappingOptions {
@@ -57,7 +68,7 @@ export async function resolveMapping(inputs: readonly Input[], opts: MappingOpti
   const row = { hasRow: first !== undefined, first: first?.columns ?? {} };
   const choice = choosePreset(opts.preset, first?.columns);
   const config = { map: opts.map, preset: choice?.preset.name ?? 'none', joinColumns: opts.joinColumns };
-  const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
+  const map = withSources(asked, choice === undefined ? [] : [fieldSources(choice.preset.fields())]);
   const joined = opts.join === undefined ? undefined : await resolveJoin(opts.join, map, opts);
   const join = joined?.about;
   return { map: joined?.map ?? map, ...row, choice, join, read, config: join ? { ...config, join } : config };
@@ -80,7 +91,7 @@ async function resolveJoin(
       `${path}: is not a data set that --join knows (${describeKeys(first.columns)}), expected ${JOINS.map(({ what }) => what).join('; ')}`,
       '--join-on field=field, the first one of the traces, the second of the joined file',
     );
-  const whole = withSources(map, [found?.fields ?? NAMED_FIELDS, map.defaults]);
+  const whole = withSources(map, [fieldSources(found?.fields ?? NAMED_FIELDS, `${PREFIX}.`), map.defaults]);
   const keep = joinedColumns([...whole.mapped.values(), ...whole.defaults.values()].flat());
   for (const column of joinColumns) {
     if (!Object.hasOwn(first.columns, column))
@@ -147,4 +158,49 @@ function fieldKey(joinOn: string): JoinKey {
 function keyAt(columns: Columns, path: FieldPath): string | undefined {
   const value = valueAt(columns, path) ?? undefined;
   return value === undefined || typeof value === 'string' ? value : stringifyJson(value);
+}
+
+// ------ all presets, and which of them a file is
+
+/** In the order in which they are tried: what more files look like comes later. */
+export const PRESETS: readonly Preset[] = [...DUMPS, ...STEPS, ...SOLUTIONS, ...PLAIN_ROWS];
+
+export const PRESET_NAMES: readonly string[] = [...new Set(PRESETS.map(({ name }) => name))];
+
+export interface Choice {
+  readonly preset: Preset;
+  readonly why: string;
+}
+
+export function fits({ columns: names, fits }: Pick<Preset, 'columns' | 'fits'>, columns: Columns): boolean {
+  return names.every((name) => Object.hasOwn(columns, name)) && (fits?.(columns) ?? true);
+}
+
+/**
+ * Finds the preset of a file.
+ * @param asked `auto`, `none` or a name
+ * @param first the columns of the first row; undefined where there is none
+ * @returns undefined where fields are taken by their names
+ * @throws RredcotError (exit 2) for a name that no preset has
+ */
+export function choosePreset(asked: string, first: Columns | undefined): Choice | undefined {
+  if (asked === 'none') return undefined;
+  if (asked === 'auto') {
+    const found = first && PRESETS.find((preset) => fits(preset, first));
+    return found && { preset: found, why: `the first row has ${found.columns.join(', ')}` };
+  }
+  const named = PRESETS.filter(({ name }) => name === asked);
+  const preset = named.find((each) => first !== undefined && fits(each, first)) ?? named[0];
+  if (preset === undefined) {
+    const meant = didYouMean(asked, PRESET_NAMES);
+    throw usageError(
+      `--preset ${asked}: no such preset${meant === undefined ? '' : `, did you mean ${meant}?`}`,
+      `--preset auto, none, ${PRESET_NAMES.join(', ')}; a data set of prompts and answers is given with --join`,
+    );
+  }
+  const lacking = preset.columns.filter((name) => first === undefined || !Object.hasOwn(first, name));
+  return {
+    preset,
+    why: lacking.length === 0 ? '--preset' : `--preset, though the first row has no ${lacking.join(', ')}`,
+  };
 }

@@ -10,7 +10,7 @@ import {
   type Columns,
   type Field,
   type FieldRule,
-  type FieldSources,
+  type FieldTable,
   Mismatch,
   parsePath,
   valueAt,
@@ -25,32 +25,10 @@ export interface Preset {
   readonly columns: readonly string[];
   /** what the columns must be like, where their names are not enough */
   readonly fits?: (columns: Columns) => boolean;
-  readonly fields: FieldSources;
+  /** made for the preset that is chosen */
+  readonly fields: () => FieldTable;
   /** what a user has to know before trusting the numbers */
-  readonly notes: readonly string[];
-}
-
-/** Where fields are, as a table spells it: rules, and paths as `--map` takes them; several are tried in turn. */
-type FieldTable = Partial<Record<Field, string | FieldRule | readonly (string | FieldRule)[]>>;
-
-export interface PresetTable extends Omit<Preset, 'fields' | 'notes'> {
-  readonly fields: FieldTable;
   readonly notes?: readonly string[];
-}
-
-export function presets(tables: readonly PresetTable[]): Preset[] {
-  return tables.map(({ fields, notes = [], ...rest }) => ({ ...rest, notes, fields: fieldSources(fields) }));
-}
-
-/** @param before what paths begin with */
-export function fieldSources(table: FieldTable, before = ''): FieldSources {
-  const entries = Object.entries(table) as [Field, string | FieldRule | (string | FieldRule)[]][];
-  return new Map(
-    entries.map(([field, places]) => [
-      field,
-      [places].flat().map((place) => (typeof place === 'string' ? parsePath(before + place) : place)),
-    ]),
-  );
 }
 
 /** A rule that gives one value for all traces of the row. */

@@ -13,29 +13,17 @@ interface ProposedPlace {
 }
 
 /** What columns are called, without their case, `_` and `-`; the likelier names first. */
-const NAMES: Partial<Record<Field, readonly string[]>> = {
-  completion: names(
-    `completion fullresponse modelresponse response generatedsolution generatedtext generation modeloutput
+const NAMES: Partial<Record<Field, string>> = {
+  completion: `completion fullresponse modelresponse response generatedsolution generatedtext generation modeloutput
     modelcompletion output prediction rollout trace cot chainofthought reasoning completions responses generations
     outputs predictions rollouts samples candidates text content message`,
-  ),
-  prompt: names(
-    'prompt question problem problemstatement instruction query userprompt input messages conversation',
-  ),
-  reference: names(
-    `reference references groundtruth truth goldanswer goldenanswer referenceanswer gtanswer expectedanswer
+  prompt: 'prompt question problem problemstatement instruction query userprompt input messages conversation',
+  reference: `reference references groundtruth truth goldanswer goldenanswer referenceanswer gtanswer expectedanswer
     correctanswer finalanswer gold gts gt answer answers target expected solution`,
-  ),
-  reward: names(
-    `reward iscorrect correct correctness accuracyreward accuracy acc score passed verified isright rewards scores
+  reward: `reward iscorrect correct correctness accuracyreward accuracy acc score passed verified isright rewards scores
     corrects`,
-  ),
-  group: names('group groupid problemid questionid promptid uid'),
+  group: 'group groupid problemid questionid promptid uid',
 };
-
-function names(list: string): string[] {
-  return list.split(/\s+/);
-}
 
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 const isNumber = (value: unknown): boolean => typeof value === 'number' || typeof value === 'bigint';
@@ -95,7 +83,7 @@ function goesWith({ list }: ProposedPlace, field: Field, trace: ProposedPlace | 
 }
 
 function bestPlace(places: readonly ProposedPlace[], field: Field): ProposedPlace | undefined {
-  const names = NAMES[field] ?? [];
+  const names = NAMES[field]?.split(/\s+/) ?? [];
   const fitting = places.filter(({ value }) => FITS[field]?.(value) === true);
   const rank = ({ name, list }: ProposedPlace): number => {
     const at = names.indexOf(plain(name));

@@ -4,8 +4,7 @@ import { markedAnswer } from '../../boxed.js';
 import { plural } from '../../plural.js';
 import { describeKeys, describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
-import type { Message, Reference, Trace } from '../../trace.js';
-import type { OwnTokens } from '../../turns.js';
+import type { Message, OwnTokens, Reference, Trace } from '../../trace.js';
 import { asNumber } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs } from './fields.js';
 import { completionText, fromSolution, parseMessages, parseReferences, severalTurns } from './messages.js';
@@ -35,7 +34,10 @@ export interface TracePlace {
 
 /** Builds one trace. @throws Mismatch naming path, found and expected */
 export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, needs: Needs): Trace {
-  const id = parseId(cells, place);
+  const own = name(cells, 'id');
+  // an id of the row stands for all its traces, so each gets its number
+  const isWhole = place.index === undefined || cells.get('id')?.isItem === true;
+  const id = own === undefined ? place.id : isWhole ? own : `${own}/${place.index}`;
   try {
     for (const [field, { path, value }] of cells) {
       if (value === undefined)
@@ -46,14 +48,23 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');
     const completionIds = int32List(cells, 'completion_ids', 'ids');
-    const completionMask = needs.completion === false ? undefined : maskOf(cells, completionIds);
+    const isRead = needs.completion !== false;
+    const mask = cells.get('completion_mask');
+    const completionMask = mask && isRead ? maskOf(mask, completionIds) : undefined;
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
-    const values = valueList(cells);
+    const given = cells.get('values');
+    const values = given && valueList(given);
     const promptText = cells.get('prompt_text')?.value;
-    const isRead = needs.completion !== false;
-    const turns = isRead ? turnsOf(cells, completionIds, completionMask) : undefined;
-    const behind = isRead ? severalTurns(cells.get('completion')?.value) : undefined;
+    const { path: at, value: written } = cells.get('completion') ?? {};
+    const behind = isRead ? severalTurns(written) : undefined;
+    // where there are ids, these decide, and a mask says which of them the policy wrote
+    const turns = completionIds === undefined ? behind : undefined;
+    if (completionIds && !completionMask && behind?.some(({ role }) => role !== 'assistant'))
+      throw new Mismatch(
+        'completion_mask',
+        `completion_mask: ${at} has several turns, and nothing says which of completion_ids the policy wrote: --map completion_mask=<path>`,
+      );
     const completion = !isRead
       ? ''
       : turns === undefined
@@ -100,13 +111,6 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
 /** The fields that are there: absent is not undefined. */
 function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
-}
-
-function parseId(cells: FieldCells, place: TracePlace): string {
-  const id = name(cells, 'id');
-  if (id === undefined) return place.id;
-  // an id of the row stands for all its traces, so each gets its number
-  return place.index === undefined || cells.get('id')?.isItem ? id : `${id}/${place.index}`;
 }
 
 // an id or a group: text or a number; nothing, null or empty text is no name
@@ -195,8 +199,7 @@ function int32List(cells: FieldCells, field: Field, code: 'ids' | 'map'): Int32A
  * @returns undefined where it wrote all of them
  * @throws Mismatch (`completion_mask`) for anything but 0 and 1, one for each of the completion's ids, and at least one 1
  */
-function maskOf(cells: FieldCells, ids: Int32Array | undefined): OwnTokens | undefined {
-  const { path = 'completion_mask', value } = cells.get('completion_mask') ?? {};
+function maskOf({ path, value }: Cell, ids: Int32Array | undefined): OwnTokens | undefined {
   if (value === undefined || value === null) return undefined;
   const refuse = (found: string, cure = '--map completion_mask=<path>') => {
     return new Mismatch('completion_mask', `completion_mask: ${found}: ${cure}`);
@@ -218,25 +221,6 @@ function maskOf(cells: FieldCells, ids: Int32Array | undefined): OwnTokens | und
   return own.includes(0) ? own : undefined;
 }
 
-/**
- * The messages of several turns, where there are no ids, which would decide.
- * @throws Mismatch (`completion_mask`) for ids beside them without a mask
- */
-function turnsOf(
-  cells: FieldCells,
-  ids: Int32Array | undefined,
-  mask: OwnTokens | undefined,
-): readonly Message[] | undefined {
-  const { path = 'completion', value } = cells.get('completion') ?? {};
-  const turns = severalTurns(value);
-  if (ids === undefined || turns === undefined) return turns;
-  if (mask !== undefined || turns.every(({ role }) => role === 'assistant')) return undefined;
-  throw new Mismatch(
-    'completion_mask',
-    `completion_mask: ${path} has several turns, and nothing says which of completion_ids the policy wrote: --map completion_mask=<path>`,
-  );
-}
-
 /** What a chat template is given as `tools`; as text where a data set keeps it so. */
 function toolsOf(cells: FieldCells): unknown {
   const { value = null } = cells.get('tools') ?? {};
@@ -249,8 +233,7 @@ function toolsOf(cells: FieldCells): unknown {
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */
-function valueList(cells: FieldCells): Float32Array | undefined {
-  const { path = 'values', value, isMapped = false } = cells.get('values') ?? {};
+function valueList({ path, value, isMapped }: Cell): Float32Array | undefined {
   if (value === undefined || value === null) return undefined;
   const items: readonly unknown[] | undefined = Array.isArray(value) ? value : undefined;
   const wrong = items?.findIndex((item) => typeof item !== 'number' || !Number.isFinite(item)) ?? -1;
@@ -275,7 +258,8 @@ function references(
     if (!isNeeded && cell?.isMapped !== true) return [];
     throw new Mismatch('map', `reference: ${cell?.path}${parsed.problem}`);
   }
-  const solution = cells.get('solution')?.value;
+  const beside = cells.get('solution');
+  const solution = beside?.value;
   // a solution that boxes its answer needs no answer beside it
   if (parsed.length === 0 && typeof solution === 'string' && markedAnswer(solution) !== undefined)
     return [{ ...fromSolution(solution), solution, utility: 1 }];
@@ -284,7 +268,7 @@ function references(
       cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
     throw new Mismatch('no_reference', `reference: ${found}: use ${referenceCure(row, cells, hasGroup)}`);
   }
-  return withSolution(parsed, cells.get('solution'));
+  return beside === undefined ? parsed : withSolution(parsed, beside);
 }
 
 /** Without answers, rewards and groups are enough for references. */
@@ -295,15 +279,15 @@ function referenceCure(row: InputRow, cells: FieldCells, hasGroup: boolean): str
   return `--references group (the group's right completions give the answers), or ${map}`;
 }
 
-function withSolution(parsed: readonly Reference[], cell: Cell | undefined): readonly Reference[] {
-  const solution = cell?.value;
+function withSolution(parsed: readonly Reference[], cell: Cell): readonly Reference[] {
+  const { value: solution } = cell;
   const [only, ...others] = parsed;
   if (only === undefined || solution === undefined || solution === null) return parsed;
   if (typeof solution === 'string' && others.length === 0) {
     return only.solution === undefined ? [{ ...only, solution }] : parsed;
   }
   // a column that merely happens to be called `solution` is no promise
-  if (cell?.isMapped !== true) return parsed;
+  if (!cell.isMapped) return parsed;
   const found =
     typeof solution === 'string'
       ? `one text for ${plural(parsed.length, 'reference')}`

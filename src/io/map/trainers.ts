@@ -3,7 +3,7 @@
 import { describeValue } from '../../printable.js';
 import type { Columns, FieldRule } from './fields.js';
 import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
-import { at, groupBy, mismatch, type Preset, presets, rule, ruleForEach, shortHash } from './preset.js';
+import { at, groupBy, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
 /** Nothing where the policy wrote all of it: the trace has one turn. */
 export function gapped(bits: readonly unknown[]): readonly unknown[] | null {
@@ -153,12 +153,12 @@ const NO_REFERENCES =
 const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
 
 /** Dumps with columns of their own; those of agents come before others that have such columns, too. */
-export const DUMPS: readonly Preset[] = presets([
+export const DUMPS: readonly Preset[] = [
   {
     name: 'nemo-rl',
     what: "NeMo-RL's train_data_step<n>.jsonl",
     columns: ['token_ids', 'token_loss_mask'],
-    fields: {
+    fields: () => ({
       prompt_ids: rule('token_ids before the first 1 of token_loss_mask', (columns) => {
         const { ids, start } = sampledTokens(columns);
         return ids.slice(0, start);
@@ -178,26 +178,26 @@ export const DUMPS: readonly Preset[] = presets([
         const { ids, start } = sampledTokens(columns);
         return `${row.stem}/${shortHash(ids.slice(0, start))}`;
       }),
-    },
+    }),
     notes: [NO_REFERENCES],
   },
   {
     name: 'tokens',
     what: 'token ids of prompts and completions',
     columns: ['prompt_ids', 'completion_ids'],
-    fields: {
+    fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
       // as verl, slime and OpenRLHF call it; what TRL's rollout_func gives back, and what its trainer calls it
       completion_mask: [
         ...['completion_mask', 'response_mask', 'loss_mask', 'action_mask', 'env_mask', 'tool_mask'],
       ],
-    },
+    }),
   },
   {
     name: 'verl-agent',
     what: "what verl's agent loops give back",
     columns: ['prompt_ids', 'response_ids', 'response_mask'],
-    fields: {
+    fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
       reference: [
         'reference',
@@ -208,14 +208,14 @@ export const DUMPS: readonly Preset[] = presets([
       ],
       reward: ['reward_score', 'score', 'reward'],
       group: [...['group', 'uid', 'extra_fields.uid'], groupInFile('prompt_ids')],
-    },
+    }),
   },
   {
     name: 'prime-rl',
     what: "prime-rl's and verifiers' traces.jsonl",
     columns: ['task', 'traces'],
     fits: ({ traces }) => Array.isArray(traces),
-    fields: {
+    fields: () => ({
       id: ruleForEach('traces[].id', (columns) => episodeTraces(columns).map(({ id }) => id)),
       prompt_ids: ruleForEach('traces[].nodes[].token_ids before the first that mask has', (columns) =>
         episodeTraces(columns).map((trace, n) => sampledOf(trace, n).prompt),
@@ -232,7 +232,7 @@ export const DUMPS: readonly Preset[] = presets([
         episodeTraces(columns).map(weighedReward),
       ),
       group: ['group.id', rule('a hash of task.data', (columns) => shortHash(at(columns, 'task.data')))],
-    },
+    }),
     notes: [
       'the answer is task.data.answer where the task has it under this name: --map reference=task.data.<name>',
     ],
@@ -242,7 +242,7 @@ export const DUMPS: readonly Preset[] = presets([
     what: "verifiers' results.jsonl",
     columns: ['example_id', 'prompt', 'completion', 'reward'],
     fits: ({ prompt }) => isDialogue(prompt),
-    fields: {
+    fields: () => ({
       prompt: 'prompt',
       completion: rule('completion', ({ completion }) => withCalls(completion)),
       ...{ reference: 'answer', reward: 'reward', group: 'example_id' },
@@ -250,12 +250,12 @@ export const DUMPS: readonly Preset[] = presets([
         const found = objectsIn(defs).map((each) => ({ type: 'function', function: each }));
         return found.length === 0 ? undefined : found;
       }),
-    },
+    }),
   },
   {
     ...SKYRL,
     columns: ['prompt_token_ids', 'response_ids', 'loss_masks', 'rewards'],
-    fields: {
+    fields: () => ({
       prompt_ids: ruleForEach('prompt_token_ids[]', wholePrompts),
       ...{ completion_ids: 'response_ids[]', completion_mask: 'loss_masks[]' },
       reward: ruleForEach('rewards[], of tokens their sum', ({ rewards }) =>
@@ -267,25 +267,25 @@ export const DUMPS: readonly Preset[] = presets([
           wholePrompts(columns).map((ids) => `${row.stem}/${row.row}/${shortHash(ids)}`),
         ),
       ],
-    },
+    }),
     notes: [NO_REFERENCES],
   },
   {
     ...SKYRL,
     columns: ['input_prompt', 'output_response', 'score', 'env_extras'],
-    fields: {
+    fields: () => ({
       ...{ prompt: 'input_prompt', completion: 'output_response' },
       reference: 'env_extras.reward_spec.ground_truth',
       reward: rule('score, of tokens their sum', ({ score }) => total(score)),
       group: groupInFile('input_prompt'),
-    },
+    }),
     notes: ['it has no mask: what tools said is text among the thought'],
   },
   {
     name: 'verl-rollout',
     what: "verl's rollout_data_dir/<step>.jsonl",
     columns: ['input', 'output', 'score', 'step'],
-    fields: {
+    fields: () => ({
       prompt: 'input',
       completion: 'output',
       reference: 'gts',
@@ -297,20 +297,20 @@ export const DUMPS: readonly Preset[] = presets([
         }),
         groupBy('step', 'input'),
       ],
-    },
+    }),
     notes: [STRIPPED],
   },
   {
     name: 'trl-completions',
     what: "TRL's completions/completions_<step>.parquet",
     columns: ['step', 'prompt', 'completion', 'advantage'],
-    fields: {
+    fields: () => ({
       prompt: 'prompt',
       completion: 'completion',
       reference: ['golden_answer', 'answer', 'ground_truth', 'solution'],
       reward: ['accuracy_reward', 'reasoning_accuracy_reward'],
       group: groupBy('step', 'prompt'),
-    },
+    }),
     notes: [
       STRIPPED,
       'a reward stands in the column of its function: --map reward=<column> where it is not accuracy_reward',
@@ -322,41 +322,41 @@ export const DUMPS: readonly Preset[] = presets([
     what: "OpenRLHF's batch_inference --eval_task rm",
     columns: ['input', 'output', 'reward'],
     fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
-    fields: {
+    fields: () => ({
       prompt: 'input',
       completion: 'output',
       reward: 'reward',
       group: groupInFile('input'),
-    },
+    }),
     notes: [
       "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
       NO_REFERENCES,
     ],
   },
-]);
+];
 
 /** Formats that others may look like: recognised last. */
-export const PLAIN_ROWS: readonly Preset[] = presets([
+export const PLAIN_ROWS: readonly Preset[] = [
   {
     ...CHAT,
     columns: ['prompt', 'completion'],
     fits: ({ prompt }) => isDialogue(prompt),
-    fields: { prompt: 'prompt', completion: 'completion' },
+    fields: () => ({ prompt: 'prompt', completion: 'completion' }),
   },
   {
     ...CHAT,
     columns: ['messages'],
     fits: ({ messages, completion }) => isDialogue(messages) && completion === undefined,
-    fields: {
+    fields: () => ({
       prompt: rule('messages, all but the last', (columns) => lastTurn(columns).prompt),
       completion: rule('the last of messages', (columns) => lastTurn(columns).completion),
-    },
+    }),
   },
   {
     name: 'prompt-completion',
     what: 'prompts and completions as text',
     columns: ['prompt', 'completion'],
     fits: ({ prompt, completion }) => typeof prompt === 'string' && typeof completion === 'string',
-    fields: { prompt: 'prompt', completion: 'completion' },
+    fields: () => ({ prompt: 'prompt', completion: 'completion' }),
   },
-]);
+];

@@ -5,7 +5,7 @@
 
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { TransformStream } from 'node:stream/web';
+import { TransformStream, type WritableStreamDefaultWriter } from 'node:stream/web';
 import type { RecordBatch } from 'parquet-wasm/node';
 import { failThread, serve } from '../../thread.js';
 import { openFile } from '../files/files.js';
@@ -27,7 +27,16 @@ export interface ParquetJob {
   readonly maxFileBytes: number;
 }
 
-type File = ReturnType<typeof begun>;
+/** The file that is being written. */
+interface File {
+  readonly path: string;
+  readonly wasm: ParquetWasm;
+  readonly feed: WritableStreamDefaultWriter<RecordBatch>;
+  readonly written: Promise<void>;
+  /** of its first batch */
+  schema?: Uint8Array;
+  rowsFed: number;
+}
 let current: File;
 
 /**
@@ -40,15 +49,11 @@ function loadParquetWasm(): ParquetWasm {
   return require('parquet-wasm/node');
 }
 
-// the first message of an IPC stream is the schema: names, types, nullability and metadata, byte for byte
-function schemaBytes(ipc: Uint8Array): Uint8Array {
-  const length = new DataView(ipc.buffer, ipc.byteOffset).getInt32(4, true);
-  return ipc.subarray(0, 8 + length);
-}
-
 // a batch of another type would lose its rows without an error, so it never gets that far
 function decodeBatch(file: File, ipc: Uint8Array, rows: number): RecordBatch[] {
-  const schema = schemaBytes(ipc);
+  // the first message of an IPC stream is the schema: names, types, nullability and metadata, byte for byte
+  const schemaLength = new DataView(ipc.buffer, ipc.byteOffset).getInt32(4, true);
+  const schema = ipc.subarray(0, 8 + schemaLength);
   file.schema ??= schema.slice();
   if (Buffer.compare(schema, file.schema) !== 0) {
     throw new Error('a batch has another schema than the first batch of the file');
@@ -108,46 +113,44 @@ async function writeFile(wasm: ParquetWasm, job: ParquetJob, batches: unknown): 
   }
 }
 
-async function feed(file: File, batch: RecordBatch): Promise<void> {
-  file.rowsFed += batch.numRows; // before the batch is handed over, and with it its memory
-  try {
-    await file.feed.write(batch);
-  } catch {
-    await file.written; // says why, unless parquet-wasm has ended with a valid, shorter file
-    throw dropped;
-  }
-}
-
-function begun(job: ParquetJob) {
-  // its readable side holds nothing: a batch is taken when the encoder has done with the one before
-  const { readable, writable } = new TransformStream<RecordBatch, RecordBatch>();
-  const wasm = loadParquetWasm();
-  const written = writeFile(wasm, job, readable);
-  // parquet-wasm may never take another batch after it: the call that waits for that cannot fail by itself
-  written.catch(failThread);
-  const schema = undefined as Uint8Array | undefined;
-  return { wasm, feed: writable.getWriter(), written, schema, rowsFed: 0, path: job.path };
-}
-
 const functions = {
   begin(job: ParquetJob): void {
-    current = begun(job);
+    // its readable side holds nothing: a batch is taken when the encoder has done with the one before
+    const { readable, writable } = new TransformStream<RecordBatch, RecordBatch>();
+    const wasm = loadParquetWasm();
+    const written = writeFile(wasm, job, readable);
+    // parquet-wasm may never take another batch after it: the call that waits for that cannot fail by itself
+    written.catch(failThread);
+    current = { path: job.path, wasm, feed: writable.getWriter(), written, rowsFed: 0 };
   },
   /** Ends where the batch is being encoded. @throws Error for one that is not as the file's first */
   async batch(ipc: Uint8Array, rows: number): Promise<void> {
-    for (const batch of decodeBatch(current, ipc, rows)) await feed(current, batch);
+    for (const batch of decodeBatch(current, ipc, rows)) {
+      current.rowsFed += batch.numRows; // before the batch is handed over, and with it its memory
+      try {
+        await current.feed.write(batch);
+      } catch {
+        await current.written; // says why, unless parquet-wasm has ended with a valid, shorter file
+        throw dropped;
+      }
+    }
   },
   /** Ends the file. @returns the rows that went in. @throws Error where the file, as it lies on the disk, counts others */
   async end(): Promise<number> {
     const { feed, written, rowsFed, wasm, path } = current;
     await feed.close();
     await written;
-    await using file = await openFile(path);
-    using parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
-    // parquet-wasm may have dropped rows without a word
-    const rows = parquet.metadata().fileMetadata().numRows();
-    if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
-    return rows;
+    const file = await openFile(path);
+    try {
+      const parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
+      // parquet-wasm may have dropped rows without a word
+      const rows = parquet.metadata().fileMetadata().numRows();
+      parquet.free();
+      if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
+      return rows;
+    } finally {
+      await file.close();
+    }
   },
 };
 export type EncoderThread = typeof functions;

@@ -29,19 +29,20 @@ export async function openParquetFile(
   const { size } = await file.stat();
   const footerAt = await findFooter(file, path, size);
 
-  async function arrayBuffer(from: number, to: number): Promise<ArrayBuffer> {
-    try {
-      const bytes = await readWhole(file, Buffer.alloc(to - from), from);
-      const key = hidesArrowSchema && from >= footerAt ? bytes.indexOf(ARROW_SCHEMA) : -1;
-      // a key that nobody looks for, of the same length
-      if (key >= 0) bytes.write('-', key);
-      return bytes.buffer as ArrayBuffer;
-    } catch (error) {
-      onFailure(error);
-      throw error;
-    }
-  }
-  const slice = (from: number, to: number) => ({ arrayBuffer: () => arrayBuffer(from, to) });
+  const slice = (from: number, to: number) => ({
+    async arrayBuffer(): Promise<ArrayBuffer> {
+      try {
+        const bytes = await readWhole(file, Buffer.alloc(to - from), from);
+        const key = hidesArrowSchema && from >= footerAt ? bytes.indexOf(ARROW_SCHEMA) : -1;
+        // a key that nobody looks for, of the same length
+        if (key >= 0) bytes.write('-', key);
+        return bytes.buffer as ArrayBuffer;
+      } catch (error) {
+        onFailure(error);
+        throw error;
+      }
+    },
+  });
   return Wasm.fromFile({ size, slice } as unknown as Blob);
 }
 

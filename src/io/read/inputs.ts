@@ -6,20 +6,27 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import type { BadRow, InputRow, ReadOptions, RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
-import { type Compression, decompress } from '../files/decompress.js';
+import { decompress } from '../files/decompress.js';
 import {
   type ByteSource,
   factsOf,
   failed,
+  fileBytes,
   HEAD_BYTES,
   openByteSource,
   openFile,
   STDIN,
 } from '../files/files.js';
 import { findFiles } from './find-files.js';
-import { type FileLayout, isJson, layoutOf } from './formats.js';
+import {
+  type FileLayout,
+  fingerprintOf,
+  type InputPrint,
+  isJson,
+  layoutOf,
+  printOfStream,
+} from './input-file.js';
 import { NEWLINE, readJsonRows } from './jsonl.js';
-import { fingerprintOf, type InputPrint, printOfStream } from './unchanged.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
@@ -91,8 +98,8 @@ async function resolveFile(path: string) {
   const found = await factsOf(path);
   // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
   if (!found.isFile()) return null;
-  await using file = await openFile(path, found.version);
-  const { print, head } = await fingerprintOf(file, path);
+  const file = await openFile(path, found.version);
+  const { print, head } = await fingerprintOf(file, path).finally(() => file.close());
   return { layout: layoutOf(head.subarray(0, HEAD_BYTES), path), size: found.size, print, head };
 }
 
@@ -159,19 +166,18 @@ export async function* readRows(
     return opts.wanted?.(ordinal) ?? true;
   };
   for (const input of inputs) {
+    const { path, stem, stream } = input;
     const layout = await inputLayout(input);
-    const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
-    const own = { ...opts, wanted, ...place };
-    yield* isJson(layout) ? readJsonInput(input, layout, own) : readColumnarInput(input, layout, own);
+    const own = { ...opts, wanted, file: path, stem, firstOrdinal: rows };
+    if (!isJson(layout)) {
+      yield* readColumnarInput(input, layout, own);
+      continue;
+    }
+    const bytes = stream?.bytes() ?? fileBytes(path);
+    yield* layout === 'json'
+      ? readJsonRows(bytes, own)
+      : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...own, onBytes: undefined });
   }
-}
-
-async function* readJsonInput(input: Input, layout: 'json' | Compression, opts: RowOptions) {
-  const { path, stream } = input;
-  const bytes = (stream ?? openByteSource(path)).bytes();
-  yield* layout === 'json'
-    ? readJsonRows(bytes, opts)
-    : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...opts, onBytes: undefined });
 }
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
@@ -218,13 +224,18 @@ async function openBatches(input: Input, layout: FileLayout): Promise<BatchSourc
       `${path}: ${layout === 'parquet' ? 'Parquet' : 'an Arrow file'} cannot be read from a stream: its table of contents is at its end`,
       'name the file, or pipe JSONL or an Arrow stream (.arrows)',
     );
-  const { openArrow, openArrowStream, refuseSchema } = await import('../arrow/reader.js');
+  const { damaged, openArrow, openArrowStream, refuseSchema } = await import('../arrow/reader.js');
   const source = await (layout === 'parquet'
     ? (await import('../parquet/reader.js')).openParquet(path)
     : layout === 'arrow'
       ? openArrow(path)
-      : openArrowStream(path, stream ?? openByteSource(path), size));
-  await refuseSchema(source, path);
+      : openArrowStream(path, stream?.bytes() ?? fileBytes(path), size));
+  try {
+    refuseSchema(source.schema, path);
+  } catch (error) {
+    await source.close();
+    throw damaged(error, path, 'its schema');
+  }
   opened.set(input, source);
   return source;
 }
@@ -239,14 +250,11 @@ export async function* headRows(
   [input]: readonly Input[],
   maxLineBytes?: number,
 ): AsyncGenerator<InputRow | BadRow> {
-  const { head, layout, size } = input ?? {};
-  if (input === undefined || head === undefined || layout !== 'json') return;
+  if (input?.head === undefined || input.layout !== 'json') return;
+  const { head, size, path: file, stem } = input;
   // whole lines
   const lines = head.length === size ? head : head.subarray(0, head.lastIndexOf(NEWLINE) + 1);
-  async function* bytes() {
-    yield lines;
-  }
-  yield* readRows([{ ...input, stream: { head: async () => head, bytes } }], { maxLineBytes });
+  yield* readJsonRows([lines], { file, stem, maxLineBytes });
 }
 
 /**

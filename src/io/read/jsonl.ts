@@ -18,7 +18,7 @@ const LINES = /\.(jsonl|ndjson)(\.gz|\.zst)?$/i;
 
 /** Reads JSON text row by row; a line or element that is no row comes out as a `BadRow` and costs no other. */
 export async function* readJsonRows(
-  bytes: AsyncIterable<Buffer>,
+  bytes: AsyncIterable<Buffer> | Iterable<Buffer>,
   opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
   const { file, wanted, onBytes, firstOrdinal = 0 } = opts;
@@ -135,34 +135,33 @@ export const NEWLINE = 10;
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /** Gathers the bytes of one row over several chunks; of one that is too long it keeps a prefix. */
-class Gathered {
-  length = 0;
-  #parts: Buffer[] = [];
-
-  constructor(private readonly maxBytes: number) {}
-
-  add(part: Buffer): void {
-    const wasShort = this.length <= this.maxBytes;
-    this.length += part.length;
-    if (this.length <= this.maxBytes) this.#parts.push(part);
-    else if (wasShort) {
-      const shown = Math.min(RAW_PREFIX_BYTES, this.maxBytes);
-      this.#parts = [Buffer.from(Buffer.concat([...this.#parts, part]).subarray(0, shown))];
-    }
-  }
-
-  take(offset: number): RowBytes {
-    const bytes = this.#parts.length === 1 ? (this.#parts[0] as Buffer) : Buffer.concat(this.#parts);
-    const row = { bytes, length: this.length, offset };
-    this.#parts = [];
-    this.length = 0;
-    return row;
-  }
+function gathering(maxBytes: number) {
+  let parts: Buffer[] = [];
+  const gathered = {
+    length: 0,
+    add(part: Buffer): void {
+      const wasShort = gathered.length <= maxBytes;
+      gathered.length += part.length;
+      if (gathered.length <= maxBytes) parts.push(part);
+      else if (wasShort) {
+        const shown = Math.min(RAW_PREFIX_BYTES, maxBytes);
+        parts = [Buffer.from(Buffer.concat([...parts, part]).subarray(0, shown))];
+      }
+    },
+    take(offset: number): RowBytes {
+      const bytes = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts);
+      const row = { bytes, length: gathered.length, offset };
+      parts = [];
+      gathered.length = 0;
+      return row;
+    },
+  };
+  return gathered;
 }
 
 /** Splits at newlines; a byte order mark is no part of the first line. */
 function lineSplitter(maxRowBytes: number): Splitter {
-  const open = new Gathered(maxRowBytes);
+  const open = gathering(maxRowBytes);
   let offset = 0;
 
   function take(): RowBytes {
@@ -201,7 +200,7 @@ const CLOSE_OBJECT = 125;
  * @param skipped white space that came before the list's first chunk
  */
 function elementSplitter(file: string, maxRowBytes: number, skipped: number): Splitter {
-  const open = new Gathered(maxRowBytes);
+  const open = gathering(maxRowBytes);
   let position = skipped; // of the chunk's first byte
   let start = 0; // of the open element
   let depth = 0; // 1 inside the list

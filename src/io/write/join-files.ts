@@ -1,11 +1,11 @@
 // Joins the parts of a run into one file, in their order.
 import type { Schema } from 'apache-arrow';
 import type { BatchWriter } from '../arrow/writer.js';
-import { AtomicFile } from '../files/atomic-file.js';
+import { type AtomicFile, openAtomicFile } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts } from '../files/facts.js';
 import { fileBytes } from '../files/files.js';
+import { PART_KEY, parsePart } from './facts.js';
 import { type OutputFormat, openColumnar } from './output.js';
-import { PART_KEY, parsePart } from './part.js';
 
 interface JoinedParts {
   /** where the file lies until it is whole */
@@ -23,7 +23,7 @@ export async function joinFiles(
   parts: readonly string[],
   opts: JoinedParts,
 ): Promise<AtomicFile> {
-  const file = await AtomicFile.open(path, opts.folder);
+  const file = await openAtomicFile(path, opts.folder);
   try {
     await (opts.format === 'jsonl' ? joinLines(file, parts, opts) : joinBatches(file, parts, opts));
   } catch (error) {

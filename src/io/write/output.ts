@@ -1,13 +1,22 @@
-// Where the output goes, and in which format: picks the writer, gathers rows into batches, ends cleanly.
-
+// Where rows and rejects go, and in which format: picks the writer, gathers rows into batches, ends cleanly.
+import { dirname } from 'node:path';
 import { Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
+import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
+import { stringifyJson } from '../arrow/json.js';
 import { type OutputColumn, outputColumns } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 import type { BatchWriter, RowWriter } from '../arrow/writer.js';
-import { AtomicFile } from '../files/atomic-file.js';
+import {
+  type AtomicFile,
+  assertFilePlace,
+  makeFolder,
+  openAtomicFile,
+  removeFile,
+} from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts, UNKNOWN } from '../files/facts.js';
+import { isStored, sha256OfFile } from '../files/files.js';
 import { type ByteSink, openStreamSink } from '../files/stdout.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
@@ -83,7 +92,7 @@ export async function openOutput(target: OutputTarget) {
   const isStdout = path === '-';
   if (isStdout) refuseOnStdout(format);
   const columns = outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns);
-  const file = isStdout ? undefined : await AtomicFile.open(path, halfWrittenIn);
+  const file = isStdout ? undefined : await openAtomicFile(path, halfWrittenIn);
   const writer = await openWriter(target, columns, file).catch(async (error: unknown) => {
     await file?.abort();
     throw error;
@@ -186,4 +195,39 @@ export function rowBytes({ trace, completionIds, segments, referenceLogprobs }: 
   const { arrow } = trace.source;
   const inputBytes = arrow === undefined ? trace.source.raw.length : arrow.batch.rowBytes;
   return inputBytes + 16 * tokens + 64 * segments.length + 4 * references;
+}
+
+// ------ rejects: one line for each row, or trace of a row, that was rejected
+
+/**
+ * Opens the file, which is made at the first reject; one that an earlier run left is replaced, or removed, when this one is
+ * published: no file means no reject.
+ * @param folder where it lies until it is whole; by default beside itself
+ * @throws RredcotError (exit 2) where something else than a file has its name
+ */
+export async function openRejects(path: string, folder?: string) {
+  await assertFilePlace(path);
+  let file: AtomicFile | undefined;
+  return {
+    async add({ file: from, row, byteOffset, id, raw, rejection: { code, reason } }: BadRow): Promise<void> {
+      if (file === undefined && folder !== undefined && !isStored(path)) await makeFolder(dirname(path));
+      file ??= await openAtomicFile(path, isStored(path) ? undefined : folder);
+      const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
+      await file.write(Buffer.from(`${stringifyJson(line)}\n`));
+    },
+    /** Lines of another such file. */
+    async append(lines: AsyncIterable<Uint8Array>): Promise<void> {
+      file ??= await openAtomicFile(path, folder);
+      for await (const bytes of lines) await file.write(bytes);
+    },
+    /** makes them durable. @returns the SHA-256 of the file, null where there is none */
+    async finish(): Promise<string | null> {
+      if (file === undefined) return null;
+      await file.finish();
+      return sha256OfFile(file.temporaryPath);
+    },
+    /** makes the file visible, if there was a reject */
+    publish: (): Promise<void> => (file === undefined ? removeFile(path) : file.publish()),
+    abort: async (): Promise<void> => file?.abort(),
+  };
 }

@@ -1,13 +1,13 @@
 // Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
 import { realpath } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
 import { VERSION } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
 import { assertFilePlace } from '../files/atomic-file.js';
 import { isStored, statIfThere } from '../files/files.js';
-import { assertHere, assertWritable } from '../files/remote-paths.js';
-import { rejectsPath, runPaths, type Shard, summaryPath } from '../files/run-folder.js';
+import { ADDRESS } from '../files/remote-paths.js';
+import { filePaths, runPaths, type Shard } from '../files/run-folder.js';
 import { fileStem, type Input } from '../read/inputs.js';
 import {
   CONFIG_KEY,
@@ -41,7 +41,8 @@ export async function resolveTarget(
   format: OutputFormat | undefined,
   inputs: readonly Input[],
 ): Promise<Target> {
-  assertWritable(output);
+  if (/^s3:/i.test(output)) assertKey(output);
+  else assertHere(output);
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
@@ -49,16 +50,41 @@ export async function resolveTarget(
     return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: runPaths(folder).rejects };
   }
   const isStdout = output === '-';
-  const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
-  const written = isStdout ? [rejects] : [output, rejects, summaryPath(output)];
+  const rejects = filePaths(isStdout ? stemOf(inputs) : output).rejects;
+  const written = isStdout ? [rejects] : [output, rejects, filePaths(output).summary];
   const read = inputs.map(({ path }) => path);
   await refuseInputs(written, read);
   for (const path of written) await assertFilePlace(path);
   if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
   const kind = formatOfFile(output, format);
-  if (!isStored(output)) await refuseMissingFolder(output);
+  // a folder that is made for a misspelled path is found by nobody
+  const folder = isStored(output) ? undefined : dirname(output);
+  const there = folder === undefined ? undefined : await statIfThere(folder);
+  if (folder !== undefined && !there?.isDirectory())
+    throw usageError(
+      `${output}: cannot be written: ${folder} is ${there === null ? 'no such folder' : 'no folder'}`,
+      `mkdir -p ${shellWord(folder)}, or name another output with -o`,
+    );
   await refuseOfTheSystem(output);
   return { kind: 'file', path: output, format: kind, rejects };
+}
+
+/** @throws RredcotError (exit 2) for an output that is an address, and no file or folder of this machine */
+export function assertHere(path: string): void {
+  if (!ADDRESS.test(path)) return;
+  throw usageError(
+    `${path}: is an address, which is not written here`,
+    `${shellWord(basename(path))}${path.endsWith('/') ? '/' : ''}, and upload that when it is done`,
+  );
+}
+
+/** @throws RredcotError (exit 2) for a bucket, where an object is written, or a folder of them */
+function assertKey(address: string): void {
+  if (!/^s3:\/\/[^/]+\/./i.test(address))
+    throw usageError(
+      `${address}: names no object`,
+      's3://<bucket>/<key>.parquet, or a folder: s3://<bucket>/out/',
+    );
 }
 
 /** Of a file that is written beside what is printed. @throws RredcotError (exit 2) where none can be there, or it is one that was read */
@@ -94,17 +120,6 @@ function formatOfFile(path: string, format: OutputFormat | undefined): OutputFor
   throw usageError(
     `${path}: the name says ${named}, --format ${format}`,
     'leave out --format, or name the file after it',
-  );
-}
-
-// a folder that is made for a misspelled path is found by nobody
-async function refuseMissingFolder(path: string): Promise<void> {
-  const folder = dirname(path);
-  const present = await statIfThere(folder);
-  if (present?.isDirectory()) return;
-  throw usageError(
-    `${path}: cannot be written: ${folder} is ${present === null ? 'no such folder' : 'no folder'}`,
-    `mkdir -p ${shellWord(folder)}, or name another output with -o`,
   );
 }
 

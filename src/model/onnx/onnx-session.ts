@@ -1,7 +1,7 @@
 // Opens a graph of a folder in ONNX Runtime on a device; what graphs take and give.
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
-import { ownCores } from '../../cores.js';
+import { ownCores } from '../../thread.js';
 import { CPU_ENTRIES } from '../graph/head.js';
 import type { Precision } from '../graph/onnx.js';
 import type { RopeScaling } from '../graph/rope.js';

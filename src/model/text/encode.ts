@@ -11,8 +11,7 @@ import {
   type TokenText,
   tagStatus,
 } from '../../segment/span.js';
-import type { Trace } from '../../trace.js';
-import type { OwnTokens } from '../../turns.js';
+import type { OwnTokens, Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */

@@ -1,15 +1,13 @@
 // Draws the sections of a run page from the numbers of a scored file.
-import { count, plural } from '../../plural.js';
-import type { Disagreement, RunNumbers } from '../counts.js';
-import type { ReliabilityCurve } from '../gathered.js';
-import { type RunStats, shownDistributions } from '../numbers-view.js';
-import { shortNumber } from '../trace-record.js';
+import { count, plural, shortNumber } from '../../plural.js';
+import type { Disagreement, FileNumbers, ReliabilityCurve } from '../gathered.js';
+import { type FileStats, shownDistributions } from '../numbers-view.js';
 import { html, Markup } from './html.js';
 
 /** What is said of how the file was made, by name. */
 export type FactRows = readonly (readonly [name: string, text: string])[];
 
-export interface RunPage extends RunStats {
+export interface RunPage extends FileStats {
   readonly facts: FactRows;
   /** places in the page of the traces that have one, by id */
   readonly pages: ReadonlyMap<string, number>;
@@ -94,7 +92,7 @@ ${table(
 )}</section>`;
 }
 
-function positions({ positions: found }: RunNumbers): Markup | null {
+function positions({ positions: found }: FileNumbers): Markup | null {
   const rows = (['right', 'wrong'] as const).flatMap((side) => {
     const list = found[side];
     if (list === null) return [];

@@ -221,7 +221,7 @@ test.each(KINDS)(
         expect(worst.trace).toBeLessThan(COMPANY_NATS);
         expect(worst.branches).toBeLessThan(COMPANY_NATS);
       }),
-      { numRuns: 9, seed: 4, endOnFailure: true },
+      { numRuns: 5, seed: 4, endOnFailure: true },
     );
     expect(scored).toBeGreaterThan(1000);
   },

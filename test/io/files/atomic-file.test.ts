@@ -7,18 +7,18 @@ import { temporaryFolder } from '../../support/temporary-folder.js';
 import { fsReport, installFsHook, planFs, recordFs } from '../../torture/fs-hook.mjs';
 
 // the hook has to be there before anything takes `open` and `rename` from node:fs
-let { AtomicFile, makeFolder } = {} as typeof import('../../../dist/io/files/atomic-file.js');
+let { makeFolder, openAtomicFile } = {} as typeof import('../../../dist/io/files/atomic-file.js');
 let path: string;
 beforeAll(async () => {
   await installFsHook();
-  ({ AtomicFile, makeFolder } = await import('../../../dist/io/files/atomic-file.js'));
+  ({ makeFolder, openAtomicFile } = await import('../../../dist/io/files/atomic-file.js'));
   path = join(await temporaryFolder(), 'out.bin');
 });
 
 describe('a file', () => {
   it('is written, made durable, named, and its name made durable, in this order', async () => {
     const calls = recordFs();
-    const file = await AtomicFile.open(path);
+    const file = await openAtomicFile(path);
     await file.write(Buffer.from('ab'));
     await file.write(Buffer.from('cd'));
     await file.finish();
@@ -39,7 +39,7 @@ describe('a file', () => {
     ['is taken as it is by a file system that can sync no folder', 'EINVAL', true],
   ])('whose name is not made durable %s', async (_, code, isWritten) => {
     const folder = dirname(path);
-    const file = await AtomicFile.open(path);
+    const file = await openAtomicFile(path);
     await file.write(Buffer.from('ef'));
     planFs({ under: folder, op: 'sync', path: `${basename(folder)}$`, nth: 0, code });
     await file.finish();

@@ -1,8 +1,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { addressError, assertHere } from '../../../src/io/files/remote-paths.js';
+import { addressError } from '../../../src/io/files/remote-paths.js';
 import { resolveInputs } from '../../../src/io/read/inputs.js';
+import { assertHere } from '../../../src/io/write/target.js';
 import { assertModelFolder } from '../../../src/model/text/untrusted-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

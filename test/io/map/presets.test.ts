@@ -3,11 +3,16 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseFieldMap, withSources } from '../../../dist/io/map/fields.js';
+import { fieldSources, parseFieldMap, withSources } from '../../../dist/io/map/fields.js';
 import { JOINS } from '../../../dist/io/map/join.js';
 import { mapRow } from '../../../dist/io/map/map.js';
-import { type MappingOptions, resolveMapping } from '../../../dist/io/map/mapping.js';
-import { choosePreset, PRESET_NAMES, PRESETS } from '../../../dist/io/map/presets.js';
+import {
+  choosePreset,
+  type MappingOptions,
+  PRESET_NAMES,
+  PRESETS,
+  resolveMapping,
+} from '../../../dist/io/map/mapping.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import type { BadRow, InputRow } from '../../../dist/rows.js';
 import type { Trace } from '../../../dist/trace.js';
@@ -42,7 +47,7 @@ async function mapFile(path: string, opts: Partial<MappingOptions> = {}) {
 /** A row by itself, as a preset has it: files hold several variants of one. */
 function mapAlone(row: InputRow, preset = 'auto', map?: string) {
   const choice = choosePreset(preset, row.columns);
-  const fields = withSources(parseFieldMap(map), choice ? [choice.preset.fields] : []);
+  const fields = withSources(parseFieldMap(map), choice ? [fieldSources(choice.preset.fields())] : []);
   return { name: choice?.preset.name, traces: [...mapRow(row, fields, NONE)] };
 }
 

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type OutputColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
 import { parquetSchema, refuseUnwritable } from '../../../dist/io/arrow/types.js';
 import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
-import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
+import { type AtomicFile, openAtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/files.js';
 import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { declared, type OurColumn } from '../../../dist/scored/columns.js';
@@ -31,7 +31,7 @@ const encoderOf = (descriptor: number, path = file.temporaryPath) =>
 
 beforeEach(async () => {
   folder = await temporaryFolder();
-  file = await AtomicFile.open(join(folder, 'out.parquet'));
+  file = await openAtomicFile(join(folder, 'out.parquet'));
   encoder = encoderOf(file.descriptor);
 });
 
@@ -203,7 +203,7 @@ describe('the writer', () => {
     const hashes = new Set<string>();
     for (let n = 0; n < 6; n++) {
       const path = join(folder, `${n}.parquet`);
-      const target = await AtomicFile.open(path);
+      const target = await openAtomicFile(path);
       const writer = openParquetWriter(target, columns('sigma'), metadata);
       await write(writer, [row(0), row(1)]);
       if (n === 2) {

@@ -1,7 +1,7 @@
-// Means of samples: what is lost, what it counts, and the deviation of a mean as the bootstrap has it; samples judged letter by letter.
+// Random numbers by name and position. Means of samples: what is lost, what it counts, and the deviation of a mean as the bootstrap has it; samples judged letter by letter.
 import { expect, test } from 'vitest';
 import { monteCarloValues } from '../../../dist/model/decode/sampled.js';
-import { judged } from '../../../dist/model/decode/sampling.js';
+import { judged, rowKey, uniformAt } from '../../../dist/model/decode/sampling.js';
 import { seeded } from '../../oracle/toy.js';
 
 const columnsOf = (utilities: (number | null)[][], unfinished: 'zero' | 'drop') => {
@@ -57,4 +57,13 @@ test('exact takes what equals a reference but for spaces around it, for the most
   expect(exact('Answer: 1/2 ', [' 1/2\n', 0.5], ['1/2', 0.25], ['.5', 1])).toBe(0.5);
   expect(exact('Answer: 0.5', ['1/2', 1])).toBe(0);
   expect(exact('nothing at all', ['1/2', 1])).toBe(0);
+});
+
+test('a number depends on its names and its position alone', () => {
+  const key = rowKey(7, 'trace', 3, 1);
+  const numbers = Array.from({ length: 5 }, (_, t) => uniformAt(key, t));
+  expect(Array.from({ length: 5 }, (_, t) => uniformAt(rowKey(7, 'trace', 3, 1), t))).toEqual(numbers);
+  expect(new Set(numbers).size).toBe(5);
+  for (const other of [rowKey(8, 'trace', 3, 1), rowKey(7, 'trace', 31), rowKey(7, 'trace', 1, 3)])
+    expect(uniformAt(other, 0)).not.toBe(numbers[0]);
 });

@@ -22,14 +22,14 @@ interface Sampled {
 }
 
 const { done, expectSame, fails, joinParts, json, rows, write } = await openScene();
-const N = 4;
+const N = 3;
 const SAMPLE = `sample prompts.jsonl -n ${N}`;
 let prompts: { id: string; prompt: string; answer: string }[];
 let sampled: Sampled[];
 
 beforeAll(async () => {
-  // a trace of each of six groups
-  const first = (await fixtureRows(0, 48)).filter((_, n) => n % 8 === 0);
+  // a trace of each of four groups
+  const first = (await fixtureRows(0, 32)).filter((_, n) => n % 8 === 0);
   prompts = first.map(({ group, prompt, answer }) => ({ id: group, prompt, answer }));
   await write('prompts.jsonl', prompts);
   await done(`${SAMPLE} --seed 3 -o traces.jsonl`);

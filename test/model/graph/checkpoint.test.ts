@@ -417,10 +417,10 @@ describe('safetensors headers', () => {
         }
         expect(free).toBeLessThanOrEqual(bytes.length);
       }),
-      { numRuns: 1500, seed: 20 },
+      { numRuns: 400, seed: 20 },
     );
-    expect(taken).toBeGreaterThan(20);
-    expect(refused).toBeGreaterThan(500);
+    expect(taken).toBeGreaterThan(5);
+    expect(refused).toBeGreaterThan(130);
   });
 });
 

@@ -163,7 +163,7 @@ describe('branches', () => {
         }
       }),
       // a fixed seed: the bound is one of rounding, not of logic
-      { numRuns: 30, seed: 20 },
+      { numRuns: 15, seed: 20 },
     );
   });
 

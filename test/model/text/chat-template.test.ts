@@ -224,59 +224,59 @@ describe('Qwen3', () => {
     expect(told.said.slice(1)).toEqual(['prompt:text-mismatch']);
   });
 
-  it.each([
-    ['a question', 'user\nWhat is 2+2?\nassistant\n', [user('What is 2+2?')]],
-    ['a system message', 'system\nBe brief.\nuser\nWhat is 2+2?\nassistant\n', CONVERSATION],
-    ['several lines', 'user\nOne\ntwo\n\nthree?\nassistant\n', [user('One\ntwo\n\nthree?')]],
-  ])('a stripped dump of %s gets its special tokens back', async (_, text, messages) => {
+  it('a stripped dump gets its special tokens back, and says so once', async () => {
     const told = log();
     const prompts = await promptsOf({}, told);
-    const [stripped, asked] = [
-      await prompts.prepare(trace({ prompt: text })),
-      await prompts.prepare(trace({ prompt: messages })),
-    ];
-    expect(stripped.status).toEqual(['prompt:retemplated']);
-    expect(stripped.promptIds).toEqual(asked.promptIds);
-    await prompts.prepare(trace({ prompt: text }));
+    for (const [text, messages] of [
+      ['user\nWhat is 2+2?\nassistant\n', [user('What is 2+2?')]],
+      ['system\nBe brief.\nuser\nWhat is 2+2?\nassistant\n', CONVERSATION],
+      ['user\nOne\ntwo\n\nthree?\nassistant\n', [user('One\ntwo\n\nthree?')]],
+    ] as const) {
+      const stripped = await prompts.prepare(trace({ prompt: text }));
+      const asked = await prompts.prepare(trace({ prompt: messages }));
+      expect(stripped.status, text).toEqual(['prompt:retemplated']);
+      expect(stripped.promptIds, text).toEqual(asked.promptIds);
+    }
     expect(told.said.filter((line) => line === 'prompt:retemplated')).toEqual(['prompt:retemplated']);
   });
 
   it.each([
-    ['more turns', 'user\nHi\nassistant\nHello\nuser\nWhat is 2+2?\nassistant\n'],
-    ['another switch', 'user\nWhat is 2+2?\nassistant\n<think>\n\n</think>\n\n'],
-  ])('a stripped dump of %s is named, and scored as it is', async (_, text) => {
+    [
+      'prompt:stripped',
+      [
+        'user\nHi\nassistant\nHello\nuser\nWhat is 2+2?\nassistant\n',
+        'user\nWhat is 2+2?\nassistant\n<think>\n\n</think>\n\n',
+      ],
+    ],
+    [
+      'prompt:messages-as-text',
+      ['[{"role": "user", "content": "What is 2+2?"}]', "[{'content': 'What is 2+2?', 'role': 'user'}]"],
+    ],
+  ])('%s names a prompt, which is scored as it is', async (code, texts) => {
     const told = log();
-    const found = await (await promptsOf({}, told)).prepare(trace({ prompt: text }));
-    expect(found).toMatchObject({ prompt: text, status: ['prompt:stripped'] });
-    expect(found.promptIds).toBeUndefined();
-    expect(told.said).toEqual(['prompt:stripped']);
+    const prompts = await promptsOf({}, told);
+    for (const text of texts) {
+      const found = await prompts.prepare(trace({ prompt: text }));
+      expect(found).toMatchObject({ prompt: text, status: [code] });
+      expect(found.promptIds).toBeUndefined();
+    }
+    expect(told.said).toEqual([code]);
   });
 
-  it.each(['[{"role": "user", "content": "What is 2+2?"}]', "[{'content': 'What is 2+2?', 'role': 'user'}]"])(
-    'messages written out as text are named, and scored as they are: %s',
-    async (text) => {
-      const told = log();
-      const found = await (await promptsOf({}, told)).prepare(trace({ prompt: text }));
-      expect(found).toMatchObject({ prompt: text, status: ['prompt:messages-as-text'] });
-      expect(told.said).toEqual(['prompt:messages-as-text']);
-    },
-  );
-
-  it.each([
-    ...[RENDERED, `${RENDERED}<think>\n`].map((text) => [text, []] as const),
-    // the status says that the template did not make it
-    ...[
-      '[{"a": 1}] has how many keys?',
-      'What is 2+2?',
-      'user\nWhat is 2+2?',
-      'The user said what?\n',
-      '',
-      'assistant\n',
-    ].map((text) => [text, ['prompt:raw-question']] as const),
-  ])('a prompt that is no dump is left alone: %j, %j', async (text, status) => {
-    const given = trace({ prompt: text });
-    const found = await (await promptsOf()).prepare(given);
-    expect(found).toEqual(status.length === 0 ? given : { ...given, status });
+  it('a prompt that is no dump is left alone; the status says that the template did not make it', async () => {
+    const prompts = await promptsOf();
+    for (const text of [RENDERED, `${RENDERED}<think>\n`]) {
+      const given = trace({ prompt: text });
+      expect(await prompts.prepare(given)).toEqual(given);
+    }
+    for (const text of [
+      ...['[{"a": 1}] has how many keys?', 'What is 2+2?', 'user\nWhat is 2+2?', 'The user said what?\n'],
+      ...['', 'assistant\n'],
+    ])
+      expect(await prompts.prepare(trace({ prompt: text })), text).toEqual({
+        ...trace({ prompt: text }),
+        status: ['prompt:raw-question'],
+      });
   });
 });
 
@@ -292,7 +292,7 @@ let folder: string;
 let rows: FixtureRow[];
 beforeAll(async () => {
   folder = await temporaryFolder();
-  rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 4);
+  rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 2);
   const asMessages = rows.map(({ prompt_ids, prompt, ...row }) => ({
     ...row,
     prompt: [user(prompt.trimEnd())],

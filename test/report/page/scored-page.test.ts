@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { runInNewContext } from 'node:vm';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { RunCounts } from '../../../dist/report/counts.js';
+import { shortNumber } from '../../../dist/plural.js';
+import { FileCounts } from '../../../dist/report/gathered.js';
 import { html, visible } from '../../../dist/report/page/html.js';
 import {
   type PageRecord,
@@ -14,7 +15,7 @@ import {
   type ScoredPage,
   scoredPage,
 } from '../../../dist/report/page/scored-page.js';
-import { shortNumber, signed, traceRecord } from '../../../dist/report/trace-record.js';
+import { signed, traceRecord } from '../../../dist/report/trace-record.js';
 import { seeded } from '../../oracle/toy.js';
 import { bareRow } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
@@ -45,7 +46,7 @@ function record(text: string, T = 4): PageTrace {
 }
 
 function page(more: Partial<ScoredPage> = {}): string {
-  const { numbers } = new RunCounts(true);
+  const { numbers } = new FileCounts(true);
   const warning = { id: HOSTILE, row: 0, reward: 1, disagreement: 0.95 };
   const label_noise = { threshold: 0.9, count: 1, of: 1, traces: [warning] };
   return scoredPage({
