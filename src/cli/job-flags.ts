@@ -81,7 +81,10 @@ export function run(command: Command, defaultOutput: string, argv?: readonly str
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--drop <a,b>', 'columns of the input that are not written', appended);
-  if (argv !== undefined) segmented(output, argv).optionsGroup('Rows to traces:').option(...END_TOKEN_FLAG);
+  if (argv !== undefined)
+    segmented(output, argv)
+      .optionsGroup('Rows to traces:')
+      .option(...END_TOKEN_FLAG);
   return output
     .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)

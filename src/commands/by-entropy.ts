@@ -22,7 +22,7 @@ export async function openCutter(
   const { policy, device } = opened;
   const { segments, endToken } = opts;
   const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
-  const read = reader('pass', opened, segments, { marks, endToken });
+  const read = reader({ need: 'pass', opened, segments, marks, endToken });
 
   async function* byEntropy(source: Source, run: RunContext): AsyncGenerator<OutputRow | BadRow> {
     const ready = eachTrace(source.traces(), async (item) => {

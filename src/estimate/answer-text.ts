@@ -8,12 +8,12 @@ import type { Reference } from '../trace.js';
 export interface AnswerMarks extends ExitTemplate {
   /** where the known pairs have it not */
   readonly thoughtTags?: ThoughtTags | undefined;
-  /** how its prompts of messages end, where that opens a thought */
+  /** how a prompt ends, or those of messages, where that opens a thought */
   readonly opening?: string;
 }
 
 /** Tokens that end a turn or a text, of whatever policy: a dump may spell them. */
-const END_TOKEN = /<[|｜]\w*(?:end|eo[mst]|return|END_OF_TURN)[\w▁]*[|｜]>|<\/s>|<eos>|<end_of_turn>|\[EOS\]/;
+const END_TOKEN = /<[|｜]\w*(?:end|eo[mst]|return)[\w▁]*[|｜]>|<\/s>|<eos>|<end_of_turn>|\[EOS\]/i;
 
 /** A text up to its first end token. */
 export function untilEndToken(text: string): string {
@@ -34,10 +34,7 @@ function answerIn(text: string, { open, closer, thoughtTags }: AnswerMarks): str
   const behindThought = close < 0 ? text : text.slice(close);
   // R1-Zero and its like answer between tags
   const tagged = behindThought.lastIndexOf('<answer>');
-  const tail =
-    tagged < 0
-      ? behindThought
-      : (behindThought.slice(tagged + '<answer>'.length).split('</answer>', 1)[0] as string);
+  const [tail = ''] = behindThought.slice(tagged < 0 ? 0 : tagged + '<answer>'.length).split('</answer>', 1);
   const from = open === '' ? -1 : tail.lastIndexOf(open);
   // a template that ends in an opened box is read as the box that it is: braces may nest
   if (close >= 0 && from >= 0 && !/\\(?:boxed|fbox)\{$/.test(open)) {
@@ -59,16 +56,12 @@ function answerIn(text: string, { open, closer, thoughtTags }: AnswerMarks): str
 
 // ------ references
 
-/** What stands around an answer and is no part of it; a point that others go before may belong to a word. */
+/** What stands around an answer and is no part of it: emphasis, formulas, a number's quotes; a point, where no other goes before. */
 const WRAPPINGS = [
-  /^\$\$?([^$]+?)\$\$?$/,
-  /^\\\(((?:(?!\\\().)+)\\\)$/s,
-  /^\\\[((?:(?!\\\[).)+)\\\]$/s,
-  /^\*\*((?:(?!\*\*).)+)\*\*$/s,
-  /^`([^`]+)`$/,
-  // what JSON made of a number
-  /^"(-?[\d.,/]+)"$/,
-  /^(.*[^.\s])(?<!\.\w)\.$/s,
+  /^(\*\*|`|\$\$?)(?<inner>(?:(?!\1).)+)\1$/s,
+  /^\\[([](?<inner>(?:(?!\\[([]).)+)\\[)\]]$/s,
+  /^"(?<inner>-?[\d.,/]+)"$/,
+  /^(?<inner>.*[^.\s])(?<!\.\w)\.$/s,
 ];
 
 /** A list of texts as JSON or Python writes it, such as a column that holds several right answers in one text. */
@@ -79,34 +72,26 @@ const LIST = /^(?:array\()?\[((?:(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')[,\s]*)+
  * and final point. Spellings that say something else stay.
  */
 export function plainReferences(references: readonly Reference[]): readonly Reference[] {
-  return references.flatMap((reference) =>
-    plainAnswers(reference.answer).map((answer) =>
-      answer === reference.answer ? reference : { ...reference, answer },
-    ),
-  );
+  return references.flatMap((one) => plainAnswers(one.answer).map((answer) => ({ ...one, answer })));
 }
 
 function plainAnswers(text: string): readonly string[] {
   const items = LIST.exec(text.trim())?.[1]?.match(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g);
-  return items?.flatMap((item) => plainAnswers(unquoted(item))) ?? [plainAnswer(text)];
+  if (!items) return [plainAnswer(text)];
+  // a list that somebody glued together does not escape its TeX
+  const isEscaped = items.every((item) => /^(?:[^\\]|\\[\\"'])*$/.test(item));
+  const inner = items.map((item) => item.slice(1, -1));
+  return inner.flatMap((item) => plainAnswers(isEscaped ? item.replaceAll(/\\([\\"'])/g, '$1') : item));
 }
-
-/** What a quoted text holds; a list that somebody glued together does not escape its TeX. */
-function unquoted(item: string): string {
-  const inner = item.slice(1, -1);
-  return /^(?:[^\\]|\\[\\"'])*$/.test(inner) ? inner.replaceAll(/\\([\\"'])/g, '$1') : inner;
-}
-
-const UNMARKED: AnswerMarks = { close: '', open: '', closer: '' };
 
 /** One that is nothing but wrapping stays what it is. */
 export function plainAnswer(text: string): string {
   // of a choice the letter counts: A: 300
-  const marked = /^\s*A:/.test(text) ? undefined : ownAnswer(text, UNMARKED);
+  const marked = /^\s*A:/.test(text) ? undefined : ownAnswer(text, { close: '', open: '', closer: '' });
   let answer = (marked || untilEndToken(text)).trim();
   for (let before = ''; before !== answer; ) {
     before = answer;
-    for (const wrapping of WRAPPINGS) answer = answer.replace(wrapping, '$1').trim();
+    for (const wrapping of WRAPPINGS) answer = answer.replace(wrapping, '$<inner>').trim();
   }
   return answer || text;
 }

@@ -26,7 +26,7 @@ import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace, turnsIn } from '../trace.js';
 import type { AnswerMarks } from './answer-text.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
-import { type Ending, type EndToken, endings } from './finished.js';
+import { type EndToken, endings } from './finished.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
 import { type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
@@ -65,14 +65,18 @@ export function policyNeed(
   return policy === EMBEDDED_POLICY && isTold ? 'nothing' : 'tokens';
 }
 
-/** How a run's traces are made ready. */
-export interface Method {
+/** How traces are read. */
+interface Reading {
   readonly need: PolicyNeed;
   readonly opened: OpenPolicy;
   readonly segments: SegmentOptions;
-  readonly rewardRange: readonly [number, number];
   readonly marks: AnswerMarks;
   readonly endToken: EndToken;
+}
+
+/** How a run's traces are made ready. */
+export interface Method extends Reading {
+  readonly rewardRange: readonly [number, number];
   readonly references: ReferenceSource;
   /** facts of the values, the estimator as it was asked for, and opened */
   readonly nature: Nature;
@@ -96,19 +100,11 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
     const [from] = (completionMask && turnsIn(completionMask).at(-1)) ?? [0];
     const ids = from > 0 ? completionIds?.subarray(0, from) : promptIds;
     if (ids !== undefined && need !== 'nothing') return endOf(ids, opened.tokenizer);
-    if (typeof prompt === 'string') return prompt;
-    const last = prompt.at(-1);
-    return last?.role === 'assistant' ? last.content : (marks.opening ?? '');
+    return typeof prompt === 'string' ? prompt : (marks.opening ?? '');
   };
   /** @throws TraceRejected for a reward that is none */
   const rewardOf = (trace: Trace): Reward =>
-    resolveReward(
-      trace,
-      rewardRange,
-      () => textOf(trace),
-      marks,
-      () => before(trace),
-    );
+    resolveReward(trace, rewardRange, () => textOf(trace), { ...marks, opening: before(trace) });
   const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,
@@ -137,14 +133,14 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
  * @returns what makes a trace ready; it throws TraceRejected for what the policy cannot take
  */
 export async function preparing(
-  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments, ...ending }: Method,
+  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments, marks, endToken }: Method,
   groupReferences: GroupReferences | undefined,
   isStream: boolean,
 ): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
   const { exitTemplate } = opened.policy;
   const makeReferenceSet =
     estimator.referenceSetOf ?? (await referenceSetMaker(exitTemplate, nature, opened.tokenizer.encode));
-  const read = reader(need, opened, segments, ending);
+  const read = reader({ need, opened, segments, marks, endToken });
   return async (item) => {
     const { references, referenceStatus } = referencesOf(item.trace, item.reward.reward, groupReferences);
     if (isStream) groupReferences?.reach(item.trace.group);
@@ -174,34 +170,29 @@ const NONE = new Int32Array(0);
  * @returns what reads a trace. It throws TraceRejected for what it cannot read
  * @param room tokens that the policy's context needs behind the trace
  */
-export function reader(
-  need: PolicyNeed,
-  opened: OpenPolicy,
-  segments: SegmentOptions,
-  ending: Ending,
-): (given: Trace, room: number, reward: number | null) => Promise<ReadTrace> {
+export function reader({ need, opened, segments, marks, endToken }: Reading) {
   const { policy, tokenizer, prompts } = opened;
   const { vocab, maxTokens } = policy.architecture;
-  const endOf = endings(opened, ending);
+  const endTokenOf = endings(opened, marks, endToken);
   const cut = (tokens: EncodedTrace) => {
     const pieces = cutTrace(tokens, segments);
     return { pieces, status: [...tokens.status, ...thoughtStatus(tokens, pieces.thought, tokenizer)] };
   };
   async function read(given: Trace, most: number, reward: number | null): Promise<ReadTrace> {
     const prepared = await prompts.prepare(given);
-    const end = await endOf(given, prepared.prompt, reward);
+    const end = await endTokenOf(given, prepared.prompt, reward);
     const tokens = await encodeTrace(prepared, tokenizer, vocab, most, end);
     return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
   }
   /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */
   async function readCompletion(given: Trace, reward: number | null): Promise<ReadTrace> {
-    const end = policy.path === EMBEDDED_POLICY ? undefined : await endOf(given, given.prompt, reward);
+    const end = policy.path === EMBEDDED_POLICY ? undefined : await endTokenOf(given, given.prompt, reward);
     const tokens = await encodeBehind(NONE, given, tokenizer, vocab, undefined, end);
     const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
     const { promptIds = NONE } = given;
     return { ...cut(tokens), tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
   }
-  return async (given, room, reward) => {
+  return async (given: Trace, room: number, reward: number | null): Promise<ReadTrace> => {
     if (need === 'pass') return read(given, maxTokens - room, reward);
     const hasPrompt = given.promptIds !== undefined || given.prompt.length > 0;
     const isOfPolicy = need !== 'nothing' && policy.path !== EMBEDDED_POLICY && hasPrompt;

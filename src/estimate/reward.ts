@@ -50,7 +50,6 @@ export function compareAnswer(
   return verdicts.every((verdict) => verdict === 'different') ? compared(0) : UNKNOWN;
 }
 
-const VERDICT = [0, 1] as const;
 const UNKNOWN: Reward = { reward: null, status: ['reward:unknown'] };
 
 function compared(reward: number): Reward {
@@ -59,7 +58,7 @@ function compared(reward: number): Reward {
 
 /**
  * ζ of a trace: the row's reward, mapped by `--reward-range` where it is no verdict, else {@link compareAnswer}.
- * @param text of the completion, @param before what comes before it: called only where they are needed
+ * @param text of the completion; called only where it is needed
  * @throws TraceRejected (`reward`) for a reward outside the range
  */
 export function resolveReward(
@@ -67,10 +66,9 @@ export function resolveReward(
   range: RewardRange,
   text: () => string,
   marks: AnswerMarks,
-  before = (): string => (typeof trace.prompt === 'string' ? trace.prompt : ''),
 ): Reward {
-  if (trace.reward === null) return compareAnswer(text(), trace.references, marks, before());
-  const [low, high] = trace.isVerdict ? VERDICT : range;
+  if (trace.reward === null) return compareAnswer(text(), trace.references, marks, marks.opening);
+  const [low, high] = trace.isVerdict ? PLAIN : range;
   if (trace.reward < low || trace.reward > high)
     throw new TraceRejected(
       'reward',
@@ -112,8 +110,6 @@ export async function findRewardRange(
   return PLAIN;
 }
 
-const FEW = 3;
-
 /** Holds every reward against the run's range. */
 export class RewardCheck {
   private known = 0;
@@ -136,7 +132,7 @@ export class RewardCheck {
     this.known++;
     this.low = Math.min(this.low, reward);
     this.high = Math.max(this.high, reward);
-    if (this.values.size < FEW) this.values.add(reward);
+    if (this.values.size < 3) this.values.add(reward);
     const isSigned = this.range === SIGNED;
     if (reward >= low && reward <= high && !(isSigned && Math.abs(reward) !== 1)) return;
     this.outside++;

@@ -54,7 +54,7 @@ export const THOUGHT_TAGS: readonly ThoughtTags[] = [
   ['<thought>', '</thought>'],
   ['<|begin_of_thought|>', '<|end_of_thought|>'],
 ];
-export const [THINK_OPEN, THINK_CLOSE] = THOUGHT_TAGS[0] as ThoughtTags;
+export const THINK_CLOSE = '</think>';
 
 /** The pair with which a text is opened, else the first one that closes in it. @param named by the user, before the known ones */
 export function tagsOf(text: string, named?: ThoughtTags): ThoughtTags | undefined {

@@ -5,7 +5,6 @@ import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { codePoints } from '../../scored.js';
 import {
   THINK_CLOSE,
-  THINK_OPEN,
   THOUGHT_TAGS,
   type ThoughtSpan,
   type TokenText,
@@ -50,7 +49,7 @@ export async function encodeTrace(
 }
 
 /** What the mapping puts before a thought that stands apart from its answer in the row. */
-const OUR_TAG = `${THINK_OPEN}\n`;
+const OUR_TAG = '<think>\n';
 
 /** A trace whose thought got that tag, where its prompt has opened the thought already: it goes on from there. */
 function openedOnce(trace: Trace, before: string): Trace {
@@ -58,7 +57,7 @@ function openedOnce(trace: Trace, before: string): Trace {
   const { completion, completionIds, source } = trace;
   if (tags === undefined || completionIds !== undefined || !completion.startsWith(OUR_TAG)) return trace;
   // a text of the row begins with it: then it is not ours
-  if (stringifyJson(source.columns).includes(`"${THINK_OPEN}`)) return trace;
+  if (stringifyJson(source.columns).includes('"<think>')) return trace;
   return { ...trace, completion: completion.slice(OUR_TAG.length).replace(THINK_CLOSE, tags[1]) };
 }
 
@@ -83,12 +82,14 @@ export async function encodeBehind(
   maxTokens = Number.POSITIVE_INFINITY,
   end?: number | null,
 ): Promise<EncodedTrace> {
-  const ids = given.completionIds ?? (await tokenizer.encode(given.completion));
-  const room = maxTokens - promptIds.length;
-  const { completionIds, trace, ended } =
-    end === undefined
-      ? { completionIds: ids, trace: given, ended: [] }
-      : withEnd(given, ids, end, room, tokenizer);
+  const all = given.completionIds ?? (await tokenizer.encode(given.completion));
+  const written = end === undefined ? all : withoutEndTokens(all, tokenizer);
+  const isCut = end === null && written.length > 0;
+  // nothing is turned down for want of room for it
+  const hasRoom = written.length === all.length && promptIds.length + all.length < maxTokens;
+  const added = typeof end === 'number' && hasRoom ? [end] : [];
+  const completionIds = isCut ? written : added.length > 0 ? joinIds(all, Int32Array.from(added)) : all;
+  const trace = isCut ? { ...given, completion: '' } : given;
   if (completionIds.length === 0)
     throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
   checkIds(completionIds, 'completion_ids', vocab);
@@ -99,27 +100,12 @@ export async function encodeBehind(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   const completion = align(trace, completionIds, tokenizer);
-  const status = [...(trace.status ?? []), ...completion.status, ...ended];
-  const { completionMask: own } = trace;
+  const status = [...(trace.status ?? []), ...completion.status, ...added.map(() => 'end-token:added')];
+  const { completionMask: mask } = trace;
+  const own = mask && Uint8Array.from(completionIds, (_, t) => mask[t] ?? 1);
   const tokens =
     own === undefined ? completion.tokens : inTurns(completion.tokens, completionIds, own, tokenizer);
   return { trace, promptIds, completionIds, ...completion, tokens, status };
-}
-
-/** A completion with its end token, where that is known, lacking, and has room; or without the one that it never had. */
-function withEnd(trace: Trace, ids: Int32Array, end: number | null, room: number, tokenizer: Spelling) {
-  const written = withoutEndTokens(ids, tokenizer);
-  const isOpen = written.length === ids.length;
-  if (end === null ? isOpen : !isOpen || ids.length >= room) return { trace, completionIds: ids, ended: [] };
-  const completionIds = end === null ? written : joinIds(ids, Int32Array.of(end));
-  const { completionMask: mask } = trace;
-  const own = mask && { completionMask: Uint8Array.from(completionIds, (_, t) => mask[t] ?? 1) };
-  const text = end === null && { completion: spelledText(written, tokenizer) };
-  return {
-    trace: { ...trace, ...text, ...own },
-    completionIds,
-    ended: end === null ? [] : ['end-token:added'],
-  };
 }
 
 /** The text of several turns: no state comes after the end token of the last one, whatever the policy was shown behind it. */
