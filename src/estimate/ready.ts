@@ -186,7 +186,7 @@ export function reader({ need, opened, segments, marks, endToken }: Reading) {
   }
   /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */
   async function readCompletion(given: Trace, reward: number | null): Promise<ReadTrace> {
-    const end = policy.path === EMBEDDED_POLICY ? undefined : await endTokenOf(given, given.prompt, reward);
+    const end = await endTokenOf(given, given.prompt, reward);
     const tokens = await encodeBehind(NONE, given, tokenizer, vocab, undefined, end);
     const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
     const { promptIds = NONE } = given;

@@ -100,7 +100,7 @@ export async function encodeBehind(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   const completion = align(trace, completionIds, tokenizer);
-  const status = [...(trace.status ?? []), ...completion.status, ...added.map(() => 'end-token:added')];
+  const status = [...(trace.status ?? []), ...completion.status, ...added.map(() => 'completion:end-token')];
   const { completionMask: mask } = trace;
   const own = mask && Uint8Array.from(completionIds, (_, t) => mask[t] ?? 1);
   const tokens =
