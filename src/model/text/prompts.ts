@@ -72,13 +72,11 @@ export class Prompts {
 
   /** What the template writes behind a turn of the policy: the token that ends it, and what opens the next one. */
   private behindTurn(): Promise<string> {
-    const asked = this.chat?.ask({ messages: ANSWERED, addGenerationPrompt: true });
+    const ask = async () => this.chat?.ask({ messages: ANSWERED, addGenerationPrompt: true });
+    const behind = (text = '') => text.split('rredcot4assistant').at(-1) as string;
     // whoever renders messages says what is wrong with the template
-    this.behind ??= asked?.then(
-      (text) => text.split('rredcot4assistant').at(-1) ?? '',
-      () => '',
-    );
-    return this.behind ?? Promise.resolve('');
+    this.behind ??= ask().then(behind, () => '');
+    return this.behind;
   }
 
   /** The token that ends a turn behind such a prompt; undefined where the template puts none, or has not made the prompt. */
