@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
+import { END_TOKEN } from '../estimate/finished.js';
 import { given, oneOf, otherFlag, parseNames, positiveInteger } from '../flag-values.js';
 import { fileError } from '../io/files/files.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
@@ -54,7 +55,9 @@ export interface RunFlags extends MappingFlags, LogFlags {
 }
 
 /** Flags of `score` and `segment`. */
-export interface JobFlags extends RunFlags, SegmentFlags {}
+export interface JobFlags extends RunFlags, SegmentFlags {
+  readonly endToken: string;
+}
 
 /**
  * The flags that `score`, `segment` and `sample` share.
@@ -78,7 +81,10 @@ export function run(command: Command, defaultOutput: string, argv?: readonly str
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--drop <a,b>', 'columns of the input that are not written', appended);
-  if (argv !== undefined) segmented(output, argv);
+  if (argv !== undefined)
+    segmented(output, argv)
+      .optionsGroup('Rows to traces:')
+      .option(...END_TOKEN_FLAG);
   return output
     .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)
@@ -119,6 +125,12 @@ export function run(command: Command, defaultOutput: string, argv?: readonly str
       if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
     });
 }
+
+const END_TOKEN_FLAG: [string, string, string] = [
+  '--end-token <how>',
+  "auto|add|none: which completions of text get the policy's end token back: those that were finished, all, none",
+  END_TOKEN[0],
+];
 
 /** `--overwrite`, for every command that writes rows. */
 export const OVERWRITE_FLAG: [string, string, boolean] = [
@@ -171,6 +183,11 @@ export function mappingOptions(flags: MappingFlags) {
     joinOn: flags.joinOn,
     maxLineBytes: given(flags.maxLineBytes, parseMaxLineBytes),
   };
+}
+
+export function jobOptions(flags: JobFlags) {
+  const endToken = oneOf('--end-token', flags.endToken, END_TOKEN);
+  return { ...runOptions(flags), segments: resolveSegmentOptions(flags), endToken };
 }
 
 export function runOptions(flags: RunFlags) {

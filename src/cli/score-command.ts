@@ -16,7 +16,7 @@ import {
 import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { type CommandCall, logOf } from './declare.js';
-import { type JobFlags, refuseWithoutPolicy, resolveSegmentOptions, run, runOptions } from './job-flags.js';
+import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export async function score(command: Command, { argv, interruption, done }: CommandCall): Promise<void> {
@@ -55,7 +55,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
           `--references group has no meaning with --estimator ${credit.estimator.name}: no reference is scored`,
           'leave it out',
         );
-      const options = { ...runOptions(flags), segments: resolveSegmentOptions(flags) };
+      const options = jobOptions(flags);
       const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
       const method = { credit, setUp, isRangeGiven, references };
@@ -87,18 +87,15 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
+      if (policy === null && flags.endToken !== 'auto')
+        throw usageError('--end-token has no meaning without a policy', 'leave it or --no-policy out');
       if (policy === null && flags.chatTemplateArg !== undefined)
         throw usageError(
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
         );
       given(flags.timeLimit, interruption.limitTime);
-      const job = {
-        ...runOptions(flags),
-        segments: resolveSegmentOptions(flags),
-        policy,
-        signal: interruption.signal,
-      };
+      const job = { ...jobOptions(flags), policy, signal: interruption.signal };
       if (policy === null) refuseWithoutPolicy(job.segments);
       done(await commandSegment.segment(inputs, job, log));
     });

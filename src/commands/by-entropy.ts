@@ -7,23 +7,26 @@ import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor, ModelSession } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
+import type { CutOptions } from '../run/options.js';
 import type { RunContext, Source } from '../run/source.js';
 import { blankRow, type OutputRow } from '../scored.js';
-import { allEnds, type SegmentOptions, segmentRows, segmentSums } from '../segment/segment.js';
+import { allEnds, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 
 /** Opens the policy, and hands back what cuts traces by its entropies: one run of it a trace, and these decide the merge. */
 export async function openCutter(
-  opts: Parameters<typeof openPolicy>[0] & { readonly segments: SegmentOptions },
+  opts: Parameters<typeof openPolicy>[0] & Pick<CutOptions, 'segments' | 'endToken'>,
   log: Log,
 ) {
   const opened = await openPolicy(opts, log);
   const { policy, device } = opened;
-  const read = reader('pass', opened, opts.segments);
+  const { segments, endToken } = opts;
+  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
+  const read = reader({ need: 'pass', opened, segments, marks, endToken });
 
   async function* byEntropy(source: Source, run: RunContext): AsyncGenerator<OutputRow | BadRow> {
     const ready = eachTrace(source.traces(), async (item) => {
-      const { tokens, ...cut } = await read(item.trace, 0);
+      const { tokens, ...cut } = await read(item.trace, 0, item.trace.reward);
       return { ...tokens, ...cut };
     });
     await using session = await ModelSession.open(policy, device);

@@ -44,7 +44,7 @@ const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { setUp, segments, chatTemplateArgs, isRangeGiven, signal } = opts;
+  const { setUp, segments, chatTemplateArgs, endToken, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
   const written = chosenColumns(COLUMNS, opts.columns);
@@ -58,7 +58,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewards = new RewardCheck(rewardRange, isRangeGiven);
   await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
-  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
+  const opening = await opened.prompts.opening();
+  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags, opening };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
@@ -66,7 +67,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
-    ...{ need, opened, segments, rewardRange, marks, nature, setUp, estimator },
+    ...{ need, opened, segments, rewardRange, marks, endToken, nature, setUp, estimator },
     references: opts.references,
   };
   const { rewardOf, reward, counted, groupReferences } = rewarding(method);
@@ -103,7 +104,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   };
 
   const config = {
-    ...{ references: opts.references, chatTemplateArgs },
+    ...{ references: opts.references, chatTemplateArgs, endToken },
     ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
   };

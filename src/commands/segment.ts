@@ -31,7 +31,7 @@ export async function segment(
   opts: SegmentCommandOptions,
   log: Log,
 ): Promise<ExitCode> {
-  const { segments, chatTemplateArgs, policy } = opts;
+  const { segments, chatTemplateArgs, endToken, policy } = opts;
   const given = await openInputs(paths, opts, log);
   // without a policy neither a tokenizer nor ONNX Runtime is loaded
   await using cutter =
@@ -50,7 +50,7 @@ export async function segment(
     ...chosenColumns(cutter === undefined ? COLUMNS : POLICY_COLUMNS, opts.columns),
     config: {
       weights: cutter === undefined ? 'characters' : 'entropy',
-      ...(cutter && { chatTemplateArgs }),
+      ...(cutter && { chatTemplateArgs, endToken }),
       ...segments,
     },
     policy: cutter?.policy,

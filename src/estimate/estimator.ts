@@ -15,9 +15,10 @@ import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
 import type { Pieces, SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
+import type { AnswerMarks } from './answer-text.js';
 import type { Peers } from './peers.js';
 import type { ScoredReferences } from './references.js';
-import type { AnswerMarks, RewardedTrace } from './reward.js';
+import type { RewardedTrace } from './reward.js';
 import type { TraceValues } from './value.js';
 
 /** Raw values of flags, by their names in camel case; absent where nobody has given one. */

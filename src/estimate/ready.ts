@@ -13,6 +13,7 @@ import {
   type EncodedTrace,
   encodeBehind,
   encodeTrace,
+  endOf,
   spelledText,
   thoughtStatus,
   withTexts,
@@ -23,9 +24,11 @@ import type { OurColumn } from '../scored/columns.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace, turnsIn } from '../trace.js';
+import type { AnswerMarks } from './answer-text.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
+import { type EndToken, endings } from './finished.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
-import { type AnswerMarks, type Reward, type RewardedTrace, resolveReward } from './reward.js';
+import { type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
 /**
  * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named
@@ -62,13 +65,18 @@ export function policyNeed(
   return policy === EMBEDDED_POLICY && isTold ? 'nothing' : 'tokens';
 }
 
-/** How a run's traces are made ready. */
-export interface Method {
+/** How traces are read. */
+interface Reading {
   readonly need: PolicyNeed;
   readonly opened: OpenPolicy;
   readonly segments: SegmentOptions;
-  readonly rewardRange: readonly [number, number];
   readonly marks: AnswerMarks;
+  readonly endToken: EndToken;
+}
+
+/** How a run's traces are made ready. */
+export interface Method extends Reading {
+  readonly rewardRange: readonly [number, number];
   readonly references: ReferenceSource;
   /** facts of the values, the estimator as it was asked for, and opened */
   readonly nature: Nature;
@@ -87,8 +95,16 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
     if (completion !== '' && completionMask === undefined) return completion;
     return need === 'nothing' ? '' : spelledText(completionIds.subarray(from, to), opened.tokenizer);
   };
+  /** what the policy read before that: a thought may be opened there */
+  const before = ({ prompt, promptIds, completionIds, completionMask }: Trace): string => {
+    const [from] = (completionMask && turnsIn(completionMask).at(-1)) ?? [0];
+    const ids = from > 0 ? completionIds?.subarray(0, from) : promptIds;
+    if (ids !== undefined && need !== 'nothing') return endOf(ids, opened.tokenizer);
+    return typeof prompt === 'string' ? prompt : (marks.opening ?? '');
+  };
   /** @throws TraceRejected for a reward that is none */
-  const rewardOf = (trace: Trace): Reward => resolveReward(trace, rewardRange, () => textOf(trace), marks);
+  const rewardOf = (trace: Trace): Reward =>
+    resolveReward(trace, rewardRange, () => textOf(trace), { ...marks, opening: before(trace) });
   const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,
@@ -117,14 +133,14 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
  * @returns what makes a trace ready; it throws TraceRejected for what the policy cannot take
  */
 export async function preparing(
-  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments }: Method,
+  { opened, need, setUp: { status: ofValues = [] }, estimator, nature, segments, marks, endToken }: Method,
   groupReferences: GroupReferences | undefined,
   isStream: boolean,
 ): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
   const { exitTemplate } = opened.policy;
   const makeReferenceSet =
     estimator.referenceSetOf ?? (await referenceSetMaker(exitTemplate, nature, opened.tokenizer.encode));
-  const read = reader(need, opened, segments);
+  const read = reader({ need, opened, segments, marks, endToken });
   return async (item) => {
     const { references, referenceStatus } = referencesOf(item.trace, item.reward.reward, groupReferences);
     if (isStream) groupReferences?.reach(item.trace.group);
@@ -132,7 +148,7 @@ export async function preparing(
     // what another policy scores, this one does not
     const own = nature.isOfProver ? [] : continuations;
     const longest = own.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-    const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest);
+    const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest, item.reward.reward);
     const status = [...ofTokens, ...referenceStatus, ...made.status, ...ofValues];
     return { ...item, ...made, ...tokens, trace, continuations, references, status, pieces };
   };
@@ -154,29 +170,30 @@ const NONE = new Int32Array(0);
  * @returns what reads a trace. It throws TraceRejected for what it cannot read
  * @param room tokens that the policy's context needs behind the trace
  */
-export function reader(
-  need: PolicyNeed,
-  { policy, tokenizer, prompts }: OpenPolicy,
-  segments: SegmentOptions,
-): (given: Trace, room: number) => Promise<ReadTrace> {
+export function reader({ need, opened, segments, marks, endToken }: Reading) {
+  const { policy, tokenizer, prompts } = opened;
   const { vocab, maxTokens } = policy.architecture;
+  const endTokenOf = endings(opened, marks, endToken);
   const cut = (tokens: EncodedTrace) => {
     const pieces = cutTrace(tokens, segments);
     return { pieces, status: [...tokens.status, ...thoughtStatus(tokens, pieces.thought, tokenizer)] };
   };
-  async function read(given: Trace, most: number): Promise<ReadTrace> {
-    const tokens = await encodeTrace(await prompts.prepare(given), tokenizer, vocab, most);
+  async function read(given: Trace, most: number, reward: number | null): Promise<ReadTrace> {
+    const prepared = await prompts.prepare(given);
+    const end = await endTokenOf(given, prepared.prompt, reward);
+    const tokens = await encodeTrace(prepared, tokenizer, vocab, most, end);
     return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
   }
   /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */
-  async function readCompletion(given: Trace): Promise<ReadTrace> {
-    const tokens = await encodeBehind(NONE, given, tokenizer, vocab);
+  async function readCompletion(given: Trace, reward: number | null): Promise<ReadTrace> {
+    const end = await endTokenOf(given, given.prompt, reward);
+    const tokens = await encodeBehind(NONE, given, tokenizer, vocab, undefined, end);
     const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
     const { promptIds = NONE } = given;
     return { ...cut(tokens), tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
   }
-  return async (given, room) => {
-    if (need === 'pass') return read(given, maxTokens - room);
+  return async (given: Trace, room: number, reward: number | null): Promise<ReadTrace> => {
+    if (need === 'pass') return read(given, maxTokens - room, reward);
     const hasPrompt = given.promptIds !== undefined || given.prompt.length > 0;
     const isOfPolicy = need !== 'nothing' && policy.path !== EMBEDDED_POLICY && hasPrompt;
     if (!isOfPolicy && (need === 'nothing' ? isOfTurns(given) : given.turns !== undefined))
@@ -185,7 +202,7 @@ export function reader(
         'it has several turns, which a policy has to spell: --policy <the one that wrote the traces>',
       );
     if (need === 'nothing') return readByRow(given, segments);
-    return isOfPolicy ? read(given, Number.POSITIVE_INFINITY) : readCompletion(given);
+    return isOfPolicy ? read(given, Number.POSITIVE_INFINITY, reward) : readCompletion(given, reward);
   };
 }
 

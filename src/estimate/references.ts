@@ -5,9 +5,9 @@ import { dataError, TraceRejected } from '../errors.js';
 import { sharedTokens } from '../model/text/encode.js';
 import type { ExitTemplate } from '../model/text/templates.js';
 import type { Continuation } from '../question.js';
-import { ANSWER_PATTERN, closeOf, type ThoughtTags, tagsOf } from '../segment/span.js';
+import { findThought, type ThoughtTags } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
-import { type AnswerMarks, ownAnswer } from './reward.js';
+import { type AnswerMarks, ownAnswer, plainAnswer, plainReferences } from './answer-text.js';
 
 // ------ where they come from
 
@@ -95,12 +95,12 @@ export class GroupReferences {
   private entryOf(trace: Trace, reward: number | null): ReferenceEntry | undefined {
     if (reward === null || (reward <= CORRECT && !this.nature.isContrast)) return undefined;
     const whole = this.textOf(trace);
-    const answer = ownAnswer(whole, this.marks);
-    if (!answer) return undefined;
+    const found = ownAnswer(whole, this.marks);
+    if (!found) return undefined;
     const solution =
       this.nature.scores === 'continuations' ? { solution: thoughtOf(whole, this.marks.thoughtTags) } : {};
     const best = reward > CORRECT ? Math.fround(reward) : 0;
-    return { answer, ...solution, best, next: undefined };
+    return { answer: plainAnswer(found), ...solution, best, next: undefined };
   }
 }
 
@@ -121,7 +121,8 @@ export function referencesOf(
   const peers = groupReferences?.peers(trace, reward) ?? [];
   if (peers.some(({ utility }) => utility > CORRECT)) return { references: peers, referenceStatus: [] };
   const code = trace.references.length > 0 ? 'references:row' : NO_REFERENCES;
-  const references = trace.references.length > 0 ? [...trace.references, ...peers] : [];
+  const own = plainReferences(trace.references);
+  const references = own.length > 0 ? [...own, ...peers] : [];
   return { references, referenceStatus: groupReferences === undefined ? [] : [code] };
 }
 
@@ -131,15 +132,9 @@ function keyOf({ answer, solution }: ReferenceEntry): string {
 
 /** The text of a completion's thought, its last line break included: u of METHOD eq. (3), as it was sampled. */
 function thoughtOf(text: string, named: ThoughtTags | undefined): string {
-  const tags = tagsOf(text, named);
-  const close = closeOf(text, tags)?.[0] ?? -1;
-  const last = close < 0 ? [...text.matchAll(ANSWER_PATTERN)].at(-1)?.index : undefined;
-  // the whole line that an answer stands in is the answer
-  const end = close >= 0 ? close : last === undefined ? text.length : text.lastIndexOf('\n', last) + 1;
-  const thought = text.slice(0, end);
-  const from = thought.search(/\S|$/);
-  if (tags === undefined || !thought.startsWith(tags[0], from)) return thought;
-  return thought.slice(from + tags[0].length).replace(/^[\r\n]+/, '');
+  const units = Int32Array.from({ length: text.length + 1 }, (_, unit) => unit);
+  const { start, end } = findThought({ text, units, textEnd: text.length }, named);
+  return text.slice(start, end).replace(start === 0 ? '' : /^[\r\n]+/, '');
 }
 
 // ------ what is scored of them

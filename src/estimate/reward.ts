@@ -1,22 +1,15 @@
 // Finds a trace's reward ζ: from its row, on the scale of the inputs' rewards, or by comparing its own answer with the references.
-import { lastBoxed } from '../boxed.js';
 import { dataError, TraceRejected, throwIfInterrupted } from '../errors.js';
 import type { Needs } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
 import type { Mapping } from '../io/map/mapping.js';
 import { headRows, type Input, readRows } from '../io/read/inputs.js';
-import type { ExitTemplate } from '../model/text/templates.js';
 import { count, plural } from '../plural.js';
 import { type BadRow, isBad } from '../rows.js';
-import { ANSWER_PATTERN, closeOf, THOUGHT_TAGS, type ThoughtTags, tagsOf } from '../segment/span.js';
+import { THOUGHT_TAGS } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
 import { compareAnswers } from './answer.js';
-
-/** By what a policy marks its answer: what it leaves its thought by, and the exit template around the answer. */
-export interface AnswerMarks extends ExitTemplate {
-  /** where the known pairs have it not */
-  readonly thoughtTags?: ThoughtTags | undefined;
-}
+import { type AnswerMarks, ownAnswer, plainReferences, untilEndToken } from './answer-text.js';
 
 /** ζ in [0, 1] as it is stored (float32), or null where nobody knows; `status` says where it came from when that is not the row. */
 export interface Reward {
@@ -44,8 +37,9 @@ export function compareAnswer(
   const own = ownAnswer(text, marks);
   if (own === null || (own !== undefined && references.length === 0)) return UNKNOWN;
   // what marks no answer may be one itself: "4" to "2+2?"
-  const verdicts = references.map(({ answer }) => compareAnswers(own ?? text, answer));
-  const equal = references.filter((_, n) => verdicts[n] === 'equal');
+  const right = plainReferences(references);
+  const verdicts = right.map(({ answer }) => compareAnswers(own ?? untilEndToken(text), answer));
+  const equal = right.filter((_, n) => verdicts[n] === 'equal');
   if (equal.length > 0) return compared(Math.max(...equal.map(({ utility }) => utility)));
   if (own === undefined) {
     const before = prompt.trimEnd();
@@ -56,7 +50,6 @@ export function compareAnswer(
   return verdicts.every((verdict) => verdict === 'different') ? compared(0) : UNKNOWN;
 }
 
-const VERDICT = [0, 1] as const;
 const UNKNOWN: Reward = { reward: null, status: ['reward:unknown'] };
 
 function compared(reward: number): Reward {
@@ -74,51 +67,14 @@ export function resolveReward(
   text: () => string,
   marks: AnswerMarks,
 ): Reward {
-  if (trace.reward === null) {
-    const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
-    return compareAnswer(text(), trace.references, marks, prompt);
-  }
-  const [low, high] = trace.isVerdict ? VERDICT : range;
+  if (trace.reward === null) return compareAnswer(text(), trace.references, marks, marks.opening);
+  const [low, high] = trace.isVerdict ? PLAIN : range;
   if (trace.reward < low || trace.reward > high)
     throw new TraceRejected(
       'reward',
       `the reward is ${trace.reward}, expected ${low} to ${high}: --reward-range low,high maps other scales`,
     );
   return { reward: Math.fround((trace.reward - low) / (high - low)), status: [] };
-}
-
-/**
- * The trace's final answer: between the exit template's open and closer after the thought, in its last box, or on its line.
- * @returns undefined where there is none, null where the text was cut inside it
- */
-export function ownAnswer(
-  text: string,
-  { open, closer, thoughtTags }: AnswerMarks,
-): string | null | undefined {
-  const close = closeOf(text, tagsOf(text, thoughtTags))?.[1] ?? -1;
-  const behindThought = close < 0 ? text : text.slice(close);
-  // R1-Zero and its like answer between tags
-  const tagged = behindThought.lastIndexOf('<answer>');
-  const tail =
-    tagged < 0
-      ? behindThought
-      : (behindThought.slice(tagged + '<answer>'.length).split('</answer>', 1)[0] as string);
-  const from = open === '' ? -1 : tail.lastIndexOf(open);
-  // a template that ends in an opened box is read as the box that it is: braces may nest
-  if (close >= 0 && from >= 0 && !/\\(?:boxed|fbox)\{$/.test(open)) {
-    const start = from + open.length;
-    const end = closer === '' ? -1 : tail.indexOf(closer, start);
-    return tail.slice(start, end < 0 ? undefined : end).trim();
-  }
-  // the last mark counts: a box behind the last "Answer:", else that line, else the last box
-  const named = [...tail.matchAll(ANSWER_PATTERN)].filter(([mark]) => mark !== '\\boxed{').at(-1);
-  const behind = named === undefined ? tail : tail.slice(named.index + named[0].length);
-  // what a heading names is below it; The answer is: 6, and **Answer:** 6
-  const rest = named?.[0].endsWith('# Answer') ? behind.trimStart() : behind.replace(/^(?::|\*\*(?=\s))/, '');
-  const boxed = lastBoxed(rest);
-  if (boxed !== undefined) return boxed;
-  if (named !== undefined) return (rest.split('\n', 1)[0] as string).trim();
-  return close < 0 ? undefined : tail.trim();
 }
 
 // ------ the scale of the inputs' rewards, which is known before the first pass of a policy, or the run ends
@@ -154,8 +110,6 @@ export async function findRewardRange(
   return PLAIN;
 }
 
-const FEW = 3;
-
 /** Holds every reward against the run's range. */
 export class RewardCheck {
   private known = 0;
@@ -178,7 +132,7 @@ export class RewardCheck {
     this.known++;
     this.low = Math.min(this.low, reward);
     this.high = Math.max(this.high, reward);
-    if (this.values.size < FEW) this.values.add(reward);
+    if (this.values.size < 3) this.values.add(reward);
     const isSigned = this.range === SIGNED;
     if (reward >= low && reward <= high && !(isSigned && Math.abs(reward) !== 1)) return;
     this.outside++;

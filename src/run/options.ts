@@ -1,4 +1,5 @@
 // The options that commands share, and what a command says of its work before a row is read.
+import type { EndToken } from '../estimate/finished.js';
 import type { GroupReferences } from '../estimate/references.js';
 import type { RewardCheck } from '../estimate/reward.js';
 import type { Shard } from '../io/files/run-folder.js';
@@ -37,6 +38,7 @@ export interface JobOptions extends MappingOptions {
 
 /** What `score` and `segment` share. */
 export interface CutOptions extends JobOptions {
+  readonly endToken: EndToken;
   readonly segments: SegmentOptions;
 }
 

@@ -1,9 +1,9 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { TraceRejected } from '../errors.js';
 import type { SegmentRow } from '../scored.js';
-import { type OwnTokens, type Trace, turnsIn } from '../trace.js';
+import type { OwnTokens, Trace } from '../trace.js';
 import { declarationOf, type SegmentOptions, segmentSums } from './segmenters.js';
-import { findThought, type ThoughtSpan, type TokenText, turnTexts } from './span.js';
+import { findThought, type ThoughtSpan, type TokenText } from './span.js';
 import { mergePieces, splitAt, type TokenFigures } from './split.js';
 
 export { type SegmentOptions, segmentSums } from './segmenters.js';
@@ -52,7 +52,8 @@ export function cutPieces(tokens: TokenText, opts: SegmentOptions, given?: Int32
 }
 
 /**
- * Piece ends of each turn, which is cut as a completion of its own would be; no piece lies in two turns.
+ * Piece ends of each turn, which is cut as a completion of its own would be; no piece lies in two turns. What stands behind the closing
+ * tag of a turn that is not the last, such as a call, is one piece: no exit could close there what is closed.
  * @param cut piece ends of a turn, and its thought's place in it @param from where the turn begins
  */
 function eachTurn(
@@ -60,13 +61,14 @@ function eachTurn(
   thought: ThoughtSpan,
   cut: (turn: TokenText, thought: ThoughtSpan, from: number) => Int32Array,
 ): Int32Array {
-  if (tokens.own === undefined) return cut(tokens, thought, 0);
+  if (thought.turns === undefined) return cut(tokens, thought, 0);
   const all: number[] = [];
-  const turns = turnTexts(tokens).filter(({ from }) => from < thought.end);
-  for (const [n, { turn, from, to }] of turns.entries()) {
-    const end = Math.min(to, thought.end);
-    const span = { ...thought, start: n === 0 ? thought.start - from : 0, end: end - from };
+  const turns = thought.turns.filter(({ from }) => from < thought.end);
+  for (const [n, { turn, from, to, start, close }] of turns.entries()) {
+    const span = { ...thought, start: Math.min(start, close) - from, end: close - from };
     for (const cutAt of cut(turn, span, from)) all.push(cutAt + from);
+    const end = Math.min(to, thought.end);
+    if ((all.at(-1) ?? 0) < end) all.push(end);
     // behind it stands what the policy was shown
     if (end === to) all[all.length - 1] = turns[n + 1]?.from ?? thought.end;
   }
@@ -79,11 +81,12 @@ export function candidateExits({
   thought,
   ends,
 }: Pick<Pieces, 'tokens' | 'thought' | 'ends'>): Int32Array {
-  const exits = new Int32Array(ends.length + 1);
-  exits[0] = Math.min(thought.start, tokens.textEnd);
+  const exits = Int32Array.of(thought.start, ...ends);
+  // where a turn begins it has been opened, as the first one has
+  for (const { from, start } of thought.turns ?? [])
+    for (let k = 1; k < exits.length; k++) if (exits[k] === from) exits[k] = start;
   // a trace that ended without an answer: its last exit stands before its end token, which no state comes after
-  for (let k = 0; k < ends.length; k++) exits[k + 1] = Math.min(ends[k] as number, tokens.textEnd);
-  return exits;
+  return exits.map((exit) => Math.min(exit, tokens.textEnd));
 }
 
 /** @param figures what the policy said of the tokens; null without one: length stands in for entropy in the merge */
@@ -95,7 +98,7 @@ export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Seg
       ? Float64Array.from(ends, (end, k) => end - (ends[k - 1] ?? 0))
       : segmentSums(figures.entropies, ends);
   const max = opts.maxSegments ?? ends.length;
-  const borders = tokens.own && new Set(turnsIn(tokens.own).map(([from]) => from));
+  const borders = thought.turns && new Set(thought.turns.flatMap(({ from, close }) => [from, close]));
   const thoughtEnds = mergePieces(ends, weights, max, opts.adaptiveLimit, borders);
   const T = tokens.units.length - 1;
   const exits = candidateExits({ ...pieces, ends: thoughtEnds });

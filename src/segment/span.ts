@@ -22,10 +22,26 @@ export interface ThoughtSpan {
   readonly answered: boolean;
   /** what the thought stands between, where it is opened or closed so */
   readonly tags?: ThoughtTags;
+  /** of several turns: where each one's own thought begins and ends */
+  readonly turns?: readonly ThinkingTurn[];
 }
 
-/** What opens an answer in a completion without a closing tag (METHOD §2, and headings as in PRM800K's solutions). */
-export const ANSWER_PATTERN = /\\boxed\{|(?<!#)#+ Answer(?= *$)|####|\bA:|\bAnswer:|\bThe answer is/gm;
+/** What opens an answer in a completion without a closing tag (METHOD §2, and headings as in PRM800K's solutions), the strongest first. */
+const ANSWER_MARKS = [
+  /\\(?:boxed|fbox)(?![a-zA-Z])|\bThe final answer is(?=.*\. I hope it is correct)/g,
+  /(?<!#)#+ Answer(?= *$)|####|\bAnswer:|\bThe (?:final )?answer is/gm,
+  // two characters say little: "Vitamin A: 300"
+  /(?:^|[\w|]>)[*_> \t]*A:/gm,
+];
+
+/** The last of the strongest marks of an answer in a text. */
+export function answerMark(text: string): RegExpExecArray | undefined {
+  for (const marks of ANSWER_MARKS) {
+    const last = [...text.matchAll(marks)].at(-1);
+    if (last !== undefined) return last;
+  }
+  return undefined;
+}
 
 /** What a policy thinks between: that of its chat template, or of its training. */
 export type ThoughtTags = readonly [open: string, close: string];
@@ -77,17 +93,30 @@ export function tagStatus(text: string, tags: ThoughtTags | undefined, before: s
  */
 export function findThought(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
   const turns = tokens.own === undefined ? [] : turnTexts(tokens);
-  const [first, last] = [turns[0], turns.at(-1)];
-  if (first === undefined || last === undefined) return thoughtOfTurn(tokens, named);
+  const spans = turns.map(({ turn }) => thoughtOfTurn(turn, named));
+  const [first, last, closed] = [turns[0], turns.at(-1), spans.at(-1)];
+  if (first === undefined || last === undefined || closed === undefined) return thoughtOfTurn(tokens, named);
   // all turns but the last are thought: that one alone may close with an answer
-  const [opened, closed] = [first, last].map(({ turn }) => thoughtOfTurn(turn, named)) as [
-    ThoughtSpan,
-    ThoughtSpan,
-  ];
   const answered = closed.answered && last.from + closed.end < last.to;
   const end = answered ? last.from + closed.end : tokens.units.length - 1;
-  const tags = opened.tags ?? closed.tags;
-  return { start: first.from + opened.start, end, answered, ...(tags && { tags }) };
+  const tags = spans.find((span) => span.tags !== undefined)?.tags;
+  const own = turns.map((turn, n): ThinkingTurn => {
+    const { start, end: close, tags } = spans[n] as ThoughtSpan;
+    const isClosed = turn !== last && closeOf(turn.turn.text, tags) !== undefined;
+    return {
+      ...turn,
+      start: turn.from + start,
+      close: isClosed ? turn.from + close : Math.min(turn.to, end),
+    };
+  });
+  return { start: (own[0] as ThinkingTurn).start, end, answered, ...(tags && { tags }), turns: own };
+}
+
+/** A turn, and the state in which its thought begins, behind its opening tag. */
+export interface ThinkingTurn extends SpannedTurn {
+  readonly start: number;
+  /** before the closing tag of a turn that is not the last; else where the turn, or its thought, ends */
+  readonly close: number;
 }
 
 /** A turn of the policy as a text of its own. */
@@ -124,7 +153,7 @@ function thoughtOfTurn(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
   const close = closeOf(text, tags);
   if (close !== undefined) end = boundaryBefore(units, close[0]);
   else {
-    const last = [...text.matchAll(ANSWER_PATTERN)].at(-1);
+    const last = answerMark(text);
     if (last === undefined) answered = false;
     // the whole line that the pattern stands in is the answer
     else end = Math.max(start, boundaryBefore(units, text.lastIndexOf('\n', last.index - 1) + 1));

@@ -219,7 +219,7 @@ describe('score', () => {
       'unrewarded.jsonl',
       completions.map((completion) => ({ prompt: PROMPT, answer: '7', completion })),
     );
-    const { stderr } = await done('score unrewarded.jsonl -o unrewarded.out.jsonl');
+    const { stderr } = await done('score unrewarded.jsonl --end-token none -o unrewarded.out.jsonl');
     const scored = await rows('unrewarded.out.jsonl');
     expect(scored.map((row) => row.reward)).toEqual([1, 0, null, 0]);
     expect(scored.map((row) => row.status.split(';').find((code) => !code.startsWith('uniform')))).toEqual([

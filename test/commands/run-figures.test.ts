@@ -32,7 +32,7 @@ describe('the numbers at the end', () => {
     expect(said(await done('score foreign.jsonl -o foreign.out.jsonl'))).toContainEqual(
       expect.stringMatching(/^WARN: 1 of 1 trace .*bundled policy.*rredcot policy build.*--policy/),
     );
-    expect((await rows('foreign.out.jsonl'))[0]?.status).toBe('uniform:flat-values');
+    expect((await rows('foreign.out.jsonl'))[0]?.status).toBe('completion:end-token;uniform:flat-values');
   });
 
   it('ask of another policy whether it wrote the traces, and tell programs the same', async () => {

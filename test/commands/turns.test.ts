@@ -148,7 +148,7 @@ describe('messages', () => {
         `as-${form}.jsonl`,
         both.map((each) => each[form]),
       );
-      await done(`score as-${form}.jsonl --quiet -o as-${form}.out.jsonl`);
+      await done(`score as-${form}.jsonl --end-token none --quiet -o as-${form}.out.jsonl`);
       const scored = await rows<TurnRow>(`as-${form}.out.jsonl`);
       const texts = ['prompt', 'completion', 'input_completion', 'input_prompt', 'source_file'];
       return scored.map((row) =>

@@ -51,7 +51,10 @@ describe('rows that bring values and segments', () => {
       expect(other.segments.every(({ entropy }) => typeof entropy === 'number')).toBe(true);
       expect([row.logprobs, row.entropies, row.prompt_ids, row.sigma_gain]).toEqual([null, null, null, null]);
       expect(row.segments.every(({ entropy }) => entropy === null)).toBe(true);
-      expect([row.status, other.status]).toEqual(['policy:none', 'ok']);
+      expect([row.status, other.status]).toEqual([
+        'completion:end-token;policy:none',
+        'completion:end-token',
+      ]);
       expect(other.logprobs?.length).toBe(row.sigma.length);
     }
   });
@@ -169,7 +172,9 @@ describe('a file that no policy has read', () => {
     };
     expect(await verified({ status: 'ok' })).toMatch(/logprobs is null[\s\S]*segments\[0\]\.entropy is null/);
     const some = rows[0]?.sigma.map(() => -0.5);
-    expect(await verified({ logprobs: some })).toContain('logprobs is there, and status is policy:none');
+    expect(await verified({ logprobs: some })).toContain(
+      'logprobs is there, and status is completion:end-token;policy:none',
+    );
   });
 });
 

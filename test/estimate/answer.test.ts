@@ -6,7 +6,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { closingBrace, lastBoxed, markedAnswer } from '../../dist/boxed.js';
 import { compareAnswers, type Verdict } from '../../dist/estimate/answer.js';
-import { compareAnswer, ownAnswer } from '../../dist/estimate/reward.js';
+import { ownAnswer, plainReferences } from '../../dist/estimate/answer-text.js';
+import { compareAnswer } from '../../dist/estimate/reward.js';
 import { readJsonl, SHARED_DATA } from '../support/program.js';
 
 /** Pairs of texts as they are written, `~` between them. */
@@ -180,7 +181,21 @@ describe("the trace's own answer", () => {
     ['**Answer:** 5\n', '5'],
     ['Answer:**5**', '**5**'],
     ['</think>\nThe answer is \\boxed{6}\n', '6'],
-    ['\\boxed{5}\nThe answer is 6', '6'],
+    ['\\boxed{5}\nThe answer is 6', '5'],
+    ['\\boxed{8}\n\nVitamin A: 300', '8'],
+    ['\\fbox{8}\n#### 300', '8'],
+    ['So #### 8\nA: 300', '8'],
+    ['Vitamin A: 300', undefined],
+    ['1+1\nA: 2', '2'],
+    ['**A:** 2', '2'],
+    ['x\nFinal Answer: The final answer is $8$. I hope it is correct.', '8'],
+    ['\\boxed{7}?\nThe final answer is $\\frac{1}{2}$. I hope it is correct.\n', '\\frac{1}{2}'],
+    ['The final answer is 8.', '8.'],
+    ['</think>\nanswer: 8<|im_end|>', 'answer: 8'],
+    ['The answer is 8</s>', '8'],
+    ['</think> 8<｜end▁of▁sentence｜>', '8'],
+    ['#### 8<|eot_id|>\n<|endoftext|>', '8'],
+    ['<answer> 8 </answer>', '8'],
     ['</think>\n 7 \n', '7'],
     ['</think>\n so \\boxed{7', null],
     ['still thinking of it', undefined],
@@ -230,6 +245,44 @@ describe("the trace's own answer", () => {
     expect(against('3', '7', '8')).toBe(0);
     expect(against('3', '7', '\\pi')).toBe(null);
     expect(against('3')).toBe(null);
+  });
+});
+
+describe('what is scored of a reference', () => {
+  it.each<[string, ...string[]]>([
+    ...['8', ' 8', '8\n', '8.', '$8$', '$8$.', '$$8$$', '\\(8\\)', '\\[ 8 \\]', '**8**', '`8`', '"8"'].map(
+      (text): [string, string] => [text, '8'],
+    ),
+    ...[
+      '["8"]',
+      "['8']",
+      "array(['8'], dtype=object)",
+      '["$8$."]',
+      '\\boxed{8}',
+      '$\\boxed{8}$',
+      '#### 8',
+    ].map((text): [string, string] => [text, '8']),
+    ...[
+      'The answer is 8',
+      'So 4+4.\nThe answer is: $8$.',
+      '**Answer:** 8',
+      '<answer>8</answer>',
+      '8<|im_end|>',
+    ].map((text): [string, string] => [text, '8']),
+    ['["8", "9"]', '8', '9'],
+    ['["\\\\frac{1}{2}", "a\\"b"]', '\\frac{1}{2}', 'a"b'],
+    ["['\\frac{1}{2}']", '\\frac{1}{2}'],
+    // what says something else, or nothing without it, stays
+    ...['[8]', '[1, 2]', '(8)', '8.0', '.5', '1,000', '0.33...', 'U.S.', 'A: 8', '$5', '$a$ and $b$'].map(
+      (text): [string, string] => [text, text],
+    ),
+    ...['"cat"', '\\text{cat}', '{8}', '$', '. ', '-8', '50\\%', 'let a be 1;\nreturn a', '\\boxed{8'].map(
+      (text): [string, string] => [text, text.trim()],
+    ),
+  ])('%j is %j', (answer, ...plain) => {
+    const found = plainReferences([{ answer, solution: 'u', utility: 0.5 }]);
+    expect(found).toEqual(plain.map((text) => ({ answer: text, solution: 'u', utility: 0.5 })));
+    expect(plainReferences(found)).toEqual(found);
   });
 });
 

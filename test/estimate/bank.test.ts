@@ -84,8 +84,9 @@ describe('GroupReferences', () => {
   it.each([
     ['3+4 is 7.\nSo: The answer is 7', '3+4 is 7.\n'],
     ['3+4.\nThus we have \\boxed{7}, as said', '3+4.\n'],
-    ['A: 6?\nNo.\nWell, A: 7', 'A: 6?\nNo.\n'],
-    ['It is 3+4, so A: 7', ''],
+    ['A: 6?\nNo.\nA: 7', 'A: 6?\nNo.\n'],
+    ['It is 3+4, so \\boxed{7}', ''],
+    ['It is 3+4.\n Final Answer: The final answer is $7$. I hope it is correct.', 'It is 3+4.\n'],
   ])('leaves the whole line out in whose middle the answer stands: %j', (completion, solution) => {
     const { add, peers } = groupsOf('joint');
     add(completion, 1);

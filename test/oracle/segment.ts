@@ -12,7 +12,12 @@ const RE_TRANSITION = new RegExp(
   'gu',
 );
 const RE_SENTENCE_END = /[.!?]\s+/g;
-const RE_ANSWER = /\\boxed\{|####|# Answer *(?![^\r\n])|\b(?:A:|Answer:|The answer is)/g;
+/** The last of the first of these that there is. */
+const RE_ANSWERS = [
+  /\\(?:boxed|fbox)(?![A-Za-z])|\bThe final answer is(?=[^\n]*\. I hope it is correct)/g,
+  /####|# Answer *(?![^\r\n])|\b(?:Answer:|The answer is|The final answer is)/g,
+  /(?<=^|\n|[\w|]>)[*_> \t]*A:/g,
+];
 const LONG_PIECE = 256; // tokens
 
 export interface Thought {
@@ -39,7 +44,7 @@ export function findThought(text: string, spans: readonly Span[]): Thought {
   if (endTag >= 0) {
     thoughtEnd = tokenHolding(spans, endTag);
   } else {
-    const last = [...text.matchAll(RE_ANSWER)].at(-1);
+    const last = RE_ANSWERS.map((marks) => [...text.matchAll(marks)].at(-1)).find((found) => found);
     // the line of the last pattern
     if (last) thoughtEnd = tokenHolding(spans, text.slice(0, last.index).lastIndexOf('\n') + 1);
   }

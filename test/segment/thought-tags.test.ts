@@ -1,6 +1,7 @@
 // The tags that a thought stands between: which pair a text has, what the status says of it, where thought and answer part.
 import { describe, expect, it } from 'vitest';
-import { compareAnswer, ownAnswer } from '../../dist/estimate/reward.js';
+import { ownAnswer } from '../../dist/estimate/answer-text.js';
+import { compareAnswer } from '../../dist/estimate/reward.js';
 import { findThought, tagStatus, tagsOf } from '../../dist/segment/span.js';
 import { letters } from '../support/tokens.js';
 

@@ -88,8 +88,7 @@ describe('segments of several turns', () => {
     const { text } = said.tokens;
     expect(rows.map(({ kind, start, end }) => [kind, text.slice(start as number, end as number)])).toEqual([
       ['thought', '<think>\nadd\n'],
-      ['thought', '</think>\n'],
-      ['thought', 'call(2+2)'],
+      ['thought', '</think>\ncall(2+2)'],
       ['shown', '\n[tool: #### 9]\n'],
       ['thought', 'so four\n'],
       ['answer', '#### 4'],
@@ -97,8 +96,37 @@ describe('segments of several turns', () => {
     ]);
     // behind the call the policy goes on where it has read what the tool said
     const begin = Array.from(segmentation.exits, (exit) => text.slice(exit).split('\n')[0]);
-    expect(begin).toEqual(['add', '</think>', 'call(2+2)', 'so four', '#### 4']);
+    expect(begin).toEqual(['add', '</think>', 'so four', '#### 4']);
   });
+
+  test.each(SEGMENTERS)(
+    '%s: a later turn that thinks is asked behind its opening tag, and no exit stands behind a closed thought',
+    (segmenter) => {
+      const opened = '<think>\nnow. Wait\nit is\n</think>\nSo. Wait\ncall(1)';
+      const said = conversation(
+        [opened, opened, '<think>', 'and\n</think>\n\\boxed{4}'],
+        ['[1]', '[2]', '[3]'],
+      );
+      const { segmentation, rows } = cut(said, segmenter);
+      const { text } = said.tokens;
+      // whether an exit stands in a thought that its turn has opened, or the template, and not closed
+      const places = Array.from(segmentation.exits, (exit) =>
+        text.slice(text.lastIndexOf(']', exit) + 1, exit),
+      );
+      expect(places.filter((before) => before.includes('</think>'))).toEqual([]);
+      expect(places.filter((before) => before === '<think>\n')).toHaveLength(2);
+      expect(places).not.toContain('<thi');
+      const calls = rows.filter(({ start, end }) =>
+        text.slice(start as number, end as number).includes('call'),
+      );
+      const closed = '</think>\nSo. Wait\ncall(1)';
+      expect(calls.map(({ start, end }) => text.slice(start as number, end as number))).toEqual([
+        closed,
+        closed,
+      ]);
+      expect(segmentation.answered).toBe(true);
+    },
+  );
 
   test('pieces on either side of a border are never merged, though more are left than may be', () => {
     const weights = Float64Array.of(1, 1, 1, 1, 1, 1);

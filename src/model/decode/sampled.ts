@@ -1,7 +1,7 @@
 // Values the exits of traces by completions that are sampled there.
 
 import { TraceRejected } from '../../errors.js';
-import type { AnswerMarks } from '../../estimate/reward.js';
+import type { AnswerMarks } from '../../estimate/answer-text.js';
 import { noReferences, type TraceValues } from '../../estimate/value.js';
 import type { AnsweredJob, Answers, TokenizedTrace } from '../../question.js';
 import { type BadRow, eachTrace } from '../../rows.js';

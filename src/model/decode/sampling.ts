@@ -1,7 +1,8 @@
 // How a policy samples: what is asked of rows that write and what they wrote, in a file that loads no ONNX Runtime.
 import { createHash } from 'node:crypto';
 import { usageError } from '../../errors.js';
-import { type AnswerMarks, compareAnswer, ownAnswer, type Reward } from '../../estimate/reward.js';
+import { type AnswerMarks, ownAnswer, plainReferences } from '../../estimate/answer-text.js';
+import { compareAnswer, type Reward } from '../../estimate/reward.js';
 import type { Log } from '../../report/log.js';
 import type { Reference } from '../../trace.js';
 import type { PolicyFolder } from '../onnx/folder.js';
@@ -123,7 +124,7 @@ export function judged(
 ): Reward {
   if (judge === 'compare') return compareAnswer(text, references, marks, prompt);
   const own = ownAnswer(text, marks);
-  const equal = references.filter(({ answer }) => answer.trim() === own);
+  const equal = plainReferences(references).filter(({ answer }) => answer === own);
   return { reward: Math.max(0, ...equal.map(({ utility }) => utility)), status: ['reward:compared'] };
 }
 

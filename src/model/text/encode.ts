@@ -1,8 +1,15 @@
 // Turns a trace into the token ids that the policy reads, aligned with the text they spell.
 import { TraceRejected } from '../../errors.js';
+import { stringifyJson } from '../../io/arrow/json.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
 import { codePoints } from '../../scored.js';
-import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
+import {
+  THINK_CLOSE,
+  THOUGHT_TAGS,
+  type ThoughtSpan,
+  type TokenText,
+  tagStatus,
+} from '../../segment/span.js';
 import type { OwnTokens, Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
@@ -24,6 +31,7 @@ export interface EncodedTrace {
  * ids win and the status says `ids:text-mismatch`; ids alone that are no UTF-8 are `ids:not-utf8`.
  * @param vocab size of the policy's vocabulary
  * @param maxTokens what prompt and completion may have together
+ * @param end the token that ends the completion, which its text does not show; null where a template has put one behind what was cut
  * @throws TraceRejected where nothing can be scored
  */
 export async function encodeTrace(
@@ -31,11 +39,26 @@ export async function encodeTrace(
   tokenizer: PolicyTokenizer,
   vocab: number,
   maxTokens: number,
+  end?: number | null,
 ): Promise<EncodedTrace> {
   const promptIds = await encodePrompt(trace, tokenizer, vocab);
-  const encoded = await encodeBehind(promptIds, trace, tokenizer, vocab, maxTokens);
+  const read = openedOnce(trace, endOf(promptIds, tokenizer));
+  const encoded = await encodeBehind(promptIds, read, tokenizer, vocab, maxTokens, end);
   const status = [...heldStatus(encoded, tokenizer), ...promptStatus(trace, tokenizer)];
   return { ...encoded, status: [...new Set([...encoded.status, ...status])] };
+}
+
+/** What the mapping puts before a thought that stands apart from its answer in the row. */
+const OUR_TAG = '<think>\n';
+
+/** A trace whose thought got that tag, where its prompt has opened the thought already: it goes on from there. */
+function openedOnce(trace: Trace, before: string): Trace {
+  const tags = THOUGHT_TAGS.find(([open]) => before.trimEnd().endsWith(open));
+  const { completion, completionIds, source } = trace;
+  if (tags === undefined || completionIds !== undefined || !completion.startsWith(OUR_TAG)) return trace;
+  // a text of the row begins with it: then it is not ours
+  if (stringifyJson(source.columns).includes('"<think>')) return trace;
+  return { ...trace, completion: completion.slice(OUR_TAG.length).replace(THINK_CLOSE, tags[1]) };
 }
 
 /**
@@ -53,12 +76,20 @@ function heldStatus({ trace, promptIds, tokens }: EncodedTrace, tokenizer: Spell
 /** The same behind ids of a prompt that are known, or behind none where nothing reads them. */
 export async function encodeBehind(
   promptIds: Int32Array,
-  trace: Trace,
+  given: Trace,
   tokenizer: PolicyTokenizer,
   vocab: number,
   maxTokens = Number.POSITIVE_INFINITY,
+  end?: number | null,
 ): Promise<EncodedTrace> {
-  const completionIds = trace.completionIds ?? (await tokenizer.encode(trace.completion));
+  const all = given.completionIds ?? (await tokenizer.encode(given.completion));
+  const written = end === undefined ? all : withoutEndTokens(all, tokenizer);
+  const isCut = end === null && written.length > 0;
+  // nothing is turned down for want of room for it
+  const hasRoom = written.length === all.length && promptIds.length + all.length < maxTokens;
+  const added = typeof end === 'number' && hasRoom ? [end] : [];
+  const completionIds = isCut ? written : added.length > 0 ? joinIds(all, Int32Array.from(added)) : all;
+  const trace = isCut ? { ...given, completion: '' } : given;
   if (completionIds.length === 0)
     throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
   checkIds(completionIds, 'completion_ids', vocab);
@@ -69,8 +100,9 @@ export async function encodeBehind(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   const completion = align(trace, completionIds, tokenizer);
-  const status = [...(trace.status ?? []), ...completion.status];
-  const { completionMask: own } = trace;
+  const status = [...(trace.status ?? []), ...completion.status, ...added.map(() => 'completion:end-token')];
+  const { completionMask: mask } = trace;
+  const own = mask && Uint8Array.from(completionIds, (_, t) => mask[t] ?? 1);
   const tokens =
     own === undefined ? completion.tokens : inTurns(completion.tokens, completionIds, own, tokenizer);
   return { trace, promptIds, completionIds, ...completion, tokens, status };
@@ -89,7 +121,12 @@ export function thoughtStatus(
   { tags }: ThoughtSpan,
   tokenizer: Spelling,
 ): readonly string[] {
-  return tagStatus(tokens.text, tags, tokenizer.decode(promptIds.subarray(-TAG_TOKENS)).toString('utf8'));
+  return tagStatus(tokens.text, tags, endOf(promptIds, tokenizer));
+}
+
+/** The end of a text, in which a thought may be opened. */
+export function endOf(ids: Int32Array, tokenizer: Spelling): string {
+  return tokenizer.decode(ids.subarray(-TAG_TOKENS)).toString('utf8');
 }
 
 /** A tag has hardly more, spelled letter by letter. */

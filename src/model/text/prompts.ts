@@ -2,6 +2,7 @@
 
 import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
+import { THOUGHT_TAGS } from '../../segment/span.js';
 import { renderedTurns } from '../../segment/turn-parts.js';
 import type { Message, Trace } from '../../trace.js';
 import type { ChatRenderer } from './chat-template.js';
@@ -17,6 +18,7 @@ const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
 export class Prompts {
   private shapes: readonly StrippedShape[] | undefined;
   private mark: string | undefined;
+  private behind: Promise<string> | undefined;
   private readonly told = new Set<string>();
 
   constructor(
@@ -66,6 +68,30 @@ export class Prompts {
       'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
     );
     return { ...trace, status: [...(trace.status ?? []), 'prompt:stripped'] };
+  }
+
+  /** What the template writes behind a turn of the policy: the token that ends it, and what opens the next one. */
+  private behindTurn(): Promise<string> {
+    const ask = async () => this.chat?.ask({ messages: ANSWERED, addGenerationPrompt: true });
+    const behind = (text = '') => text.split('rredcot4assistant').at(-1) as string;
+    // whoever renders messages says what is wrong with the template
+    this.behind ??= ask().then(behind, () => '');
+    return this.behind;
+  }
+
+  /** The token that ends a turn behind such a prompt; undefined where the template puts none, or has not made the prompt. */
+  async turnEnd(prompt: Trace['prompt']): Promise<number | undefined> {
+    if (this.chat === undefined) return undefined;
+    this.mark ??= await templateMark(this.chat);
+    if (typeof prompt === 'string' && !prompt.includes(this.mark)) return undefined;
+    const behind = await this.tokenizer.encode(await this.behindTurn());
+    return behind.find((id) => this.tokenizer.isSpecial(id));
+  }
+
+  /** How prompts of messages end, where that may open a thought. */
+  async opening(): Promise<string> {
+    const source = this.chat?.template.source ?? '';
+    return THOUGHT_TAGS.some(([open]) => source.includes(open)) ? this.behindTurn() : '';
   }
 
   /** A prompt that is read as the text that it is. */
@@ -131,6 +157,8 @@ const PROBES: readonly (readonly Message[])[] = [
     { role: 'user', content: 'rredcot4user' },
   ],
 ];
+
+const ANSWERED = [...(PROBES[0] as Message[]), { role: 'assistant', content: 'rredcot4assistant' }];
 
 /** A text as decoders write it that leave out special tokens (TRL, verl). */
 export async function withoutSpecials(text: string, tokenizer: PolicyTokenizer): Promise<string> {

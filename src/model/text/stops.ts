@@ -33,13 +33,21 @@ export async function readStops(
       stops.add(stop);
     }
   }
-  const config = TokenizerConfig.parse(parsed(await untrustedText(checkpoint, 'tokenizer_config.json')));
-  const eos = config.eos_token;
-  const spelled = eos ? await tokenizer.encode(eos) : new Int32Array(0);
-  const [only] = spelled;
-  if (spelled.length === 1 && only !== undefined && only < vocab && tokenizer.isSpecial(only))
-    stops.add(only);
+  const end = await endOfText(checkpoint, tokenizer, vocab);
+  if (end !== undefined) stops.add(end);
   return [...stops].sort((a, b) => a - b);
+}
+
+/** The tokenizer's `eos_token`, which ends a text; undefined where it is no special token. */
+export async function endOfText(
+  checkpoint: string,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+): Promise<number | undefined> {
+  const config = TokenizerConfig.parse(parsed(await untrustedText(checkpoint, 'tokenizer_config.json')));
+  const [only, ...more] = config.eos_token ? await tokenizer.encode(config.eos_token) : [];
+  const isOne = only !== undefined && more.length === 0 && only < vocab && tokenizer.isSpecial(only);
+  return isOne ? only : undefined;
 }
 
 function parsed(text: string | undefined): unknown {

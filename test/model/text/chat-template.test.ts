@@ -208,6 +208,13 @@ describe('Qwen3', () => {
     expect(found.prompt).toBe(`${RENDERED}<think>\n\n</think>\n\n`);
   });
 
+  it('turns of the policy end with the token of the template, where it has made the prompt', async () => {
+    const prompts = await promptsOf();
+    const asked = [CONVERSATION, RENDERED, 'What is 2+2?'].map((prompt) => prompts.turnEnd(prompt));
+    expect(await Promise.all(asked)).toEqual([151645, 151645, undefined]); // <|im_end|>
+    expect(await new Prompts(undefined, tokenizer, log()).turnEnd('x')).toBe(undefined);
+  });
+
   it('ids in the row are left alone', async () => {
     const given = trace({ prompt: CONVERSATION, promptIds: Int32Array.of(1, 2) });
     expect(await (await promptsOf()).prepare(given)).toBe(given);
