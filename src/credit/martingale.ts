@@ -8,7 +8,7 @@ import { sum } from './rules.js';
  */
 export function boundedSteps(
   values: Float64Array,
-  written: Written,
+  written: WrittenSegments,
   steps: 'scaled' | 'smoothed',
 ): { readonly values: Float64Array; readonly deltas: Float64Array } {
   const pi = certainty(written, values.length - 1);
@@ -21,7 +21,7 @@ export function boundedSteps(
 }
 
 /** What stands between the states, of the policy's own tokens alone. */
-export interface Written {
+export interface WrittenSegments {
   /** (K or K+1) segment ends, exclusive */
   readonly ends: Int32Array;
   /** (T) nats; read by `surprise`, and where `within` is `unsure` or `steps` not `free` */
@@ -31,7 +31,7 @@ export interface Written {
 }
 
 /** (K) π(u_k | s_{k−1}) of each thought segment: how likely the policy was to write just this. An opening tag is of the first. */
-export function certainty({ ends, logprobs, shownBehind }: Written, K: number): Float64Array {
+export function certainty({ ends, logprobs, shownBehind }: WrittenSegments, K: number): Float64Array {
   return Float64Array.from({ length: K }, (_, k) => {
     if (shownBehind?.[k]) return 0;
     const own = logprobs.subarray(k === 0 ? 0 : ends[k - 1], ends[k]);

@@ -1,5 +1,5 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import { boundedSteps, type Written } from './martingale.js';
+import { boundedSteps, type WrittenSegments } from './martingale.js';
 import type { Nature } from './nature.js';
 import { RULES, SHARE_MIX, type SigmaRule, sum } from './rules.js';
 
@@ -26,7 +26,7 @@ export interface SigmaOptions {
 }
 
 /** What σ is computed from, all of it as stored in the output, so that σ can be computed again from a file. */
-export interface SigmaInput extends Written {
+export interface SigmaInput extends WrittenSegments {
   /** (K+1) values of the states 0..K; logarithms where the estimator's are */
   readonly values: Float32Array;
   /** (T) nats; read where `within` is `entropy`, and by rules and methods that say so */

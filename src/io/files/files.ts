@@ -1,10 +1,12 @@
 // Files that are read, on this machine or in an object store: what is there, their bytes and hashes, and whose fault a failure is.
 
 import { createHash } from 'node:crypto';
-import { constants, createReadStream, fstatSync } from 'node:fs';
+import { constants, createReadStream, fstatSync, openSync } from 'node:fs';
 import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
+import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import type { FileFacts, ObjectVersion } from '../store/http.js';
 import { addressError } from './remote-paths.js';
@@ -159,9 +161,9 @@ export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
  * @throws RredcotError where it is there and the machine cannot read it
  */
 export async function readJson<T>(path: string): Promise<T | undefined> {
-  const text = await textOf(path);
+  const found = await textOf(path);
   try {
-    return text === undefined ? undefined : (JSON.parse(text) as T);
+    return found === undefined ? undefined : (JSON.parse(found) as T);
   } catch {
     return undefined;
   }
@@ -173,11 +175,11 @@ export async function readJson<T>(path: string): Promise<T | undefined> {
  * @throws RredcotError (exit 2) where it cannot be read, or is no JSON
  */
 export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
-  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+  const found = await readFile(path, 'utf8').catch((error: unknown) => {
     throw addressError(path) ?? fileError(error, path, 'read');
   });
   try {
-    return JSON.parse(text.replace(/^\uFEFF/, '')); // which editors of Windows put in front
+    return JSON.parse(found.replace(/^\uFEFF/, '')); // which editors of Windows put in front
   } catch (error) {
     throw usageError(`${flag} ${path}: is not JSON: ${(error as Error).message}`, hint);
   }
@@ -186,9 +188,7 @@ export async function readGivenJson(flag: string, path: string, hint: string): P
 /** A file's text; undefined where there is no such file. @throws RredcotError where it is there and the machine cannot read it */
 export async function textOf(path: string): Promise<string | undefined> {
   if ((await statIfThere(path)) === null) return undefined;
-  const parts: Buffer[] = [];
-  for await (const part of fileBytes(path)) parts.push(part);
-  return Buffer.concat(parts).toString();
+  return text(fileBytes(path));
 }
 
 /** sha256 of a file in hex; null where there is none. */
@@ -245,22 +245,33 @@ export function openStdin(): Readable {
   return process.stdin;
 }
 
+/** What is being read from its beginning to its end. */
+const streams = new Set<Readable>();
+
+/** Ends all that: who waits at a pipe, or for the end of a line of gigabytes, would hear of no interruption. */
+export function endReading(): void {
+  for (const stream of [process.stdin, ...streams]) stream.destroy();
+}
+
+/** Waits at a pipe without a thread, which nothing could end; elsewhere than on Linux one without a writer seems to be at its end. */
+async function openStream(path: string, highWaterMark: number): Promise<Readable> {
+  const isPipe = process.platform === 'linux' && (await stat(path).catch(failed(path, 'read'))).isFIFO();
+  const stream = isPipe
+    ? new Socket({ fd: openSync(path, READ_AT_ONCE), writable: false })
+    : createReadStream(path, { highWaterMark });
+  streams.add(stream);
+  return stream.once('close', () => streams.delete(stream));
+}
+
 /** Opens stdin (`-`), a pipe, a file or an object; nothing is read before it is asked for. */
-export function openByteSource(path: string): ByteSource {
+export function openByteSource(path: string, chunkBytes = READ_CHUNK_BYTES): ByteSource {
   let iterator: AsyncIterator<Buffer> | null = null;
   let held: Buffer[] = [];
   let head: Promise<Buffer> | null = null;
 
   async function next(): Promise<Buffer | null> {
-    if (iterator === null) {
-      const stream =
-        path === STDIN
-          ? openStdin()
-          : isStored(path)
-            ? objectBytes(path)
-            : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
-      iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
-    }
+    const from = path === STDIN ? openStdin : isStored(path) ? objectBytes : openStream;
+    iterator ??= (await from(path, chunkBytes))[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     const { done, value } = await iterator.next().catch(failed(path, 'read'));
     return done ? null : value;
   }
@@ -276,10 +287,7 @@ export function openByteSource(path: string): ByteSource {
     return Buffer.concat(held).subarray(0, HEAD_BYTES);
   }
   return {
-    head() {
-      head ??= readHead();
-      return head;
-    },
+    head: () => (head ??= readHead()),
     async *bytes() {
       try {
         yield* held.splice(0);

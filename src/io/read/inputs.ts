@@ -166,9 +166,13 @@ export async function* readRows(
   }
 }
 
+/** Packed bytes may become 32,768 times as many: between two chunks an interruption is heard. */
+const PACKED_CHUNK_BYTES = 2 ** 13;
+
 async function* readJsonInput(input: Input, layout: 'json' | Compression, opts: RowOptions) {
   const { path, stream } = input;
-  const bytes = (stream ?? openByteSource(path)).bytes();
+  const source = stream ?? openByteSource(path, layout === 'json' ? undefined : PACKED_CHUNK_BYTES);
+  const bytes = source.bytes();
   yield* layout === 'json'
     ? readJsonRows(bytes, opts)
     : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...opts, onBytes: undefined });
