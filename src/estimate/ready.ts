@@ -20,6 +20,7 @@ import {
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
 import type { OurColumn } from '../scored/columns.js';
+import { BYTES } from '../scored.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace, turnsIn } from '../trace.js';
@@ -173,7 +174,10 @@ export function reader(
     const tokens = await encodeBehind(NONE, given, tokenizer, vocab);
     const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
     const { promptIds = NONE } = given;
-    return { ...cut(tokens), tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
+    const made = cut(tokens);
+    const isBytes = policy.path === EMBEDDED_POLICY && given.completionIds === undefined;
+    const status = isBytes ? [...made.status, BYTES] : made.status;
+    return { ...made, status, tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
   }
   return async (given, room) => {
     if (need === 'pass') return read(given, maxTokens - room);
