@@ -70,7 +70,7 @@ const POINTER = 'version https://git-lfs';
 /** @throws RredcotError (exit 2) for an adapter, weights of another form, and files that have still to be fetched or converted */
 export async function refuseForeign(folder: string): Promise<void> {
   const [dir, one] = folder.endsWith('.gguf') ? [dirname(folder), basename(folder)] : [folder];
-  const names = one === undefined ? (await readdir(dir)).sort() : [one];
+  const names = one === undefined ? (await readdir(dir).catch(() => [])).sort() : [one];
   for (const [form, what, mend, beside] of FORMS) {
     const name = names.find((each) => new RegExp(form).test(each));
     if (name === undefined || (beside && names.some((each) => new RegExp(beside).test(each)))) continue;
