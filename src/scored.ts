@@ -58,6 +58,9 @@ export function isFallback(code: string): boolean {
 /** The code of a trace that no policy has read, since its values and segments are its row's own: it has no log-probabilities. */
 export const UNREAD = 'policy:none';
 
+/** The code of a trace whose text no tokenizer was named for: what is called a token of it is a byte. */
+export const BYTES = 'tokens:bytes';
+
 /** A row with nothing in it but its trace. */
 export function blankRow(trace: Trace): OutputRow {
   return {

@@ -145,7 +145,7 @@
       ['group', trace.group ?? '–'],
       ['reward', number(trace.reward)],
       ['baseline', number(trace.baseline)],
-      ['tokens', String(trace.tokens)],
+      [trace.status.includes('tokens:bytes') ? 'bytes' : 'tokens', String(trace.tokens)],
       ['status', trace.status],
     ];
     const list = element('dl', { class: 'facts' });

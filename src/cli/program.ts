@@ -1,8 +1,9 @@
 // The command line: commands, their help, what ends them from outside, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
 import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
+import { placeInModule } from '../estimate/module-place.js';
 import { removeTemporaryFiles } from '../io/files/atomic-file.js';
-import { fileError } from '../io/files/files.js';
+import { endReading, fileError } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
@@ -62,7 +63,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   const interruption = interruptible();
   const { signal } = interruption;
   // who waits for input that does not come would never hear of it
-  signal.addEventListener('abort', () => process.stdin.destroy());
+  signal.addEventListener('abort', endReading);
   const stdoutError = listenToOutputs();
   let result: ExitCode = EXIT.done;
   const isShort = argv.includes('-h');
@@ -122,8 +123,13 @@ function report(caught: unknown, json: boolean): ExitCode {
   const error =
     path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-  if (!(error instanceof RredcotError)) return tellBug(error, json);
-  return tellError(error, json);
+  if (error instanceof RredcotError) return tellError(error, json);
+  const place = placeInModule(caught);
+  if (place === undefined) return tellBug(error, json);
+  return tellError(
+    usageError(`${place}: ${caught}`, 'docs/your-own-credit.md says what a module gives'),
+    json,
+  );
 }
 
 // ------ the end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit

@@ -9,7 +9,7 @@ import { escapeControls, printableJson } from '../printable.js';
 import { correlate, correlationsCsv, correlationsTable, type TracePair } from '../report/correlations.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
-import { configIn, firstAccount } from '../scored/stored-run.js';
+import { assertWritten, configIn, firstAccount } from '../scored/stored-run.js';
 import { DELTA, isRead, SIGMA, type TraceCredits, traceCredits, UNIFORM } from '../scored/trace-credits.js';
 
 export interface CompareOptions {
@@ -22,7 +22,7 @@ type Gathered = Pick<TraceCredits, 'group' | 'ends'> & { readonly credits: Map<s
 
 /**
  * Compares the credits of one file, or of several files with the same traces.
- * @throws RredcotError (exit 65) where nothing can be compared
+ * @throws RredcotError (exit 65) where nothing can be compared, and for bytes that are not those that were written
  */
 export async function compare(
   paths: readonly string[],
@@ -73,6 +73,7 @@ async function gather(
   leave: (code: string, reason: string) => void,
 ): Promise<string | undefined> {
   const inputs = await resolveInputs([path]);
+  await assertWritten(inputs);
   const account = await firstAccount(inputs);
   const config = configIn(account) ?? {};
   const isMagnitude = storedNature(config)?.isMagnitude === true;

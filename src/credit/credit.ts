@@ -57,6 +57,9 @@ function sigmaInput(row: OutputRow, mean: GroupMean, opts: CreditOptions): Sigma
   return {
     ...{ ends, values, estimator, reward, fault, ...found },
     answered: segments.at(-1)?.kind === 'answer',
+    shownBehind: row.segments.flatMap(({ kind }, n) =>
+      kind === 'shown' ? [] : [row.segments[n + 1]?.kind === 'shown'],
+    ),
     entropies: entropies ?? new Float32Array(T),
     logprobs: logprobs ?? new Float32Array(T),
     groupStd: isMean && mean.groupStd !== undefined ? Math.fround(mean.groupStd) : undefined,
@@ -197,9 +200,8 @@ export async function* withContiguousMeans<T extends Rewarded>(
 function* withMean<T extends Rewarded>(items: readonly (T | BadRow)[]): Generator<(T & GroupMean) | BadRow> {
   const group = items.filter((item): item is T => !isBad(item));
   const rewards = group.map(({ reward }) => reward.reward).filter((reward) => reward !== null);
-  const sum = rewards.reduce((total, reward) => total + reward, 0);
-  const squares = rewards.reduce((total, reward) => total + reward ** 2, 0);
+  const squares = sum(rewards.map((reward) => reward ** 2));
   const isGroup = group[0]?.trace.group !== undefined;
-  const found = isGroup ? { sum, squares, count: rewards.length } : undefined;
+  const found = isGroup ? { sum: sum(rewards), squares, count: rewards.length } : undefined;
   for (const item of items) yield isBad(item) ? item : { ...item, ...groupMeanOf(found, item.reward.reward) };
 }

@@ -1,17 +1,17 @@
 // Values are a martingale under the policy: what it was sure to write cannot have changed them (METHOD §3, `--steps`).
+import { sum } from './rules.js';
 
 /**
  * Values and their differences (K) where a segment cannot have changed more than 1 − π_k: `scaled`, Δ_k (1 − π_k), with the values as
  * they are; `smoothed`, the differences of {@link smoothedValues}.
- * @param values (K+1) @param ends (K or more) segment ends, exclusive @param logprobs (T) nats
+ * @param values (K+1)
  */
 export function boundedSteps(
   values: Float64Array,
-  ends: Int32Array,
-  logprobs: Float32Array,
+  written: WrittenSegments,
   steps: 'scaled' | 'smoothed',
 ): { readonly values: Float64Array; readonly deltas: Float64Array } {
-  const pi = certainty(ends, logprobs, values.length - 1);
+  const pi = certainty(written, values.length - 1);
   const own = steps === 'smoothed' ? smoothedValues(values, pi) : values;
   const deltas = pi.map((p, k) => {
     const delta = (own[k + 1] as number) - (own[k] as number);
@@ -20,18 +20,22 @@ export function boundedSteps(
   return { values: own, deltas };
 }
 
-/**
- * π(u_k | s_{k−1}) of each thought segment: how likely the policy was to write just this.
- * @param ends (K or more) segment ends, exclusive
- * @param logprobs (T) nats
- * @returns (K) in 0..1
- */
-export function certainty(ends: Int32Array, logprobs: Float32Array, K: number): Float64Array {
+/** What stands between the states, of the policy's own tokens alone. */
+export interface WrittenSegments {
+  /** (K or K+1) segment ends, exclusive */
+  readonly ends: Int32Array;
+  /** (T) nats; read by `surprise`, and where `within` is `unsure` or `steps` not `free` */
+  readonly logprobs: Float32Array;
+  /** (K or K+1) whether what the policy was shown stands between a segment and its state: nobody could be sure of that */
+  readonly shownBehind?: readonly boolean[];
+}
+
+/** (K) π(u_k | s_{k−1}) of each thought segment: how likely the policy was to write just this. An opening tag is of the first. */
+export function certainty({ ends, logprobs, shownBehind }: WrittenSegments, K: number): Float64Array {
   return Float64Array.from({ length: K }, (_, k) => {
-    let sum = 0;
-    for (let t = k === 0 ? 0 : (ends[k - 1] as number); t < (ends[k] as number); t++)
-      sum += logprobs[t] as number;
-    return Math.min(1, Math.exp(sum)); // rounding makes a certain token's log-probability a little more than 0
+    if (shownBehind?.[k]) return 0;
+    const own = logprobs.subarray(k === 0 ? 0 : ends[k - 1], ends[k]);
+    return Math.min(1, Math.exp(sum(own))); // rounding makes a certain token's log-probability a little more than 0
   });
 }
 

@@ -130,10 +130,9 @@ function tokenFactors(entropies: Float32Array, ends: Int32Array, beta: number): 
     const H = entropies.subarray(start, end);
     const mean = sum(H) / own.length;
     if (mean > 0) {
-      for (let i = 0; i < own.length; i++)
-        own[i] = Math.min(2, Math.max(0, 1 + beta * ((H[i] as number) / mean - 1)));
-      const kept = sum(own) / own.length;
-      for (let i = 0; i < own.length; i++) own[i] = (own[i] as number) / kept;
+      const held = Float64Array.from(H, (h) => Math.min(2, Math.max(0, 1 + beta * (h / mean - 1))));
+      const kept = sum(held) / own.length;
+      own.set(held.map((factor) => factor / kept));
     }
     start = end;
   }

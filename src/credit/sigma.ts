@@ -1,7 +1,7 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import { boundedSteps } from './martingale.js';
+import { boundedSteps, type WrittenSegments } from './martingale.js';
 import type { Nature } from './nature.js';
-import { RULES, SHARE_MIX, type SigmaRule } from './rules.js';
+import { RULES, SHARE_MIX, type SigmaRule, sum } from './rules.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
@@ -19,16 +19,14 @@ export interface SigmaOptions {
   readonly gamma?: number;
   /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
   readonly mix?: number;
-  /** most of a weight σ_t·T of `share`, what is above it falls on all tokens alike; none where absent */
+  /** most of a weight σ_t·T of `share`, 1 or more, what is above it falls on the tokens below; none where absent */
   readonly cap?: number;
   /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
   readonly steps?: (typeof STEPS)[number];
 }
 
 /** What σ is computed from, all of it as stored in the output, so that σ can be computed again from a file. */
-export interface SigmaInput {
-  /** (K or K+1) segment ends, exclusive */
-  readonly ends: Int32Array;
+export interface SigmaInput extends WrittenSegments {
   /** (K+1) values of the states 0..K; logarithms where the estimator's are */
   readonly values: Float32Array;
   /** (T) nats; read where `within` is `entropy`, and by rules and methods that say so */
@@ -42,8 +40,6 @@ export interface SigmaInput {
   /** whether the last of the segments is the answer */
   readonly answered: boolean;
   readonly estimator: Nature;
-  /** (T) nats; read by `surprise`, and where `within` is `unsure` or `steps` not `free` */
-  readonly logprobs: Float32Array;
   /** status code that says why there is no baseline, where that is known */
   readonly noBaseline?: string | undefined;
   /** status code that says why the values mean nothing; undefined where they do */
@@ -103,7 +99,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
 function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
   const values = Float64Array.from(input.values);
   if (steps === 'free') return { values, raw: valueDifferences(values, input) };
-  const bounded = boundedSteps(values, input.ends, input.logprobs, steps);
+  const bounded = boundedSteps(values, input, steps);
   const raw = new Float64Array(input.ends.length);
   raw.set(bounded.deltas);
   return { values: bounded.values, raw };
@@ -157,16 +153,16 @@ export function tokenWeights(
   { ends, entropies, logprobs }: { ends: Int32Array; entropies: Float32Array; logprobs: Float32Array },
   within: 'uniform' | 'entropy' | 'unsure',
 ): Float64Array {
-  const weights = new Float64Array(ends[ends.length - 1] as number).fill(1);
-  if (within === 'uniform') return weights;
-  for (const t of weights.keys())
-    weights[t] =
-      within === 'entropy' ? Math.max(0, entropies[t] as number) : unsureness(logprobs[t] as number);
+  if (within === 'uniform') return new Float64Array(ends[ends.length - 1] as number).fill(1);
+  const weights =
+    within === 'entropy'
+      ? Float64Array.from(entropies, (h) => Math.max(0, h))
+      : Float64Array.from(logprobs, unsureness);
   let start = 0;
   for (const end of ends) {
     const own = weights.subarray(start, end);
-    const mean = own.reduce((sum, weight) => sum + weight, 0) / own.length;
-    for (const i of own.keys()) own[i] = mean === 0 ? 1 : (own[i] as number) / mean;
+    const mean = sum(own) / own.length;
+    own.set(own.map((weight) => (mean === 0 ? 1 : weight / mean)));
     start = end;
   }
   return weights;
@@ -180,7 +176,7 @@ export function unsureness(logprob: number): number {
 /**
  * σ_t = (1−λ) m_t · σ of one token of its segment + λ/T.
  * @param perSegment (K) @param weights (T) of {@link tokenWeights} @param mix λ, spread over all tokens alike
- * @param cap largest σ_t·T, before what is above it is spread over all tokens alike
+ * @param cap largest σ_t·T: what is above it is spread over the tokens below it, until none is above
  */
 export function spread(
   perSegment: Float64Array,
@@ -191,15 +187,19 @@ export function spread(
 ): Float32Array {
   const T = weights.length;
   const sigma = new Float64Array(T);
-  let start = 0;
-  for (const [k, end] of ends.entries()) {
-    for (let t = start; t < end; t++)
-      sigma[t] = (1 - mix) * (weights[t] as number) * (perSegment[k] as number) + mix / T;
-    start = end;
-  }
-  const cut = sigma.map((s) => Math.max(0, s - cap / T));
-  const rest = cut.reduce((sum, c) => sum + c, 0) / T;
-  return Float32Array.from(sigma, (s, t) => s - (cut[t] as number) + rest);
+  let t = 0;
+  for (const [k, end] of ends.entries())
+    for (; t < end; t++) sigma[t] = (1 - mix) * (weights[t] as number) * (perSegment[k] as number) + mix / T;
+  return Float32Array.from(capped(sigma, cap / T));
+}
+
+/** A σ of the same sum, none of it above `most`, which is its mean or more: after each round more tokens stand at `most`. */
+function capped(sigma: Float64Array, most: number): Float64Array {
+  const rest = sum(sigma.map((s) => Math.max(0, s - most)));
+  const below = sigma.filter((s) => s < most).length;
+  if (rest === 0 || below === 0) return sigma;
+  const next = sigma.map((s) => (s < most ? s + rest / below : most));
+  return capped(next, most);
 }
 
 /**

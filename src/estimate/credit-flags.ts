@@ -50,7 +50,7 @@ export function creditFlags(): readonly CreditFlag[] {
     ],
     [
       '--cap <w>',
-      `${of('cap')}, most that a token weighs, σ·T: what is above falls on all tokens alike, 1 or more (default: none)`,
+      `${of('cap')}, most that a token weighs, σ·T: what is above falls on the tokens below, 1 or more (default: none)`,
     ],
     ['--tau <x>', `temperature ${of('tau')} (default: 1)`],
     ['--gamma <x>', `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`],

@@ -150,7 +150,7 @@ export function ofSeen(
         const { exits, thoughtEnds: ends } = segmentation;
         const { trace } = job;
         const read = { trace, logprobs, entropies, exits, ends, branches, utilities: utilitiesOf(job) };
-        const values = Float32Array.from(of(read, flags));
+        const values = Float32Array.from(of(read, flags) ?? []);
         if (values.length !== exits.length || values.some(Number.isNaN))
           throw usageError(
             `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(trace.id)}, expected ${exits.length} numbers`,

@@ -21,6 +21,7 @@ import {
 import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
 import type { OurColumn } from '../scored/columns.js';
+import { BYTES } from '../scored.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace, turnsIn } from '../trace.js';
@@ -190,7 +191,10 @@ export function reader({ need, opened, segments, marks, endToken }: Reading) {
     const tokens = await encodeBehind(NONE, given, tokenizer, vocab, undefined, end);
     const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
     const { promptIds = NONE } = given;
-    return { ...cut(tokens), tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
+    const made = cut(tokens);
+    const isBytes = policy.path === EMBEDDED_POLICY && given.completionIds === undefined;
+    const status = isBytes ? [...made.status, BYTES] : made.status;
+    return { ...made, status, tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
   }
   return async (given: Trace, room: number, reward: number | null): Promise<ReadTrace> => {
     if (need === 'pass') return read(given, maxTokens - room, reward);

@@ -17,6 +17,7 @@ import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
+import { placeInModule } from './module-place.js';
 import {
   given,
   joint,
@@ -72,7 +73,11 @@ export async function setUpEstimator(
   call: EstimatorCall,
 ): Promise<EstimatorSetup> {
   const { setUp, of, flags = [] } = estimatorNamed(nature.name) ?? {};
-  if (setUp !== undefined) return setUp(values, call, nature);
+  if (setUp !== undefined) {
+    const own: EstimatorSetup | undefined = await setUp(values, call, nature);
+    if (typeof own?.open === 'function') return own;
+    throw usageError(`--estimator ${nature.name}: its setUp gives no object with a function open`, HINT);
+  }
   if (of === undefined) return ofReferences(nature);
   const given = flags.map(attributeOf).filter((name) => values[name] !== undefined);
   const config = Object.fromEntries(given.map((name) => [name, values[name]]));
@@ -121,7 +126,7 @@ const Facts = z.object({
 
 const Module = Facts.extend({
   name: z.string().regex(/^[a-z][a-z0-9-]*$/),
-  card: z.string().min(1),
+  card: z.string('expected what a value of it is, in words').min(1),
   flags: z.array(FlagShape).exactOptional(),
   ...Object.fromEntries(
     ['of', 'setUp', 'fromStored', 'fromTokens', 'fromLogprobs', 'columns'].map((name) => [
@@ -129,7 +134,12 @@ const Module = Facts.extend({
       FUNCTION.exactOptional(),
     ]),
   ),
-}).strict();
+})
+  .strict()
+  .refine(
+    (own) => ['of', 'setUp', 'fromStored', 'fromTokens'].some((name) => name in own),
+    'expected a function of, or setUp, fromStored or fromTokens',
+  );
 
 const HINT = 'docs/your-own-credit.md has one of 30 lines';
 
@@ -148,7 +158,8 @@ export async function loadEstimator(path: string): Promise<string> {
   // Node keeps what it has loaded by its URL: an edited file is another one
   const url = `${pathToFileURL(resolve(path)).href}?${sha256}`;
   const module = (await import(url).catch((error: Error) => {
-    throw usageError(`--estimator ${path}: cannot be loaded: ${error.message}`, HINT);
+    const place = placeInModule(error) ?? path;
+    throw usageError(`--estimator ${place}: cannot be loaded: ${error.message}`, HINT);
   })) as { readonly default?: unknown };
   const parsed = Module.safeParse(module.default);
   if (!parsed.success)

@@ -4,7 +4,7 @@ import { count } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import { mean } from '../scored/choose.js';
-import { isFallback, type OutputRow, withoutShown } from '../scored.js';
+import { BYTES, isFallback, type OutputRow, withoutShown } from '../scored.js';
 
 /** Traces by a name, such as a status code. */
 export type Tally = Readonly<Record<string, number>>;
@@ -109,6 +109,11 @@ const SMALL_RETURN = 0.05;
 
 /** What the log ends with. */
 export type RunNumbers = RunCounts['numbers'];
+
+/** What the numbers call a token: a byte, where that of every trace is one. */
+export function unitOf({ status, traces }: Pick<RunNumbers, 'status' | 'traces'>): 'byte' | 'token' {
+  return traces > 0 && status[BYTES] === traces ? 'byte' : 'token';
+}
 
 /** Gathers the numbers. */
 export class RunCounts {

@@ -1,7 +1,7 @@
 // Draws the numbers of scored traces as lines of a terminal, for `summary`.
 import { count, percent, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import { codes } from './counts.js';
+import { codes, unitOf } from './counts.js';
 import type { Distribution, FileNumbers } from './gathered.js';
 import { spark } from './lines.js';
 import type { Warning } from './warnings.js';
@@ -14,7 +14,8 @@ export interface FileStats {
 }
 
 /** The distributions that are shown, in their order. */
-export function shownDistributions({ distributions: of, values }: FileNumbers, valueName: string) {
+export function shownDistributions(numbers: FileNumbers, valueName: string) {
+  const { distributions: of, values } = numbers;
   const levels = (['right', 'wrong'] as const).flatMap((side) => [
     [`${valueName} at start, ${side}`, values?.[side].start] as const,
     [`${valueName} at end, ${side}`, values?.[side].end] as const,
@@ -32,7 +33,10 @@ export function shownDistributions({ distributions: of, values }: FileNumbers, v
     ['segments a trace', of.segments],
     ['tokens a segment', of.segment_tokens],
   ];
-  return all.flatMap(([name, found]) => (found === undefined || found.n === 0 ? [] : [{ name, of: found }]));
+  const unit = unitOf(numbers);
+  return all.flatMap(([name, found]) =>
+    found === undefined || found.n === 0 ? [] : [{ name: name.replace('token', unit), of: found }],
+  );
 }
 
 const NAME_WIDTH = 28;
@@ -44,7 +48,7 @@ export function drawNumbers(path: string, { numbers, valueName, warnings }: File
   const { uniform_by_fallback: fallbacks } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : percent(n / credited));
   const lines = [
-    `${escapeControls(path)}: ${plural(numbers.traces, 'trace')} (${numbers.right} right, ${numbers.wrong} wrong, ${numbers.unknown} unknown), ${plural(numbers.tokens, 'token')}`,
+    `${escapeControls(path)}: ${plural(numbers.traces, 'trace')} (${numbers.right} right, ${numbers.wrong} wrong, ${numbers.unknown} unknown), ${plural(numbers.tokens, unitOf(numbers))}`,
     named('status', codes(numbers.status)),
     named('σ uniform', `by fallback ${share(fallbacks)}, in effect ${share(numbers.uniform_in_effect)}`),
     ...warnings.map(({ message }) => named('! warning', escapeControls(message))),

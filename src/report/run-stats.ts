@@ -6,7 +6,7 @@ import { count, duration, percent, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, isBad } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
-import { codes, type RejectTally, RunCounts, type RunNumbers, type Tally } from './counts.js';
+import { codes, type RejectTally, RunCounts, type RunNumbers, type Tally, unitOf } from './counts.js';
 import type { Log } from './log.js';
 import { type Expected, openProgress, type ProgressTotals, type TokenMeter } from './progress.js';
 import { type MadeBy, onOneLine, rejectWarning, seenNames, warningsOf } from './warnings.js';
@@ -108,7 +108,9 @@ export function openStats(opts: StatsOptions) {
     report(): void {
       const { numbers, rejects } = counts;
       const own = progress.totals();
-      log.text(() => [sizeLine(own), ...endLines(numbers, rejects, policy, opts.valueName)].join('\n'));
+      log.text(() =>
+        [sizeLine(own, unitOf(numbers)), ...endLines(numbers, rejects, policy, opts.valueName)].join('\n'),
+      );
       warn(false);
       const rejected = rejectWarning(rejects, totals().traces);
       for (const { code, message } of [...(names?.warnings() ?? []), ...(rejected ? [rejected] : [])])
@@ -182,8 +184,8 @@ export function endLines(
 }
 
 /** How much a run has done, and how fast. */
-function sizeLine({ traces, tokens, seconds, tokens_per_s }: ProgressTotals): string {
-  const speed = ` (${count(tokens_per_s)} tokens/s)`;
-  const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
+function sizeLine({ traces, tokens, seconds, tokens_per_s }: ProgressTotals, unit: string): string {
+  const speed = ` (${count(tokens_per_s)} ${unit}s/s)`;
+  const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, unit)}` : '');
   return `${size} in ${duration(seconds)}${tokens > 0 ? speed : ''}`;
 }

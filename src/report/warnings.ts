@@ -5,7 +5,7 @@ import { hash } from 'node:crypto';
 import type { PolicyFacts } from '../model/onnx/folder.js';
 import { are, count, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import { isFallback } from '../scored.js';
+import { BYTES, isFallback } from '../scored.js';
 import { THINK_CLOSE, THOUGHT_TAGS, tagStatus } from '../segment/span.js';
 import type { RejectTally, RunNumbers } from './counts.js';
 import type { FileNumbers } from './gathered.js';
@@ -40,6 +40,8 @@ const REJECTED = 0.05;
 
 /** What a status says that concerns the whole dump: each is told once, and with how many. */
 const OF_STATUS: Readonly<Record<string, string>> = {
+  [BYTES]:
+    'have text and no token ids, and what is called a token of them is a byte: --policy <the policy that wrote them> counts its tokens',
   'completion:has-prompt':
     'begin with their prompt, which is scored as a part of the thought: --map completion=<path> names what the policy wrote',
   'prompt:raw-question':

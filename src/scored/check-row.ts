@@ -20,6 +20,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   segments: ['by-length'],
   siblings: ['no-fit', 'no-peer'],
   text: ['normalized'],
+  tokens: ['bytes'],
   thought: ['begin-of-thought', 'named', 'reasoning', 'reopened', 'thinking', 'thought'],
   uniform: [
     ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight'],

@@ -126,7 +126,8 @@ export async function rejectsOf(inputs: readonly Input[]): Promise<number> {
 
 /** Compares scored files with their hashes, and says of which there is none. @throws RredcotError (exit 65) for bytes that are not those that were written */
 export async function assertWritten(inputs: readonly Input[], log?: Pick<Log, 'warn'>): Promise<void> {
-  for (const { path } of inputs) {
+  for (const { path, size } of inputs) {
+    if (size === null) continue; // a stream is read but once
     const fault = await fileFault(path);
     if (fault === undefined) log?.warn('no_hash', `${path}: nothing says which bytes were written`);
     if (typeof fault === 'string')

@@ -189,12 +189,12 @@ interface Patterns {
   readonly word: RegExp;
 }
 
-/** Chinese, Japanese and Thai write words without spaces: there a word may be followed by a letter. */
-const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]$/u;
+/** What a letter behind it makes another word: a letter, but for those of Chinese, Japanese and Thai, who write without spaces. */
+const SPACED = /[\p{L}\p{N}_](?<![\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}])$/u;
 
 function patternsOf(words: readonly string[]): Patterns {
   const initials = [...new Set(words.map((word) => [...word][0] as string))].map(escaped).join('|');
-  const spelled = words.map((word) => `${escaped(word)}${UNSPACED.test(word) ? '' : '(?![\\p{L}\\p{N}_])'}`);
+  const spelled = words.map((word) => `${escaped(word)}${SPACED.test(word) ? '(?![\\p{L}\\p{N}_])' : ''}`);
   return {
     start: new RegExp(`(?:\\n|[.!?]\\s+|[。！？]\\s*)(?=${initials})`, 'gu'),
     word: new RegExp(spelled.join('|'), 'uy'),
@@ -202,7 +202,7 @@ function patternsOf(words: readonly string[]): Patterns {
 }
 
 function escaped(text: string): string {
-  return text.replace(/[$()*+./?[\\\]^{|}-]/g, '\\$&');
+  return text.replace(/[$()*+./?[\\\]^{|}]/g, '\\$&');
 }
 
 const made = new WeakMap<readonly string[], Patterns>();

@@ -5,7 +5,7 @@ import { seeded } from '../oracle/toy.js';
 import { FIXTURES } from '../support/program.js';
 import { jsonLines, openScene } from '../support/scene.js';
 
-const { done, fails, run, write } = await openScene();
+const { done, fails, run, text, write } = await openScene();
 
 interface Row {
   id: string;
@@ -126,5 +126,13 @@ describe('what cannot be compared', () => {
   it('a file that is not there, and rows that were not scored', async () => {
     expect((await run('compare nowhere.parquet')).code).toBe(2);
     await fails(`compare ${FIXTURES}`, 65, /no segments, expected a row that was scored or cut/);
+  });
+
+  it('a file that was edited after it was scored; one that nobody has hashed is taken, and a stream', async () => {
+    await done(`score ${FIXTURES} --limit 4 --quiet -o edited.jsonl`);
+    await done('compare edited.jsonl --json');
+    await write('edited.jsonl', (await text('edited.jsonl')).replace('"baseline":', '"baseline": '));
+    await fails('compare edited.jsonl', 65, 'is not the file that was written');
+    expect((await run('compare - --json', await text('scored.jsonl'))).code).toBe(0);
   });
 });

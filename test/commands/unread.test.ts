@@ -21,7 +21,7 @@ type Row = Omit<ScoredRow, 'logprobs' | 'entropies'> & {
 /** columns that a pass alone fills are named, so that there is one */
 const ALL = '--columns id,prompt_ids,completion_ids,logprobs,entropies,sigma,segments,value_start,status';
 
-const { at, done, fails, rows: rowsOf, run, write } = await openScene();
+const { at, done, fails, rows: rowsOf, run, text, write } = await openScene();
 let fixtures: FixtureRow[];
 async function scored(input: string, flags = ''): Promise<{ rows: Row[]; said: string }> {
   const output = `${input}.${flags.length}.out.jsonl`;
@@ -52,11 +52,31 @@ describe('rows that bring values and segments', () => {
       expect([row.logprobs, row.entropies, row.prompt_ids, row.sigma_gain]).toEqual([null, null, null, null]);
       expect(row.segments.every(({ entropy }) => entropy === null)).toBe(true);
       expect([row.status, other.status]).toEqual([
-        'completion:end-token;policy:none',
+        'completion:end-token;policy:none;tokens:bytes',
         'completion:end-token',
       ]);
       expect(other.logprobs?.length).toBe(row.sigma.length);
     }
+  });
+
+  it('are counted in bytes where they are text and no tokenizer was named, which everything says', async () => {
+    const { said } = await scored('text.jsonl');
+    const bytes = /, ([\d,]+) bytes in .*\([\d,]+ bytes\/s\)/.exec(said)?.[1];
+    expect(said).toContain(
+      'WARN: 8 traces have text and no token ids, and what is called a token of them is a byte',
+    );
+    const summary = (await done('summary text.jsonl.0.out.jsonl')).stdout;
+    expect(summary).toContain(`, ${bytes} bytes\n`);
+    expect(summary).toMatch(/^bytes a trace .*\n.*\nbytes a segment /m);
+    expect(summary).not.toContain('tokens a');
+    await done('report text.jsonl.0.out.jsonl -o bytes.html');
+    expect(await text('bytes.html')).toContain(`<dt>bytes</dt><dd>${bytes}</dd>`);
+    // ids are tokens, and so are a named policy's
+    const ids = fixtures.map((row) => ({ ...valued(row), completion_ids: row.completion_ids }));
+    await write('ids.jsonl', ids);
+    const named = await scored('text.jsonl', `--policy ${EMBEDDED}/.`);
+    expect((await scored('ids.jsonl')).said).toContain(' tokens in ');
+    expect(named.said).toContain(' tokens in ');
   });
 
   it('are not called foreign by a policy that has not read them', async () => {
@@ -66,7 +86,7 @@ describe('rows that bring values and segments', () => {
     }));
     await write('strange.jsonl', strange);
     const { said } = await scored('strange.jsonl');
-    expect(said).not.toMatch(/^WARN/m);
+    expect(said).not.toContain('foreign');
     expect((await scored('strange.jsonl', ALL)).said).toContain('are foreign to the bundled');
   });
 

@@ -57,6 +57,7 @@ const anyTrace = fc
     estimator: fc.constantFrom(...ESTIMATORS),
     values: fc.array(fc.oneof(float, fc.constantFrom(0, 1, 0.5)), { minLength: 10, maxLength: 10 }),
     silent: fc.array(fc.boolean(), { minLength: 9, maxLength: 9 }),
+    shownBehind: fc.option(fc.array(fc.boolean(), { minLength: 9, maxLength: 9 }), { nil: [] }),
     entropies: fc.array(fc.float({ min: 0, max: 12, noNaN: true }), { minLength: 108, maxLength: 108 }),
     reward: fc.oneof(
       { weight: 5, arbitrary: fc.constantFrom(0, 1) },
@@ -75,7 +76,7 @@ const anyTrace = fc
     const entropies = Float32Array.from(rest.entropies.slice(0, ends.at(-1)));
     for (const [k, end] of ends.entries())
       if (silent[k] && k % 2 === 0) entropies.fill(0, ends[k - 1] ?? 0, end);
-    const { reward, baseline } = rest;
+    const { reward, baseline, shownBehind } = rest;
     const logprobs = entropies.map((h, t) => -h * ((t % 4) / 2));
     return {
       ends: Int32Array.from(ends),
@@ -86,6 +87,7 @@ const anyTrace = fc
       logprobs,
       reward,
       baseline,
+      shownBehind,
     };
   });
 
@@ -251,6 +253,8 @@ describe('shaping', () => {
         const { sigma } = redistribute(input, { ...options, ...shaped, steps });
         const mass = total(sigma.map(Math.abs));
         expect(Math.abs(total(sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, mass));
+        if ('cap' in shaped && options.rule === 'share')
+          expect(Math.max(...sigma) * sigma.length).toBeLessThanOrEqual(shaped.cap * (1 + 1e-6));
         const mayBeNegative = options.rule === 'rudder' || options.rule === 'signed';
         if (!mayBeNegative) expect(sigma.every((s) => s >= 0)).toBe(true);
       }),
@@ -258,17 +262,43 @@ describe('shaping', () => {
     );
   });
 
+  test('a cap: what is above it falls on the tokens below, until none is above', () => {
+    // .9 of σ on the first token, the others by H; .05 · 20 = 1 for all at a cap of 1
+    const input: SigmaInput = { ...WRONG, ends: Int32Array.of(1, 4, 20), answered: false, reward: 1 };
+    const at = (cap: number) => {
+      const values = Float32Array.of(0.1, 0.8, 0.9, 0.9);
+      const { sigma } = redistribute({ ...input, values, baseline: 0.1 }, { ...RUDDER, rule: 'share', cap });
+      return Array.from(sigma, (s) => s * 20);
+    };
+    const [none, four, one] = [at(Number.POSITIVE_INFINITY), at(4), at(1)];
+    expect(none[0]).toBeCloseTo(0.1 + (0.9 * 20 * 0.7) / 0.8, 5);
+    expect(none[1]).toBeCloseTo(0.1 + (0.9 * 20 * 0.1) / 0.8 / 3, 5);
+    expect(four[0]).toBeCloseTo(4, 5);
+    const more = ((none[0] as number) - 4) / 19;
+    for (const t of [1, 2, 3, 4, 19]) expect(four[t]).toBeCloseTo((none[t] as number) + more, 5);
+    // the three tokens of the second segment come above 1.25 by what falls on them
+    expect(at(1.25).map((weight) => Math.round(weight * 1e4) / 1e4)).toEqual([
+      ...[1.25, 1.25, 1.25, 1.25],
+      ...Array(16).fill(0.9375),
+    ]);
+    for (const weight of one) expect(weight).toBeCloseTo(1, 5);
+  });
+
   test('no step is longer than the policy was unsure of its segment', () => {
     const ends = Int32Array.of(1, 2);
     const logprobs = Float32Array.of(Math.log(0.25), 0);
-    expect([...certainty(ends, logprobs, 2)].map((p) => Math.round(p * 1e6) / 1e6)).toEqual([0.25, 1]);
+    expect([...certainty({ ends, logprobs }, 2)].map((p) => Math.round(p * 1e6) / 1e6)).toEqual([0.25, 1]);
     const values = Float64Array.of(0.2, 0.6, 0.9);
-    const scaled = boundedSteps(values, ends, logprobs, 'scaled');
+    const scaled = boundedSteps(values, { ends, logprobs }, 'scaled');
     expect(scaled.values).toBe(values);
     expect(scaled.deltas[0]).toBeCloseTo(0.3, 6);
     expect(scaled.deltas[1]).toBe(0);
     // rounding makes no segment more than certain
-    expect([...certainty(Int32Array.of(1, 2), Float32Array.of(1e-3, -1), 2)][0]).toBe(1);
+    expect(certainty({ ends, logprobs: Float32Array.of(1e-3, -1) }, 2)[0]).toBe(1);
+    // of what a tool answers nobody was sure, though the policy was of all that it wrote
+    const shown = { ends, logprobs: new Float32Array(2), shownBehind: [true, false] };
+    expect([...certainty(shown, 2)]).toEqual([0, 1]);
+    expect([...boundedSteps(values, shown, 'scaled').deltas]).toEqual([0.6 - 0.2, 0]);
     fc.assert(
       fc.property(
         fc.array(
@@ -366,7 +396,13 @@ test('the oracle says the same σ, Δ and fallback on random traces', () => {
       const advantage = reward === null ? 0 : reward - baseline;
       const steps = isMartingale(estimator) ? shaped.steps : 'free';
       const { isLog, isAttribution, isMagnitude: magnitude = false } = estimator;
-      const stepped = steppedValues([...input.values], [...input.ends], input.logprobs, steps);
+      const stepped = steppedValues(
+        [...input.values],
+        [...input.ends],
+        input.logprobs,
+        steps,
+        input.shownBehind,
+      );
       const { values } = stepped;
       const deltas = differences(values, estimator.name as OracleEstimator, advantage).map(
         (delta, k) => delta * (stepped.factors[k] as number),

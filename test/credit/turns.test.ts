@@ -6,7 +6,7 @@ import { SIGMA_RULES } from '../../dist/credit/rules.js';
 import type { ValueJob } from '../../dist/estimate/estimator.js';
 import { valuedRow } from '../../dist/estimate/stages.js';
 import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
-import { computeSigma } from '../oracle/sigma.js';
+import { computeSigma, steppedValues } from '../oracle/sigma.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
 import { letters } from '../support/tokens.js';
@@ -101,6 +101,29 @@ describe('σ of several turns', () => {
       );
     },
   );
+
+  it('what a tool answers is damped by nothing: of no step over it could the policy be sure', () => {
+    fc.assert(
+      fc.property(SAID, fc.constantFrom('scaled', 'smoothed'), (said, steps) => {
+        const { row, own, figures } = scored(said, { steps });
+        const segments = row.segments.filter(({ kind }) => kind !== 'shown');
+        const thoughts = segments.filter(({ kind }) => kind === 'thought');
+        let at = 0;
+        const ends = segments.map(({ start, end }) => (at += (end as number) - (start as number)));
+        const values = [row.valueStart, ...thoughts.map(({ value }) => value)] as number[];
+        // behind each turn stands what the policy was shown: behind its last segment
+        const shownBehind = segments.map(({ end }) => own[end as number] === 0);
+        const logprobs = figures.logprobs.filter((_, t) => own[t] === 1);
+        const { values: stepped, factors } = steppedValues(values, ends, logprobs, steps, shownBehind);
+        for (const [k, { delta }] of thoughts.entries()) {
+          const step = (stepped[k + 1] as number) - (stepped[k] as number);
+          expect(delta).toBeCloseTo(step * (factors[k] as number), 6);
+        }
+        expect(shownBehind).toContain(true);
+      }),
+      { numRuns: 60 },
+    );
+  });
 
   it('is made again from the stored row, bit for bit', () => {
     fc.assert(

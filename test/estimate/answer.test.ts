@@ -211,6 +211,14 @@ describe("the trace's own answer", () => {
   it('cut inside its box earns nothing and loses nothing', () => {
     const found = compareAnswer('</think>\n\\boxed{7', [{ answer: '7', utility: 1 }], template);
     expect(found).toEqual({ reward: null, status: ['reward:unknown'] });
+    // it is no answer, so that it equals none, however that is written
+    const same = compareAnswer('\\boxed{7', [{ answer: '\\boxed{7', utility: 1 }], template);
+    expect(same).toEqual({ reward: null, status: ['reward:unknown'] });
+  });
+
+  it('that equals a reference earns its utility as files hold it, in float32', () => {
+    const found = compareAnswer('</think>\n\\boxed{7}', [{ answer: '7', utility: 0.3 }], template);
+    expect(found).toEqual({ reward: Math.fround(0.3), status: ['reward:compared'] });
   });
 
   it.each([

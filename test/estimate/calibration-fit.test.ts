@@ -186,6 +186,12 @@ describe('the fit', () => {
     const noise = await fitAll(drawn);
     expect(noise.standsBack).toBe('no-gain');
     expect(noise.weights).not.toBe(null);
+    // v̂ that is the reward: better than a constant the fit is, and better than v̂ it cannot be
+    const known = await fitAll(
+      drawn.map((trace) => ({ ...trace, values: trace.values.map(() => trace.reward) })),
+    );
+    const { calibrated = 0, constant = 0 } = known.quality?.logLoss ?? {};
+    expect([calibrated < constant, known.standsBack]).toEqual([true, 'no-gain']);
   });
 });
 

@@ -84,6 +84,28 @@ describe("a module of the user's own", () => {
   });
 });
 
+describe('a module that fails is its writer’s, who is told where: exit 2', () => {
+  const own = (body: string) =>
+    `export default {\n  name: 'broken', scores: 'nothing', card: 'nothing',\n  ${body} };`;
+  const open = (body: string) => own(`setUp: () => ({ open: () => ({ ${body} }) }),`);
+  it.each([
+    ['of', own('of: () => null.x,'), /broken\.mjs:3: TypeError: .*reading 'x'/],
+    ['a function that it calls', own('of: ({ exits }) => exits.map((e) => e.a.b),'), /broken\.mjs:3: /],
+    ['setUp', own('setUp: () => null.x,'), /broken\.mjs:3: /],
+    ['ask', open('ask: () => null.x, values: () => [],'), /broken\.mjs:3: /],
+    ['values', open('values: () => null.x,'), /broken\.mjs:3: /],
+    ['columns', own('of: () => [], columns: () => null.x,'), /broken\.mjs:3: /],
+    ['its first lines', '\nthrow new Error("early");', /broken\.mjs:2: cannot be loaded: early/],
+    ['no values', own('of: () => undefined,'), /broken gave 0 values/],
+    ['a setUp that gives nothing', own('setUp: () => {},'), /its setUp gives no object with a function open/],
+    ['no function', own(''), /expected a function of, or setUp, fromStored or fromTokens/],
+    ['no card', own('of: () => [],').replace("card: 'nothing',", ''), /what a value of it is, in words/],
+  ])('%s', async (_, module, why) => {
+    await write('broken.mjs', module);
+    await fails('score traces.jsonl --estimator ./broken.mjs -o broken.jsonl --overwrite', 2, why);
+  });
+});
+
 describe('every estimator', () => {
   it('has a sentence for the card, and its flags in help', async () => {
     for (const { name, card, flags = [], creditFlags = [] } of ESTIMATORS.filter(

@@ -29,7 +29,7 @@ export interface SigmaOptions {
   residual?: 'uniform' | 'answer';
   within?: 'uniform' | 'entropy' | 'unsure';
   mix?: number; // λ of `share`
-  cap?: number; // largest σ_t·T of `share`, before what is above it is shared out
+  cap?: number; // largest σ_t·T of `share`
   tau?: number; // of `softmax`
   gamma?: number; // of `discounted`
 }
@@ -141,9 +141,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
         mix,
       );
       if (options.cap === undefined || whole.uniformBecause !== undefined) return whole;
-      const most = options.cap / total;
-      const kept = whole.sigma.reduce((sum, s) => sum + Math.min(s, most), 0);
-      return { sigma: whole.sigma.map((s) => Math.min(s, most) + (1 - kept) / total) };
+      return { sigma: held(whole.sigma, options.cap / total) };
     }
     case 'softmax': {
       if (sign === 0) return uniform('small-advantage');
@@ -157,6 +155,18 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   }
 }
 
+/** min(most, σ_t + c), with the c for which that sums to 1 again, found by halving. */
+function held(sigma: Float64Array, most: number): Float64Array {
+  const filled = (c: number) => sigma.map((s) => Math.min(most, s + c));
+  let [low, high] = [0, Math.min(1, most)];
+  for (let round = 0; round < 100; round++) {
+    const middle = (low + high) / 2;
+    if (filled(middle).reduce((a, b) => a + b, 0) < 1) low = middle;
+    else high = middle;
+  }
+  return filled(low);
+}
+
 /** What a token weighs in its segment, before the mean is made 1; below 0 is rounding. */
 function tokenShares(
   { entropies, logprobs }: SigmaInput,
@@ -167,13 +177,15 @@ function tokenShares(
   return Array.from(logprobs ?? [], (lp) => Math.max(-Math.expm1(lp), 0));
 }
 
-/** Σ log p of each thought segment, as a probability. */
+/** Σ log p of each thought segment, as a probability; 0 where what the policy did not write stands before the state. */
 function segmentProbabilities(
   ends: readonly number[],
   logprobs: ArrayLike<number>,
   thoughts: number,
+  shownBehind: readonly boolean[],
 ): number[] {
   return ends.slice(0, thoughts).map((end, k) => {
+    if (shownBehind[k]) return 0;
     const own = Array.from(logprobs).slice(ends[k - 1] ?? 0, end);
     return Math.min(1, Math.exp(own.reduce((a, b) => a + b, 0)));
   });
@@ -240,8 +252,9 @@ export function steppedValues(
   segmentEnds: readonly number[],
   logprobs: ArrayLike<number>,
   steps: 'free' | 'scaled' | 'smoothed',
+  shownBehind: readonly boolean[] = [],
 ): { values: number[]; factors: number[] } {
-  const pi = segmentProbabilities(segmentEnds, logprobs, values.length - 1);
+  const pi = segmentProbabilities(segmentEnds, logprobs, values.length - 1, shownBehind);
   return {
     values: steps === 'smoothed' ? smoothedWalk(values, pi) : [...values],
     factors: pi.map((p) => (steps === 'scaled' ? 1 - p : 1)),

@@ -52,6 +52,10 @@ it('a trace of one segment does not count, and constant credits have no coeffici
   ]);
   expect(found).toMatchObject({ traces: 1, groups: 1, segments: 2 });
   expect(found.pearson).toEqual({ value: null, low: null, high: null });
+  // the mean of three times .1 is not .1: what rounding leaves of a constant credit is no credit
+  const rounded = [0.7, 0.2, 0.4].map((x) => [x, 0.1] as const);
+  for (const trace of [rounded, rounded.map(([x, y]) => [y, x] as const)])
+    expect(told([trace, trace]).pearson.value).toBeNull();
 });
 
 it('intervals hold the truth in about 95 of 100 samples, and are resamples of groups', () => {

@@ -76,6 +76,13 @@ describe('numbers that no policy and no reward can give', () => {
   });
 });
 
+it('lists of references have an entry for each', () => {
+  const faults = (reference_tokens: readonly number[]) =>
+    faultsOf({ reference_utilities: [1, 0], reference_tokens }).filter((fault) => fault.includes('as many'));
+  expect(faults([3, 4])).toEqual([]);
+  expect(faults([3])).toEqual(['reference_tokens has 1 entries, reference_utilities 2, expected as many']);
+});
+
 describe('status codes', () => {
   it('are those of the table of statuses in docs/output.md', async () => {
     const text = await readFile(join(ROOT, 'docs/output.md'), 'utf8');

@@ -203,6 +203,14 @@ describe('where the thought begins and ends', () => {
     expect([...allEnds(found)]).toEqual([2, 3]);
   });
 
+  test('an answer whose mark stands in the token that opens the thought has no segment of its own', () => {
+    expect(segment(['<think>#### 4']).answered).toBe(false);
+    expect([...allEnds(segment(['<think>#### 4']))]).toEqual([1]);
+    // the same of the last of several turns
+    const turns = { ...spell(['a\n', '[shown]', '<think>#### 4']), own: Uint8Array.of(1, 0, 1) };
+    expect(findThought(turns)).toMatchObject({ end: 3, answered: false });
+  });
+
   test('a thought of the tag alone is one segment without a step', () => {
     const found = segment(['<think>', '</think>', 'x']);
     expect(found).toMatchObject({ answered: true, tokens: 3 });

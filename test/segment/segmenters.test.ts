@@ -97,6 +97,12 @@ describe('keyword', () => {
       expect(texts(pieces.join(''), { segmenter: 'keyword', keywords })).toEqual(pieces);
   });
 
+  test('words with signs of patterns in them, and marks that a letter may follow', () => {
+    const keywords = ['Re-check', '-', '**', '[a]', 'x^2|y'];
+    const pieces = ['a.\n', 'Re-check b.\nRe-checked\n', '- c\n', '-d\n', '**e**\n', '[a] f. ', 'x^2|y'];
+    expect(texts(pieces.join(''), { segmenter: 'keyword', keywords })).toEqual(pieces);
+  });
+
   test('hybrid and adaptive take the words too', () => {
     const text = 'a. Wait b\nc. Hm d';
     expect(texts(text, { segmenter: 'hybrid' })).toEqual(['a. ', 'Wait b\n', 'c. Hm d']);

@@ -1,10 +1,12 @@
 // Files that are read, on this machine or in an object store: what is there, their bytes and hashes, and whose fault a failure is.
 
 import { createHash } from 'node:crypto';
-import { constants, createReadStream, fstatSync } from 'node:fs';
+import { constants, createReadStream, fstatSync, openSync } from 'node:fs';
 import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
+import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import type { FileFacts, ObjectVersion } from '../store/http.js';
 import { addressError } from './remote-paths.js';
@@ -127,7 +129,7 @@ const CHUNK_BYTES = 2 ** 20;
 const LEAST_BYTES = 2 ** 12;
 
 /** A file or an object from its beginning to its end. @throws RredcotError naming what cannot be read, or is no regular file */
-export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
+export async function* fileBytes(path: string, chunkBytes = CHUNK_BYTES): AsyncGenerator<Buffer> {
   let file: FileHandle | undefined;
   try {
     if (isStored(path)) return yield* (await (await objects()).StoredObject.open(path)).bytes();
@@ -136,8 +138,9 @@ export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
     if (!found.isFile()) throw usageError(`${path}: is no regular file`, 'put the file itself in its place');
     const { size } = found;
     // a run has hundreds of thousands of small files: a stream would take a megabyte for each
-    const length = Math.min(CHUNK_BYTES, Math.max(LEAST_BYTES, size + 1));
+    const length = Math.min(chunkBytes, Math.max(LEAST_BYTES, size + 1));
     for (;;) {
+      if (isEnded) throw new Error('reading was ended');
       const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, null);
       if (bytesRead === 0) return;
       yield buffer.subarray(0, bytesRead);
@@ -156,9 +159,9 @@ export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
  * @throws RredcotError where it is there and the machine cannot read it
  */
 export async function readJson<T>(path: string): Promise<T | undefined> {
-  const text = await textOf(path);
+  const found = await textOf(path);
   try {
-    return text === undefined ? undefined : (JSON.parse(text) as T);
+    return found === undefined ? undefined : (JSON.parse(found) as T);
   } catch {
     return undefined;
   }
@@ -170,11 +173,11 @@ export async function readJson<T>(path: string): Promise<T | undefined> {
  * @throws RredcotError (exit 2) where it cannot be read, or is no JSON
  */
 export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
-  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+  const found = await readFile(path, 'utf8').catch((error: unknown) => {
     throw addressError(path) ?? fileError(error, path, 'read');
   });
   try {
-    return JSON.parse(text.replace(/^\uFEFF/, '')); // which editors of Windows put in front
+    return JSON.parse(found.replace(/^\uFEFF/, '')); // which editors of Windows put in front
   } catch (error) {
     throw usageError(`${flag} ${path}: is not JSON: ${(error as Error).message}`, hint);
   }
@@ -183,9 +186,7 @@ export async function readGivenJson(flag: string, path: string, hint: string): P
 /** A file's text; undefined where there is no such file. @throws RredcotError where it is there and the machine cannot read it */
 export async function textOf(path: string): Promise<string | undefined> {
   if ((await statIfThere(path)) === null) return undefined;
-  const parts: Buffer[] = [];
-  for await (const part of fileBytes(path)) parts.push(part);
-  return Buffer.concat(parts).toString();
+  return text(fileBytes(path));
 }
 
 /** sha256 of a file in hex; null where there is none. */
@@ -242,11 +243,31 @@ export function openStdin(): Readable {
   return process.stdin;
 }
 
+/** Pipes that are being read. */
+const pipes = new Set<Readable>();
+let isEnded = false;
+
+/** Ends all reading: who waits at a pipe, or for the end of a line of gigabytes, would hear of no interruption. */
+export function endReading(): void {
+  isEnded = true;
+  for (const stream of [process.stdin, ...pipes]) stream.destroy();
+}
+
+/** Waits at a pipe without a thread, which nothing could end; elsewhere than on Linux one without a writer seems to be at its end. */
+function openPipe(path: string): Readable {
+  const stream =
+    process.platform === 'linux'
+      ? new Socket({ fd: openSync(path, READ_AT_ONCE), writable: false })
+      : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+  pipes.add(stream);
+  return stream.once('close', () => pipes.delete(stream));
+}
+
 /** Opens stdin (`-`) or a pipe; nothing is read before it is asked for. */
 export function openByteSource(path: string): ByteSource {
   const chunks = (async function* (): AsyncGenerator<Buffer> {
     try {
-      yield* path === STDIN ? openStdin() : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+      yield* path === STDIN ? openStdin() : openPipe(path);
     } catch (error) {
       throw fileError(error, path, 'read');
     }
@@ -265,10 +286,7 @@ export function openByteSource(path: string): ByteSource {
     return Buffer.concat(held).subarray(0, HEAD_BYTES);
   }
   return {
-    head() {
-      head ??= readHead();
-      return head;
-    },
+    head: () => (head ??= readHead()),
     async *bytes() {
       try {
         yield* held.splice(0);

@@ -156,6 +156,9 @@ async function describedBy(input: Input, layout: FileLayout): Promise<BatchSourc
   return source;
 }
 
+/** Packed bytes may become 32,768 times as many: between two chunks an interruption is heard. */
+const PACKED_CHUNK_BYTES = 2 ** 13;
+
 export async function* readRows(
   inputs: readonly Input[],
   opts: ReadOptions = {},
@@ -173,7 +176,7 @@ export async function* readRows(
       yield* readColumnarInput(input, layout, own);
       continue;
     }
-    const bytes = stream?.bytes() ?? fileBytes(path);
+    const bytes = stream?.bytes() ?? fileBytes(path, layout === 'json' ? undefined : PACKED_CHUNK_BYTES);
     yield* layout === 'json'
       ? readJsonRows(bytes, own)
       : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...own, onBytes: undefined });

@@ -5,6 +5,7 @@ import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
 import type { Family } from './family.js';
+import { refuseModel } from './foreign.js';
 import { parseRope, RopeScalingSchema } from './rope.js';
 
 const size = z.number().int().positive();
@@ -69,8 +70,7 @@ const Config = z.object({
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
   layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
-  // what makes another model of it: fewer bits, experts, code of its own
-  quantization_config: nothing,
+  // what makes another model of it: experts, code of its own
   num_experts: nothing,
   num_local_experts: nothing,
   auto_map: nothing,
@@ -90,12 +90,9 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   };
   const read = <T>(schema: z.ZodType<T>): T => {
     const parsed = schema.safeParse(config);
-    if (parsed.success) return parsed.data;
-    const named = (config as { architectures?: unknown } | null)?.architectures;
-    return refuse(
-      `${named === undefined ? '' : `architectures is ${JSON.stringify(named)}: `}${z.prettifyError(parsed.error)}`,
-    );
+    return parsed.success ? parsed.data : refuse(z.prettifyError(parsed.error));
   };
+  refuseModel(config, path, FAMILY_NAMES);
   const [name] = read(Named).architectures;
   const family: Family = FAMILIES[name];
   const c = read(Config.extend(family.config)) as z.infer<typeof Config>;

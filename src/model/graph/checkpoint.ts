@@ -14,6 +14,7 @@ import {
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { FAMILIES } from './families.js';
 import type { Family } from './family.js';
+import { refuseForeign } from './foreign.js';
 import { expectedWeights, type Weight } from './operators.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
@@ -41,6 +42,7 @@ type Located = StoredTensor & { readonly location: string };
 
 /** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
+  await refuseForeign(folder);
   const config = await untrustedText(folder, CHECKPOINT_CONFIG);
   if (config === undefined)
     throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
@@ -54,6 +56,7 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
 
 /** @throws RredcotError (exit 2) for a path that is no folder, saying how to get one of the Hub */
 export async function assertCheckpoint(folder: string): Promise<void> {
+  if (folder.endsWith('.gguf')) await refuseForeign(folder);
   await assertModelFolder(folder, 'a checkpoint', CHECKPOINT_FILES);
 }
 
@@ -98,10 +101,7 @@ const Index = z.object({ weight_map: z.record(z.string(), z.string()) });
 async function readIndex(folder: string): Promise<Map<string, string>> {
   const text = await untrustedText(folder, INDEX);
   if (text === undefined)
-    throw usageError(
-      `${folder}: no ${SINGLE} and no ${INDEX}`,
-      'only safetensors weights can be read; save .bin or .pth ones again as safetensors',
-    );
+    throw usageError(`${folder}: no ${SINGLE} and no ${INDEX}`, 'only safetensors weights can be read');
   const path = join(folder, INDEX);
   const { weight_map } = fromJson(Index, text, path, AGAIN);
   const map = new Map(Object.entries(weight_map));
@@ -115,10 +115,7 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
 async function weightFile(folder: string, name: string): Promise<WeightFile> {
   const path = await untrustedFile(folder, name);
   if (path !== undefined) return { name, path };
-  throw usageError(
-    `${join(folder, name)}: weights cannot be read`,
-    'download the checkpoint again: a shard is missing',
-  );
+  throw usageError(`${join(folder, name)}: weights cannot be read`, `${AGAIN}: a shard is missing`);
 }
 
 // ------ tensors against config.json

@@ -1,5 +1,6 @@
 // Draws the sections of a run page from the numbers of a scored file.
 import { count, plural, shortNumber } from '../../plural.js';
+import { unitOf } from '../counts.js';
 import type { Disagreement, FileNumbers, ReliabilityCurve } from '../gathered.js';
 import { type FileStats, shownDistributions } from '../numbers-view.js';
 import { html, Markup } from './html.js';
@@ -63,7 +64,7 @@ function overview({ numbers, warnings }: RunPage): Markup {
   const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);
   const tiles = [
     ['traces', count(traces)],
-    ['tokens', count(tokens)],
+    [`${unitOf(numbers)}s`, count(tokens)],
     ['right · wrong · unknown', [right, wrong, unknown].map(count).join(' · ')],
     ['σ uniform by fallback', share(numbers.uniform_by_fallback)],
     ['σ uniform in effect', share(numbers.uniform_in_effect)],

@@ -1,6 +1,7 @@
 // Draws the page about a scored file from its numbers and some of its traces.
 import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
+import { BYTES } from '../../scored.js';
 import { KINDS, type Kind } from '../gathered.js';
 import { type NamedSigma, signed, type TraceRecord } from '../trace-record.js';
 import { html, type Markup, pageDocument, visible } from './html.js';
@@ -128,5 +129,5 @@ function entry(
 ): Markup {
   const sign = reward === null ? 'unknown' : reward > 0.5 ? 'right' : 'wrong';
   const moves = [rise, fall].filter((move) => move !== null).map(signed);
-  return html`<li data-n="${n}" data-row="${row}" data-kinds="${kinds.join(' ')}" data-rise="${rise ?? 0}" data-fall="${fall ?? 0}"><a href="#trace-${n}"><span class="id">${id}</span> <span class="tag ${sign}">${sign}</span> <span class="small">${plural(tokens, 'token')} · ${moves.join(' ') || 'flat'} · ${status}</span></a></li>`;
+  return html`<li data-n="${n}" data-row="${row}" data-kinds="${kinds.join(' ')}" data-rise="${rise ?? 0}" data-fall="${fall ?? 0}"><a href="#trace-${n}"><span class="id">${id}</span> <span class="tag ${sign}">${sign}</span> <span class="small">${plural(tokens, status.includes(BYTES) ? 'byte' : 'token')} · ${moves.join(' ') || 'flat'} · ${status}</span></a></li>`;
 }

@@ -197,7 +197,7 @@ describe('refused before anything is loaded', () => {
     [{ num_local_experts: 8 }, /num_local_experts/],
     [{ architectures: ['Gemma2ForCausalLM'] }, /Gemma2ForCausalLM/],
     [{ auto_map: { AutoModelForCausalLM: 'm.M' } }, /auto_map/],
-    [{ quantization_config: { quant_method: 'gptq' } }, /quantization_config/],
+    [{ quantization_config: { quant_method: 'gptq' } }, /are quantized \(gptq\)/],
     [{ hidden_act: 'gelu_pytorch_tanh' }, /hidden_act/],
     // biases of attention are Qwen2's alone
     [{ attention_bias: true }, /attention_bias/],
@@ -228,11 +228,95 @@ describe('refused before anything is loaded', () => {
     await refused(writeCheckpoint(fresh(), LLAMA, { tensors }), /lm_head.weight is missing/);
   });
 
-  test('no weights, or weights of another format', async () => {
+  test('no weights, or no checkpoint', async () => {
     const checkpoint = config({});
-    fs.renameSync(join(checkpoint, 'model.safetensors'), join(checkpoint, 'pytorch_model.bin'));
+    fs.rmSync(join(checkpoint, 'model.safetensors'));
     await refused(checkpoint, /no model\.safetensors and no model\.safetensors\.index\.json/);
     await refused(fresh(), /not a checkpoint/);
+  });
+
+  test.each([
+    [
+      'pytorch_model-00001-of-00002.bin',
+      /weights of PyTorch/,
+      /M\.from_pretrained\('\S+'\)\.save_pretrained/,
+    ],
+    ['consolidated.00.pth', /weights of PyTorch/, /torch\.load/],
+    [
+      'model_world_size_8_rank_3.pt',
+      /verl's shards of FSDP/,
+      /verl\.model_merger merge --backend fsdp --local_dir '/,
+    ],
+    ['dist_ckpt/', /verl's shards of Megatron/, /--backend megatron/],
+    [
+      'zero_to_fp32.py',
+      /DeepSpeed ZeRO/,
+      /^python '\S+\/zero_to_fp32\.py' '\S+' '\S+' --safe_serialization$/,
+    ],
+    ['bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt', /DeepSpeed ZeRO/, /\/\.\.\/zero_to_fp32\.py'/],
+    ['pytorch_model_fsdp_0/', /shards of FSDP/, /^accelerate merge-weights '\S+\/pytorch_model_fsdp_0' '/],
+    ['iter_0000100/', /a checkpoint of Megatron/, /export_ckpt\('/],
+    ['model-Q4_K_M.gguf', /weights in GGUF/, /gguf_file='model-Q4_K_M\.gguf'/],
+    ['weights.00.safetensors', /weights of MLX/, /^mlx_lm\.convert .*--dequantize$/],
+    ['tokenizer.model', /no tokenizer\.json beside it/, /T\.from_pretrained\('\S+'\)\.save_pretrained/],
+  ])(
+    '%s in the place of weights or tokenizer is named, with the line that mends it',
+    async (name, what, line) => {
+      const folder = config({});
+      for (const each of fs.readdirSync(folder)) if (each !== 'config.json') fs.rmSync(join(folder, each));
+      if (name.endsWith('/')) fs.mkdirSync(join(folder, name));
+      else fs.writeFileSync(join(folder, name), '');
+      await refused(folder, what);
+      expect((await failureOf(buildPolicyFolder(folder, fresh(), TEMPLATE))).hint).toMatch(line);
+    },
+  );
+
+  test('an adapter, alone or beside weights; a line for a shell has nothing in it that is no name', async () => {
+    for (const [base, shown] of [
+      ['some/base', 'some/base'],
+      ["x'; rm -rf ~; '", '<its base model>'],
+      [undefined, '<its base model>'],
+    ] as const)
+      for (const folder of [config({}), config({})]) {
+        if (shown !== base) fs.rmSync(join(folder, 'model.safetensors'));
+        fs.writeFileSync(
+          join(folder, 'adapter_config.json'),
+          JSON.stringify({ base_model_name_or_path: base, r: 8 }),
+        );
+        fs.writeFileSync(join(folder, 'adapter_model.safetensors'), '');
+        await refused(folder, `an adapter of ${shown}: merge it first`);
+        const { hint } = await failureOf(buildPolicyFolder(folder, fresh(), TEMPLATE));
+        expect(hint).toContain(`merge_and_unload().save_pretrained('merged'); T.from_pretrained('${shown}')`);
+      }
+  });
+
+  test.each(['model.safetensors', 'tokenizer.json', 'config.json'])(
+    '%s as a pointer of Git LFS',
+    async (name) => {
+      const folder = config({});
+      fs.writeFileSync(
+        join(folder, name),
+        'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n',
+      );
+      await refused(folder, `${name}: a pointer of Git LFS`);
+    },
+  );
+
+  test.each([
+    ['Qwen3MoeForCausalLM', '(experts)'],
+    ['Qwen3NextForCausalLM', '(linear attention, experts)'],
+    ['Glm4MoeForCausalLM', '(experts, half a head rotated)'],
+    ['Gemma3ForConditionalGeneration', 'GELU, images)'],
+    ['Phi3ForCausalLM', '(joined projections, longrope)'],
+    ['GraniteForCausalLM', '(multipliers of'],
+    ['LlavaForConditionalGeneration', '(images)'],
+    ['NobodysForCausalLM', 'is not written'],
+  ])('%s: its graph is not written, and what goes in without one', async (name, lacks) => {
+    const folder = config({ architectures: [name] });
+    const { message, hint } = await failureOf(buildPolicyFolder(folder, fresh(), TEMPLATE));
+    expect(message).toMatch(new RegExp(`config\\.json: ${name}: its graph is not written`));
+    expect(message).toContain(lacks);
+    expect(hint).toContain('--estimator given');
   });
 
   // ------ the index

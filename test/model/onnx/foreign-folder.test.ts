@@ -35,6 +35,8 @@ const NAMED = new Set(
     ),
   ),
 );
+// where there is one the folder is refused
+NAMED.delete('adapter_config.json');
 const isWritten = (name: string) => /\.onnx$|^(?:policy|canary)\.json$/.test(name);
 /** What a build reads of a checkpoint. */
 const READS = [

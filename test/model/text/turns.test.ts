@@ -101,6 +101,10 @@ it('what is put behind a turn is what the template writes there, whatever it mak
   expect(await shown(CHATML.replaceAll('<|end|>', ''), [...PROMPT, call], false)).toBe(
     '<tool>\n4<assistant>\n',
   );
+  // what is more than white space behind the end token is the turn's own
+  expect(await shown(CHATML.replace('<|end|>\n', '<|end|>.\n'), [...PROMPT, call])).toBe(
+    '<tool>\n4<|end|>.\n<assistant>\n',
+  );
   await expect(shown(FORGETFUL, [...PROMPT, call])).rejects.toMatchObject({
     ...{
       code: 'turns',
