@@ -109,7 +109,9 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
       const { id, group, promptIds, completionIds } = trace;
       hasTrace = true;
       hasGroup ||= group !== undefined;
-      hasTurns ||= isOfTurns(trace);
+      // a padded mask may not stand beside ids without padding
+      hasTurns ||=
+        isOfTurns(trace) || (trace.padding !== undefined && 'completion_mask' in trace.source.columns);
       traces++;
       const named = { id, group, prompt: promptIds?.join() ?? JSON.stringify(trace.prompt) };
       names.add(spans ? { ...named, completion: completionIds?.join() ?? trace.completion } : named, isTaken);

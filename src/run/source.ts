@@ -10,6 +10,7 @@ import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
+import { openPadding } from './padding.js';
 import type { Prescan } from './prescan.js';
 
 /** What a command reads. */
@@ -21,13 +22,15 @@ export interface JobInputs {
 /** Finds the inputs, and where in their rows the fields of a trace are. */
 export async function openInputs(
   paths: readonly string[],
-  opts: MappingOptions,
+  opts: MappingOptions & { readonly policy: string | null },
   log: Log,
 ): Promise<JobInputs> {
   const inputs = await resolveInputs(paths);
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
-  return { inputs, mapping: await resolveMapping(inputs, opts) };
+  const mapping = await resolveMapping(inputs, opts);
+  const unpadded = await openPadding(opts.policy, mapping.first, mapping.map);
+  return { inputs, mapping: { ...mapping, map: { ...mapping.map, unpadded } } };
 }
 
 /** What is told of inputs for which the user has to do something; undefined where nobody has to be told. @param paths of the inputs, `-` for stdin */

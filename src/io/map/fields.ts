@@ -3,6 +3,7 @@
 import { TraceRejected, usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
 import type { InputRow } from '../../rows.js';
+import type { Trace } from '../../trace.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
 export const FIELDS = [
@@ -31,6 +32,8 @@ export interface FieldMap {
   readonly defaults: FieldSources;
   /** the rows of another file, each as `join` beside the columns of the row that it belongs to */
   readonly join?: Join | undefined;
+  /** cuts off what of a trace's ids is padding; undefined where there are no ids */
+  readonly unpadded?: ((trace: Trace) => Trace) | undefined;
 }
 
 /** Another file's rows (`--join`). */

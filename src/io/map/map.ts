@@ -45,7 +45,7 @@ export function rowTraces(
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
 export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
   const rowId = `${row.stem}:${row.row}`;
-  const { join } = map;
+  const { join, unpadded = (trace: Trace) => trace } = map;
   const found = attempt(() => {
     const whole = join === undefined ? row : joined(row, join);
     return { ...findCells(whole, map, needs), partner: whole.columns.join as Columns };
@@ -59,7 +59,7 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
   const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
   for (const [index, cells] of traces) {
     const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
-    const trace = attempt(() => buildTrace(row, cells, place, needs));
+    const trace = attempt(() => unpadded(buildTrace(row, cells, place, needs)));
     if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
     else yield written.length === 0 ? trace : { ...trace, joined: pick(found.partner, written) };
   }
