@@ -176,7 +176,7 @@ export async function* readRows(
     const bytes = stream?.bytes() ?? fileBytes(path);
     yield* layout === 'json'
       ? readJsonRows(bytes, own)
-      : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...own, onBytes: undefined });
+      : readJsonRows(decompress(bytes, layout, path, opts), { ...own, onBytes: undefined });
   }
 }
 
@@ -275,6 +275,7 @@ export async function peekRows(
   const rows = readRows(inputs, {
     maxLineBytes,
     onBytes: (count) => later.onBytes?.(count),
+    onTail: (message) => later.onTail?.(message),
     wanted: (ordinal) => later.wanted?.(ordinal) ?? true,
   });
   const seen: (InputRow | BadRow)[] = [];
