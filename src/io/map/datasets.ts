@@ -218,6 +218,11 @@ export const STEPS: readonly Preset[] = [
   },
 ];
 
+const S1K = [
+  ['gemini_thinking_trajectory', 'gemini_attempt'],
+  ['deepseek_thinking_trajectory', 'deepseek_attempt'],
+] as const;
+
 const NUMINAMATH = {
   name: 'numinamath-cot',
   what: 'AI-MO/NuminaMath-CoT and NuminaMath-1.5',
@@ -310,6 +315,46 @@ export const SOLUTIONS: readonly Preset[] = [
     notes: [
       'only solutions with a box have an answer: code and puzzles are rejected without --map reference=<path>',
     ],
+  },
+  {
+    name: 's1k',
+    what: 'simplescaling/s1K-1.1, and s1K',
+    columns: ['question', 'solution', ...S1K.flat()],
+    fields: () => ({
+      prompt: 'question',
+      completion: ruleForEach('both models’ thinking_trajectory and attempt', (columns) =>
+        S1K.map(([thought, answer]) => withThought(textAt(columns, thought), textAt(columns, answer))),
+      ),
+      reference: 'solution',
+    }),
+    notes: ['the two traces of a question, by two models, are one group'],
+  },
+  {
+    name: 's1k',
+    what: 'simplescaling/s1K',
+    columns: ['question', 'solution', 'thinking_trajectories', 'attempt'],
+    fields: () => ({
+      prompt: 'question',
+      completion: rule('thinking_trajectories and attempt', (columns) =>
+        withThought(textsAt(columns, 'thinking_trajectories').join('\n'), textAt(columns, 'attempt')),
+      ),
+      reference: 'solution',
+    }),
+  },
+  {
+    name: 'synthetic-1',
+    what: 'PrimeIntellect/SYNTHETIC-1',
+    columns: ['problem_id', 'prompt', 'llm_response', 'score', 'verification_info'],
+    fields: () => ({
+      ...{
+        id: 'response_id',
+        group: 'problem_id',
+        prompt: 'prompt',
+        completion: 'llm_response',
+        reward: 'score',
+      },
+      reference: ['verification_info.ground_truth', 'verification_info.answer', 'gold_standard_solution'],
+    }),
   },
   {
     name: 'openmathreasoning',

@@ -135,6 +135,23 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
   return 'value' in found ? found.value : undefined;
 }
 
+const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
+
+/** What a text holds as JSON, or as Python writes it; undefined for any other text. */
+export function objectIn(text: string): object | undefined {
+  if (!/^\s*[{[]/.test(text)) return undefined;
+  const quoted = (single: string) => JSON.stringify(single.replaceAll("\\'", "'")).replaceAll('\\\\', '\\');
+  const tokens = /'((?:\\.|[^'\\])*)'|"(?:\\.|[^"\\])*"|\b(?:True|False|None)\b/g;
+  for (const spell of [
+    () => text,
+    () => text.replace(tokens, (all, own) => WORDS[all] ?? (own === undefined ? all : quoted(own))),
+  ])
+    try {
+      return JSON.parse(spell()) as object;
+    } catch {}
+  return undefined;
+}
+
 /** A literal key that holds dots or brackets comes before the way through nested values. */
 function follow(value: unknown, path: string): unknown {
   if (path === '') return value;
@@ -142,6 +159,7 @@ function follow(value: unknown, path: string): unknown {
     const [, index, rest = ''] = /^\[(\d+)\]\.?(.*)$/s.exec(path) ?? [];
     return index === undefined ? undefined : follow(value[Number(index)], rest);
   }
+  if (typeof value === 'string') return follow(objectIn(value), path);
   if (typeof value !== 'object' || value === null) return undefined;
   for (
     let end = path.length;
@@ -190,6 +208,7 @@ export function withSources(
   const completion = mapped.get('completion') ?? mapped.get('completion_ids');
   const isOthers = completion !== undefined;
   const explodes = completion?.some(isEach) === true;
+  const isExploded = known.some((fields) => [...fields.values()].flat().some(isEach));
   const defaults = new Map<Field, readonly FieldSource[]>();
   for (const field of FIELDS) {
     if (mapped.has(field)) continue;
@@ -201,9 +220,39 @@ export function withSources(
           !isOthers || !(field.startsWith('segment_') || field === 'values' || (isEach(source) && !explodes)),
       );
     const names = field === 'reference' ? ['reference', 'references', 'answer'] : [field];
-    defaults.set(field, sources.length > 0 ? sources : names.map(parsePath));
+    const beside = isOthers || isExploded ? [] : (BESIDE[field] ?? []).map((name) => idsBeside(field, name));
+    defaults.set(field, sources.length > 0 ? sources : [...names.map(parsePath), ...beside]);
   }
   return { mapped, defaults, join };
+}
+
+/** What dumps call the ids that stand beside a trace's texts, and which of the completion's the policy wrote. */
+const BESIDE: Partial<Record<Field, readonly string[]>> = {
+  prompt_ids: ['prompt_token_ids', 'prompt_tokens', 'input_ids'],
+  completion_ids: [
+    'completion_token_ids',
+    'response_ids',
+    'response_token_ids',
+    'response_tokens',
+    'output_token_ids',
+    'output_ids',
+  ],
+  completion_mask: ['response_mask', 'loss_mask', 'action_mask'],
+};
+
+/** Ids under such a name, and a mask of as many entries: a count, and a mask of anything else, is called so as well. */
+function idsBeside(field: Field, name: string): FieldRule {
+  const ids = (columns: Columns, key: string) => {
+    const value = columns[key];
+    return Array.isArray(value) && typeof value[0] === 'number' ? value : undefined;
+  };
+  const value = ({ columns }: InputRow) => {
+    const found = ids(columns, name);
+    const names = ['completion_ids', ...(BESIDE.completion_ids ?? [])];
+    const isOne = (key: string) => ids(columns, key)?.length === found?.length;
+    return field !== 'completion_mask' || names.some(isOne) ? found : undefined;
+  };
+  return { text: name, each: false, value };
 }
 
 export function explodes({ mapped, defaults }: FieldMap): boolean {

@@ -14,7 +14,9 @@ import {
   type Join,
   Mismatch,
   type Needs,
+  parseFieldMap,
   resolvePath,
+  withSources,
 } from './fields.js';
 import { pick } from './join.js';
 import { mapFlag, mapText, proposePaths } from './propose.js';
@@ -43,7 +45,14 @@ export function rowTraces(
 }
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
-export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
+export function* mapRow(
+  row: InputRow,
+  map: FieldMap,
+  needs: Needs,
+  isTrial = false,
+): Generator<Trace | BadRow> {
+  const reject = (error: Mismatch, id: string) =>
+    rejectRow(row, isTrial ? error : withTriedHint(row, error, map, needs), id);
   const rowId = `${row.stem}:${row.row}`;
   const { join, unpadded = (trace: Trace) => trace } = map;
   const found = attempt(() => {
@@ -51,7 +60,7 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
     return { ...findCells(whole, map, needs), partner: whole.columns.join as Columns };
   });
   if (found instanceof Mismatch) {
-    yield rejectRow(row, found, rowId);
+    yield reject(found, rowId);
     return;
   }
   const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
@@ -60,9 +69,29 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
   for (const [index, cells] of traces) {
     const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
     const trace = attempt(() => unpadded(buildTrace(row, cells, place, needs)));
-    if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
+    if (trace instanceof Mismatch) yield reject(trace, trace.id ?? place.id);
     else yield written.length === 0 ? trace : { ...trace, joined: pick(found.partner, written) };
   }
+}
+
+/** A `--map` in a reason that helps the row, or none for its field. */
+function withTriedHint(row: InputRow, error: Mismatch, map: FieldMap, needs: Needs): Mismatch {
+  const { code, reason } = error;
+  const [flag, , paths = ''] = /--map ('?)(\w+=[^<>']+)\1/.exec(reason) ?? [];
+  if (flag === undefined || helps(row, paths, map, needs)) return error;
+  return new Mismatch(code, reason.replace(flag, `--map ${reason.split(/[:,]/, 1)}=<path>`));
+}
+
+/** Whether the fields that a `--map` names are no longer what a row, or a trace of it, is rejected for. */
+export function helps(row: InputRow, paths: string, map: FieldMap, needs: Needs): boolean {
+  const { mapped } = parseFieldMap(paths);
+  const both = { mapped: new Map([...map.mapped, ...mapped]), join: map.join };
+  const traces = [...mapRow(row, withSources(both, [map.defaults]), needs, true)];
+  return traces.every((trace) => {
+    if (!isBad(trace)) return true;
+    const { code, reason } = trace.rejection;
+    return ['map', 'no_reference'].includes(code) && !mapped.has(reason.split(/[:,]/, 1)[0] as Field);
+  });
 }
 
 /** Completions of one prompt share a group, which several prompts do not. */

@@ -2,7 +2,7 @@
 
 import { describeValue } from '../../printable.js';
 import type { Columns, FieldRule } from './fields.js';
-import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
+import { completionText, isDialogue, parseMessages, severalTurns, withThought } from './messages.js';
 import { at, groupBy, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
 /** Nothing where the policy wrote all of it: the trace has one turn. */
@@ -139,6 +139,41 @@ function lastTurn({ messages }: Columns): {
     : { prompt: messages.slice(0, -1), completion };
 }
 
+/** The ids of slime's prompt and response, which stand in one list. */
+function slimeIds({ tokens, response_length: length }: Columns, isPrompt: boolean): readonly unknown[] {
+  if (!Array.isArray(tokens) || typeof length !== 'number' || length > tokens.length)
+    return mismatch(
+      `response_length is ${describeValue(length)}, expected a count of tokens at the end of tokens`,
+    );
+  return isPrompt ? tokens.slice(0, tokens.length - length) : tokens.slice(tokens.length - length);
+}
+
+/** A reward of several parts has the one that counts under one of these names. */
+const partOf = (reward: unknown): unknown => {
+  if (typeof reward !== 'object' || reward === null || Array.isArray(reward)) return reward;
+  const { score, reward: whole, acc, accuracy } = reward as Columns;
+  return score ?? whole ?? acc ?? accuracy ?? reward;
+};
+
+const outputsOf = ({ outputs }: Columns, name: string): readonly unknown[] =>
+  (outputs as readonly Columns[]).map((output) => output[name] ?? null);
+
+const THOUGHTS = ['reasoning', 'reasoning_content', 'thinking', 'thought', 'reasoning_trace'];
+const ANSWERS = ['completion', 'response', 'content', 'output', 'final_response', 'model_response'];
+const QUESTIONS = ['prompt', 'question', 'problem', 'instruction', 'query', 'input'];
+
+/** A thought, and the answer that came behind it, in columns of their own. */
+function thoughtAndAnswer(columns: Columns): string | undefined {
+  const [thought, answer] = [THOUGHTS, ANSWERS].map((names) =>
+    names.map((name) => columns[name]).find((value) => value != null),
+  );
+  const isPair = typeof thought === 'string' && typeof answer === 'string' && thought.trim() !== '';
+  // an answer may repeat it
+  return isPair && !answer.includes(thought.trim()) && !answer.includes('</think>')
+    ? withThought(thought, answer)
+    : undefined;
+}
+
 /** One group for each prompt of a file. */
 function groupInFile(path: string): FieldRule {
   return rule(
@@ -182,6 +217,43 @@ export const DUMPS: readonly Preset[] = [
     notes: [NO_REFERENCES],
   },
   {
+    name: 'open-instruct',
+    what: "open-instruct's rollouts",
+    columns: ['prompt_tokens', 'response_tokens', 'reward', 'prompt_idx'],
+    fields: () => ({
+      ...{ prompt_ids: 'prompt_tokens', completion_ids: 'response_tokens' },
+      ...{ reference: 'ground_truth', reward: 'reward', group: groupBy('step', 'prompt_idx') },
+    }),
+    notes: ['its right answers earn 10 by default: --reward-range 0,10'],
+  },
+  {
+    name: 'slime',
+    what: "slime's and miles' Sample.to_dict()",
+    columns: ['tokens', 'response_length', 'response'],
+    fields: () => ({
+      ...{ prompt: 'prompt', completion: 'response' },
+      prompt_ids: rule('tokens but the last response_length', (columns) => slimeIds(columns, true)),
+      completion_ids: rule('the last response_length of tokens', (columns) => slimeIds(columns, false)),
+      ...{ completion_mask: 'loss_mask', reference: 'label' },
+      reward: rule('reward', ({ reward }) => partOf(reward)),
+      group: rule("the file's name and group_index", ({ group_index: group }, { stem }) =>
+        group == null ? undefined : `${stem}/${group}`,
+      ),
+    }),
+  },
+  {
+    name: 'vllm',
+    what: "vLLM's RequestOutput",
+    columns: ['prompt_token_ids', 'outputs'],
+    fits: ({ outputs }) => Array.isArray(outputs) && typeof outputs[0]?.text === 'string',
+    fields: () => ({
+      ...{ prompt: 'prompt', prompt_ids: 'prompt_token_ids' },
+      completion: ruleForEach('outputs[].text', (columns) => outputsOf(columns, 'text')),
+      completion_ids: ruleForEach('outputs[].token_ids', (columns) => outputsOf(columns, 'token_ids')),
+    }),
+    notes: [NO_REFERENCES],
+  },
+  {
     name: 'tokens',
     what: 'token ids of prompts and completions',
     columns: ['prompt_ids', 'completion_ids'],
@@ -200,7 +272,7 @@ export const DUMPS: readonly Preset[] = [
     fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
       reference: [
-        'reference',
+        ...['reference', 'answer'],
         'ground_truth',
         'gts',
         'reward_model.ground_truth',
@@ -319,7 +391,7 @@ export const DUMPS: readonly Preset[] = [
   },
   {
     name: 'openrlhf',
-    what: "OpenRLHF's batch_inference --eval_task rm",
+    what: 'prompts, responses and the rewards of a reward model, as OpenRLHF wrote them',
     columns: ['input', 'output', 'reward'],
     fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
     fields: () => ({
@@ -337,6 +409,17 @@ export const DUMPS: readonly Preset[] = [
 
 /** Formats that others may look like: recognised last. */
 export const PLAIN_ROWS: readonly Preset[] = [
+  {
+    name: 'reasoning',
+    what: 'thoughts and answers in two columns',
+    columns: [],
+    fits: (columns) =>
+      thoughtAndAnswer(columns) !== undefined && QUESTIONS.some((name) => Object.hasOwn(columns, name)),
+    fields: () => ({
+      prompt: QUESTIONS,
+      completion: [rule('a thought and its answer', thoughtAndAnswer), ...ANSWERS],
+    }),
+  },
   {
     ...CHAT,
     columns: ['prompt', 'completion'],
