@@ -135,21 +135,13 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
   return 'value' in found ? found.value : undefined;
 }
 
-const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
-
-/** What a text holds as JSON, or as Python writes it; undefined for any other text. */
+/** What a text holds as JSON; undefined for any other text. */
 export function objectIn(text: string): object | undefined {
-  if (!/^\s*[{[]/.test(text)) return undefined;
-  const quoted = (single: string) => JSON.stringify(single.replaceAll("\\'", "'")).replaceAll('\\\\', '\\');
-  const tokens = /'((?:\\.|[^'\\])*)'|"(?:\\.|[^"\\])*"|\b(?:True|False|None)\b/g;
-  for (const spell of [
-    () => text,
-    () => text.replace(tokens, (all, own) => WORDS[all] ?? (own === undefined ? all : quoted(own))),
-  ])
-    try {
-      return JSON.parse(spell()) as object;
-    } catch {}
-  return undefined;
+  try {
+    return /^\s*[{[]/.test(text) ? (JSON.parse(text) as object) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A literal key that holds dots or brackets comes before the way through nested values. */
@@ -240,18 +232,13 @@ const BESIDE: Partial<Record<Field, readonly string[]>> = {
   completion_mask: ['response_mask', 'loss_mask', 'action_mask'],
 };
 
-/** Ids under such a name, and a mask of as many entries: a count, and a mask of anything else, is called so as well. */
+/** Numbers under such a name, of a mask as many as there are ids: a count, and a mask of something else, is called so as well. */
 function idsBeside(field: Field, name: string): FieldRule {
-  const ids = (columns: Columns, key: string) => {
-    const value = columns[key];
-    return Array.isArray(value) && typeof value[0] === 'number' ? value : undefined;
-  };
-  const value = ({ columns }: InputRow) => {
-    const found = ids(columns, name);
-    const names = ['completion_ids', ...(BESIDE.completion_ids ?? [])];
-    const isOne = (key: string) => ids(columns, key)?.length === found?.length;
-    return field !== 'completion_mask' || names.some(isOne) ? found : undefined;
-  };
+  const listOf = ({ columns }: InputRow, key: string) =>
+    Array.isArray(columns[key]) && typeof columns[key][0] === 'number' ? columns[key] : undefined;
+  const others = field === 'completion_mask' ? ['completion_ids', ...(BESIDE.completion_ids ?? [])] : [name];
+  const isOne = (row: InputRow, key: string) => listOf(row, key)?.length === listOf(row, name)?.length;
+  const value = (row: InputRow) => (others.some((key) => isOne(row, key)) ? listOf(row, name) : undefined);
   return { text: name, each: false, value };
 }
 

@@ -82,15 +82,18 @@ function withTriedHint(row: InputRow, error: Mismatch, map: FieldMap, needs: Nee
   return new Mismatch(code, reason.replace(flag, `--map ${reason.split(/[:,]/, 1)}=<path>`));
 }
 
-/** Whether the fields that a `--map` names are no longer what a row, or a trace of it, is rejected for. */
-export function helps(row: InputRow, paths: string, map: FieldMap, needs: Needs): boolean {
-  const { mapped } = parseFieldMap(paths);
-  const both = { mapped: new Map([...map.mapped, ...mapped]), join: map.join };
-  const traces = [...mapRow(row, withSources(both, [map.defaults]), needs, true)];
-  return traces.every((trace) => {
-    if (!isBad(trace)) return true;
-    const { code, reason } = trace.rejection;
-    return ['map', 'no_reference'].includes(code) && !mapped.has(reason.split(/[:,]/, 1)[0] as Field);
+/** Whether a row, or a trace of it, is rejected for none of the fields that a `--map` names. */
+export function helps(
+  row: InputRow,
+  paths: string,
+  { mapped, defaults, join }: FieldMap,
+  needs: Needs,
+): boolean {
+  const own = parseFieldMap(paths).mapped;
+  const both = withSources({ mapped: new Map([...mapped, ...own]), join }, [defaults]);
+  return [...mapRow(row, both, needs, true)].every((trace) => {
+    const { code, reason } = isBad(trace) ? trace.rejection : { code: 'map', reason: '' };
+    return ['map', 'no_reference'].includes(code) && !own.has(reason.split(/[:,]/, 1)[0] as Field);
   });
 }
 

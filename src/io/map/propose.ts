@@ -77,7 +77,8 @@ export function mapFlag(value: string): string {
 }
 
 /** Only a reward may differ between the traces of a list, and only within the list or beside it, item by item. */
-function goesWith({ list }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
+function goesWith({ path, list }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
+  if (field === 'completion' && path.startsWith('prompt[')) return false;
   if (list === undefined || field === 'completion') return true;
   return field === 'reward' && trace?.list !== undefined && list.length === trace.list.length;
 }

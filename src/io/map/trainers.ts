@@ -139,24 +139,11 @@ function lastTurn({ messages }: Columns): {
     : { prompt: messages.slice(0, -1), completion };
 }
 
-/** The ids of slime's prompt and response, which stand in one list. */
-function slimeIds({ tokens, response_length: length }: Columns, isPrompt: boolean): readonly unknown[] {
-  if (!Array.isArray(tokens) || typeof length !== 'number' || length > tokens.length)
-    return mismatch(
-      `response_length is ${describeValue(length)}, expected a count of tokens at the end of tokens`,
-    );
-  return isPrompt ? tokens.slice(0, tokens.length - length) : tokens.slice(tokens.length - length);
+/** Where slime's response begins in the list of all ids. */
+function slimeStart({ tokens, response_length: length }: Columns): number {
+  const start = Array.isArray(tokens) ? tokens.length - Number(length) : -1;
+  return start >= 0 ? start : mismatch(`tokens are fewer than response_length ${String(length)}`);
 }
-
-/** A reward of several parts has the one that counts under one of these names. */
-const partOf = (reward: unknown): unknown => {
-  if (typeof reward !== 'object' || reward === null || Array.isArray(reward)) return reward;
-  const { score, reward: whole, acc, accuracy } = reward as Columns;
-  return score ?? whole ?? acc ?? accuracy ?? reward;
-};
-
-const outputsOf = ({ outputs }: Columns, name: string): readonly unknown[] =>
-  (outputs as readonly Columns[]).map((output) => output[name] ?? null);
 
 const THOUGHTS = ['reasoning', 'reasoning_content', 'thinking', 'thought', 'reasoning_trace'];
 const ANSWERS = ['completion', 'response', 'content', 'output', 'final_response', 'model_response'];
@@ -231,25 +218,24 @@ export const DUMPS: readonly Preset[] = [
     what: "slime's and miles' Sample.to_dict()",
     columns: ['tokens', 'response_length', 'response'],
     fields: () => ({
-      ...{ prompt: 'prompt', completion: 'response' },
-      prompt_ids: rule('tokens but the last response_length', (columns) => slimeIds(columns, true)),
-      completion_ids: rule('the last response_length of tokens', (columns) => slimeIds(columns, false)),
-      ...{ completion_mask: 'loss_mask', reference: 'label' },
-      reward: rule('reward', ({ reward }) => partOf(reward)),
-      group: rule("the file's name and group_index", ({ group_index: group }, { stem }) =>
-        group == null ? undefined : `${stem}/${group}`,
+      prompt_ids: rule('tokens but the last response_length', (columns) =>
+        (columns.tokens as unknown[]).slice(0, slimeStart(columns)),
       ),
+      completion_ids: rule('the last response_length of tokens', (columns) =>
+        (columns.tokens as unknown[]).slice(slimeStart(columns)),
+      ),
+      ...{ prompt: 'prompt', completion: 'response', completion_mask: 'loss_mask' },
+      ...{ reference: 'label', reward: 'reward', group: 'group_index' },
     }),
   },
   {
     name: 'vllm',
     what: "vLLM's RequestOutput",
     columns: ['prompt_token_ids', 'outputs'],
-    fits: ({ outputs }) => Array.isArray(outputs) && typeof outputs[0]?.text === 'string',
+    fits: ({ outputs }) => Array.isArray(outputs) && Array.isArray(outputs[0]?.token_ids),
     fields: () => ({
       ...{ prompt: 'prompt', prompt_ids: 'prompt_token_ids' },
-      completion: ruleForEach('outputs[].text', (columns) => outputsOf(columns, 'text')),
-      completion_ids: ruleForEach('outputs[].token_ids', (columns) => outputsOf(columns, 'token_ids')),
+      ...{ completion: 'outputs[].text', completion_ids: 'outputs[].token_ids' },
     }),
     notes: [NO_REFERENCES],
   },
@@ -358,9 +344,7 @@ export const DUMPS: readonly Preset[] = [
     what: "verl's rollout_data_dir/<step>.jsonl",
     columns: ['input', 'output', 'score', 'step'],
     fields: () => ({
-      prompt: 'input',
-      completion: 'output',
-      reference: 'gts',
+      ...{ prompt: 'input', completion: 'output', reference: 'gts' },
       reward: ['acc', 'score'],
       group: [
         rule('step and the prompt that uid begins with', ({ step, uid }) => {
@@ -377,8 +361,7 @@ export const DUMPS: readonly Preset[] = [
     what: "TRL's completions/completions_<step>.parquet",
     columns: ['step', 'prompt', 'completion', 'advantage'],
     fields: () => ({
-      prompt: 'prompt',
-      completion: 'completion',
+      ...{ prompt: 'prompt', completion: 'completion' },
       reference: ['golden_answer', 'answer', 'ground_truth', 'solution'],
       reward: ['accuracy_reward', 'reasoning_accuracy_reward'],
       group: groupBy('step', 'prompt'),
@@ -395,9 +378,7 @@ export const DUMPS: readonly Preset[] = [
     columns: ['input', 'output', 'reward'],
     fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
     fields: () => ({
-      prompt: 'input',
-      completion: 'output',
-      reward: 'reward',
+      ...{ prompt: 'input', completion: 'output', reward: 'reward' },
       group: groupInFile('input'),
     }),
     notes: [

@@ -8,8 +8,6 @@ import type { ColumnType } from '../arrow/schema.js';
 import type { RowWriter } from '../arrow/writer.js';
 import type { ByteSink } from '../files/stdout.js';
 
-const PADDED = ['prompt_ids', 'completion_ids', 'completion_mask'];
-
 /**
  * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of
  * our names is left out where it says the same, and becomes `input_<name>` where it does not; one of the joined file
@@ -35,8 +33,8 @@ export function openJsonlWriter(
       if (drop.includes(name)) continue;
       const text = stringifyJson(input[name]);
       // but for padding, ids say the same
-      const isCut = row.trace.padding !== undefined && names.has(name) && PADDED.includes(name);
-      if (text === ours.get(name) || isCut) continue;
+      const isCut = row.trace.padding !== undefined && /^(prompt_ids|completion_(ids|mask))$/.test(name);
+      if (text === ours.get(name) || (isCut && names.has(name))) continue;
       let as = name;
       while (names.has(as) || (as !== name && Object.hasOwn(input, as))) as = `input_${as}`;
       parts.push(`${JSON.stringify(as)}:${text}`);
