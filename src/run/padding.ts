@@ -1,21 +1,20 @@
 // What of a trace's token ids is padding, as they come out of a trainer's tensors: it is cut off, and its mask alike.
 import type { FieldMap } from '../io/map/fields.js';
 import { foundPlaces } from '../io/map/map.js';
+import type { Mapping } from '../io/map/mapping.js';
 import { type EdgeTokens, edgeTokens } from '../model/text/edge-tokens.js';
 import type { InputRow } from '../rows.js';
 import type { OwnTokens, Trace } from '../trace.js';
 
+const IDS = ['prompt_ids', 'completion_ids'] as const;
+
 /** What cuts the padding of a file's traces; undefined where its first row has no ids. @param policy null: none is known */
 export async function openPadding(
   policy: string | null,
-  first: InputRow['columns'],
-  map: FieldMap,
+  { first, map }: Pick<Mapping, 'first' | 'map'>,
 ): Promise<FieldMap['unpadded']> {
-  const ids = foundPlaces({ columns: first } as InputRow, { ...map, join: undefined }, [
-    'prompt_ids',
-    'completion_ids',
-  ]);
-  if (ids.size === 0) return undefined;
+  const row = { columns: first } as InputRow;
+  if (foundPlaces(row, { ...map, join: undefined }, IDS).size === 0) return undefined;
   const tokens =
     policy === null ? { pads: new Set<number>(), ends: new Set<number>() } : await edgeTokens(policy);
   return (trace) => unpadded(trace, tokens);

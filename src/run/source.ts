@@ -29,8 +29,8 @@ export async function openInputs(
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   const mapping = await resolveMapping(inputs, opts);
-  const unpadded = await openPadding(opts.policy, mapping.first, mapping.map);
-  return { inputs, mapping: { ...mapping, map: { ...mapping.map, unpadded } } };
+  const map = { ...mapping.map, unpadded: await openPadding(opts.policy, mapping) };
+  return { inputs, mapping: { ...mapping, map } };
 }
 
 /** What is told of inputs for which the user has to do something; undefined where nobody has to be told. @param paths of the inputs, `-` for stdin */

@@ -117,7 +117,7 @@ describe('ids', () => {
 
 it('asks the policy for its tokens, where rows have ids', async () => {
   const open = (first: Record<string, unknown>) =>
-    openPadding(EMBEDDED_POLICY, first, parseFieldMap(undefined));
+    openPadding(EMBEDDED_POLICY, { first, map: parseFieldMap(undefined) });
   expect(await open({ prompt: 'p', completion: 'c' })).toBeUndefined();
   const found = await open({ prompt_ids: [1], completion_ids: [2] });
   const trace = {

@@ -64,7 +64,7 @@ interface Unpacker {
 
 const MAGIC = Buffer.from([0x1f, 0x8b, 8]);
 const FLAGS = { headerChecksum: 2, extra: 4, name: 8, comment: 16 };
-const [HEADER_BYTES, TRAILER_BYTES] = [10, 8];
+const [HEADER_BYTES, TRAILER_BYTES, MOST_HEADER_BYTES] = [10, 8, 2 ** 20];
 
 /** Where the deflated data begin behind a member's header; undefined where that is not whole. */
 function headerEnd(bytes: Buffer): number | undefined {
@@ -97,42 +97,35 @@ function gunzip(onTail: () => void): Unpacker {
     stream.removeAllListeners('error').removeAllListeners('end');
     held = held.subarray(stream.bytesWritten - before);
   }
-  function open(): void {
-    [crc, size, isOver] = [0, 0, false];
-    body = createInflateRaw({ chunkSize: GUNZIP_CHUNK_BYTES }).on('data', (chunk: Buffer) => {
-      crc = crc32(chunk, crc);
-      size = (size + chunk.length) >>> 0;
-      ready.push(chunk);
-    });
-  }
-  function close(): void {
-    if (held.readUInt32LE(0) !== crc || held.readUInt32LE(4) !== size) throw new Error('a checksum differs');
-    held = held.subarray(TRAILER_BYTES);
-    body = undefined;
-    members++;
-  }
   return {
     async push(bytes) {
       if (!hasTail) held = Buffer.concat([held, bytes]);
       while (held.length > 0) {
         if (body === undefined) {
           // zeros fill up a tape's block
-          const zeros = held.findIndex((byte) => byte !== 0);
-          if (members > 0) held = held.subarray(zeros < 0 ? held.length : zeros);
-          if (!MAGIC.subarray(0, held.length).equals(held.subarray(0, MAGIC.length))) {
-            if (members === 0) throw new Error('it has no header');
+          while (members > 0 && held[0] === 0)
+            held = held.subarray(held.findIndex((byte) => byte !== 0) >>> 0);
+          const isMember = MAGIC.subarray(0, held.length).equals(held.subarray(0, MAGIC.length));
+          const from = headerEnd(held);
+          if (!isMember && members > 0) {
             hasTail = true;
             onTail();
             held = held.subarray(held.length);
-          }
-          if (held.length === 0) break;
-          const from = headerEnd(held);
-          if (from === undefined) break;
+          } else if (!isMember || (from === undefined && held.length > MOST_HEADER_BYTES))
+            throw new Error('it has no header');
+          if (from === undefined || held.length === 0) break;
           held = held.subarray(from);
-          open();
+          [crc, size, isOver] = [0, 0, false];
+          body = createInflateRaw({ chunkSize: GUNZIP_CHUNK_BYTES }).on('data', (chunk: Buffer) => {
+            crc = crc32(chunk, crc);
+            size = (size + chunk.length) >>> 0;
+            ready.push(chunk);
+          });
         } else if (!isOver) await inflate(body);
         else if (held.length < TRAILER_BYTES) break;
-        else close();
+        else if (held.readUInt32LE(0) !== crc || held.readUInt32LE(4) !== size)
+          throw new Error('a checksum differs');
+        else [held, body, members] = [held.subarray(TRAILER_BYTES), undefined, members + 1];
       }
       return ready.splice(0);
     },

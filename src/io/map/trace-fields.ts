@@ -6,7 +6,7 @@ import { describeKeys, describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import type { Message, OwnTokens, Reference, Trace } from '../../trace.js';
 import { asNumber } from '../arrow/json.js';
-import { type Field, Mismatch, type Needs } from './fields.js';
+import { type Field, Mismatch, type Needs, objectIn } from './fields.js';
 import {
   completionText,
   fromSolution,
@@ -233,12 +233,9 @@ function maskOf({ path, value }: Cell, ids: Int32Array | undefined): OwnTokens |
 /** What a chat template is given as `tools`; as text where a data set keeps it so. */
 function toolsOf(cells: FieldCells): unknown {
   const { value = null } = cells.get('tools') ?? {};
-  if (typeof value !== 'string') return value ?? undefined;
-  try {
-    return JSON.parse(value);
-  } catch {
-    throw new Mismatch('map', 'tools: is no JSON, expected a list of them: --map tools=<path>');
-  }
+  const tools = typeof value === 'string' ? objectIn(value) : (value ?? undefined);
+  if (typeof value !== 'string' || tools !== undefined) return tools;
+  throw new Mismatch('map', 'tools: is no JSON, expected a list of them: --map tools=<path>');
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */

@@ -1,7 +1,7 @@
 // Presets of what trainers and their agents dump, and of the plain formats that they read.
 
 import { describeValue } from '../../printable.js';
-import type { Columns, FieldRule } from './fields.js';
+import { type Columns, type FieldRule, objectIn } from './fields.js';
 import { completionText, isDialogue, parseMessages, severalTurns, withThought } from './messages.js';
 import { at, groupBy, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
@@ -57,11 +57,8 @@ function objectsIn(value: unknown): readonly Columns[] {
 }
 
 function fromText(text: string): Columns {
-  try {
-    return JSON.parse(text) as Columns;
-  } catch {
-    return mismatch(`${text.slice(0, 40)} is no JSON, expected a call of a tool or its arguments`);
-  }
+  const found = objectIn(text) as Columns | undefined;
+  return found ?? mismatch(`${text.slice(0, 40)} is no JSON, expected a call of a tool or its arguments`);
 }
 
 /** Its messages with calls as chat templates read them, not as texts of {id, name, arguments}. */
