@@ -8,6 +8,8 @@ export interface ReadOptions {
   readonly maxLineBytes?: number | undefined;
   /** told how much further an input of known size has been read, in its own bytes: row by row, what is packed in small pieces */
   readonly onBytes?: ((count: number) => void) | undefined;
+  /** told of what stands behind the end of packed data */
+  readonly onTail?: ((message: string) => void) | undefined;
   /** Asked for every row by its number over all inputs, of columnar ones more than once: others are counted, not parsed. */
   readonly wanted?: ((ordinal: number) => boolean) | undefined;
   /** which of a file's columns are looked at; those of Parquet alone are left where they are (default: all) */

@@ -37,6 +37,8 @@ export interface Trace {
   readonly completionIds?: Int32Array;
   /** which of `completionIds` the policy wrote; absent where it wrote all of them */
   readonly completionMask?: OwnTokens;
+  /** ids of padding that were cut off */
+  readonly padding?: number;
   /** in the place of ids: the messages behind the prompt, of which the chat template makes them and the mask */
   readonly turns?: readonly Message[];
   /** the messages of its prompt, and of several turns what came behind it; absent where the prompt is text */

@@ -2,7 +2,7 @@
 import type { Rejection } from '../errors.js';
 import type { Field, FieldMap } from '../io/map/fields.js';
 import { JOINS } from '../io/map/join.js';
-import { foundPlaces, mapRow } from '../io/map/map.js';
+import { foundPlaces, helps, mapRow } from '../io/map/map.js';
 import { fits, type Mapping } from '../io/map/mapping.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import { count, plural } from '../plural.js';
@@ -102,7 +102,9 @@ function proposalOf(row: InputRow, map: FieldMap, trace: Trace | null): string |
   const found = foundPlaces(row, map);
   const hasGroup = trace?.group !== undefined;
   const lacking = PROPOSED.filter((field) => !found.has(field) && !(field === 'group' && hasGroup));
-  return mapText(proposePaths(row.columns, lacking, found.get('completion')));
+  const paths = proposePaths(row.columns, lacking, found.get('completion'));
+  const spelled = Array.from(paths, ([field, path]) => `${field}=${path}`).join(',');
+  return helps(row, spelled, map, ALL_NEEDED) ? mapText(paths) : undefined;
 }
 
 function missingOf({ prompt, promptIds, references, reward, group }: Trace): Missing[] {

@@ -53,6 +53,7 @@ export function openStats(opts: StatsOptions) {
   const counts = new RunCounts(policy?.vocab);
   const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);
   const warned = new Set<string>();
+  const padded = { traces: 0, tokens: 0 };
   const isResumed = before.traces + before.rejects > 0;
 
   /** Everything of this share, the parts of earlier attempts included. */
@@ -80,7 +81,16 @@ export function openStats(opts: StatsOptions) {
     const { tokens_per_s, ...done } = progress.totals();
     const figures = endRecord(counts.numbers, policy);
     const speed = opts.isComputed && { tokens_per_s };
-    return { ...done, ...speed, ...figures, ...opts.figures?.(), ...opts.beside, output: target.path };
+    const ofPadding = padded.traces > 0 && { padded_traces: padded.traces, padding_tokens: padded.tokens };
+    return {
+      ...done,
+      ...speed,
+      ...figures,
+      ...ofPadding,
+      ...opts.figures?.(),
+      ...opts.beside,
+      output: target.path,
+    };
   }
 
   return {
@@ -97,6 +107,8 @@ export function openStats(opts: StatsOptions) {
       }
       progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
       counts.add(item);
+      padded.traces += item.trace.padding === undefined ? 0 : 1;
+      padded.tokens += item.trace.padding ?? 0;
       names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
       // hours may pass until the end
       if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
@@ -111,6 +123,8 @@ export function openStats(opts: StatsOptions) {
       log.text(() =>
         [sizeLine(own, unitOf(numbers)), ...endLines(numbers, rejects, policy, opts.valueName)].join('\n'),
       );
+      if (padded.traces > 0)
+        log.info(`padding was cut off ${plural(padded.traces, 'trace')}: ${plural(padded.tokens, 'token')}`);
       warn(false);
       const rejected = rejectWarning(rejects, totals().traces);
       for (const { code, message } of [...(names?.warnings() ?? []), ...(rejected ? [rejected] : [])])

@@ -106,10 +106,11 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
         refuseWithoutTrace(counted, tally, opts.maxRejects, false, 'nothing was written');
         continue;
       }
-      const { id, group, promptIds, completionIds } = trace;
+      const { id, group, promptIds, completionIds, padding, source } = trace;
       hasTrace = true;
       hasGroup ||= group !== undefined;
-      hasTurns ||= isOfTurns(trace);
+      // a padded mask may not stand beside ids without padding
+      hasTurns ||= isOfTurns(trace) || (padding !== undefined && 'completion_mask' in source.columns);
       traces++;
       const named = { id, group, prompt: promptIds?.join() ?? JSON.stringify(trace.prompt) };
       names.add(spans ? { ...named, completion: completionIds?.join() ?? trace.completion } : named, isTaken);

@@ -10,6 +10,7 @@ import type { Expected } from '../report/progress.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions, Work } from './options.js';
+import { openPadding } from './padding.js';
 import type { Prescan } from './prescan.js';
 
 /** What a command reads. */
@@ -21,13 +22,15 @@ export interface JobInputs {
 /** Finds the inputs, and where in their rows the fields of a trace are. */
 export async function openInputs(
   paths: readonly string[],
-  opts: MappingOptions,
+  opts: MappingOptions & { readonly policy: string | null },
   log: Log,
 ): Promise<JobInputs> {
   const inputs = await resolveInputs(paths);
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
-  return { inputs, mapping: await resolveMapping(inputs, opts) };
+  const mapping = await resolveMapping(inputs, opts);
+  const map = { ...mapping.map, unpadded: await openPadding(opts.policy, mapping) };
+  return { inputs, mapping: { ...mapping, map } };
 }
 
 /** What is told of inputs for which the user has to do something; undefined where nobody has to be told. @param paths of the inputs, `-` for stdin */
@@ -102,7 +105,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const typed = opts.typed && columnar === null;
   // the first row that is not passed over since an earlier attempt has done it
   let first: number | undefined;
-  const all = read({ maxLineBytes, wanted });
+  const all = read({ maxLineBytes, wanted, onTail: (message) => log.warn('input_tail', message) });
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const columns = columnar?.columns ?? (typed ? prescan?.columns : undefined) ?? window?.columns ?? [];

@@ -258,7 +258,7 @@ function checkReferences(row: Cells, fault: Fault): void {
 }
 
 function segmentsOf({ segments }: Cells): readonly Cells[] {
-  return Array.isArray(segments) ? segments : [];
+  return Array.isArray(segments) ? segments.map((segment) => segment ?? {}) : [];
 }
 
 /** The one infinity there may be, which JSON has as null: the logarithm of a value to which no reference contributes. */

@@ -190,11 +190,15 @@ const OURS = {
 } satisfies Readonly<Record<string, Declaration>>;
 
 function segmentsOf(cell: unknown): SegmentRow[] {
-  const found = (readCell({ kind: 'list', element: SEGMENT }, cell) ?? []) as SegmentRow[];
-  return found.map((segment) => ({
+  const found = (readCell({ kind: 'list', element: SEGMENT }, cell) ?? []) as (SegmentRow | null)[];
+  return found.filter(isObject).map((segment) => ({
     ...segment,
     kind: segment.kind === 'answer' || segment.kind === 'shown' ? segment.kind : 'thought',
   }));
+}
+
+function isObject<T>(cell: T): cell is T & object {
+  return typeof cell === 'object' && cell !== null;
 }
 
 function columnOf(name: string, declaration: Declaration): DeclaredColumn {
@@ -276,7 +280,8 @@ export function storedRow(cells: Cells, row: InputRow, further: readonly OutputC
 
 /** Whether a row was scored, or cut by `segment`; undefined: neither. */
 export function kindOf({ segments, status, sigma }: Cells): 'scored' | 'cut' | undefined {
-  if (!isList(segments) || typeof status !== 'string') return undefined;
+  const isRow = isList(segments) && !Array.from(segments).some((segment) => !isObject(segment));
+  if (!isRow || typeof status !== 'string') return undefined;
   return isList(sigma) ? 'scored' : segments.length > 0 ? 'cut' : undefined;
 }
 

@@ -1,7 +1,8 @@
 // Unpacks compressed files; one that ends too early gives all that it has before it says so.
-import { createGunzip } from 'node:zlib';
+import { crc32, createInflateRaw, type InflateRaw } from 'node:zlib';
 import { dataError, RredcotError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
+import type { ReadOptions } from '../../rows.js';
 
 export type Compression = 'gzip' | 'zstd';
 
@@ -17,16 +18,18 @@ const GUNZIP_CHUNK_BYTES = 2 ** 18;
 
 /**
  * Unpacks bytes.
- * @param onBytes told of packed ones before they are unpacked
+ * `onBytes` is told of packed ones before they are unpacked.
  * @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt
  */
 export async function* decompress(
   packed: AsyncIterable<Buffer>,
   compression: Compression,
   file: string,
-  onBytes?: (count: number) => void,
+  { onBytes, onTail }: Pick<ReadOptions, 'onBytes' | 'onTail'> = {},
 ): AsyncGenerator<Buffer> {
-  const unpacker = compression === 'gzip' ? gunzip() : await unzstd();
+  const tail = () =>
+    onTail?.(`${file}: what stands behind the end of its gzip data is no gzip data, and is ignored`);
+  const unpacker = compression === 'gzip' ? gunzip(tail) : await unzstd();
   const piece = PIECE_BYTES[compression];
   let taken = 0;
   try {
@@ -59,41 +62,79 @@ interface Unpacker {
   close(): void;
 }
 
-// zlib drops what it has decoded when it finds the end missing, so it is told of the end only after all bytes went in
-function gunzip(): Unpacker {
-  const stream = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
+const MAGIC = Buffer.from([0x1f, 0x8b, 8]);
+const FLAGS = { headerChecksum: 2, extra: 4, name: 8, comment: 16 };
+const [HEADER_BYTES, TRAILER_BYTES, MOST_HEADER_BYTES] = [10, 8, 2 ** 20];
+
+/** Where the deflated data begin behind a member's header; undefined where that is not whole. */
+function headerEnd(bytes: Buffer): number | undefined {
+  const flags = bytes[3] ?? 0;
+  let at = HEADER_BYTES;
+  if (flags & FLAGS.extra) at += 2 + (bytes.length < at + 2 ? 0 : bytes.readUInt16LE(at));
+  for (const flag of [FLAGS.name, FLAGS.comment]) if (flags & flag) at = bytes.indexOf(0, at) + 1 || Infinity;
+  if (flags & FLAGS.headerChecksum) at += 2;
+  return at <= bytes.length ? at : undefined;
+}
+
+// member by member, as Node's own gunzip ends without a word where something else stands behind the last one
+function gunzip(onTail: () => void): Unpacker {
   const ready: Buffer[] = [];
-  let failure: Error | null = null;
-  let wake = (): void => {};
-  stream.on('data', (chunk: Buffer) => ready.push(chunk));
-  stream.on('error', (error) => {
-    failure = error;
-    wake();
-  });
-  async function step(start: (done: () => void) => void): Promise<Buffer[]> {
-    await new Promise<void>((resolve) => {
-      wake = resolve;
-      if (failure === null) start(resolve);
-      else resolve();
+  let held: Buffer = Buffer.alloc(0);
+  let [members, crc, size, hasTail] = [0, 0, 0, false];
+  let body: InflateRaw | undefined; // of the member that is open
+  let isOver = false; // the open member's data
+
+  /** Gives all that is held to the open member, which leaves what is behind its data. */
+  async function inflate(stream: InflateRaw): Promise<void> {
+    const before = stream.bytesWritten;
+    await new Promise<void>((resolve, reject) => {
+      stream.once('error', reject).once('end', () => {
+        isOver = true;
+        resolve();
+      });
+      stream.write(held, () => resolve());
     });
-    if (failure !== null) throw failure;
-    return ready.splice(0);
+    stream.removeAllListeners('error').removeAllListeners('end');
+    held = held.subarray(stream.bytesWritten - before);
   }
   return {
-    push: (bytes) => step((done) => stream.write(bytes, () => done())),
-    async end() {
-      try {
-        return await step((done) => {
-          stream.once('end', done);
-          stream.end();
-        });
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'Z_BUF_ERROR')
-          throw new TruncatedError('the gzip data ends too early');
-        throw error;
+    async push(bytes) {
+      if (!hasTail) held = Buffer.concat([held, bytes]);
+      while (held.length > 0) {
+        if (body === undefined) {
+          // zeros fill up a tape's block
+          while (members > 0 && held[0] === 0)
+            held = held.subarray(held.findIndex((byte) => byte !== 0) >>> 0);
+          const isMember = MAGIC.subarray(0, held.length).equals(held.subarray(0, MAGIC.length));
+          const from = headerEnd(held);
+          if (!isMember && members > 0) {
+            hasTail = true;
+            onTail();
+            held = held.subarray(held.length);
+          } else if (!isMember || (from === undefined && held.length > MOST_HEADER_BYTES))
+            throw new Error('it has no header');
+          if (from === undefined || held.length === 0) break;
+          held = held.subarray(from);
+          [crc, size, isOver] = [0, 0, false];
+          body = createInflateRaw({ chunkSize: GUNZIP_CHUNK_BYTES }).on('data', (chunk: Buffer) => {
+            crc = crc32(chunk, crc);
+            size = (size + chunk.length) >>> 0;
+            ready.push(chunk);
+          });
+        } else if (!isOver) await inflate(body);
+        else if (held.length < TRAILER_BYTES) break;
+        else if (held.readUInt32LE(0) !== crc || held.readUInt32LE(4) !== size)
+          throw new Error('a checksum differs');
+        else [held, body, members] = [held.subarray(TRAILER_BYTES), undefined, members + 1];
       }
+      return ready.splice(0);
     },
-    close: () => stream.destroy(),
+    end() {
+      if (body !== undefined || held.length > 0 || members === 0)
+        throw new TruncatedError('the gzip data ends too early');
+      return [];
+    },
+    close: () => body?.destroy(),
   };
 }
 

@@ -87,8 +87,7 @@ const PROCESSBENCH: Preset = {
   what: 'Qwen/ProcessBench',
   columns: ['problem', 'steps', 'final_answer_correct', 'label'],
   fields: () => ({
-    id: 'id',
-    prompt: 'problem',
+    ...{ id: 'id', prompt: 'problem' },
     ...joinedSteps('steps', '\n\n', (columns) => textsAt(columns, 'steps')),
     reward: 'final_answer_correct',
   }),
@@ -101,9 +100,7 @@ export const STEPS: readonly Preset[] = [
     what: 'Thought Anchors: base solutions with the Monte Carlo value of each chunk',
     columns: ['problem', 'base_solution', 'chunks'],
     fields: () => ({
-      id: 'id',
-      prompt: 'base_solution.prompt',
-      completion: 'base_solution.solution',
+      ...{ id: 'id', prompt: 'base_solution.prompt', completion: 'base_solution.solution' },
       segment_char_ends: rule('chunks[].chunk in base_solution.solution', chunkEnds),
       values: rule('chunks[].accuracy, then base_solution.is_correct', (columns) => {
         const chunks = at(columns, 'chunks');
@@ -145,8 +142,7 @@ export const STEPS: readonly Preset[] = [
     what: 'hitsmy/PRMBench_Preview',
     columns: ['modified_question', 'modified_process', 'error_steps'],
     fields: () => ({
-      id: 'idx',
-      prompt: 'modified_question',
+      ...{ id: 'idx', prompt: 'modified_question' },
       ...joinedSteps('modified_process', '\n', (columns) => textsAt(columns, 'modified_process')),
       reward: rule('error_steps: none', ({ error_steps: wrong }) =>
         Array.isArray(wrong) ? !wrong.length : null,
@@ -159,11 +155,9 @@ export const STEPS: readonly Preset[] = [
     what: 'dvlab-research/MR-GSM8K',
     columns: ['question', 'model_output_steps', 'model_output_solution_first_error_step'],
     fields: () => ({
-      id: 'uuid',
-      prompt: 'question',
+      ...{ id: 'uuid', prompt: 'question' },
       ...joinedSteps('model_output_steps', '\n', (columns) => textsAt(columns, 'model_output_steps')),
-      reference: 'ground_truth_answer',
-      solution: 'ground_truth_solution',
+      ...{ reference: 'ground_truth_answer', solution: 'ground_truth_solution' },
       reward: rule('model_output_answer_correctness', ({ model_output_answer_correctness: verdict }) => {
         return CORRECTNESS[String(verdict)] ?? null;
       }),
@@ -178,8 +172,7 @@ export const STEPS: readonly Preset[] = [
     fields: () => ({
       prompt: 'question.problem',
       ...joinedSteps("label.steps' chosen completions", '\n', chosenSteps),
-      reference: 'question.ground_truth_answer',
-      solution: 'question.ground_truth_solution',
+      ...{ reference: 'question.ground_truth_answer', solution: 'question.ground_truth_solution' },
       reward: rule('label.finish_reason: solution 1, found_error 0', (columns) => {
         return FINISHED[String(at(columns, 'label.finish_reason'))] ?? null;
       }),
@@ -218,12 +211,16 @@ export const STEPS: readonly Preset[] = [
   },
 ];
 
+const S1K = [
+  ['gemini_thinking_trajectory', 'gemini_attempt'],
+  ['deepseek_thinking_trajectory', 'deepseek_attempt'],
+] as const;
+
 const NUMINAMATH = {
   name: 'numinamath-cot',
   what: 'AI-MO/NuminaMath-CoT and NuminaMath-1.5',
   fields: () => ({
-    prompt: 'problem',
-    completion: 'solution',
+    ...{ prompt: 'problem', completion: 'solution' },
     reference: ['answer', boxedIn('solution')],
     solution: 'solution',
   }),
@@ -258,11 +255,7 @@ export const SOLUTIONS: readonly Preset[] = [
     what: 'open-r1/OpenR1-Math-220k',
     columns: ['problem', 'answer', 'generations', 'correctness_math_verify'],
     fields: () => ({
-      id: 'uuid',
-      group: 'uuid',
-      prompt: 'problem',
-      completion: 'generations[]',
-      reference: 'answer',
+      ...{ id: 'uuid', group: 'uuid', prompt: 'problem', completion: 'generations[]', reference: 'answer' },
       solution: 'solution',
       reward: ruleForEach('correctness_math_verify[], else correctness_llama[]', (columns) => {
         const { generations, correctness_math_verify: verified, correctness_llama: judged } = columns;
@@ -310,6 +303,43 @@ export const SOLUTIONS: readonly Preset[] = [
     notes: [
       'only solutions with a box have an answer: code and puzzles are rejected without --map reference=<path>',
     ],
+  },
+  {
+    name: 's1k',
+    what: 'simplescaling/s1K-1.1, and s1K',
+    columns: ['question', 'solution', ...S1K.flat()],
+    fields: () => ({
+      prompt: 'question',
+      completion: ruleForEach('both models’ thinking_trajectory and attempt', (columns) =>
+        S1K.map(([thought, answer]) => withThought(textAt(columns, thought), textAt(columns, answer))),
+      ),
+      reference: 'solution',
+    }),
+    notes: ['the two traces of a question, by two models, are one group'],
+  },
+  {
+    name: 's1k',
+    what: 'simplescaling/s1K',
+    columns: ['question', 'solution', 'thinking_trajectories', 'attempt'],
+    fields: () => ({
+      prompt: 'question',
+      completion: rule('thinking_trajectories and attempt', (columns) =>
+        withThought(textsAt(columns, 'thinking_trajectories').join('\n'), textAt(columns, 'attempt')),
+      ),
+      reference: 'solution',
+    }),
+  },
+  {
+    name: 'synthetic-1',
+    what: 'PrimeIntellect/SYNTHETIC-1',
+    columns: ['problem_id', 'prompt', 'llm_response', 'score', 'verification_info'],
+    fields: () => ({
+      ...{
+        ...{ id: 'response_id', group: 'problem_id', prompt: 'prompt', completion: 'llm_response' },
+        reward: 'score',
+      },
+      reference: ['verification_info.ground_truth', 'verification_info.answer', 'gold_standard_solution'],
+    }),
   },
   {
     name: 'openmathreasoning',

@@ -3,6 +3,7 @@
 import { TraceRejected, usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
 import type { InputRow } from '../../rows.js';
+import type { Trace } from '../../trace.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
 export const FIELDS = [
@@ -31,6 +32,8 @@ export interface FieldMap {
   readonly defaults: FieldSources;
   /** the rows of another file, each as `join` beside the columns of the row that it belongs to */
   readonly join?: Join | undefined;
+  /** cuts off what of a trace's ids is padding; undefined where there are no ids */
+  readonly unpadded?: ((trace: Trace) => Trace) | undefined;
 }
 
 /** Another file's rows (`--join`). */
@@ -132,6 +135,15 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
   return 'value' in found ? found.value : undefined;
 }
 
+/** What a text holds as JSON; undefined for any other text. */
+export function objectIn(text: string): object | undefined {
+  try {
+    return /^\s*[{[]/.test(text) ? (JSON.parse(text) as object) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** A literal key that holds dots or brackets comes before the way through nested values. */
 function follow(value: unknown, path: string): unknown {
   if (path === '') return value;
@@ -139,6 +151,7 @@ function follow(value: unknown, path: string): unknown {
     const [, index, rest = ''] = /^\[(\d+)\]\.?(.*)$/s.exec(path) ?? [];
     return index === undefined ? undefined : follow(value[Number(index)], rest);
   }
+  if (typeof value === 'string') return follow(objectIn(value), path);
   if (typeof value !== 'object' || value === null) return undefined;
   for (
     let end = path.length;
@@ -187,6 +200,7 @@ export function withSources(
   const completion = mapped.get('completion') ?? mapped.get('completion_ids');
   const isOthers = completion !== undefined;
   const explodes = completion?.some(isEach) === true;
+  const isExploded = known.some((fields) => [...fields.values()].flat().some(isEach));
   const defaults = new Map<Field, readonly FieldSource[]>();
   for (const field of FIELDS) {
     if (mapped.has(field)) continue;
@@ -198,9 +212,34 @@ export function withSources(
           !isOthers || !(field.startsWith('segment_') || field === 'values' || (isEach(source) && !explodes)),
       );
     const names = field === 'reference' ? ['reference', 'references', 'answer'] : [field];
-    defaults.set(field, sources.length > 0 ? sources : names.map(parsePath));
+    const beside = isOthers || isExploded ? [] : (BESIDE[field] ?? []).map((name) => idsBeside(field, name));
+    defaults.set(field, sources.length > 0 ? sources : [...names.map(parsePath), ...beside]);
   }
   return { mapped, defaults, join };
+}
+
+/** What dumps call the ids that stand beside a trace's texts, and which of the completion's the policy wrote. */
+const BESIDE: Partial<Record<Field, readonly string[]>> = {
+  prompt_ids: ['prompt_token_ids', 'prompt_tokens', 'input_ids'],
+  completion_ids: [
+    'completion_token_ids',
+    'response_ids',
+    'response_token_ids',
+    'response_tokens',
+    'output_token_ids',
+    'output_ids',
+  ],
+  completion_mask: ['response_mask', 'loss_mask', 'action_mask'],
+};
+
+/** Numbers under such a name, of a mask as many as there are ids: a count, and a mask of something else, is called so as well. */
+function idsBeside(field: Field, name: string): FieldRule {
+  const listOf = ({ columns }: InputRow, key: string) =>
+    Array.isArray(columns[key]) && typeof columns[key][0] === 'number' ? columns[key] : undefined;
+  const others = field === 'completion_mask' ? ['completion_ids', ...(BESIDE.completion_ids ?? [])] : [name];
+  const isOne = (row: InputRow, key: string) => listOf(row, key)?.length === listOf(row, name)?.length;
+  const value = (row: InputRow) => (others.some((key) => isOne(row, key)) ? listOf(row, name) : undefined);
+  return { text: name, each: false, value };
 }
 
 export function explodes({ mapped, defaults }: FieldMap): boolean {

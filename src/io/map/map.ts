@@ -14,7 +14,9 @@ import {
   type Join,
   Mismatch,
   type Needs,
+  parseFieldMap,
   resolvePath,
+  withSources,
 } from './fields.js';
 import { pick } from './join.js';
 import { mapFlag, mapText, proposePaths } from './propose.js';
@@ -43,15 +45,22 @@ export function rowTraces(
 }
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
-export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
+export function* mapRow(
+  row: InputRow,
+  map: FieldMap,
+  needs: Needs,
+  isTrial = false,
+): Generator<Trace | BadRow> {
+  const reject = (error: Mismatch, id: string) =>
+    rejectRow(row, isTrial ? error : withTriedHint(row, error, map, needs), id);
   const rowId = `${row.stem}:${row.row}`;
-  const { join } = map;
+  const { join, unpadded = (trace: Trace) => trace } = map;
   const found = attempt(() => {
     const whole = join === undefined ? row : joined(row, join);
     return { ...findCells(whole, map, needs), partner: whole.columns.join as Columns };
   });
   if (found instanceof Mismatch) {
-    yield rejectRow(row, found, rowId);
+    yield reject(found, rowId);
     return;
   }
   const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
@@ -59,10 +68,33 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
   const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
   for (const [index, cells] of traces) {
     const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
-    const trace = attempt(() => buildTrace(row, cells, place, needs));
-    if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
+    const trace = attempt(() => unpadded(buildTrace(row, cells, place, needs)));
+    if (trace instanceof Mismatch) yield reject(trace, trace.id ?? place.id);
     else yield written.length === 0 ? trace : { ...trace, joined: pick(found.partner, written) };
   }
+}
+
+/** A `--map` in a reason that helps the row, or none for its field. */
+function withTriedHint(row: InputRow, error: Mismatch, map: FieldMap, needs: Needs): Mismatch {
+  const { code, reason } = error;
+  const [flag, , paths = ''] = /--map ('?)(\w+=[^<>']+)\1/.exec(reason) ?? [];
+  if (flag === undefined || helps(row, paths, map, needs)) return error;
+  return new Mismatch(code, reason.replace(flag, `--map ${reason.split(/[:,]/, 1)}=<path>`));
+}
+
+/** Whether a row, or a trace of it, is rejected for none of the fields that a `--map` names. */
+export function helps(
+  row: InputRow,
+  paths: string,
+  { mapped, defaults, join }: FieldMap,
+  needs: Needs,
+): boolean {
+  const own = parseFieldMap(paths).mapped;
+  const both = withSources({ mapped: new Map([...mapped, ...own]), join }, [defaults]);
+  return [...mapRow(row, both, needs, true)].every((trace) => {
+    const { code, reason } = isBad(trace) ? trace.rejection : { code: 'map', reason: '' };
+    return ['map', 'no_reference'].includes(code) && !own.has(reason.split(/[:,]/, 1)[0] as Field);
+  });
 }
 
 /** Completions of one prompt share a group, which several prompts do not. */

@@ -187,7 +187,7 @@ export function choosePreset(asked: string, first: Columns | undefined): Choice 
   if (asked === 'none') return undefined;
   if (asked === 'auto') {
     const found = first && PRESETS.find((preset) => fits(preset, first));
-    return found && { preset: found, why: `the first row has ${found.columns.join(', ')}` };
+    return found && { preset: found, why: `the first row has ${found.columns.join(', ') || found.what}` };
   }
   const named = PRESETS.filter(({ name }) => name === asked);
   const preset = named.find((each) => first !== undefined && fits(each, first)) ?? named[0];

@@ -43,6 +43,11 @@ function contentText(content: unknown): string | undefined {
   return parts.includes(undefined) ? undefined : parts.join('');
 }
 
+/** A list as it is, a message by itself as a list of one; nothing else holds messages. */
+export function messagesIn(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : isDialogue([value]) ? [value] : [];
+}
+
 export function isDialogue(value: unknown): value is readonly unknown[] {
   return Array.isArray(value) && typeof (value[0] as { role?: unknown } | null)?.role === 'string';
 }
@@ -59,7 +64,7 @@ export function lastQuestion(value: unknown): string | undefined {
  * @returns null where the value is anything else
  */
 export function completionText(value: unknown): string | null {
-  const messages = Array.isArray(value) ? parseMessages(value) : [];
+  const messages = parseMessages(messagesIn(value));
   if ('problem' in messages || messages.length !== 1) return null;
   const [{ role, content, reasoning_content, thinking }] = messages as [(typeof messages)[0]];
   if (role !== 'assistant') return null;
@@ -69,7 +74,7 @@ export function completionText(value: unknown): string | null {
 
 /** The messages of a completion that takes more than one turn: several, or one that calls a tool. @returns undefined for anything else */
 export function severalTurns(value: unknown): readonly Message[] | undefined {
-  const messages = Array.isArray(value) ? parseMessages(value) : [];
+  const messages = parseMessages(messagesIn(value));
   if ('problem' in messages || !messages.some(({ role }) => role === 'assistant')) return undefined;
   const calls = messages[0]?.tool_calls;
   return messages.length > 1 || (Array.isArray(calls) && calls.length > 0) ? messages : undefined;

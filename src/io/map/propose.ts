@@ -1,7 +1,7 @@
 // Proposes paths for `--map` by the names that such columns have, where their values fit.
 
 import { shellWord } from '../../printable.js';
-import { type Columns, FIELDS, type Field } from './fields.js';
+import { type Columns, FIELDS, type Field, objectIn } from './fields.js';
 import { isDialogue } from './messages.js';
 
 interface ProposedPlace {
@@ -16,7 +16,7 @@ interface ProposedPlace {
 const NAMES: Partial<Record<Field, string>> = {
   completion: `completion fullresponse modelresponse response generatedsolution generatedtext generation modeloutput
     modelcompletion output prediction rollout trace cot chainofthought reasoning completions responses generations
-    outputs predictions rollouts samples candidates text content message`,
+    outputs predictions rollouts samples candidates resps text content message`,
   prompt: 'prompt question problem problemstatement instruction query userprompt input messages conversation',
   reference: `reference references groundtruth truth goldanswer goldenanswer referenceanswer gtanswer expectedanswer
     correctanswer finalanswer gold gts gt answer answers target expected solution`,
@@ -77,7 +77,8 @@ export function mapFlag(value: string): string {
 }
 
 /** Only a reward may differ between the traces of a list, and only within the list or beside it, item by item. */
-function goesWith({ list }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
+function goesWith({ path, list }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
+  if (field === 'completion' && path.startsWith('prompt[')) return false;
   if (list === undefined || field === 'completion') return true;
   return field === 'reward' && trace?.list !== undefined && list.length === trace.list.length;
 }
@@ -92,8 +93,10 @@ function bestPlace(places: readonly ProposedPlace[], field: Field): ProposedPlac
     // a reward of the trace's own list comes before one of the row
     return list === undefined && field === 'reward' && places.some((each) => each.list) ? at + 0.5 : at;
   };
+  // a reward of several parts, none of which is known
+  const [part] = fitting.filter(({ path }) => path.startsWith(`${field}.`));
   const ranked = fitting.map((place) => ({ place, at: rank(place) })).filter(({ at }) => Number.isFinite(at));
-  return ranked.sort((a, b) => a.at - b.at)[0]?.place;
+  return ranked.sort((a, b) => a.at - b.at)[0]?.place ?? part;
 }
 
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[_\-\s]/g, '');
@@ -107,7 +110,15 @@ function placesOf(columns: Columns): ProposedPlace[] {
     if (Array.isArray(value)) {
       const list = { path: name, length: value.length };
       places.push({ path: `${name}[]`, name, value: value[0], list });
-      for (const [key, item] of keysOf(value[0]))
+      const [first] = value;
+      if (Array.isArray(first))
+        places.push({
+          path: `${name}[0][]`,
+          name,
+          value: first[0],
+          list: { path: name, length: first.length },
+        });
+      for (const [key, item] of keysOf(first))
         places.push({ path: `${name}[].${key}`, name: key, value: item, list });
     } else
       for (const [key, item] of keysOf(value))
@@ -116,7 +127,8 @@ function placesOf(columns: Columns): ProposedPlace[] {
   return places;
 }
 
-function keysOf(value: unknown): [string, unknown][] {
+function keysOf(found: unknown): [string, unknown][] {
+  const value = typeof found === 'string' ? objectIn(found) : found;
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   return isObject ? Object.entries(value).filter(([key]) => !isUnspellable(key)) : [];
 }

@@ -6,8 +6,15 @@ import { describeKeys, describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import type { Message, OwnTokens, Reference, Trace } from '../../trace.js';
 import { asNumber } from '../arrow/json.js';
-import { type Field, Mismatch, type Needs } from './fields.js';
-import { completionText, fromSolution, parseMessages, parseReferences, severalTurns } from './messages.js';
+import { type Field, Mismatch, type Needs, objectIn } from './fields.js';
+import {
+  completionText,
+  fromSolution,
+  messagesIn,
+  parseMessages,
+  parseReferences,
+  severalTurns,
+} from './messages.js';
 import { mapText, proposePaths } from './propose.js';
 
 /** A field's value in one trace and where it came from. */
@@ -98,7 +105,7 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
       ...present({ group, segmentEnds, segmentCharEnds, values, item: place.index }),
       ...(needs.prompt && beginsWithPrompt(texts) ? { status: ['completion:has-prompt'] } : {}),
       references: references(row, cells, needs.references, group !== undefined),
-      ...rewardOf(cells),
+      ...rewardOf(row, cells),
       // the row itself: a columnar one makes its text only when asked
       source: row,
     };
@@ -125,8 +132,10 @@ function name(cells: FieldCells, field: 'id' | 'group'): string | undefined {
 
 function prompt(row: InputRow, cells: FieldCells, isNeeded: boolean): Trace['prompt'] {
   const cell = cells.get('prompt');
-  if (!Array.isArray(cell?.value)) return textField(row, cells, 'prompt', isNeeded);
-  const parsed = parseMessages(cell.value);
+  const messages = messagesIn(cell?.value);
+  if (cell === undefined || (messages.length === 0 && !Array.isArray(cell.value)))
+    return textField(row, cells, 'prompt', isNeeded);
+  const parsed = parseMessages(messages);
   if (!('problem' in parsed)) return parsed;
   if (!isNeeded && !cell.isMapped) return '';
   throw new Mismatch(
@@ -224,12 +233,9 @@ function maskOf({ path, value }: Cell, ids: Int32Array | undefined): OwnTokens |
 /** What a chat template is given as `tools`; as text where a data set keeps it so. */
 function toolsOf(cells: FieldCells): unknown {
   const { value = null } = cells.get('tools') ?? {};
-  if (typeof value !== 'string') return value ?? undefined;
-  try {
-    return JSON.parse(value);
-  } catch {
-    throw new Mismatch('map', 'tools: is no JSON, expected a list of them: --map tools=<path>');
-  }
+  const tools = typeof value === 'string' ? objectIn(value) : (value ?? undefined);
+  if (typeof value !== 'string' || tools !== undefined) return tools;
+  throw new Mismatch('map', 'tools: is no JSON, expected a list of them: --map tools=<path>');
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */
@@ -299,16 +305,18 @@ function withSolution(parsed: readonly Reference[], cell: Cell): readonly Refere
 }
 
 /** The reward; a verdict is on no scale: true, false, and what verl dumps as `acc` between 0 and 1. */
-function rewardOf(cells: FieldCells): Pick<Trace, 'reward' | 'isVerdict'> {
+function rewardOf(row: InputRow, cells: FieldCells): Pick<Trace, 'reward' | 'isVerdict'> {
   const { path = 'reward', value: found } = cells.get('reward') ?? {};
-  const value = asNumber(found) ?? Number.NaN;
+  // Python writes them so as text
+  const verdict = typeof found === 'string' ? /^\s*(?:(true)|false)\s*$/i.exec(found) : null;
+  const value = verdict === null ? (asNumber(found) ?? Number.NaN) : verdict[1] !== undefined;
   const isNumber = typeof value === 'boolean' || typeof value === 'bigint';
   const reward = isNumber ? Number(value) : value;
   if (Number.isNaN(reward)) return { reward: null };
   if (typeof reward !== 'number' || !Number.isFinite(reward))
     throw new Mismatch(
       'reward',
-      `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null`,
+      `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null: use ${mapFor(row, cells, 'reward')}`,
     );
   const isNamed = /(?:^|\.)acc$/.test(path) && reward >= 0 && reward <= 1;
   return { reward, ...(typeof value === 'boolean' || isNamed ? { isVerdict: true } : {}) };

@@ -1,8 +1,8 @@
 // Presets of what trainers and their agents dump, and of the plain formats that they read.
 
 import { describeValue } from '../../printable.js';
-import type { Columns, FieldRule } from './fields.js';
-import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
+import { type Columns, type FieldRule, objectIn } from './fields.js';
+import { completionText, isDialogue, parseMessages, severalTurns, withThought } from './messages.js';
 import { at, groupBy, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
 /** Nothing where the policy wrote all of it: the trace has one turn. */
@@ -57,11 +57,8 @@ function objectsIn(value: unknown): readonly Columns[] {
 }
 
 function fromText(text: string): Columns {
-  try {
-    return JSON.parse(text) as Columns;
-  } catch {
-    return mismatch(`${text.slice(0, 40)} is no JSON, expected a call of a tool or its arguments`);
-  }
+  const found = objectIn(text) as Columns | undefined;
+  return found ?? mismatch(`${text.slice(0, 40)} is no JSON, expected a call of a tool or its arguments`);
 }
 
 /** Its messages with calls as chat templates read them, not as texts of {id, name, arguments}. */
@@ -139,6 +136,28 @@ function lastTurn({ messages }: Columns): {
     : { prompt: messages.slice(0, -1), completion };
 }
 
+/** Where slime's response begins in the list of all ids. */
+function slimeStart({ tokens, response_length: length }: Columns): number {
+  const start = Array.isArray(tokens) ? tokens.length - Number(length) : -1;
+  return start >= 0 ? start : mismatch(`tokens are fewer than response_length ${String(length)}`);
+}
+
+const THOUGHTS = ['reasoning', 'reasoning_content', 'thinking', 'thought', 'reasoning_trace'];
+const ANSWERS = ['completion', 'response', 'content', 'output', 'final_response', 'model_response'];
+const QUESTIONS = ['prompt', 'question', 'problem', 'instruction', 'query', 'input'];
+
+/** A thought, and the answer that came behind it, in columns of their own. */
+function thoughtAndAnswer(columns: Columns): string | undefined {
+  const [thought, answer] = [THOUGHTS, ANSWERS].map((names) =>
+    names.map((name) => columns[name]).find((value) => value != null),
+  );
+  const isPair = typeof thought === 'string' && typeof answer === 'string' && thought.trim() !== '';
+  // an answer may repeat it
+  return isPair && !answer.includes(thought.trim()) && !answer.includes('</think>')
+    ? withThought(thought, answer)
+    : undefined;
+}
+
 /** One group for each prompt of a file. */
 function groupInFile(path: string): FieldRule {
   return rule(
@@ -182,6 +201,42 @@ export const DUMPS: readonly Preset[] = [
     notes: [NO_REFERENCES],
   },
   {
+    name: 'open-instruct',
+    what: "open-instruct's rollouts",
+    columns: ['prompt_tokens', 'response_tokens', 'reward', 'prompt_idx'],
+    fields: () => ({
+      ...{ prompt_ids: 'prompt_tokens', completion_ids: 'response_tokens' },
+      ...{ reference: 'ground_truth', reward: 'reward', group: groupBy('step', 'prompt_idx') },
+    }),
+    notes: ['its right answers earn 10 by default: --reward-range 0,10'],
+  },
+  {
+    name: 'slime',
+    what: "slime's and miles' Sample.to_dict()",
+    columns: ['tokens', 'response_length', 'response'],
+    fields: () => ({
+      prompt_ids: rule('tokens but the last response_length', (columns) =>
+        (columns.tokens as unknown[]).slice(0, slimeStart(columns)),
+      ),
+      completion_ids: rule('the last response_length of tokens', (columns) =>
+        (columns.tokens as unknown[]).slice(slimeStart(columns)),
+      ),
+      ...{ prompt: 'prompt', completion: 'response', completion_mask: 'loss_mask' },
+      ...{ reference: 'label', reward: 'reward', group: 'group_index' },
+    }),
+  },
+  {
+    name: 'vllm',
+    what: "vLLM's RequestOutput",
+    columns: ['prompt_token_ids', 'outputs'],
+    fits: ({ outputs }) => Array.isArray(outputs) && Array.isArray(outputs[0]?.token_ids),
+    fields: () => ({
+      ...{ prompt: 'prompt', prompt_ids: 'prompt_token_ids' },
+      ...{ completion: 'outputs[].text', completion_ids: 'outputs[].token_ids' },
+    }),
+    notes: [NO_REFERENCES],
+  },
+  {
     name: 'tokens',
     what: 'token ids of prompts and completions',
     columns: ['prompt_ids', 'completion_ids'],
@@ -200,7 +255,7 @@ export const DUMPS: readonly Preset[] = [
     fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
       reference: [
-        'reference',
+        ...['reference', 'answer'],
         'ground_truth',
         'gts',
         'reward_model.ground_truth',
@@ -286,9 +341,7 @@ export const DUMPS: readonly Preset[] = [
     what: "verl's rollout_data_dir/<step>.jsonl",
     columns: ['input', 'output', 'score', 'step'],
     fields: () => ({
-      prompt: 'input',
-      completion: 'output',
-      reference: 'gts',
+      ...{ prompt: 'input', completion: 'output', reference: 'gts' },
       reward: ['acc', 'score'],
       group: [
         rule('step and the prompt that uid begins with', ({ step, uid }) => {
@@ -305,8 +358,7 @@ export const DUMPS: readonly Preset[] = [
     what: "TRL's completions/completions_<step>.parquet",
     columns: ['step', 'prompt', 'completion', 'advantage'],
     fields: () => ({
-      prompt: 'prompt',
-      completion: 'completion',
+      ...{ prompt: 'prompt', completion: 'completion' },
       reference: ['golden_answer', 'answer', 'ground_truth', 'solution'],
       reward: ['accuracy_reward', 'reasoning_accuracy_reward'],
       group: groupBy('step', 'prompt'),
@@ -319,13 +371,11 @@ export const DUMPS: readonly Preset[] = [
   },
   {
     name: 'openrlhf',
-    what: "OpenRLHF's batch_inference --eval_task rm",
+    what: 'prompts, responses and the rewards of a reward model, as OpenRLHF wrote them',
     columns: ['input', 'output', 'reward'],
     fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
     fields: () => ({
-      prompt: 'input',
-      completion: 'output',
-      reward: 'reward',
+      ...{ prompt: 'input', completion: 'output', reward: 'reward' },
       group: groupInFile('input'),
     }),
     notes: [
@@ -337,6 +387,17 @@ export const DUMPS: readonly Preset[] = [
 
 /** Formats that others may look like: recognised last. */
 export const PLAIN_ROWS: readonly Preset[] = [
+  {
+    name: 'reasoning',
+    what: 'thoughts and answers in two columns',
+    columns: [],
+    fits: (columns) =>
+      thoughtAndAnswer(columns) !== undefined && QUESTIONS.some((name) => Object.hasOwn(columns, name)),
+    fields: () => ({
+      prompt: QUESTIONS,
+      completion: [rule('a thought and its answer', thoughtAndAnswer), ...ANSWERS],
+    }),
+  },
   {
     ...CHAT,
     columns: ['prompt', 'completion'],

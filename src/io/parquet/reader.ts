@@ -74,7 +74,8 @@ async function openedFooter(thread: Thread<DecoderThread>, path: string) {
     const facts: ParquetFacts = await thread.call('open', [path, hidesArrowSchema]);
     return { facts, fields: RecordBatchReader.from(facts.schema).open().schema.fields };
   };
-  const found = await open(false);
+  // what its writer said of Arrow may be damaged: its own types are there all the same
+  const found = await open(false).catch((error: unknown) => open(true).catch(() => Promise.reject(error)));
   const dictionaries = found.fields.filter(({ type }) => findType(type, DataType.isDictionary));
   const { facts, fields } = dictionaries.length === 0 ? found : await open(true);
   const losses = new Map<string, string>();

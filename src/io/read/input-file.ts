@@ -21,6 +21,8 @@ const SIGNATURES: readonly (readonly [begin: string, layout: FileLayout])[] = [
   ['\xff\xff\xff\xff', 'arrow-stream'],
   ['\x1f\x8b', 'gzip'],
   ['\x28\xb5\x2f\xfd', 'zstd'],
+  // a frame to be skipped, of 16 kinds, with which pzstd begins
+  ...Array.from({ length: 16 }, (_, n) => [`${String.fromCharCode(0x50 + n)}\x2a\x4d\x18`, 'zstd'] as const),
 ];
 
 /** What is recognised in order to be refused. */
@@ -31,6 +33,12 @@ const REFUSED: readonly (readonly [begins: readonly string[], what: string, hint
   [['BZh'], 'bzip2 data', 'bzip2 -dc <file> | rredcot … -'],
   [['\xfd7zXZ'], 'xz data', 'xz -dc <file> | rredcot … -'],
   [['PK\x03\x04'], 'a zip archive', 'unzip -p <file> | rredcot … -'],
+  [['version '], 'a pointer of Git LFS and not the file', 'git lfs pull, in its repository'],
+  [
+    ['<!DOCTYP', '<!doctyp', '<html'],
+    'a web page',
+    'download the file itself: of the Hub, with /resolve/ in the place of /blob/ in its address',
+  ],
   [
     ['\x80\x02', '\x80\x03', '\x80\x04', '\x80\x05'], // protocols 2 to 5
     'a Python pickle',
@@ -41,6 +49,11 @@ const REFUSED: readonly (readonly [begins: readonly string[], what: string, hint
 /** Text, or what is packed, that is no rows of JSON by its name: its lines would all be rejects, or worse, some of them. */
 const REFUSED_NAMES: readonly (readonly [name: RegExp, what: string, hint: string])[] = [
   [/\.(tar|tgz)$|\.tar\.\w+$/i, 'a tar archive', 'unpack it, and name its files or their folder'],
+  [
+    /\.(model|safetensors|gguf|onnx)$/i,
+    'a file of a model',
+    '--policy <its folder>, and the traces as input',
+  ],
   [
     /\.[ct]sv(\.gz|\.zst)?$/i,
     'a table as text (CSV)',

@@ -179,7 +179,7 @@ export async function* readRows(
     const bytes = stream?.bytes() ?? fileBytes(path, layout === 'json' ? undefined : PACKED_CHUNK_BYTES);
     yield* layout === 'json'
       ? readJsonRows(bytes, own)
-      : readJsonRows(decompress(bytes, layout, path, opts.onBytes), { ...own, onBytes: undefined });
+      : readJsonRows(decompress(bytes, layout, path, opts), { ...own, onBytes: undefined });
   }
 }
 
@@ -278,6 +278,7 @@ export async function peekRows(
   const rows = readRows(inputs, {
     maxLineBytes,
     onBytes: (count) => later.onBytes?.(count),
+    onTail: (message) => later.onTail?.(message),
     wanted: (ordinal) => later.wanted?.(ordinal) ?? true,
   });
   const seen: (InputRow | BadRow)[] = [];

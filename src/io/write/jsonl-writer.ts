@@ -32,7 +32,9 @@ export function openJsonlWriter(
     for (const name of Object.keys(input)) {
       if (drop.includes(name)) continue;
       const text = stringifyJson(input[name]);
-      if (text === ours.get(name)) continue;
+      // but for padding, ids say the same
+      const isCut = row.trace.padding !== undefined && /^(prompt_ids|completion_(ids|mask))$/.test(name);
+      if (text === ours.get(name) || (isCut && names.has(name))) continue;
       let as = name;
       while (names.has(as) || (as !== name && Object.hasOwn(input, as))) as = `input_${as}`;
       parts.push(`${JSON.stringify(as)}:${text}`);

@@ -33,6 +33,44 @@ it('a prompt that nobody reads may be what it likes, and hold the completion', (
   }
 });
 
+const MESSAGE = { role: 'assistant', content: '\\boxed{2}', reasoning_content: 'One and one.' };
+const IDS = { prompt: 'p', completion: 'c', answer: '2' };
+
+it.each([
+  // a message by itself, and a verdict as Python writes it
+  [
+    { prompt: { role: 'user', content: 'p' }, completion: MESSAGE },
+    { completion: '<think>\nOne and one.\n</think>\n\n\\boxed{2}' },
+  ],
+  [
+    { prompt: 'p', completion: 'c', reward: 'True' },
+    { reward: 1, isVerdict: true },
+  ],
+  [
+    { prompt: 'p', completion: 'c', reward: ' false ' },
+    { reward: 0, isVerdict: true },
+  ],
+  // ids beside texts, which stay; a count is none, nor is a mask of anything else
+  [
+    { ...IDS, prompt_token_ids: [1, 2], response_ids: [3, 4], response_mask: [1, 0] },
+    {
+      promptIds: Int32Array.of(1, 2),
+      completionIds: Int32Array.of(3, 4),
+      completionMask: Uint8Array.of(1, 0),
+      completion: 'c',
+    },
+  ],
+  [{ ...IDS, response_tokens: 7, loss_mask: [1, 1] }, { completion: 'c' }],
+])('%j', (columns, expected) => {
+  expect(outcome(columns, undefined, NONE)).toMatchObject([expected]);
+});
+
+it('a path goes on in the JSON of a text', () => {
+  const row = { prompt: 'p', completion: 'c', info: '{"a": [{"b": "8"}]}', other: '{not JSON' };
+  expect(outcome(row, 'reference=info.a[0].b')).toMatchObject([{ references: [{ answer: '8' }] }]);
+  expect(refusal(row, 'reference=other.a')).toContain('no "other.a" in the row');
+});
+
 describe('where completions are not looked at', () => {
   const PROMPTS = { prompt: true, references: false, completion: false };
   const row = {

@@ -38,6 +38,10 @@ describe('proposed paths', () => {
       'prompt=instruction,completion=responses[],reference=target,reward=scores[]',
     ],
     [{ meta: { question: 'q' }, output: 'o' }, 'prompt=meta.question,completion=output'],
+    // a list in a list, JSON in a text, a reward of parts that nobody knows
+    [{ doc: { question: 'q' }, resps: [['a', 'b']] }, 'prompt=doc.question,completion=resps[0][]'],
+    [{ prompt: 'p', info: '{"answer": "8"}' }, 'prompt=prompt,reference=info.answer'],
+    [{ prompt: 'p', reward: { format: 1 } }, 'prompt=prompt,reward=reward.format'],
     // lists of other lengths are of other things
     [{ outputs: ['a', 'b'], scores: [1, 0, 1] }, 'completion=outputs[]'],
     // values decide too
@@ -66,6 +70,14 @@ describe('reasons', () => {
     const columns = { prompt: 'p', answer: '1', generations: [{ text: 'a' }] };
     const found = reason(columns, 'completion=generation[].text');
     expect(cureOf(found)).toBe('--map completion=generations[].text');
+  });
+
+  it('propose nothing that does not help the row', () => {
+    const row = { prompt: [{ role: 'user', content: '1+1?' }], completion: [1, 2], answer: '2' };
+    expect(reason(row)).toMatch(/: use --map completion=<path>$/);
+    expect(reason({ prompt: 'p', completion: 'c', answer: '1', reward: { accuracy: 1, format: 0 } })).toMatch(
+      /: use --map reward=reward\.accuracy$/,
+    );
   });
 
   it('propose --references group where rewards are there and answers are not', () => {

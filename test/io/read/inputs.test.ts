@@ -55,6 +55,9 @@ const LINES = Array.from({ length: 3000 }, (_, n) => JSON.stringify({ n, text: '
 const TEXT = Buffer.from(`${LINES.join('\n')}\n`);
 const half = TEXT.indexOf('\n', TEXT.length / 2) + 1;
 
+/** A frame that its reader passes over, as pzstd begins with one and seekable files end with one. */
+const SKIPPED = Buffer.from([0x5e, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
+
 describe('packed text', () => {
   it.each([
     ['gzip', 'a.jsonl.gz', () => gzipSync(TEXT)],
@@ -63,8 +66,15 @@ describe('packed text', () => {
       'b.jsonl.gz',
       () => Buffer.concat([gzipSync(TEXT.subarray(0, half)), gzipSync(TEXT.subarray(half))]),
     ],
+    ['gzip in a block of zeros', 'f.jsonl.gz', () => Buffer.concat([gzipSync(TEXT), Buffer.alloc(40_000)])],
+    ['gzip before anything else', 'g.jsonl.gz', () => Buffer.concat([gzipSync(TEXT), Buffer.from('hello')])],
     ['gzip without its extension', 'c.jsonl', () => gzipSync(TEXT)],
     ['zstd', 'd.jsonl.zst', () => zstdFrame(TEXT)],
+    [
+      'zstd between frames to be skipped',
+      'h.jsonl.zst',
+      () => Buffer.concat([SKIPPED, zstdFrame(TEXT), SKIPPED]),
+    ],
     [
       'zstd of several frames',
       'e.jsonl.zst',

@@ -1,0 +1,90 @@
+// What of a trace's token ids is padding, as they come out of a trainer's tensors: it is cut off, and its mask alike.
+import type { FieldMap } from '../io/map/fields.js';
+import { foundPlaces } from '../io/map/map.js';
+import type { Mapping } from '../io/map/mapping.js';
+import { type EdgeTokens, edgeTokens } from '../model/text/edge-tokens.js';
+import type { InputRow } from '../rows.js';
+import type { OwnTokens, Trace } from '../trace.js';
+
+const IDS = ['prompt_ids', 'completion_ids'] as const;
+
+/** What cuts the padding of a file's traces; undefined where its first row has no ids. @param policy null: none is known */
+export async function openPadding(
+  policy: string | null,
+  { first, map }: Pick<Mapping, 'first' | 'map'>,
+): Promise<FieldMap['unpadded']> {
+  const row = { columns: first } as InputRow;
+  if (foundPlaces(row, { ...map, join: undefined }, IDS).size === 0) return undefined;
+  const tokens =
+    policy === null ? { pads: new Set<number>(), ends: new Set<number>() } : await edgeTokens(policy);
+  return (trace) => unpadded(trace, tokens);
+}
+
+/** The trace without padding. */
+export function unpadded(trace: Trace, tokens: EdgeTokens): Trace {
+  const { completionMask: own, ...whole } = trace;
+  const { promptIds: prompt = NO_IDS, completionIds: completion = NO_IDS } = trace;
+  const ofPrompt = attended(trace, 'prompt', [0, prompt.length, completion.length]);
+  const ofCompletion = attended(trace, 'completion', [prompt.length, completion.length, 0]);
+  const promptIds = prompt.subarray(...bounds(prompt, tokens, true, ofPrompt));
+  const range = bounds(completion, tokens, false, ofCompletion, own);
+  const completionIds = completion.subarray(...range);
+  const padding = prompt.length + completion.length - promptIds.length - completionIds.length;
+  if (padding === 0) return trace;
+  const completionMask = own?.subarray(...range);
+  return {
+    ...{ ...whole, padding },
+    ...(trace.promptIds && { promptIds }),
+    ...(trace.completionIds && { completionIds }),
+    ...(completionMask?.includes(0) && { completionMask }),
+  };
+}
+
+const NO_IDS = new Int32Array(0);
+
+/** The attention mask beside so many ids: theirs alone, or of prompt and completion, one behind the other. */
+function attended(
+  { source: { columns }, item }: Trace,
+  field: string,
+  [before, length, behind]: readonly [number, number, number],
+): OwnTokens | undefined {
+  const found = [`${field}_attention_mask`, `${field}_mask`, 'attention_mask'].map((name) => columns[name]);
+  const lists = found.map((value) =>
+    item !== undefined && Array.isArray(value) ? (value[item] ?? value) : value,
+  );
+  const list = lists.find(
+    (each) => Array.isArray(each) && [length, before + length + behind].includes(each.length),
+  );
+  return list && Uint8Array.from(list.length === length ? list : list.slice(before, before + length), Number);
+}
+
+/** Where the ids begin and end that are no padding. @param masks 0 for padding, but for what a tool said as well */
+function bounds(
+  ids: Int32Array,
+  { pads, ends, start }: EdgeTokens,
+  isPrompt: boolean,
+  ...masks: readonly (OwnTokens | undefined)[]
+): [from: number, to: number] {
+  let [from, to] = [0, ids.length];
+  for (const [n, mask] of masks.entries()) {
+    if (!mask?.includes(1)) continue;
+    // one id over and over is none of a tool's
+    const isPadding = (part: Int32Array): boolean =>
+      part.every((id) => id === part[0] && (n === 0 || part.length > 1 || pads.has(id)));
+    const [first, last] = [mask.indexOf(1), mask.lastIndexOf(1) + 1];
+    if (isPadding(ids.subarray(0, first))) from = Math.max(from, first);
+    if (isPadding(ids.subarray(last))) to = Math.min(to, last);
+  }
+  const isPad = (id: number, count: number) => pads.has(id) || (ends.has(id) && count > 1);
+  const [lead, last] = [ids[from] as number, ids[to - 1] as number];
+  const tail = ids.subarray(from, to).findLastIndex((id) => id !== last) + from + 1;
+  const hasEnded = tail > from && ends.has(ids[tail - 1] as number);
+  if (isPad(last, to - tail) || (hasEnded && to - tail > 1)) {
+    // an end token is the completion's own once, and the prompt's where it stands alone
+    const isOwn = ends.has(last) && !hasEnded && (!isPrompt || to - tail === 1);
+    to = tail + (isOwn ? 1 : 0);
+  }
+  const head = ids.subarray(from, to).findIndex((id) => id !== lead) + from;
+  if (head > from && isPad(lead, head - from)) from = head - (lead === start ? 1 : 0);
+  return [from, to];
+}
