@@ -131,6 +131,9 @@ const LEAST_BYTES = 2 ** 12;
 /** A file or an object from its beginning to its end. @throws RredcotError naming what cannot be read, or is no regular file */
 export async function* fileBytes(path: string, chunkBytes = CHUNK_BYTES): AsyncGenerator<Buffer> {
   let file: FileHandle | undefined;
+  let isEnded = false;
+  const reading = { destroy: () => void (isEnded = true) };
+  readings.add(reading);
   try {
     if (isStored(path)) return yield* (await (await objects()).StoredObject.open(path)).bytes();
     file = await open(path, READ_AT_ONCE);
@@ -148,6 +151,7 @@ export async function* fileBytes(path: string, chunkBytes = CHUNK_BYTES): AsyncG
   } catch (error) {
     throw fileError(error, path, 'read');
   } finally {
+    readings.delete(reading);
     await file?.close();
   }
 }
@@ -243,14 +247,12 @@ export function openStdin(): Readable {
   return process.stdin;
 }
 
-/** Pipes that are being read. */
-const pipes = new Set<Readable>();
-let isEnded = false;
+/** What is being read. */
+const readings = new Set<{ destroy(): void }>();
 
-/** Ends all reading: who waits at a pipe, or for the end of a line of gigabytes, would hear of no interruption. */
+/** Ends all that: who waits at a pipe, or for the end of a line of gigabytes, would hear of no interruption. */
 export function endReading(): void {
-  isEnded = true;
-  for (const stream of [process.stdin, ...pipes]) stream.destroy();
+  for (const reading of [process.stdin, ...readings]) reading.destroy();
 }
 
 /** Waits at a pipe without a thread, which nothing could end; elsewhere than on Linux one without a writer seems to be at its end. */
@@ -259,8 +261,8 @@ function openPipe(path: string): Readable {
     process.platform === 'linux'
       ? new Socket({ fd: openSync(path, READ_AT_ONCE), writable: false })
       : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
-  pipes.add(stream);
-  return stream.once('close', () => pipes.delete(stream));
+  readings.add(stream);
+  return stream.once('close', () => readings.delete(stream));
 }
 
 /** Opens stdin (`-`) or a pipe; nothing is read before it is asked for. */

@@ -59,25 +59,25 @@ const OPSETS: readonly (readonly [domain: string, version: number])[] = [
 
 /** A graph under construction. Values are named by strings; every method that adds a node returns its output. */
 export class Graph {
-  private readonly nodes: ProtoWriter[] = [];
-  private readonly initializers: ProtoWriter[] = [];
-  private readonly inputs: ProtoWriter[] = [];
-  private readonly outputs: ProtoWriter[] = [];
-  private readonly constants = new Map<string, string>();
+  private readonly nodes: Field[] = [];
+  private readonly initializers: Field[] = [];
+  private readonly inputs: Field[] = [];
+  private readonly outputs: Field[] = [];
+  private readonly constants = new Set<string>();
   private counter = 0;
 
   /** @param name prefix of all value names made here: a body graph must not shadow its outer scope's names */
   constructor(readonly name: string) {}
 
   input(name: string, dtype: Dtype, shape: readonly Dim[]): string {
-    this.inputs.push(valueInfo(name, dtype, shape));
+    this.inputs.push([11, valueInfo(name, dtype, shape)]);
     return name;
   }
 
   /** Declares an output; a value of another name is passed on to it. */
   output(name: string, value: string, dtype: Dtype, shape: readonly Dim[]): void {
     if (value !== name) this.node('Identity', [value], {}, { outputs: [name] });
-    this.outputs.push(valueInfo(name, dtype, shape));
+    this.outputs.push([12, valueInfo(name, dtype, shape)]);
   }
 
   /** Adds a node with one output (or the named ones) and returns the first output's name; its own name is numbered. */
@@ -87,15 +87,19 @@ export class Graph {
     attributes: Readonly<Record<string, Attribute>> = {},
     opts: { outputs?: readonly string[]; domain?: string; name?: string } = {},
   ): string {
-    const outputs = opts.outputs ?? [`${this.name}.${op}_${this.counter}`];
-    const proto = new ProtoWriter();
-    for (const input of inputs) proto.bytes(1, input);
-    for (const output of outputs) proto.bytes(2, output);
-    proto.bytes(3, opts.name ?? `${this.name}.${op}_${this.counter}`).bytes(4, op);
-    this.counter++;
-    for (const [name, value] of Object.entries(attributes)) proto.bytes(5, attribute(name, value));
-    if (opts.domain !== undefined) proto.bytes(7, opts.domain);
-    this.nodes.push(proto);
+    const numbered = `${this.name}.${op}_${this.counter++}`;
+    const outputs = opts.outputs ?? [numbered];
+    const node = message(
+      ...inputs.map((input): Field => [1, input]),
+      ...outputs.map((output): Field => [2, output]),
+      ...([
+        [3, opts.name ?? numbered],
+        [4, op],
+      ] as const),
+      ...Object.entries(attributes).map(([name, value]): Field => [5, attribute(name, value)]),
+      [7, opts.domain],
+    );
+    this.nodes.push([1, node]);
     return outputs[0] ?? '';
   }
 
@@ -112,125 +116,86 @@ export class Graph {
 
   /** A weight whose bytes stay in the file where they are. */
   weight(name: string, dtype: Dtype, shape: readonly number[], data: ExternalData): string {
-    const tensor = tensorHead(name, dtype, shape);
-    for (const [key, value] of Object.entries(data))
-      tensor.bytes(13, new ProtoWriter().bytes(1, key).bytes(2, String(value)));
-    this.initializers.push(tensor.varint(14, EXTERNAL));
+    const entries = Object.entries(data).map(
+      ([key, value]): Field => [13, message([1, key], [2, String(value)])],
+    );
+    this.initializers.push([5, message(...tensor(name, dtype, shape), ...entries, [14, EXTERNAL])]);
     return name;
   }
 
   /** GraphProto, for a control-flow body or for {@link serialiseModel}. */
-  toProto(): ProtoWriter {
-    const proto = new ProtoWriter();
-    for (const node of this.nodes) proto.bytes(1, node);
-    proto.bytes(2, this.name);
-    for (const tensor of this.initializers) proto.bytes(5, tensor);
-    for (const input of this.inputs) proto.bytes(11, input);
-    for (const output of this.outputs) proto.bytes(12, output);
-    return proto;
+  toProto(): Buffer {
+    return message(...this.nodes, [2, this.name], ...this.initializers, ...this.inputs, ...this.outputs);
   }
 
   private constant(dtype: Dtype, data: ArrayBufferView, key: string, shape: readonly number[]): string {
     const name = `${this.name}.${dtype}_${key}_${shape.join('x')}`;
-    if (!this.constants.has(name)) {
-      const raw = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-      this.initializers.push(tensorHead(name, dtype, shape).bytes(9, raw));
-      this.constants.set(name, name);
-    }
+    const raw = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    if (!this.constants.has(name))
+      this.initializers.push([5, message(...tensor(name, dtype, shape), [9, raw])]);
+    this.constants.add(name);
     return name;
   }
 }
 
 /** ModelProto bytes of a finished graph: the content of an `.onnx` file. */
 export function serialiseModel(graph: Graph): Buffer {
-  const model = new ProtoWriter().varint(1, IR_VERSION).bytes(2, 'rredcot').bytes(7, graph.toProto());
-  for (const [domain, version] of OPSETS)
-    model.bytes(8, new ProtoWriter().bytes(1, domain).varint(2, version));
-  return model.finish();
+  const opsets = OPSETS.map(([domain, version]): Field => [8, message([1, domain], [2, version])]);
+  return message([1, IR_VERSION], [2, 'rredcot'], [7, graph.toProto()], ...opsets);
 }
 
-function attribute(name: string, value: Attribute): ProtoWriter {
-  const proto = new ProtoWriter().bytes(1, name);
-  if (typeof value === 'number') return proto.varint(3, value).varint(20, ATTRIBUTE_TYPE.int);
-  if (typeof value === 'string') return proto.bytes(4, value).varint(20, ATTRIBUTE_TYPE.string);
-  if ('float' in value) return proto.float(2, value.float).varint(20, ATTRIBUTE_TYPE.float);
-  if ('graph' in value) return proto.bytes(6, value.graph.toProto()).varint(20, ATTRIBUTE_TYPE.graph);
-  return proto.packed(8, value).varint(20, ATTRIBUTE_TYPE.ints);
+function attribute(name: string, value: Attribute): Buffer {
+  const { float, int, string, graph, ints } = ATTRIBUTE_TYPE;
+  if (typeof value === 'number') return message([1, name], [3, value], [20, int]);
+  if (typeof value === 'string') return message([1, name], [4, value], [20, string]);
+  if ('float' in value) return message([1, name], [2, value], [20, float]);
+  if ('graph' in value) return message([1, name], [6, value.graph.toProto()], [20, graph]);
+  return message([1, name], [8, value], [20, ints]);
 }
 
-function tensorHead(name: string, dtype: Dtype, shape: readonly number[]): ProtoWriter {
-  return new ProtoWriter().packed(1, shape).varint(2, DTYPE[dtype]).bytes(8, name);
-}
+const tensor = (name: string, dtype: Dtype, shape: readonly number[]): Field[] => [
+  ...([
+    [1, shape],
+    [2, DTYPE[dtype]],
+    [8, name],
+  ] as const),
+];
 
-function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[]): ProtoWriter {
-  const dims = new ProtoWriter();
-  for (const dim of shape)
-    dims.bytes(
-      1,
-      typeof dim === 'number' ? new ProtoWriter().varint(1, dim) : new ProtoWriter().bytes(2, dim),
-    );
-  const tensor = new ProtoWriter().varint(1, DTYPE[dtype]).bytes(2, dims);
-  return new ProtoWriter().bytes(1, name).bytes(2, new ProtoWriter().bytes(1, tensor));
+function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[]): Buffer {
+  const dims = shape.map((dim): Field => [1, message([typeof dim === 'number' ? 1 : 2, dim])]);
+  return message([1, name], [2, message([1, message([1, DTYPE[dtype]], [2, message(...dims)])])]);
 }
 
 // ------ the protobuf wire format (https://protobuf.dev/programming-guides/encoding): enough for ONNX, nothing more
 
-const VARINT = 0;
-const LENGTH_DELIMITED = 2;
-const FIXED32 = 5;
+/** A field of a message: an integer, text, bytes or a message, a float, a list of integers; nothing is written for undefined and an empty list. */
+type Field = readonly [
+  number: number,
+  value: number | string | Uint8Array | { readonly float: number } | readonly number[] | undefined,
+];
 
-/** A message under construction: fields are appended in call order, so equal calls give equal bytes. */
-export class ProtoWriter {
-  private readonly parts: Buffer[] = [];
+/** A message's bytes: fields in the order given, so equal fields give equal bytes. */
+function message(...fields: readonly Field[]): Buffer {
+  return Buffer.concat(fields.map(([number, value]) => encoded(number * 8, value)));
+}
 
-  /** int32, int64, bool and enum fields; negative values take ten bytes, as the format wants. */
-  varint(field: number, value: number | bigint): this {
-    return this.tag(field, VARINT).raw(encodeVarint(BigInt(value)));
-  }
-
-  /** float fields, little-endian */
-  float(field: number, value: number): this {
+/** @param tag the field's number, with its last three bits for what follows */
+function encoded(tag: number, value: Field[1]): Buffer {
+  if (value === undefined || (Array.isArray(value) && value.length === 0)) return Buffer.alloc(0);
+  if (typeof value === 'number') return Buffer.concat([varint(tag), varint(value)]);
+  if (typeof value === 'object' && 'float' in value) {
     const bytes = Buffer.alloc(4);
-    bytes.writeFloatLE(value);
-    return this.tag(field, FIXED32).raw(bytes);
+    bytes.writeFloatLE(value.float);
+    return Buffer.concat([varint(tag + 5), bytes]);
   }
-
-  /** string, bytes and sub-message fields */
-  bytes(field: number, value: string | Uint8Array | ProtoWriter): this {
-    const body = value instanceof ProtoWriter ? value.finish() : Buffer.from(value as string);
-    return this.tag(field, LENGTH_DELIMITED)
-      .raw(encodeVarint(BigInt(body.length)))
-      .raw(body);
-  }
-
-  /** a packed repeated int64 field; nothing is written for an empty list */
-  packed(field: number, values: readonly (number | bigint)[]): this {
-    if (values.length === 0) return this;
-    return this.bytes(field, Buffer.concat(values.map((v) => encodeVarint(BigInt(v)))));
-  }
-
-  finish(): Buffer {
-    return Buffer.concat(this.parts);
-  }
-
-  private tag(field: number, wireType: number): this {
-    return this.raw(encodeVarint((BigInt(field) << 3n) | BigInt(wireType)));
-  }
-
-  private raw(bytes: Buffer): this {
-    this.parts.push(bytes);
-    return this;
-  }
+  const body = Array.isArray(value) ? Buffer.concat(value.map(varint)) : Buffer.from(value as string);
+  return Buffer.concat([varint(tag + 2), varint(body.length), body]);
 }
 
 /** Base-128 little-endian groups, high bit set on all but the last; negatives as 64-bit two's complement. */
-function encodeVarint(value: bigint): Buffer {
-  let rest = BigInt.asUintN(64, value);
+function varint(value: number): Buffer {
   const bytes: number[] = [];
-  do {
-    const low = Number(rest & 0x7fn);
-    rest >>= 7n;
-    bytes.push(rest > 0n ? low | 0x80 : low);
-  } while (rest > 0n);
-  return Buffer.from(bytes);
+  let rest = BigInt.asUintN(64, BigInt(value));
+  for (; rest > 0x7fn; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
+  return Buffer.from([...bytes, Number(rest)]);
 }
