@@ -38,12 +38,6 @@ function lastTurn({ messages }: Columns): {
     : { prompt: messages.slice(0, -1), completion };
 }
 
-/** Where slime's response begins in the list of all ids. */
-function slimeStart({ tokens, response_length: length }: Columns): number {
-  const start = Array.isArray(tokens) ? tokens.length - Number(length) : -1;
-  return start >= 0 ? start : mismatch(`tokens are fewer than response_length ${String(length)}`);
-}
-
 const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
 
 /** Formats that others may look like: recognised last. */

@@ -119,6 +119,12 @@ function sampledTokens(columns: Columns) {
 /** The prompt of verl's key `<uid>_<session>_<output>`. */
 const VERL_KEY = /^(.+)_\d+_\d+$/;
 
+/** Where slime's response begins in the list of all ids. */
+function slimeStart({ tokens, response_length: length }: Columns): number {
+  const start = Array.isArray(tokens) ? tokens.length - Number(length) : -1;
+  return start >= 0 ? start : mismatch(`tokens are fewer than response_length ${String(length)}`);
+}
+
 /** One group for each prompt of a file. */
 function groupInFile(path: string): FieldRule {
   return rule(
