@@ -28,8 +28,9 @@ import {
 } from './join.js';
 import { locate } from './map.js';
 import { lastQuestion } from './messages.js';
+import { PLAIN_ROWS } from './plain-rows.js';
 import type { Preset } from './preset.js';
-import { DUMPS, PLAIN_ROWS } from './trainers.js';
+import { DUMPS } from './trainers.js';
 
 /** The flags that say where the fields of a trace are. */
 export interface MappingOptions {

@@ -1,8 +1,8 @@
-// Presets of what trainers and their agents dump, and of the plain formats that they read.
+// Presets of what trainers and their agents dump.
 
 import { describeValue } from '../../printable.js';
 import { type Columns, type FieldRule, objectIn } from './fields.js';
-import { completionText, isDialogue, parseMessages, severalTurns, withThought } from './messages.js';
+import { isDialogue } from './messages.js';
 import { at, groupBy, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
 /** Nothing where the policy wrote all of it: the trace has one turn. */
@@ -119,43 +119,10 @@ function sampledTokens(columns: Columns) {
 /** The prompt of verl's key `<uid>_<session>_<output>`. */
 const VERL_KEY = /^(.+)_\d+_\d+$/;
 
-/** The messages up to the assistant's last, which is the completion; of several turns up to the user's last. */
-function lastTurn({ messages }: Columns): {
-  readonly prompt: readonly unknown[];
-  readonly completion: unknown;
-} {
-  if (!Array.isArray(messages)) return mismatch(`messages is ${describeValue(messages)}, expected messages`);
-  const parsed = parseMessages(messages);
-  if ('problem' in parsed) return mismatch(`messages${parsed.problem}`);
-  const behindUser = parsed.findLastIndex(({ role }) => role === 'user') + 1;
-  const own = messages.slice(behindUser);
-  if (behindUser > 0 && severalTurns(own)) return { prompt: messages.slice(0, behindUser), completion: own };
-  const completion = completionText(messages.slice(-1));
-  return completion === null
-    ? mismatch(`the last of messages is of the ${parsed.at(-1)?.role}, expected the assistant's`)
-    : { prompt: messages.slice(0, -1), completion };
-}
-
 /** Where slime's response begins in the list of all ids. */
 function slimeStart({ tokens, response_length: length }: Columns): number {
   const start = Array.isArray(tokens) ? tokens.length - Number(length) : -1;
   return start >= 0 ? start : mismatch(`tokens are fewer than response_length ${String(length)}`);
-}
-
-const THOUGHTS = ['reasoning', 'reasoning_content', 'thinking', 'thought', 'reasoning_trace'];
-const ANSWERS = ['completion', 'response', 'content', 'output', 'final_response', 'model_response'];
-const QUESTIONS = ['prompt', 'question', 'problem', 'instruction', 'query', 'input'];
-
-/** A thought, and the answer that came behind it, in columns of their own. */
-function thoughtAndAnswer(columns: Columns): string | undefined {
-  const [thought, answer] = [THOUGHTS, ANSWERS].map((names) =>
-    names.map((name) => columns[name]).find((value) => value != null),
-  );
-  const isPair = typeof thought === 'string' && typeof answer === 'string' && thought.trim() !== '';
-  // an answer may repeat it
-  return isPair && !answer.includes(thought.trim()) && !answer.includes('</think>')
-    ? withThought(thought, answer)
-    : undefined;
 }
 
 /** One group for each prompt of a file. */
@@ -168,8 +135,6 @@ function groupInFile(path: string): FieldRule {
 
 const NO_REFERENCES =
   'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>';
-
-const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
 
 /** Dumps with columns of their own; those of agents come before others that have such columns, too. */
 export const DUMPS: readonly Preset[] = [
@@ -382,42 +347,5 @@ export const DUMPS: readonly Preset[] = [
       "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
       NO_REFERENCES,
     ],
-  },
-];
-
-/** Formats that others may look like: recognised last. */
-export const PLAIN_ROWS: readonly Preset[] = [
-  {
-    name: 'reasoning',
-    what: 'thoughts and answers in two columns',
-    columns: [],
-    fits: (columns) =>
-      thoughtAndAnswer(columns) !== undefined && QUESTIONS.some((name) => Object.hasOwn(columns, name)),
-    fields: () => ({
-      prompt: QUESTIONS,
-      completion: [rule('a thought and its answer', thoughtAndAnswer), ...ANSWERS],
-    }),
-  },
-  {
-    ...CHAT,
-    columns: ['prompt', 'completion'],
-    fits: ({ prompt }) => isDialogue(prompt),
-    fields: () => ({ prompt: 'prompt', completion: 'completion' }),
-  },
-  {
-    ...CHAT,
-    columns: ['messages'],
-    fits: ({ messages, completion }) => isDialogue(messages) && completion === undefined,
-    fields: () => ({
-      prompt: rule('messages, all but the last', (columns) => lastTurn(columns).prompt),
-      completion: rule('the last of messages', (columns) => lastTurn(columns).completion),
-    }),
-  },
-  {
-    name: 'prompt-completion',
-    what: 'prompts and completions as text',
-    columns: ['prompt', 'completion'],
-    fits: ({ prompt, completion }) => typeof prompt === 'string' && typeof completion === 'string',
-    fields: () => ({ prompt: 'prompt', completion: 'completion' }),
   },
 ];
