@@ -147,11 +147,14 @@ describe('a reader or a disk that takes no more', () => {
   it.each([
     `${SEGMENT} in.jsonl`,
     'inspect in.jsonl',
+    ...['summary', 'compare', 'redistribute -o -', 'filter -o -'].map((each) => `${each} full.parquet`),
     `policy info ${EMBEDDED}`,
     'doctor --json',
+    'score in.jsonl --limit 1 --quiet -o -',
     'score --help',
     '--version',
-  ])('a full disk behind stdout: exit 75: %s', (line) => {
+  ])('a full disk behind stdout: exit 75: %s', async (line) => {
+    if (line.includes('full')) await done('score in.jsonl --limit 8 --quiet --overwrite -o full.parquet');
     expect(shell(`${line} > /dev/full`)).toMatchObject({
       stdout: '75\n',
       stderr: expect.stringMatching(/^rredcot: stdout: cannot be written: no space left/),
