@@ -8,6 +8,7 @@ import {
   at,
   boxedIn,
   joinedSteps,
+  listAt,
   mismatch,
   type Preset,
   rule,
@@ -18,13 +19,14 @@ import {
 
 const NO_REFERENCES = 'it has no references: --join <file with the answers>, or --map reference=<path>';
 
-const CORRECTNESS: Readonly<Record<string, number>> = { correct: 1, incorrect: 0 };
+const VERDICTS: Readonly<Record<string, number>> = { correct: 1, incorrect: 0, solution: 1, found_error: 0 };
+
+const verdictAt = (path: string, text = path) =>
+  rule(text, (columns) => VERDICTS[String(at(columns, path))] ?? null);
 
 /** The steps that the labeller went on from; at the last one, where nothing was chosen, the model's own. */
 function chosenSteps(columns: Columns): string[] {
-  const steps = at(columns, 'label.steps');
-  if (!Array.isArray(steps)) return mismatch(`label.steps is ${describeValue(steps)}, expected a list`);
-  return steps.map((step, k) => {
+  return listAt(columns, 'label.steps').map((step, k) => {
     const human: unknown = step?.human_completion?.text ?? step?.human_completion;
     const chosen: unknown = step?.completions?.[step?.chosen_completion ?? 0]?.text;
     const text = step?.chosen_completion == null ? (human ?? chosen) : chosen;
@@ -34,20 +36,14 @@ function chosenSteps(columns: Columns): string[] {
   });
 }
 
-const FINISHED: Readonly<Record<string, number>> = { solution: 1, found_error: 0 };
-
 const STEP_END = 'ки';
 
 /** Math-Shepherd's text: the problem, then lines that each end in a mark. */
 function shepherdSteps(columns: Columns): { problem: string; steps: readonly string[] } {
-  const input = textAt(columns, 'input');
-  const start = /\s*\bStep 1:/.exec(input);
-  if (start === null) return mismatch('input has no "Step 1:"');
-  const steps = input
-    .slice(start.index)
-    .split(STEP_END)
-    .map((step) => step.trim());
-  return { problem: input.slice(0, start.index), steps: steps.filter((step) => step !== '') };
+  const [, problem = '', chain] = /^(.*?)\s*\b(Step 1:.*)$/s.exec(textAt(columns, 'input')) ?? [];
+  if (chain === undefined) return mismatch('input has no "Step 1:"');
+  const steps = chain.split(STEP_END).map((step) => step.trim());
+  return { problem, steps: steps.filter((step) => step !== '') };
 }
 
 const SHEPHERD = { name: 'math-shepherd', what: 'peiyi9979/Math-Shepherd and trl-lib/math_shepherd' };
@@ -55,11 +51,9 @@ const SHEPHERD = { name: 'math-shepherd', what: 'peiyi9979/Math-Shepherd and trl
 /** Ends of the chunks in the solution they were cut from; the cutting changed white space here and there. */
 function chunkEnds(columns: Columns): number[] {
   const solution = textAt(columns, 'base_solution.solution');
-  const chunks = at(columns, 'chunks');
-  if (!Array.isArray(chunks)) return mismatch(`chunks is ${describeValue(chunks)}, expected a list`);
   let unit = 0;
   let end = 0;
-  return chunks.map((item, k) => {
+  return listAt(columns, 'chunks').map((item, k) => {
     const chunk: unknown = item?.chunk;
     const found = typeof chunk === 'string' ? findLoosely(solution, chunk, unit) : null;
     if (found === null) return mismatch(`chunks[${k}] is not in base_solution.solution where it should be`);
@@ -73,13 +67,12 @@ function chunkEnds(columns: Columns): number[] {
 function findLoosely(text: string, wanted: string, from: number): number | null {
   const start = text.indexOf(wanted, from);
   if (start >= 0) return start + wanted.length;
-  const letters = wanted.replaceAll(/\s/g, '');
-  const pattern = new RegExp(
-    Array.from(letters, (letter) => letter.replace(/[\\^$.*+?()[\]{}|/-]/, '\\$&')).join('\\s*'),
-    'g',
+  const letters = Array.from(wanted.replaceAll(/\s/g, ''), (letter) =>
+    letter.replace(/[\\^$.*+?()[\]{}|/-]/, '\\$&'),
   );
+  const pattern = new RegExp(letters.join('\\s*'), 'g');
   pattern.lastIndex = from;
-  return letters !== '' && pattern.test(text) ? pattern.lastIndex : null;
+  return letters.length > 0 && pattern.test(text) ? pattern.lastIndex : null;
 }
 
 const PROCESSBENCH: Preset = {
@@ -102,11 +95,10 @@ export const STEPS: readonly Preset[] = [
     fields: () => ({
       ...{ id: 'id', prompt: 'base_solution.prompt', completion: 'base_solution.solution' },
       segment_char_ends: rule('chunks[].chunk in base_solution.solution', chunkEnds),
-      values: rule('chunks[].accuracy, then base_solution.is_correct', (columns) => {
-        const chunks = at(columns, 'chunks');
-        const outcome = at(columns, 'base_solution.is_correct');
-        return Array.isArray(chunks) ? [...chunks.map((item) => item?.accuracy), Number(outcome)] : undefined;
-      }),
+      values: rule('chunks[].accuracy, then base_solution.is_correct', (columns) => [
+        ...listAt(columns, 'chunks').map((item) => item?.accuracy),
+        Number(at(columns, 'base_solution.is_correct')),
+      ]),
       reference: 'problem.gt_answer',
       solution: 'problem.gt_solution',
       reward: 'base_solution.is_correct',
@@ -158,9 +150,7 @@ export const STEPS: readonly Preset[] = [
       ...{ id: 'uuid', prompt: 'question' },
       ...joinedSteps('model_output_steps', '\n', (columns) => textsAt(columns, 'model_output_steps')),
       ...{ reference: 'ground_truth_answer', solution: 'ground_truth_solution' },
-      reward: rule('model_output_answer_correctness', ({ model_output_answer_correctness: verdict }) => {
-        return CORRECTNESS[String(verdict)] ?? null;
-      }),
+      reward: verdictAt('model_output_answer_correctness'),
     }),
     notes: ['model_output_solution_first_error_step is counted from 1; N/A where there is none'],
   },
@@ -173,9 +163,7 @@ export const STEPS: readonly Preset[] = [
       prompt: 'question.problem',
       ...joinedSteps("label.steps' chosen completions", '\n', chosenSteps),
       ...{ reference: 'question.ground_truth_answer', solution: 'question.ground_truth_solution' },
-      reward: rule('label.finish_reason: solution 1, found_error 0', (columns) => {
-        return FINISHED[String(at(columns, 'label.finish_reason'))] ?? null;
-      }),
+      reward: verdictAt('label.finish_reason', 'label.finish_reason: solution 1, found_error 0'),
     }),
     notes: ['a chain with a wrong step ends there: it has no answer'],
   },
@@ -229,20 +217,22 @@ const NUMINAMATH = {
 
 const OPENTHOUGHTS = { name: 'openthoughts', what: 'open-thoughts/OpenThoughts-114k, OpenThoughts3-1.2M' };
 
-/** A dialogue of {from, value}: who asked, and what. */
-function turns(columns: Readonly<Record<string, unknown>>): readonly { from: string; value: string }[] {
-  const list = at(columns, 'conversations');
-  const wrong = (found: unknown): never =>
-    mismatch(
-      `conversations is ${describeValue(found)}, expected {from, value} of a human, then of the model`,
-    );
-  if (!Array.isArray(list) || list.length < 2) return wrong(list);
-  for (const turn of list)
-    if (typeof turn?.from !== 'string' || typeof turn?.value !== 'string') return wrong(turn);
-  return list;
-}
-
 const ROLES: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant' };
+
+/** A dialogue of {from, value} as messages. */
+function turns({ conversations: list, system }: Columns) {
+  const expected = '{from, value} of a human, then of the model';
+  const wrong = (found: unknown) =>
+    mismatch(`conversations is ${describeValue(found)}, expected ${expected}`);
+  if (!Array.isArray(list) || list.length < 2) return wrong(list);
+  const messages = list.map((turn) => {
+    if (typeof turn?.from !== 'string' || typeof turn?.value !== 'string') return wrong(turn);
+    return { role: ROLES[turn.from] ?? turn.from, content: turn.value };
+  });
+  return typeof system === 'string' && system !== ''
+    ? [{ role: 'system', content: system }, ...messages]
+    : messages;
+}
 
 const DEEPMATH = ['r1_solution_1', 'r1_solution_2', 'r1_solution_3'];
 
@@ -258,11 +248,11 @@ export const SOLUTIONS: readonly Preset[] = [
       ...{ id: 'uuid', group: 'uuid', prompt: 'problem', completion: 'generations[]', reference: 'answer' },
       solution: 'solution',
       reward: ruleForEach('correctness_math_verify[], else correctness_llama[]', (columns) => {
-        const { generations, correctness_math_verify: verified, correctness_llama: judged } = columns;
-        const marks = [verified, judged].filter((list) => Array.isArray(list)) as unknown[][];
-        if (!Array.isArray(generations))
-          return mismatch(`generations is ${describeValue(generations)}, expected a list`);
-        return generations.map((_, i) => marks.map((list) => list[i]).find((mark) => mark != null) ?? null);
+        const { correctness_math_verify: verified, correctness_llama: judged } = columns;
+        const marks = [verified, judged].filter((list) => Array.isArray(list));
+        return listAt(columns, 'generations').map(
+          (_, i) => marks.map((list) => list[i]).find((mark) => mark != null) ?? null,
+        );
       }),
     }),
     notes: ['a generation that was cut off (is_reasoning_complete) is a trace like any other'],
@@ -334,10 +324,8 @@ export const SOLUTIONS: readonly Preset[] = [
     what: 'PrimeIntellect/SYNTHETIC-1',
     columns: ['problem_id', 'prompt', 'llm_response', 'score', 'verification_info'],
     fields: () => ({
-      ...{
-        ...{ id: 'response_id', group: 'problem_id', prompt: 'prompt', completion: 'llm_response' },
-        reward: 'score',
-      },
+      ...{ id: 'response_id', group: 'problem_id', prompt: 'prompt', completion: 'llm_response' },
+      reward: 'score',
       reference: ['verification_info.ground_truth', 'verification_info.answer', 'gold_standard_solution'],
     }),
   },
@@ -368,16 +356,8 @@ export const SOLUTIONS: readonly Preset[] = [
     columns: ['conversations'],
     fits: ({ conversations }) => Array.isArray(conversations) && typeof conversations[0]?.value === 'string',
     fields: () => ({
-      prompt: rule('system, and conversations but the last', (columns) => {
-        const { system } = columns;
-        const asked = turns(columns)
-          .slice(0, -1)
-          .map(({ from, value }) => ({ role: ROLES[from] ?? from, content: value }));
-        return typeof system === 'string' && system !== ''
-          ? [{ role: 'system', content: system }, ...asked]
-          : asked;
-      }),
-      completion: rule('the last of conversations', (columns) => turns(columns).at(-1)?.value),
+      prompt: rule('system, and conversations but the last', (columns) => turns(columns).slice(0, -1)),
+      completion: rule('the last of conversations', (columns) => turns(columns).at(-1)?.content),
     }),
     notes: [
       'it has no references: take the metadata configuration, or --join <file> --join-on <field=field>',

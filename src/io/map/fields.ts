@@ -153,11 +153,7 @@ function follow(value: unknown, path: string): unknown {
   }
   if (typeof value === 'string') return follow(objectIn(value), path);
   if (typeof value !== 'object' || value === null) return undefined;
-  for (
-    let end = path.length;
-    end > 0;
-    end = Math.max(path.lastIndexOf('.', end - 1), path.lastIndexOf('[', end - 1))
-  ) {
+  for (const { index: end } of [...path.matchAll(/(?!^)[.[]|$/g)].reverse()) {
     const key = path.slice(0, end);
     if (Object.hasOwn(value, key))
       return follow((value as Record<string, unknown>)[key], path.slice(end).replace(/^\./, ''));
@@ -212,31 +208,27 @@ export function withSources(
           !isOthers || !(field.startsWith('segment_') || field === 'values' || (isEach(source) && !explodes)),
       );
     const names = field === 'reference' ? ['reference', 'references', 'answer'] : [field];
-    const beside = isOthers || isExploded ? [] : (BESIDE[field] ?? []).map((name) => idsBeside(field, name));
+    const beside = isOthers || isExploded ? [] : besideOf(field).map((name) => idsBeside(field, name));
     defaults.set(field, sources.length > 0 ? sources : [...names.map(parsePath), ...beside]);
   }
   return { mapped, defaults, join };
 }
 
 /** What dumps call the ids that stand beside a trace's texts, and which of the completion's the policy wrote. */
-const BESIDE: Partial<Record<Field, readonly string[]>> = {
-  prompt_ids: ['prompt_token_ids', 'prompt_tokens', 'input_ids'],
-  completion_ids: [
-    'completion_token_ids',
-    'response_ids',
-    'response_token_ids',
-    'response_tokens',
-    'output_token_ids',
-    'output_ids',
-  ],
-  completion_mask: ['response_mask', 'loss_mask', 'action_mask'],
+const BESIDE: Partial<Record<Field, string>> = {
+  prompt_ids: 'prompt_token_ids prompt_tokens input_ids',
+  completion_ids:
+    'completion_token_ids response_ids response_token_ids response_tokens output_token_ids output_ids',
+  completion_mask: 'response_mask loss_mask action_mask',
 };
+
+const besideOf = (field: Field): readonly string[] => BESIDE[field]?.split(' ') ?? [];
 
 /** Numbers under such a name, of a mask as many as there are ids: a count, and a mask of something else, is called so as well. */
 function idsBeside(field: Field, name: string): FieldRule {
   const listOf = ({ columns }: InputRow, key: string) =>
     Array.isArray(columns[key]) && typeof columns[key][0] === 'number' ? columns[key] : undefined;
-  const others = field === 'completion_mask' ? ['completion_ids', ...(BESIDE.completion_ids ?? [])] : [name];
+  const others = field === 'completion_mask' ? ['completion_ids', ...besideOf('completion_ids')] : [name];
   const isOne = (row: InputRow, key: string) => listOf(row, key)?.length === listOf(row, name)?.length;
   const value = (row: InputRow) => (others.some((key) => isOne(row, key)) ? listOf(row, name) : undefined);
   return { text: name, each: false, value };

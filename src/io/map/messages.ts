@@ -4,29 +4,22 @@ import { markedAnswer } from '../../boxed.js';
 import { describeValue } from '../../printable.js';
 import type { Message, Reference } from '../../trace.js';
 import { asNumber } from '../arrow/json.js';
-
-/** The messages, or what is wrong with them. */
-export type ParsedMessages = readonly Message[] | { readonly problem: string };
+import type { Columns } from './fields.js';
 
 /**
  * Parses a list of `{role, content}`. A content may be text, null (a message of tool calls alone), or a list of parts, whose
  * text is joined; other fields are kept as they are for the chat template.
  */
-export function parseMessages(value: readonly unknown[]): ParsedMessages {
+export function parseMessages(value: readonly unknown[]): readonly Message[] | { readonly problem: string } {
   if (value.length === 0) return { problem: ' is an empty list, expected messages {role, content}' };
   const messages: Message[] = [];
   for (const [n, item] of value.entries()) {
-    const { role, content, ...more } = (typeof item === 'object' && item !== null ? item : {}) as Record<
-      string,
-      unknown
-    >;
+    const { role, content, ...more }: Columns = Object(item);
     if (typeof role !== 'string' || role === '')
       return { problem: `[${n}] is ${describeValue(item)}, expected a message {role, content}` };
     const text = contentText(content);
-    if (text === undefined)
-      return {
-        problem: `[${n}].content is ${describeValue(content)}, expected text or a list of text parts`,
-      };
+    const expected = 'expected text or a list of text parts';
+    if (text === undefined) return { problem: `[${n}].content is ${describeValue(content)}, ${expected}` };
     messages.push({ ...more, role, content: text });
   }
   return messages;
@@ -37,7 +30,7 @@ function contentText(content: unknown): string | undefined {
   if (content === null || content === undefined) return '';
   if (!Array.isArray(content)) return undefined;
   const parts = content.map((part: unknown) => {
-    const { type, text } = (part ?? {}) as Record<string, unknown>;
+    const { type, text }: Columns = Object(part);
     return type === 'text' && typeof text === 'string' ? text : undefined;
   });
   return parts.includes(undefined) ? undefined : parts.join('');
@@ -84,14 +77,12 @@ export function withThought(thought: string, solution: string): string {
   return `<think>\n${thought.trim()}\n</think>\n\n${solution}`;
 }
 
-export type ParsedReferences = readonly Reference[] | { readonly problem: string };
-
 /**
  * Parses a string, a number, an object `{answer, solution?, utility?}`, or a list of these.
  * null and an empty list or string give no reference. A text or a solution that boxes its answer, or marks it by `####`,
  * stands for that answer, and the whole text for its solution.
  */
-export function parseReferences(value: unknown): ParsedReferences {
+export function parseReferences(value: unknown): readonly Reference[] | { readonly problem: string } {
   if (value === null || value === undefined || value === '') return [];
   const references: Reference[] = [];
   for (const [n, item] of [value].flat().entries()) {
@@ -106,11 +97,11 @@ export function parseReferences(value: unknown): ParsedReferences {
 function parseReference(value: unknown): Reference | string {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     const answer = answerText(value);
-    if (answer === null)
-      return `found ${describeValue(value)}, expected an answer (text, number or {answer, solution?, utility?})`;
-    return { ...fromSolution(answer), utility: 1 };
+    return answer === null
+      ? `found ${describeValue(value)}, expected an answer (text, number or {answer, solution?, utility?})`
+      : { ...fromSolution(answer), utility: 1 };
   }
-  const { answer: given, solution, utility: earned } = value as Record<string, unknown>;
+  const { answer: given, solution, utility: earned } = value as Columns;
   // a struct of Arrow or Parquet has all its fields in every row: null is none
   const utility = asNumber(earned ?? 1);
   if (typeof utility !== 'number' || !(utility >= 0 && utility <= 1)) {
@@ -140,7 +131,8 @@ export function fromSolution(text: string): { readonly answer: string; readonly 
   return isBoxAlone ? { answer } : { answer, solution: text };
 }
 
-function answerText(value: unknown): string | null {
+/** A text that is not empty, or a number as text; null for anything else. */
+export function answerText(value: unknown): string | null {
   if (typeof value === 'string') return value === '' ? null : value;
   if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
     return String(value);

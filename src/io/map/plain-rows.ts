@@ -1,9 +1,8 @@
 // Presets of the plain formats that trainers read: texts, messages, thoughts beside answers.
 
-import { describeValue } from '../../printable.js';
 import type { Columns } from './fields.js';
 import { completionText, isDialogue, parseMessages, severalTurns, withThought } from './messages.js';
-import { mismatch, type Preset, rule } from './preset.js';
+import { listAt, mismatch, type Preset, rule } from './preset.js';
 
 const THOUGHTS = ['reasoning', 'reasoning_content', 'thinking', 'thought', 'reasoning_trace'];
 const ANSWERS = ['completion', 'response', 'content', 'output', 'final_response', 'model_response'];
@@ -22,11 +21,8 @@ function thoughtAndAnswer(columns: Columns): string | undefined {
 }
 
 /** The messages up to the assistant's last, which is the completion; of several turns up to the user's last. */
-function lastTurn({ messages }: Columns): {
-  readonly prompt: readonly unknown[];
-  readonly completion: unknown;
-} {
-  if (!Array.isArray(messages)) return mismatch(`messages is ${describeValue(messages)}, expected messages`);
+function lastTurn(columns: Columns) {
+  const messages = listAt(columns, 'messages', 'messages');
   const parsed = parseMessages(messages);
   if ('problem' in parsed) return mismatch(`messages${parsed.problem}`);
   const behindUser = parsed.findLastIndex(({ role }) => role === 'user') + 1;

@@ -59,14 +59,17 @@ export function textAt(columns: Columns, path: string): string {
   return typeof value === 'string' ? value : mismatch(`${path} is ${describeValue(value)}, expected text`);
 }
 
+/** A list at a path. @throws Mismatch for anything else */
+export function listAt(columns: Columns, path: string, expected = 'a list') {
+  const value = at(columns, path);
+  return Array.isArray(value) ? value : mismatch(`${path} is ${describeValue(value)}, expected ${expected}`);
+}
+
 /** A list of texts at a path. @throws Mismatch for anything else */
 export function textsAt(columns: Columns, path: string): readonly string[] {
-  const value = at(columns, path);
-  if (!Array.isArray(value)) return mismatch(`${path} is ${describeValue(value)}, expected a list of texts`);
+  const value = listAt(columns, path, 'a list of texts');
   const wrong = value.findIndex((item) => typeof item !== 'string');
-  return wrong < 0
-    ? (value as readonly string[])
-    : mismatch(`${path}[${wrong}] is ${describeValue(value[wrong])}, expected text`);
+  return wrong < 0 ? value : mismatch(`${path}[${wrong}] is ${describeValue(value[wrong])}, expected text`);
 }
 
 /** A completion made of steps, each with its separator one given segment. */

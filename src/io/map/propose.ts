@@ -8,8 +8,8 @@ interface ProposedPlace {
   readonly path: string;
   readonly name: string;
   readonly value: unknown;
-  /** of a list: its items, of which `value` is the first; the list's own path */
-  readonly list?: { readonly path: string; readonly length: number };
+  /** of a list, of whose items `value` is the first: how many these are */
+  readonly length?: number | undefined;
 }
 
 /** What columns are called, without their case, `_` and `-`; the likelier names first. */
@@ -52,10 +52,8 @@ export function proposePaths(
   let trace = places.find(({ path }) => path === completion);
   for (const field of ['completion', ...FIELDS] as const) {
     if (!fields.includes(field) || proposed.has(field)) continue;
-    const found = bestPlace(
-      places.filter((place) => goesWith(place, field, trace)),
-      field,
-    );
+    const fitting = places.filter((place) => goesWith(place, field, trace));
+    const found = bestPlace(fitting, field);
     if (found === undefined) continue;
     proposed.set(field, found.path);
     if (field === 'completion') trace = found;
@@ -77,21 +75,21 @@ export function mapFlag(value: string): string {
 }
 
 /** Only a reward may differ between the traces of a list, and only within the list or beside it, item by item. */
-function goesWith({ path, list }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
-  if (field === 'completion' && path.startsWith('prompt[')) return false;
-  if (list === undefined || field === 'completion') return true;
-  return field === 'reward' && trace?.list !== undefined && list.length === trace.list.length;
+function goesWith({ path, length }: ProposedPlace, field: Field, trace: ProposedPlace | undefined): boolean {
+  if (field === 'completion') return !path.startsWith('prompt[');
+  return length === undefined || (field === 'reward' && length === trace?.length);
 }
 
 function bestPlace(places: readonly ProposedPlace[], field: Field): ProposedPlace | undefined {
   const names = NAMES[field]?.split(/\s+/) ?? [];
   const fitting = places.filter(({ value }) => FITS[field]?.(value) === true);
-  const rank = ({ name, list }: ProposedPlace): number => {
+  // a reward of the trace's own list comes before one of the row
+  const isBehind = field === 'reward' && places.some(({ length }) => length !== undefined);
+  const rank = ({ name, length }: ProposedPlace): number => {
     const at = names.indexOf(plain(name));
     // a solution that marks no answer is none; a reward function may have any name (TRL)
     if (at < 0) return field === 'reward' && /reward/i.test(name) ? names.length : Number.POSITIVE_INFINITY;
-    // a reward of the trace's own list comes before one of the row
-    return list === undefined && field === 'reward' && places.some((each) => each.list) ? at + 0.5 : at;
+    return isBehind && length === undefined ? at + 0.5 : at;
   };
   // a reward of several parts, none of which is known
   const [part] = fitting.filter(({ path }) => path.startsWith(`${field}.`));
@@ -103,37 +101,22 @@ const plain = (name: string): string => name.toLowerCase().replaceAll(/[_\-\s]/g
 
 /** Columns, the keys of objects in them, and lists' items and their keys. */
 function placesOf(columns: Columns): ProposedPlace[] {
-  const places: ProposedPlace[] = [];
-  for (const [name, value] of Object.entries(columns)) {
-    if (isUnspellable(name)) continue;
-    places.push({ path: name, name, value });
-    if (Array.isArray(value)) {
-      const list = { path: name, length: value.length };
-      places.push({ path: `${name}[]`, name, value: value[0], list });
-      const [first] = value;
-      if (Array.isArray(first))
-        places.push({
-          path: `${name}[0][]`,
-          name,
-          value: first[0],
-          list: { path: name, length: first.length },
-        });
-      for (const [key, item] of keysOf(first))
-        places.push({ path: `${name}[].${key}`, name: key, value: item, list });
-    } else
-      for (const [key, item] of keysOf(value))
-        places.push({ path: `${name}.${key}`, name: key, value: item });
-  }
-  return places;
+  return keysOf('', columns).flatMap((column) => {
+    const { path, name, value } = column;
+    if (!Array.isArray(value)) return [column, ...keysOf(`${path}.`, value)];
+    const { length, 0: first } = value;
+    const inner = Array.isArray(first)
+      ? [{ path: `${path}[0][]`, name, value: first[0], length: first.length }]
+      : [];
+    const items = { path: `${path}[]`, name, value: first, length };
+    return [column, items, ...inner, ...keysOf(`${path}[].`, first, length)];
+  });
 }
 
-function keysOf(found: unknown): [string, unknown][] {
+/** The values of an object, but of names that `--map` would take apart. */
+function keysOf(before: string, found: unknown, length?: number): ProposedPlace[] {
   const value = typeof found === 'string' ? objectIn(found) : found;
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-  return isObject ? Object.entries(value).filter(([key]) => !isUnspellable(key)) : [];
-}
-
-/** A name that `--map` would take apart. */
-function isUnspellable(name: string): boolean {
-  return /[,=|[\]]/.test(name) || name === '';
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [];
+  const spellable = Object.entries(value).filter(([name]) => !/[,=|[\]]|^$/.test(name));
+  return spellable.map(([name, item]) => ({ path: before + name, name, value: item, length }));
 }

@@ -8,6 +8,7 @@ import type { Message, OwnTokens, Reference, Trace } from '../../trace.js';
 import { asNumber } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs, objectIn } from './fields.js';
 import {
+  answerText,
   completionText,
   fromSolution,
   messagesIn,
@@ -39,6 +40,10 @@ export interface TracePlace {
   readonly index?: number;
 }
 
+function refuse(reason: string, code = 'map'): never {
+  throw new Mismatch(code, reason);
+}
+
 /** Builds one trace. @throws Mismatch naming path, found and expected */
 export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, needs: Needs): Trace {
   const own = name(cells, 'id');
@@ -47,10 +52,9 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
   const id = own === undefined ? place.id : isWhole ? own : `${own}/${place.index}`;
   try {
     for (const [field, { path, value }] of cells) {
-      if (value === undefined)
-        throw new Mismatch('map', `${field}: ${path} is not in item ${place.index ?? 0}`);
-      if (row.arrow?.batch.bytes.has(path) && (value ?? null) !== null)
-        throw new Mismatch('map', `${field}: ${path} is bytes, expected text: write the column as strings`);
+      if (value === undefined) refuse(`${field}: ${path} is not in item ${place.index ?? 0}`);
+      if (row.arrow?.batch.bytes.has(path) && value !== null)
+        refuse(`${field}: ${path} is bytes, expected text: write the column as strings`);
     }
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');
@@ -68,26 +72,19 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
     // where there are ids, these decide, and a mask says which of them the policy wrote
     const turns = completionIds === undefined ? behind : undefined;
     if (completionIds && !completionMask && behind?.some(({ role }) => role !== 'assistant'))
-      throw new Mismatch(
-        'completion_mask',
+      refuse(
         `completion_mask: ${at} has several turns, and nothing says which of completion_ids the policy wrote: --map completion_mask=<path>`,
+        'completion_mask',
       );
-    const completion = !isRead
-      ? ''
-      : turns === undefined
-        ? textField(row, cells, 'completion', completionIds === undefined)
-        : turns.map(({ content }) => content).join('\n');
-    if (
-      isRead &&
-      turns === undefined &&
-      (completionIds === undefined ? completion === '' : completionIds.length === 0)
-    ) {
-      const field = completionIds === undefined ? 'completion' : 'completion_ids';
-      throw new Mismatch(
-        'empty_completion',
+    const completion =
+      turns?.map(({ content }) => content).join('\n') ??
+      (isRead ? textField(row, cells, 'completion', completionIds === undefined) : '');
+    const field = completionIds === undefined ? 'completion' : 'completion_ids';
+    if (isRead && turns === undefined && (completionIds ?? completion).length === 0)
+      refuse(
         `${field}: ${cells.get(field)?.path ?? field} is empty, expected what the policy wrote: --map ${field}=<path>`,
+        'empty_completion',
       );
-    }
     const asked = prompt(row, cells, needs.prompt && promptIds === undefined);
     const dialogue = typeof asked === 'string' ? undefined : { prompt: asked, behind: behind ?? [] };
     const texts = {
@@ -124,10 +121,8 @@ function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], 
 function name(cells: FieldCells, field: 'id' | 'group'): string | undefined {
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null || value === '') return undefined;
-  if (typeof value === 'string') return value;
-  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
-    return String(value);
-  throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
+  const expected = 'expected text or a number';
+  return answerText(value) ?? refuse(`${field}: ${path} is ${describeValue(value)}, ${expected}`);
 }
 
 function prompt(row: InputRow, cells: FieldCells, isNeeded: boolean): Trace['prompt'] {
@@ -138,8 +133,7 @@ function prompt(row: InputRow, cells: FieldCells, isNeeded: boolean): Trace['pro
   const parsed = parseMessages(messages);
   if (!('problem' in parsed)) return parsed;
   if (!isNeeded && !cell.isMapped) return '';
-  throw new Mismatch(
-    'map',
+  return refuse(
     `prompt: ${cell.path}${parsed.problem}: use ${mapFor(row, cells, 'prompt', otherPath(cell))}`,
   );
 }
@@ -165,7 +159,7 @@ function textField(
     : isAbsent
       ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
       : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
-  throw new Mismatch('map', `${field}: ${found}: use ${mapFor(row, cells, field, otherPath(cell))}`);
+  return refuse(`${field}: ${found}: use ${mapFor(row, cells, field, otherPath(cell))}`);
 }
 
 /** What may lead to a text: into the list that stands in its place, where it holds texts. */
@@ -189,18 +183,17 @@ function mapFor(row: InputRow, cells: FieldCells, field: Field, path?: string): 
 function int32List(cells: FieldCells, field: Field, code: 'ids' | 'map'): Int32Array | undefined {
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null) return undefined;
-  const expected = 'expected a list of whole numbers from 0 to 2147483647';
-  if (!Array.isArray(value))
-    throw new Mismatch(code, `${field}: ${path} is ${describeValue(value)}, ${expected}`);
-  const ids = new Int32Array(value.length);
-  for (let i = 0; i < value.length; i++) {
-    const item: unknown = value[i];
-    if (typeof item !== 'number' || (item | 0) !== item || item < 0) {
-      throw new Mismatch(code, `${field}: ${path}[${i}] is ${describeValue(item)}, ${expected}`);
-    }
-    ids[i] = item;
-  }
-  return ids;
+  const isId = (item: unknown) => typeof item === 'number' && (item | 0) === item && item >= 0;
+  const wrong = wrongItem(path, value, isId);
+  if (wrong === undefined) return new Int32Array(value as number[]);
+  return refuse(`${field}: ${wrong}, expected a list of whole numbers from 0 to 2147483647`, code);
+}
+
+/** What a list of such items is instead, or the first other item in it. */
+function wrongItem(path: string, value: unknown, isOne: (item: unknown) => boolean): string | undefined {
+  if (!Array.isArray(value)) return `${path} is ${describeValue(value)}`;
+  const at = value.findIndex((item) => !isOne(item));
+  return at < 0 ? undefined : `${path}[${at}] is ${describeValue(value[at])}`;
 }
 
 /**
@@ -210,46 +203,38 @@ function int32List(cells: FieldCells, field: Field, code: 'ids' | 'map'): Int32A
  */
 function maskOf({ path, value }: Cell, ids: Int32Array | undefined): OwnTokens | undefined {
   if (value === undefined || value === null) return undefined;
-  const refuse = (found: string, cure = '--map completion_mask=<path>') => {
-    return new Mismatch('completion_mask', `completion_mask: ${found}: ${cure}`);
-  };
+  const fail = (found: string, cure = '--map completion_mask=<path>') =>
+    refuse(`completion_mask: ${found}: ${cure}`, 'completion_mask');
   if (!Array.isArray(value))
-    throw refuse(`${path} is ${describeValue(value)}, expected a list of 0 and 1, one for each token`);
+    return fail(`${path} is ${describeValue(value)}, expected a list of 0 and 1, one for each token`);
   if (ids === undefined)
-    throw refuse(`${path} counts tokens, and the row has no completion_ids`, '--map completion_ids=<path>');
+    return fail(`${path} counts tokens, and the row has no completion_ids`, '--map completion_ids=<path>');
   if (value.length !== ids.length)
-    throw refuse(
+    return fail(
       `${path} has ${plural(value.length, 'entry', 'entries')}, completion_ids ${ids.length}, expected as many`,
     );
-  const list: readonly unknown[] = value;
-  const wrong = list.findIndex((bit) => typeof bit !== 'boolean' && bit !== 0 && bit !== 1);
-  if (wrong >= 0) throw refuse(`${path}[${wrong}] is ${describeValue(list[wrong])}, expected 0 or 1`);
-  const own = Uint8Array.from(list, Number);
+  const wrong = wrongItem(path, value, (bit) => typeof bit === 'boolean' || bit === 0 || bit === 1);
+  if (wrong !== undefined) fail(`${wrong}, expected 0 or 1`);
+  const own = Uint8Array.from(value, Number);
   if (own.length > 0 && !own.includes(1))
-    throw refuse(`${path} has no 1, expected one at least: a token that the policy wrote`);
+    fail(`${path} has no 1, expected one at least: a token that the policy wrote`);
   return own.includes(0) ? own : undefined;
 }
 
 /** What a chat template is given as `tools`; as text where a data set keeps it so. */
 function toolsOf(cells: FieldCells): unknown {
   const { value = null } = cells.get('tools') ?? {};
-  const tools = typeof value === 'string' ? objectIn(value) : (value ?? undefined);
-  if (typeof value !== 'string' || tools !== undefined) return tools;
-  throw new Mismatch('map', 'tools: is no JSON, expected a list of them: --map tools=<path>');
+  if (typeof value !== 'string') return value ?? undefined;
+  return objectIn(value) ?? refuse('tools: is no JSON, expected a list of them: --map tools=<path>');
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */
 function valueList({ path, value, isMapped }: Cell): Float32Array | undefined {
   if (value === undefined || value === null) return undefined;
-  const items: readonly unknown[] | undefined = Array.isArray(value) ? value : undefined;
-  const wrong = items?.findIndex((item) => typeof item !== 'number' || !Number.isFinite(item)) ?? -1;
-  if (items !== undefined && wrong < 0) return Float32Array.from(items as number[]);
+  const wrong = wrongItem(path, value, Number.isFinite);
+  if (wrong === undefined) return Float32Array.from(value as number[]);
   if (!isMapped) return undefined;
-  const found =
-    items === undefined
-      ? `${path} is ${describeValue(value)}`
-      : `${path}[${wrong}] is ${describeValue(items[wrong])}`;
-  throw new Mismatch('map', `values: ${found}, expected a list of finite numbers, one for every exit point`);
+  return refuse(`values: ${wrong}, expected a list of finite numbers, one for every exit point`);
 }
 
 function references(
@@ -262,7 +247,7 @@ function references(
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
     if (!isNeeded && cell?.isMapped !== true) return [];
-    throw new Mismatch('map', `reference: ${cell?.path}${parsed.problem}`);
+    return refuse(`reference: ${cell?.path}${parsed.problem}`);
   }
   const beside = cells.get('solution');
   const solution = beside?.value;
@@ -272,7 +257,7 @@ function references(
   if (parsed.length === 0 && isNeeded) {
     const found =
       cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
-    throw new Mismatch('no_reference', `reference: ${found}: use ${referenceCure(row, cells, hasGroup)}`);
+    refuse(`reference: ${found}: use ${referenceCure(row, cells, hasGroup)}`, 'no_reference');
   }
   return beside === undefined ? parsed : withSolution(parsed, beside);
 }
@@ -298,8 +283,7 @@ function withSolution(parsed: readonly Reference[], cell: Cell): readonly Refere
     typeof solution === 'string'
       ? `one text for ${plural(parsed.length, 'reference')}`
       : describeValue(solution);
-  throw new Mismatch(
-    'map',
+  return refuse(
     `solution: ${cell.path} is ${found}, expected text for a single reference: use {answer, solution} references`,
   );
 }
@@ -314,9 +298,9 @@ function rewardOf(row: InputRow, cells: FieldCells): Pick<Trace, 'reward' | 'isV
   const reward = isNumber ? Number(value) : value;
   if (Number.isNaN(reward)) return { reward: null };
   if (typeof reward !== 'number' || !Number.isFinite(reward))
-    throw new Mismatch(
-      'reward',
+    return refuse(
       `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null: use ${mapFor(row, cells, 'reward')}`,
+      'reward',
     );
   const isNamed = /(?:^|\.)acc$/.test(path) && reward >= 0 && reward <= 1;
   return { reward, ...(typeof value === 'boolean' || isNamed ? { isVerdict: true } : {}) };
@@ -336,12 +320,11 @@ export function checkPrompt(
   path: string,
   field = promptIds === undefined ? 'prompt' : 'prompt_ids',
 ): void {
-  const fail = (found: string): never => {
-    throw new Mismatch(
-      'prompt_holds_completion',
+  const fail = (found: string) =>
+    refuse(
       `${field}: ${path} ${found}, expected what the policy was asked and nothing of its answer: --map ${field}=<path>`,
+      'prompt_holds_completion',
     );
-  };
   if (promptIds !== undefined) {
     if (completionIds !== undefined && holdsIds(promptIds, completionIds)) fail('holds the completion_ids');
     return;

@@ -3,15 +3,12 @@
 import { describeValue } from '../../printable.js';
 import { type Columns, type FieldRule, objectIn } from './fields.js';
 import { isDialogue } from './messages.js';
-import { at, groupBy, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
+import { at, groupBy, listAt, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
-/** Nothing where the policy wrote all of it: the trace has one turn. */
-export function gapped(bits: readonly unknown[]): readonly unknown[] | null {
-  return bits.every((bit) => Number(bit) === 1) ? null : bits;
-}
+type Episode = Columns & { readonly nodes: readonly Columns[] };
 
 /** The traces of an episode, as their graphs of messages have them. */
-function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: readonly Columns[] })[] {
+function episodeTraces(columns: Columns): readonly Episode[] {
   const traces = columns.traces;
   if (!Array.isArray(traces) || traces.length === 0)
     return mismatch(`traces is ${describeValue(traces)}, expected those of an episode that was run`);
@@ -19,55 +16,63 @@ function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: 
   return bad < 0 ? traces : mismatch(`traces[${bad}].nodes has no message, expected the ids of a trace`);
 }
 
-/**
- * The ids of a trace, put together of what each node adds: all before the first sampled one, and those from it to the last.
- * @throws Mismatch for one of several branches
- */
-function sampledOf({ nodes }: { readonly nodes: readonly Columns[] }, n: number) {
+/** Ids before the first that a mask has, and those from it to the last; undefined where it has none. */
+function sampledIn(ids: readonly unknown[], mask: readonly unknown[]) {
+  const bits = mask.map(Number);
+  const [start, end] = [bits.indexOf(1), bits.lastIndexOf(1) + 1];
+  if (start < 0) return undefined;
+  const own = bits.slice(start, end);
+  // nothing where the policy wrote all of it: the trace has one turn
+  const gaps = own.every((bit) => bit === 1) ? null : own;
+  return { prompt: ids.slice(0, start), completion: ids.slice(start, end), mask: gaps };
+}
+
+type Part = keyof NonNullable<ReturnType<typeof sampledIn>>;
+
+/** The ids of a trace, put together of what each node adds. @throws Mismatch for one of several branches */
+function sampledOf({ nodes }: Episode, n: number) {
   const branch = nodes.findIndex(({ parent }, i) => (parent ?? -1) !== i - 1);
   if (branch >= 0)
     return mismatch(`traces[${n}].nodes[${branch}] is a branch, expected one conversation a trace`);
   const list = (name: string) => nodes.flatMap((node) => (node[name] ?? []) as unknown[]);
   const [ids, mask] = [list('token_ids'), list('mask')];
-  const start = mask.indexOf(true);
-  if (start < 0 || ids.length !== mask.length)
-    return mismatch(
-      `traces[${n}] has ${ids.length} token_ids and ${mask.length} of mask, expected sampled ids`,
-    );
-  const end = mask.lastIndexOf(true) + 1;
-  const [completion, own] = [ids.slice(start, end), gapped(mask.slice(start, end))];
-  return { prompt: ids.slice(0, start), completion, mask: own };
+  const found = ids.length === mask.length ? sampledIn(ids, mask) : undefined;
+  const lengths = `${ids.length} token_ids and ${mask.length} of mask`;
+  return found ?? mismatch(`traces[${n}] has ${lengths}, expected sampled ids`);
 }
+
+function ofTraces(text: string, value: (trace: Episode, n: number) => unknown): FieldRule {
+  return ruleForEach(`traces[].${text}`, (columns) => episodeTraces(columns).map(value));
+}
+
+const partOf = (text: string, part: Part) =>
+  ofTraces(`nodes[].${text}`, (trace, n) => sampledOf(trace, n)[part]);
 
 /** The sum of what was weighed in, as verifiers makes a trace's reward; null where nothing was. */
-function weighedReward({ rewards }: Columns): number | null {
-  const found = Object.values((rewards ?? {}) as Record<string, Columns | null>).filter(
-    (each) => each !== null,
+function weighedReward({ rewards }: Columns): unknown {
+  const found = Object.values((rewards ?? {}) as Record<string, Columns | null>).flatMap((each) =>
+    each === null ? [] : Number(each.score) * Number(each.weight ?? 1),
   );
-  return found.length === 0
-    ? null
-    : found.reduce((sum, { score, weight }) => sum + Number(score) * Number(weight ?? 1), 0);
+  return found.length === 0 ? null : total(found);
 }
 
-/** Objects of a list, which may be written as JSON each. */
-function objectsIn(value: unknown): readonly Columns[] {
-  return (Array.isArray(value) ? value : []).map((each) =>
-    typeof each === 'string' ? fromText(each) : each,
+/** An object, which may be written as JSON. */
+function objectOf(value: unknown) {
+  if (typeof value !== 'string') return value as Columns;
+  const expected = 'expected a call of a tool or its arguments';
+  return (
+    (objectIn(value) as Columns | undefined) ?? mismatch(`${value.slice(0, 40)} is no JSON, ${expected}`)
   );
 }
 
-function fromText(text: string): Columns {
-  const found = objectIn(text) as Columns | undefined;
-  return found ?? mismatch(`${text.slice(0, 40)} is no JSON, expected a call of a tool or its arguments`);
-}
+const objectsIn = (value: unknown) => (Array.isArray(value) ? value : []).map(objectOf);
 
 /** Its messages with calls as chat templates read them, not as texts of {id, name, arguments}. */
 function withCalls(completion: unknown): unknown {
   if (!isDialogue(completion)) return completion;
   return (completion as readonly Columns[]).map(({ tool_calls: calls, ...message }) => {
     const read = objectsIn(calls).map(({ id, name, arguments: args, ...more }) => {
-      const given = typeof args === 'string' ? fromText(args) : args;
-      return { id, type: 'function', function: { name, arguments: given }, ...more };
+      return { id, type: 'function', function: { name, arguments: objectOf(args) }, ...more };
     });
     return read.length === 0 ? message : { ...message, tool_calls: read };
   });
@@ -78,9 +83,9 @@ const total = (reward: unknown): unknown =>
   Array.isArray(reward) ? reward.reduce((sum: number, each) => sum + Number(each), 0) : reward;
 
 /** The prompts of a batch, of which each row is a whole trajectory. */
-function wholePrompts({ prompt_token_ids: prompts, is_last_step: last }: Columns): readonly unknown[] {
-  if (!Array.isArray(prompts))
-    return mismatch(`prompt_token_ids is ${describeValue(prompts)}, expected lists of ids`);
+function wholePrompts(columns: Columns): readonly unknown[] {
+  const prompts = listAt(columns, 'prompt_token_ids', 'lists of ids');
+  const { is_last_step: last } = columns;
   const step = Array.isArray(last) ? last.indexOf(false) : -1;
   return step < 0
     ? prompts
@@ -102,7 +107,7 @@ function unwrappedList(value: unknown): unknown {
   return Array.isArray(value) && Array.isArray(value[0]) ? unwrapped(value) : value;
 }
 
-/** The sampled tokens of a padded NeMo-RL row: from the first one in its mask to the last one. */
+/** The ids of a padded NeMo-RL row. */
 function sampledTokens(columns: Columns) {
   const ids = unwrappedList(columns.token_ids);
   const mask = unwrappedList(columns.token_loss_mask);
@@ -110,11 +115,10 @@ function sampledTokens(columns: Columns) {
     return mismatch(
       `token_ids is ${describeValue(ids)} and token_loss_mask ${describeValue(mask)}, expected lists of one length`,
     );
-  const start = mask.findIndex((bit) => Number(bit) === 1);
-  const end = mask.findLastIndex((bit) => Number(bit) === 1) + 1;
-  if (start < 0) return mismatch('token_loss_mask has no 1, so no token was sampled');
-  return { ids: ids as readonly unknown[], bits: mask.slice(start, end).map(Number), start, end };
+  return sampledIn(ids, mask) ?? mismatch('token_loss_mask has no 1, so no token was sampled');
 }
+
+const tokens = (text: string, part: Part) => rule(text, (columns) => sampledTokens(columns)[part]);
 
 /** The prompt of verl's key `<uid>_<session>_<output>`. */
 const VERL_KEY = /^(.+)_\d+_\d+$/;
@@ -143,25 +147,17 @@ export const DUMPS: readonly Preset[] = [
     what: "NeMo-RL's train_data_step<n>.jsonl",
     columns: ['token_ids', 'token_loss_mask'],
     fields: () => ({
-      prompt_ids: rule('token_ids before the first 1 of token_loss_mask', (columns) => {
-        const { ids, start } = sampledTokens(columns);
-        return ids.slice(0, start);
-      }),
-      completion_ids: rule('token_ids from the first 1 of token_loss_mask to the last', (columns) => {
-        const { ids, start, end } = sampledTokens(columns);
-        return ids.slice(start, end);
-      }),
-      completion_mask: rule('token_loss_mask there, where it has a 0', (columns) =>
-        gapped(sampledTokens(columns).bits),
-      ),
+      prompt_ids: tokens('token_ids before the first 1 of token_loss_mask', 'prompt'),
+      completion_ids: tokens('token_ids from the first 1 of token_loss_mask to the last', 'completion'),
+      completion_mask: tokens('token_loss_mask there, where it has a 0', 'mask'),
       // with dynamic sampling `rewards` has a row for every trace sampled, these for those that were kept
       reward: ['filtered_rewards', 'rewards'].map((name) =>
         rule(name, (columns) => unwrapped(columns[name])),
       ),
-      group: rule("the file's name and a hash of the prompt's ids", (columns, row) => {
-        const { ids, start } = sampledTokens(columns);
-        return `${row.stem}/${shortHash(ids.slice(0, start))}`;
-      }),
+      group: rule(
+        "the file's name and a hash of the prompt's ids",
+        (columns, { stem }) => `${stem}/${shortHash(sampledTokens(columns).prompt)}`,
+      ),
     }),
     notes: [NO_REFERENCES],
   },
@@ -208,9 +204,7 @@ export const DUMPS: readonly Preset[] = [
     fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
       // as verl, slime and OpenRLHF call it; what TRL's rollout_func gives back, and what its trainer calls it
-      completion_mask: [
-        ...['completion_mask', 'response_mask', 'loss_mask', 'action_mask', 'env_mask', 'tool_mask'],
-      ],
+      completion_mask: 'completion_mask response_mask loss_mask action_mask env_mask tool_mask'.split(' '),
     }),
   },
   {
@@ -219,13 +213,8 @@ export const DUMPS: readonly Preset[] = [
     columns: ['prompt_ids', 'response_ids', 'response_mask'],
     fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
-      reference: [
-        ...['reference', 'answer'],
-        'ground_truth',
-        'gts',
-        'reward_model.ground_truth',
-        'extra_fields.ground_truth',
-      ],
+      reference:
+        'reference answer ground_truth gts reward_model.ground_truth extra_fields.ground_truth'.split(' '),
       reward: ['reward_score', 'score', 'reward'],
       group: [...['group', 'uid', 'extra_fields.uid'], groupInFile('prompt_ids')],
     }),
@@ -236,21 +225,12 @@ export const DUMPS: readonly Preset[] = [
     columns: ['task', 'traces'],
     fits: ({ traces }) => Array.isArray(traces),
     fields: () => ({
-      id: ruleForEach('traces[].id', (columns) => episodeTraces(columns).map(({ id }) => id)),
-      prompt_ids: ruleForEach('traces[].nodes[].token_ids before the first that mask has', (columns) =>
-        episodeTraces(columns).map((trace, n) => sampledOf(trace, n).prompt),
-      ),
-      completion_ids: ruleForEach(
-        'traces[].nodes[].token_ids from the first that mask has to the last',
-        (columns) => episodeTraces(columns).map((trace, n) => sampledOf(trace, n).completion),
-      ),
-      completion_mask: ruleForEach('traces[].nodes[].mask there, where it leaves one out', (columns) =>
-        episodeTraces(columns).map((trace, n) => sampledOf(trace, n).mask),
-      ),
+      id: ofTraces('id', ({ id }) => id),
+      prompt_ids: partOf('token_ids before the first that mask has', 'prompt'),
+      completion_ids: partOf('token_ids from the first that mask has to the last', 'completion'),
+      completion_mask: partOf('mask there, where it leaves one out', 'mask'),
       reference: 'task.data.answer',
-      reward: ruleForEach('traces[].rewards, each score times its weight', (columns) =>
-        episodeTraces(columns).map(weighedReward),
-      ),
+      reward: ofTraces('rewards, each score times its weight', weighedReward),
       group: ['group.id', rule('a hash of task.data', (columns) => shortHash(at(columns, 'task.data')))],
     }),
     notes: [
