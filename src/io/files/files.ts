@@ -230,7 +230,6 @@ export async function writeWhole(
 export const STDIN = '-';
 /** So many bytes tell every format. */
 export const HEAD_BYTES = 8;
-const READ_CHUNK_BYTES = 2 ** 20;
 
 /** Bytes that can be read once. */
 export interface ByteSource {
@@ -260,7 +259,7 @@ function openPipe(path: string): Readable {
   const stream =
     process.platform === 'linux'
       ? new Socket({ fd: openSync(path, READ_AT_ONCE), writable: false })
-      : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+      : createReadStream(path, { highWaterMark: CHUNK_BYTES });
   readings.add(stream);
   return stream.once('close', () => readings.delete(stream));
 }
