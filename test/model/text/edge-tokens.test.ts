@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { stopsOf } from '../../../dist/model/decode/sampling.js';
-import { readStops } from '../../../dist/model/text/stops.js';
+import { readStops } from '../../../dist/model/text/edge-tokens.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const VOCAB = 10;
@@ -14,7 +14,7 @@ const tokenizer = {
       text.startsWith('<') ? Int32Array.of(9) : Int32Array.from(text, (c) => c.charCodeAt(0) - 97),
     ),
   isSpecial: (id: number) => id === 9,
-} as unknown as Parameters<typeof readStops>[1];
+} as unknown as Parameters<typeof stopsOf>[2];
 
 async function stopsIn(files: Record<string, unknown>) {
   const folder = await temporaryFolder();
