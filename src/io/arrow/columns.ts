@@ -275,21 +275,12 @@ function conversion(from: DataType, to: DataType): Convert | null {
 }
 
 function gatherOffsets(ranges: readonly Range[], length: number, path: string): Int32Array {
-  const offsets = new Float64Array(length + 1);
+  const sizes = new Array<number>(length).fill(0);
   let at = 0;
-  for (const { data, from, to } of ranges) {
-    const base = offsets[at] as number;
-    if (data === null) offsets.fill(base, at + 1, at + 1 + to - from);
-    else {
-      const first = Number(data.valueOffsets[from]);
-      for (let i = from; i < to; i++)
-        offsets[at + 1 + i - from] = base + Number(data.valueOffsets[i + 1]) - first;
-    }
-    at += to - from;
-  }
-  if ((offsets[length] as number) > MAX_OFFSET)
-    throw new Error(`column ${path}: a batch holds over 2 GiB of it`);
-  return Int32Array.from(offsets);
+  for (const { data, from, to } of ranges)
+    for (let i = from; i < to; i++, at++)
+      if (data !== null) sizes[at] = Number(data.valueOffsets[i + 1]) - Number(data.valueOffsets[i]);
+  return offsetsOf(sizes, Number, path);
 }
 
 function gatherBytes(ranges: readonly Range[], length: number, path: string) {
@@ -298,10 +289,8 @@ function gatherBytes(ranges: readonly Range[], length: number, path: string) {
   let at = 0;
   for (const { data, from, to } of ranges) {
     if (data === null) continue;
-    const part = (data.values as Uint8Array).subarray(
-      Number(data.valueOffsets[from]),
-      Number(data.valueOffsets[to]),
-    );
+    const [start, end] = [from, to].map((index) => Number(data.valueOffsets[index]));
+    const part = (data.values as Uint8Array).subarray(start, end);
     bytes.set(part, at);
     at += part.length;
   }

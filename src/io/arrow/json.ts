@@ -22,18 +22,19 @@ export function parseJson(text: string): unknown {
   return holdsLarge(value, MAX_LEVELS + 1) ? parseMarked(text) : value;
 }
 
+const isLarge = (number: number): boolean => Math.abs(number) > Number.MAX_SAFE_INTEGER;
+
 /** Whether a number of 2^53 or more is in a value. @throws SyntaxError where it is nested too deep */
 function holdsLarge(value: unknown, levels: number): boolean {
-  if (typeof value === 'number') return value > Number.MAX_SAFE_INTEGER || value < -Number.MAX_SAFE_INTEGER;
+  if (typeof value === 'number') return isLarge(value);
   if (typeof value !== 'object' || value === null) return false;
   if (levels === 1) throw new SyntaxError(`nested deeper than ${MAX_LEVELS} levels`);
   let found = false;
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) {
       const item: unknown = value[i];
-      if (typeof item === 'number') {
-        if (item > Number.MAX_SAFE_INTEGER || item < -Number.MAX_SAFE_INTEGER) found = true;
-      } else if (typeof item === 'object' && holdsLarge(item, levels - 1)) found = true;
+      if (typeof item === 'number' ? isLarge(item) : typeof item === 'object' && holdsLarge(item, levels - 1))
+        found = true;
     }
     return found;
   }

@@ -33,6 +33,7 @@ export function valueAt(data: Data, index: number): unknown {
     case Type.Bool:
       return bit(values, data.offset + index);
     case Type.Int:
+    case Type.Duration:
       return safeInteger(values[index]);
     case Type.Float:
       return type.precision === 0 ? util.uint16ToFloat64(values[index]) : values[index];
@@ -56,8 +57,6 @@ export function valueAt(data: Data, index: number): unknown {
       return timeText(BigInt(values[index]), type.unit);
     case Type.Timestamp:
       return timestampText(values[index], type.unit, type.timezone !== null && type.timezone !== undefined);
-    case Type.Duration:
-      return safeInteger(values[index]);
     case Type.List:
     case Type.LargeList:
       return listOf(children[0] as Data, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));

@@ -170,7 +170,5 @@ async function unzstd(): Promise<Unpacker> {
 // zlib's codes begin with Z_, fzstd's are small numbers; the file system's are neither
 function isCorruption(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
-  return (
-    typeof code === 'number' || (typeof code === 'string' && code.startsWith('Z_')) || code === undefined
-  );
+  return code === undefined || typeof code === 'number' || String(code).startsWith('Z_');
 }

@@ -33,11 +33,7 @@ export async function joinFiles(
   return file;
 }
 
-async function joinLines(
-  file: AtomicFile,
-  parts: readonly string[],
-  { onProgress }: JoinedParts,
-): Promise<void> {
+async function joinLines(file: AtomicFile, parts: readonly string[], { onProgress }: JoinedParts) {
   for (const part of parts)
     for await (const bytes of fileBytes(part)) {
       onProgress();
@@ -46,11 +42,8 @@ async function joinLines(
   await file.finish();
 }
 
-async function joinBatches(
-  file: AtomicFile,
-  parts: readonly string[],
-  { format, facts, onProgress }: JoinedParts,
-): Promise<void> {
+async function joinBatches(file: AtomicFile, parts: readonly string[], opts: JoinedParts) {
+  const { format, facts, onProgress } = opts;
   const kind = format === 'parquet' ? format : 'arrow';
   // lines need none of these
   const { Schema } = await import('apache-arrow');
