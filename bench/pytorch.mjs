@@ -5,9 +5,9 @@ import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { CORES_VARIABLE } from '../dist/thread.js';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
+import { CORES_VARIABLE } from '../dist/thread.js';
 import { HALF_B, JOB, randomPolicy, SMALL, tokensOf, traceOf } from './checkpoint.mjs';
 import { products } from './measure.mjs';
 
