@@ -18,9 +18,7 @@ export function escapeLines(text: string): string {
 export function printableJson(json: string): string {
   return json.replaceAll(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
     // half by half, where JSON needs two for one
-    Array.from({ length: character.length }, (_, i) => {
-      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
-    }).join(''),
+    character.replaceAll(/./gs, (half) => `\\u${codeOf(half).padStart(4, '0')}`),
   );
 }
 
@@ -57,7 +55,8 @@ const MAX_TEXT = 40;
 export function describeValue(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (value === null) return 'null';
-  if (typeof value === 'string') return value === '' ? 'an empty text' : `the text ${shorten(value)}`;
+  if (typeof value === 'string')
+    return value === '' ? 'an empty text' : `the text ${JSON.stringify(shorten(value))}`;
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : `a list of ${value.length}`;
   if (typeof value === 'object') return `an object with ${describeKeys(value)}`;
   return `${typeof value === 'boolean' ? '' : 'the number '}${String(value)}`;
@@ -67,12 +66,10 @@ export function describeValue(value: unknown): string {
 export function describeKeys(value: object): string {
   const keys = Object.keys(value);
   if (keys.length === 0) return 'no keys';
-  const shown = keys
-    .slice(0, MAX_KEYS)
-    .map((key) => (key.length > MAX_TEXT ? `${key.slice(0, MAX_TEXT)}…` : key));
+  const shown = keys.slice(0, MAX_KEYS).map(shorten);
   return `keys ${shown.join(', ')}${keys.length > MAX_KEYS ? `, … (${keys.length} in all)` : ''}`;
 }
 
 function shorten(text: string): string {
-  return JSON.stringify(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text);
+  return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
 }

@@ -73,17 +73,10 @@ interface ThoughtAlignment {
 /** @param starts token from which the first piece counts @param ends (K) piece ends, rising */
 export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): PieceBags {
   return Array.from(ends, (end, k) => {
-    const sorted = ids.slice(k === 0 ? start : ends[k - 1], end).sort();
-    const distinct: number[] = [];
-    const counts: number[] = [];
-    for (const id of sorted) {
-      if (id !== distinct.at(-1)) {
-        distinct.push(id);
-        counts.push(0);
-      }
-      counts[counts.length - 1] = (counts[counts.length - 1] as number) + 1;
-    }
-    return { ids: Int32Array.from(distinct), counts: Int32Array.from(counts) };
+    const counts = new Map<number, number>();
+    for (const id of ids.slice(k === 0 ? start : ends[k - 1], end).sort())
+      counts.set(id, (counts.get(id) ?? 0) + 1);
+    return { ids: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()) };
   });
 }
 

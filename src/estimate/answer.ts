@@ -202,11 +202,9 @@ function readNumber(text: string): NumberValue | undefined {
   return { kind: 'number', num: sign === '-' ? -num : num, den, unit: unitName(unit[1]), decimals, isLoose };
 }
 
-interface Magnitude {
+interface Magnitude extends Pick<NumberValue, 'decimals' | 'isLoose'> {
   readonly value: Rational;
   readonly rest: string;
-  readonly decimals: number;
-  readonly isLoose: boolean;
 }
 
 function readMagnitude(text: string): Magnitude | undefined {

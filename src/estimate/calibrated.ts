@@ -17,15 +17,7 @@ import {
   type StoredModel,
   storedModel,
 } from './calibration.js';
-import type {
-  Estimator,
-  EstimatorCall,
-  EstimatorSetup,
-  FlagValues,
-  LoadContext,
-  OpenEstimator,
-  ValueJob,
-} from './estimator.js';
+import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
 import { pr } from './one-pass.js';
 import type { Base } from './states.js';
 import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
@@ -37,7 +29,7 @@ export const CALIBRATION: Flag = [
 ];
 
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
-export async function givenCalibration(name: string, { calibration }: FlagValues): Promise<Calibration> {
+export async function givenCalibration(name: string, calibration: unknown): Promise<Calibration> {
   if (calibration !== undefined) return readCalibration(String(calibration));
   throw usageError(
     `--estimator ${name} needs a calibration`,
@@ -57,7 +49,7 @@ export const calibrated: Estimator = {
     return model && (model.stands_back === null ? ofBase(calibrated, model) : NOW[model.estimator]);
   },
   async setUp(values, call) {
-    const calibration = await givenCalibration(calibrated.name, values);
+    const calibration = await givenCalibration(calibrated.name, values.calibration);
     const { open, ...facts } = calibrationFacts(calibration, calibrated, call);
     const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
     return {
@@ -91,13 +83,7 @@ const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
  * @returns open: what is asked at exit points, where the calibrated values are those of `ask`: the question that these were fitted with
  * @throws RredcotError (exit 2) where it stands back from nothing
  */
-export function calibrationFacts(
-  calibration: Calibration,
-  own: Estimator,
-  call: EstimatorCall,
-): Required<Pick<EstimatorSetup, 'warning' | 'status' | 'nature'>> & {
-  open(context: LoadContext): Promise<Pick<OpenEstimator, 'config' | 'referenceSetOf'>>;
-} {
+export function calibrationFacts(calibration: Calibration, own: Estimator, call: EstimatorCall) {
   const { model, standsBack, file } = calibration;
   const base = model.estimator;
   const askTemplate = file.scored_with?.askTemplate;
@@ -106,12 +92,15 @@ export function calibrationFacts(
       `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
       'rredcot calibrate more traces, or --estimator siblings --calibration none',
     );
-  return {
+  const facts: Required<Pick<EstimatorSetup, 'warning' | 'status' | 'nature'>> = {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
     warning: ({ policy, config }) =>
       calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
-    async open(context) {
+  };
+  return {
+    ...facts,
+    async open(context: LoadContext) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
       const { referenceSetOf, config } = (await setUp?.open(context)) ?? {};
       return { config: { ...config, calibration: model }, ...(referenceSetOf && { referenceSetOf }) };

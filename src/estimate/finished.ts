@@ -1,7 +1,7 @@
 // The end token that a dump of texts has lost: which traces get it back, and which one it is.
 import { CORRECT } from '../credit/nature.js';
 import type { OpenPolicy } from '../model/onnx/open-model.js';
-import { endOfText } from '../model/text/stops.js';
+import { endOfText } from '../model/text/edge-tokens.js';
 import { closeOf, tagsOf } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { type AnswerMarks, ownAnswer, untilEndToken } from './answer-text.js';

@@ -2,11 +2,10 @@
 
 import { CORRECT } from '../credit/nature.js';
 import { oneOf } from '../flag-values.js';
-import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import type { ReaderAnswers, TraceQuestions } from '../question.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseStream } from './peers.js';
-import { noReferences } from './value.js';
+import { listColumn, noReferences } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
 const HINTS = ['answer', 'peer'] as const;
@@ -29,9 +28,8 @@ export const posterior: Estimator = {
   ],
   configKeys: ['hint', 'hintTemplate', 'hintPolicy'],
   columns: () => [
-    requestedColumn(
+    listColumn(
       'hint_logprobs',
-      FLOAT32_LIST,
       'log-probability of each completion token behind the prompt with the hint, nats',
     ),
   ],

@@ -1,11 +1,10 @@
 // `ratio`: how much likelier the policy writes a segment than an older one of its checkpoints does, by a pass of that over the trace.
 import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
-import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { ReaderAnswers } from '../question.js';
 import type { Estimator, LoadContext, OpenEstimator } from './estimator.js';
-import { noReferences, summedAttributions } from './value.js';
+import { listColumn, noReferences, summedAttributions } from './value.js';
 
 export const ratio: Estimator = {
   name: 'ratio',
@@ -22,11 +21,7 @@ export const ratio: Estimator = {
   ],
   configKeys: ['refPolicy'],
   columns: () => [
-    requestedColumn(
-      'ref_logprobs',
-      FLOAT32_LIST,
-      'log-probability of each completion token under the older policy, nats',
-    ),
+    listColumn('ref_logprobs', 'log-probability of each completion token under the older policy, nats'),
   ],
   setUp({ refPolicy: folder }) {
     if (typeof folder !== 'string')

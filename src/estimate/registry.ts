@@ -110,30 +110,22 @@ const FUNCTION = z.custom<(...args: never[]) => unknown>(
 );
 const FlagShape = z.tuple([z.string().regex(/^--[a-z][a-z-]*( <[^>]+>)?$/), z.string()]);
 
+const optional = (names: readonly string[], of: z.ZodType) =>
+  Object.fromEntries(names.map((name) => [name, of.exactOptional()]));
+
 /** The facts that a file keeps of it, so that it can be read without the module. */
 const Facts = z.object({
   scores: z.enum(['answers', 'continuations', 'nothing']),
-  valueName: z.string().exactOptional(),
-  noLevel: z.string().exactOptional(),
-  priorColumn: z.string().exactOptional(),
-  ...Object.fromEntries(
-    [
-      ...['isLog', 'hasOwnScale', 'onRewardScale', 'isContrast'],
-      ...['isAttribution', 'isMagnitude', 'isOfProver'],
-    ].map((fact) => [fact, z.literal(true).exactOptional()]),
-  ),
+  ...optional(['valueName', 'noLevel', 'priorColumn'], z.string()),
+  ...optional(['isLog', 'hasOwnScale', 'onRewardScale', 'isContrast'], z.literal(true)),
+  ...optional(['isAttribution', 'isMagnitude', 'isOfProver'], z.literal(true)),
 });
 
 const Module = Facts.extend({
   name: z.string().regex(/^[a-z][a-z0-9-]*$/),
   card: z.string('expected what a value of it is, in words').min(1),
   flags: z.array(FlagShape).exactOptional(),
-  ...Object.fromEntries(
-    ['of', 'setUp', 'fromStored', 'fromTokens', 'fromLogprobs', 'columns'].map((name) => [
-      name,
-      FUNCTION.exactOptional(),
-    ]),
-  ),
+  ...optional(['of', 'setUp', 'fromStored', 'fromTokens', 'fromLogprobs', 'columns'], FUNCTION),
 })
   .strict()
   .refine(

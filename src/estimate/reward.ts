@@ -26,14 +26,8 @@ export interface RewardedTrace {
  * The reward of a trace whose row has none. A thought that was opened and not closed, without an answer: ζ = 0,
  * `truncated` (METHOD §2). An answer that equals a reference earns its utility, one that differs from all of them earns 0,
  * both `reward:compared`; anything else is left open (`reward:unknown`), an answer that no mark names too: it never guesses.
- * @param prompt what comes before the text, where that is a text: the thought may have been opened there
  */
-export function compareAnswer(
-  text: string,
-  references: readonly Reference[],
-  marks: AnswerMarks,
-  prompt = '',
-): Reward {
+export function compareAnswer(text: string, references: readonly Reference[], marks: AnswerMarks): Reward {
   const own = ownAnswer(text, marks);
   if (own === null || (own !== undefined && references.length === 0)) return UNKNOWN;
   // what marks no answer may be one itself: "4" to "2+2?"
@@ -42,7 +36,7 @@ export function compareAnswer(
   const equal = right.filter((_, n) => verdicts[n] === 'equal');
   if (equal.length > 0) return compared(Math.max(...equal.map(({ utility }) => utility)));
   if (own === undefined) {
-    const before = prompt.trimEnd();
+    const before = marks.opening?.trimEnd() ?? '';
     const pairs = marks.thoughtTags ? [marks.thoughtTags, ...THOUGHT_TAGS] : THOUGHT_TAGS;
     const isCut = pairs.some(([open]) => text.includes(open) || before.endsWith(open));
     return isCut ? { reward: 0, status: ['truncated'] } : UNKNOWN;
@@ -67,7 +61,7 @@ export function resolveReward(
   text: () => string,
   marks: AnswerMarks,
 ): Reward {
-  if (trace.reward === null) return compareAnswer(text(), trace.references, marks, marks.opening);
+  if (trace.reward === null) return compareAnswer(text(), trace.references, marks);
   const [low, high] = trace.isVerdict ? PLAIN : range;
   if (trace.reward < low || trace.reward > high)
     throw new TraceRejected(

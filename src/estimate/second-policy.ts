@@ -8,7 +8,7 @@ import { graphFor } from '../model/onnx/session.js';
 import { joinIds } from '../model/text/encode.js';
 import type { Spelling } from '../model/text/tokenizer.js';
 import { givenOrOwn } from '../model/text/untrusted-files.js';
-import type { Continuation } from '../question.js';
+import type { Continuation, TokenizedTrace } from '../question.js';
 import type { Reference } from '../trace.js';
 import type { LoadContext } from './estimator.js';
 
@@ -19,10 +19,7 @@ export interface SecondPolicy extends OpenModel {
 }
 
 /** A trace's tokens. */
-interface ReadTokens {
-  readonly promptIds: Int32Array;
-  readonly completionIds: Int32Array;
-}
+type ReadTokens = Pick<TokenizedTrace, 'promptIds' | 'completionIds'>;
 
 /**
  * Opens the folder of a policy that reads the traces again, and says where that is the policy itself.
@@ -72,17 +69,11 @@ export function tokenCheck(
   const checkIds = (ids: Int32Array, field: string): void => {
     for (const [t, id] of ids.entries()) {
       if (same.has(id)) continue;
-      if (id >= vocab)
-        throw new TraceRejected(
-          `${code}_tokens`,
-          `${field}[${t}] is ${id}, the ${name}'s vocabulary has ${vocab} tokens: ${other}`,
-        );
+      const refuse = (why: string) =>
+        new TraceRejected(`${code}_tokens`, `${field}[${t}] is ${id}, ${why}: ${other}`);
+      if (id >= vocab) throw refuse(`the ${name}'s vocabulary has ${vocab} tokens`);
       const [own, its] = [tokenText(policy, id), tokenText(second, id)];
-      if (own !== its)
-        throw new TraceRejected(
-          `${code}_tokens`,
-          `${field}[${t}] is ${id}, which is ${own} for the policy and ${its} for the ${name}: ${other}`,
-        );
+      if (own !== its) throw refuse(`which is ${own} for the policy and ${its} for the ${name}`);
       same.add(id);
     }
   };

@@ -2,7 +2,7 @@
 import { sum } from '../credit/rules.js';
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
-import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { sharedTokens } from '../model/text/encode.js';
 import type { Answers, TailsAt, TraceQuestions } from '../question.js';
 import { candidateExits } from '../segment/segment.js';
@@ -11,7 +11,7 @@ import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBa
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { noReferences, type TraceValues } from './value.js';
+import { listColumn, noReferences, type TraceValues } from './value.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
@@ -56,7 +56,9 @@ export const siblings: Estimator = {
   },
   async setUp(values, call) {
     const calibration =
-      values.calibration === NO_CALIBRATION ? undefined : await givenCalibration(siblings.name, values);
+      values.calibration === NO_CALIBRATION
+        ? undefined
+        : await givenCalibration(siblings.name, values.calibration);
     const { open, ...facts } = calibration ? calibrationFacts(calibration, siblings, call) : FROM_OUTCOMES;
     refuseLate('--estimator siblings', call.segments);
     refuseStream(siblings.name, call.inputs);
@@ -246,16 +248,8 @@ export function siblingValues(
 
 /** V_c at every exit, and how many outcomes stand behind each value. */
 const COLUMNS: readonly OutputColumn[] = [
-  requestedColumn(
-    'value_prior',
-    FLOAT32_LIST,
-    'the calibrated value at each exit point, before peers were heard',
-  ),
-  requestedColumn(
-    'value_ess',
-    FLOAT32_LIST,
-    'effective number of outcomes behind the value at each exit point',
-  ),
+  listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
+  listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),
 ];
 
 /**

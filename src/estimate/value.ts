@@ -2,6 +2,7 @@
 
 import type { Nature, StoredReferences } from '../credit/nature.js';
 import { sum } from '../credit/rules.js';
+import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import type { Reference } from '../trace.js';
 
 /**
@@ -63,6 +64,11 @@ export function scoredReferences(
 export function noReferences(exits: number): Omit<TraceValues, 'values'> {
   const referenceLogprobs = Array.from({ length: exits }, () => new Float32Array(0));
   return { referenceLogprobs, referenceTokens: new Int32Array(0) };
+}
+
+/** A column that comes with values: a number for each exit, or for each token. */
+export function listColumn(name: string, meaning: string) {
+  return requestedColumn(name, FLOAT32_LIST, meaning);
 }
 
 /** log Σ exp(x), stable; −∞ for nothing but −∞. */

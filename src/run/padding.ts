@@ -6,15 +6,14 @@ import { type EdgeTokens, edgeTokens } from '../model/text/edge-tokens.js';
 import type { InputRow } from '../rows.js';
 import type { OwnTokens, Trace } from '../trace.js';
 
-const IDS = ['prompt_ids', 'completion_ids'] as const;
-
 /** What cuts the padding of a file's traces; undefined where its first row has no ids. @param policy null: none is known */
 export async function openPadding(
   policy: string | null,
   { first, map }: Pick<Mapping, 'first' | 'map'>,
 ): Promise<FieldMap['unpadded']> {
   const row = { columns: first } as InputRow;
-  if (foundPlaces(row, { ...map, join: undefined }, IDS).size === 0) return undefined;
+  const ids = foundPlaces(row, { ...map, join: undefined }, ['prompt_ids', 'completion_ids']);
+  if (ids.size === 0) return undefined;
   const tokens =
     policy === null ? { pads: new Set<number>(), ends: new Set<number>() } : await edgeTokens(policy);
   return (trace) => unpadded(trace, tokens);
@@ -49,12 +48,9 @@ function attended(
   [before, length, behind]: readonly [number, number, number],
 ): OwnTokens | undefined {
   const found = [`${field}_attention_mask`, `${field}_mask`, 'attention_mask'].map((name) => columns[name]);
-  const lists = found.map((value) =>
-    item !== undefined && Array.isArray(value) ? (value[item] ?? value) : value,
-  );
-  const list = lists.find(
-    (each) => Array.isArray(each) && [length, before + length + behind].includes(each.length),
-  );
+  const lists = found.filter(Array.isArray).map((all) => (item === undefined ? all : (all[item] ?? all)));
+  const lengths = [length, before + length + behind];
+  const list = lists.find((each) => Array.isArray(each) && lengths.includes(each.length));
   return list && Uint8Array.from(list.length === length ? list : list.slice(before, before + length), Number);
 }
 

@@ -236,7 +236,7 @@ describe("the trace's own answer", () => {
 
   it('of a thought that the prompt opened is cut like one that the completion opened', () => {
     const of = (prompt: string) =>
-      compareAnswer('still 4, or', [{ answer: '4', utility: 1 }], template, prompt);
+      compareAnswer('still 4, or', [{ answer: '4', utility: 1 }], { ...template, opening: prompt });
     expect(of('2+2?\n<think>\n')).toEqual({ reward: 0, status: ['truncated'] });
     expect(of('What does <think> mean?')).toEqual({ reward: null, status: ['reward:unknown'] });
   });

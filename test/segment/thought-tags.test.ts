@@ -42,8 +42,8 @@ describe.each(KNOWN)('%s … %s', (open, close) => {
     const reference = [{ answer: '4', utility: 1 }];
     const cut = { reward: 0, status: ['truncated'] };
     expect(compareAnswer(`${open}2+2`, reference, MARKS)).toEqual(cut);
-    expect(compareAnswer('2+2', reference, MARKS, `asked\n${open}\n`)).toEqual(cut);
-    const closed = compareAnswer('2+2', reference, MARKS, `asked\n${open}${close}`);
+    expect(compareAnswer('2+2', reference, { ...MARKS, opening: `asked\n${open}\n` })).toEqual(cut);
+    const closed = compareAnswer('2+2', reference, { ...MARKS, opening: `asked\n${open}${close}` });
     expect(closed.status).toEqual(['reward:unknown']);
   });
 });

@@ -75,7 +75,7 @@ describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
   it.each([
     ['attributions.py', "No module named 'torch'", 'pip install torch transformers'],
     ['prm.py', "No module named 'torch'", 'pip install torch transformers'],
-    ['verl_sigma.py', "No module named 'verl'", 'pip install verl'],
+    ['verl_sigma.py', "No module named 'verl'", "pip install 'verl[verl-core]'"],
     ['trl_sigma.py', "No module named 'torch'", 'pip install trl datasets torch'],
     ['openrlhf_sigma.py', "No module named 'openrlhf'", 'pip install openrlhf'],
     ['slime_sigma.py', "No module named 'torch'", "run it in slime's environment"],

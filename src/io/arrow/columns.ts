@@ -142,41 +142,34 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
     throw new Error(`column ${path}: ${type} cannot be copied, expected a plain type`);
   const ranges = given.flatMap((range) => plainRanges(type, range, path));
   const length = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
-  const base = { type, length, ...gatherValidity(ranges, length) };
+  const made = (buffers: Readonly<Record<string, unknown>>): Data =>
+    makeColumnData({ type, length, ...gatherValidity(ranges, length), ...buffers });
   switch (type.typeId as Type) {
     case Type.Null:
       return makeColumnData({ type, length });
     case Type.Bool:
-      return makeColumnData({
-        ...base,
-        data: gatherBits(ranges, length, (data, i) => bit(data.values, data.offset + i)),
-      });
+      return made({ data: gatherBits(ranges, length, (data, i) => bit(data.values, data.offset + i)) });
     case Type.Utf8:
     case Type.Binary:
-      return makeColumnData({ ...base, ...gatherBytes(ranges, length, path) });
+      return made(gatherBytes(ranges, length, path));
     case Type.List:
     case Type.Map: {
       const valueOffsets = gatherOffsets(ranges, length, path);
       const items = below(ranges, 0, (i, data) => (data === null ? 0 : Number(data.valueOffsets[i])));
-      return makeColumnData({ ...base, valueOffsets, child: gather(itemType(type), items, `${path}[]`) });
+      return made({ valueOffsets, child: gather(itemType(type), items, `${path}[]`) });
     }
     case Type.FixedSizeList: {
       const size = (type as DataType & { listSize: number }).listSize;
       const items = below(ranges, 0, (i) => i * size);
-      return makeColumnData({ ...base, child: gather(itemType(type), items, `${path}[]`) });
+      return made({ child: gather(itemType(type), items, `${path}[]`) });
     }
     case Type.Struct: {
-      const children = (type.children as readonly Field[]).map((field, n) =>
-        gather(
-          field.type,
-          below(ranges, n, (i) => i),
-          `${path}.${field.name}`,
-        ),
-      );
-      return makeColumnData({ ...base, children });
+      const fields = type.children as readonly Field[];
+      const own = (n: number) => below(ranges, n);
+      return made({ children: fields.map((each, n) => gather(each.type, own(n), `${path}.${each.name}`)) });
     }
     default:
-      return makeColumnData({ ...base, data: gatherValues(type, ranges, length) });
+      return made({ data: gatherValues(type, ranges, length) });
   }
 }
 
@@ -188,7 +181,7 @@ function itemType(type: DataType): DataType {
 function below(
   ranges: readonly Range[],
   n: number,
-  place: (index: number, data: Data | null) => number,
+  place: (index: number, data: Data | null) => number = (i) => i,
 ): Range[] {
   return ranges.map(({ data, from, to }) => {
     return { data: data && (data.children[n] as Data), from: place(from, data), to: place(to, data) };
@@ -332,8 +325,6 @@ export function gatherRows(schema: Schema, pieces: readonly Piece<RecordBatch>[]
 }
 
 export function batchOf(schema: Schema, length: number, children: Data[]): RecordBatch {
-  return new RecordBatch(
-    schema,
-    makeData({ type: new Struct(schema.fields), length, nullCount: 0, children }),
-  );
+  const type = new Struct(schema.fields);
+  return new RecordBatch(schema, makeData({ type, length, nullCount: 0, children }));
 }

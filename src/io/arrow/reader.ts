@@ -57,8 +57,6 @@ const ARROW_MAGIC = 'ARROW1';
 /** Magic and padding at the start, the footer's length and the magic at the end. */
 const FRAME_BYTES = 8 + 4 + ARROW_MAGIC.length;
 
-const AGAIN = 'write or fetch the file again';
-
 /** Opens a file of the file format. @throws RredcotError (exit 65) where it is damaged */
 export async function openArrow(path: string): Promise<BatchSource> {
   const file = await openFile(path);
@@ -105,7 +103,7 @@ async function checkFooter(file: OpenFile, path: string, size: number): Promise<
   if (tail.toString('latin1', 4) === ARROW_MAGIC && length > 0 && length <= size - FRAME_BYTES) return;
   throw dataError(
     `${path}: begins as an Arrow file of ${size} bytes but has no footer: it was cut off`,
-    AGAIN,
+    'write or fetch the file again',
   );
 }
 
@@ -241,7 +239,7 @@ function isBytes({ typeId, dictionary }: Data): boolean {
 /** One row of a batch; its JSON text and its values are made when they are asked for. */
 export function arrowRow(
   arrow: ArrowPlace,
-  place: { readonly file: string; readonly stem: string; readonly row: number; readonly ordinal: number },
+  place: Pick<InputRow, 'file' | 'stem' | 'row' | 'ordinal'>,
 ): InputRow {
   let columns: Record<string, unknown> | undefined;
   let raw: string | undefined;
@@ -264,29 +262,25 @@ export function arrowRow(
 // looks like a plain object with a key a column; a trace needs a few of the columns only
 function lazyColumns(
   { batch, index }: ArrowPlace,
-  { file, row }: { readonly file: string; readonly row: number },
+  { file, row }: Pick<InputRow, 'file' | 'row'>,
 ): Record<string, unknown> {
   const values = new Map<string, unknown>();
   function read(name: string): unknown {
-    if (values.has(name)) return values.get(name);
     try {
-      values.set(name, valueAt(batch.columns.get(name) as Data, index));
+      if (!values.has(name)) values.set(name, valueAt(batch.columns.get(name) as Data, index));
     } catch (error) {
       // what the check of the batch lets through: a type that damage has made of another
       throw damaged(error, file, `column ${name} of row ${row}`);
     }
     return values.get(name);
   }
-  return new Proxy<Record<string, unknown>>(
-    {},
-    {
-      ownKeys: () => batch.names as string[],
-      has: (_, key) => typeof key === 'string' && batch.columns.has(key),
-      get: (_, key) => (typeof key === 'string' && batch.columns.has(key) ? read(key) : undefined),
-      getOwnPropertyDescriptor: (_, key) =>
-        typeof key === 'string' && batch.columns.has(key)
-          ? { enumerable: true, configurable: true, get: () => read(key) }
-          : undefined,
-    },
-  );
+  const has = (key: string | symbol): key is string => typeof key === 'string' && batch.columns.has(key);
+  const handler: ProxyHandler<Record<string, unknown>> = {
+    ownKeys: () => batch.names as string[],
+    has: (_, key) => has(key),
+    get: (_, key) => (has(key) ? read(key) : undefined),
+    getOwnPropertyDescriptor: (_, key) =>
+      has(key) ? { enumerable: true, configurable: true, get: () => read(key) } : undefined,
+  };
+  return new Proxy({}, handler);
 }

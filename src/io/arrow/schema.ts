@@ -64,20 +64,10 @@ export function inferColumns() {
 }
 
 function see(seen: Seen, value: unknown, levels: number): void {
-  switch (typeof value) {
-    case 'string':
-      seen.kinds |= TEXT;
-      return;
-    case 'number':
-      seen.kinds |= Number.isSafeInteger(value) ? INTEGER : FRACTION;
-      return;
-    case 'boolean':
-      seen.kinds |= BOOL;
-      return;
-    case 'bigint':
-      seen.kinds |= BigInt.asIntN(64, value) === value ? LONG : HUGE;
-      return;
-  }
+  if (typeof value === 'string') seen.kinds |= TEXT;
+  else if (typeof value === 'number') seen.kinds |= Number.isSafeInteger(value) ? INTEGER : FRACTION;
+  else if (typeof value === 'boolean') seen.kinds |= BOOL;
+  else if (typeof value === 'bigint') seen.kinds |= BigInt.asIntN(64, value) === value ? LONG : HUGE;
   if (typeof value !== 'object' || value === null) return;
   if (levels === 0) {
     seen.kinds |= LIST | STRUCT; // both: JSON text
@@ -108,34 +98,24 @@ function see(seen: Seen, value: unknown, levels: number): void {
   }
 }
 
-function typeOf(seen: Seen): ColumnType {
-  switch (seen.kinds) {
-    case BOOL:
-      return { kind: 'bool' };
-    case INTEGER:
-    case LONG:
-    case INTEGER | LONG:
-      return { kind: 'int64' };
-    case FRACTION:
-    case INTEGER | FRACTION:
-      return { kind: 'double' };
-    case TEXT:
-      return { kind: 'string' };
-    case LIST:
-      return { kind: 'list', element: typeOf(seen.element ?? { kinds: 0 }) };
-    case STRUCT: {
-      const found = seen.fields ?? new Map<string, Seen>();
-      // Parquet has no struct without fields
-      if (found.size === 0 || found.size > MAX_STRUCT_FIELDS) return { kind: 'json' };
-      return {
-        kind: 'struct',
-        fields: Array.from(found, ([name, field]) => ({ name, type: typeOf(field) })),
-      };
-    }
-    default:
-      // mixed kinds; and nothing but null, where JSON text leaves a later row free to hold anything
-      return { kind: 'json' };
-  }
+/** What was seen of values without parts, and their type. */
+const PLAIN_KINDS = new Map([
+  [BOOL, 'bool'],
+  [INTEGER, 'int64'],
+  [LONG, 'int64'],
+  [INTEGER | LONG, 'int64'],
+  [FRACTION, 'double'],
+  [INTEGER | FRACTION, 'double'],
+  [TEXT, 'string'],
+] as const);
+
+function typeOf({ kinds, element = { kinds: 0 }, fields: found = new Map() }: Seen): ColumnType {
+  const kind = PLAIN_KINDS.get(kinds);
+  if (kind !== undefined) return { kind };
+  if (kinds === LIST) return { kind: 'list', element: typeOf(element) };
+  // mixed kinds; nothing but null, where JSON text leaves a later row free to hold anything; Parquet has no struct without fields
+  if (kinds !== STRUCT || found.size === 0 || found.size > MAX_STRUCT_FIELDS) return { kind: 'json' };
+  return { kind: 'struct', fields: Array.from(found, ([name, field]) => ({ name, type: typeOf(field) })) };
 }
 
 /** A value that its column's type cannot hold. */
@@ -160,28 +140,21 @@ export function findMisfit(
   return null;
 }
 
+/** Whether a type without parts can hold a value. */
+const HOLDS: Readonly<Record<Exclude<ColumnType['kind'], 'list' | 'struct'>, (value: unknown) => boolean>> = {
+  json: () => true,
+  bool: (value) => typeof value === 'boolean',
+  string: (value) => typeof value === 'string',
+  double: (value) => typeof value === 'number',
+  float32: (value) => typeof value === 'number',
+  int32: (value) => typeof value === 'number' && (value | 0) === value,
+  int64: (value) =>
+    typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value),
+};
+
 function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
   if (value === null || value === undefined) return null;
   switch (type.kind) {
-    case 'json':
-      return null;
-    case 'bool':
-      if (typeof value === 'boolean') return null;
-      break;
-    case 'string':
-      if (typeof value === 'string') return null;
-      break;
-    case 'double':
-    case 'float32':
-      if (typeof value === 'number') return null;
-      break;
-    case 'int32':
-      if (typeof value === 'number' && (value | 0) === value) return null;
-      break;
-    case 'int64':
-      if (typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value))
-        return null;
-      break;
     case 'list': {
       if (!Array.isArray(value)) break;
       const { element } = type;
@@ -210,6 +183,8 @@ function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
       }
       return null;
     }
+    default:
+      if (HOLDS[type.kind](value)) return null;
   }
   return { path, found: describeValue(value), expected: describeType(type) };
 }

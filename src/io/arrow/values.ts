@@ -8,7 +8,7 @@ import {
   type Decimal,
   Field,
   type RecordBatch,
-  TimeUnit,
+  type TimeUnit,
   Type,
   util,
 } from 'apache-arrow';
@@ -164,16 +164,11 @@ function isoText(milliseconds: number): string | null {
   return Math.abs(milliseconds) <= 864e13 ? new Date(milliseconds).toISOString() : null;
 }
 
-/** Digits after the second, of each unit. */
-const FRACTION_DIGITS: Readonly<Record<TimeUnit, number>> = {
-  [TimeUnit.SECOND]: 0,
-  [TimeUnit.MILLISECOND]: 3,
-  [TimeUnit.MICROSECOND]: 6,
-  [TimeUnit.NANOSECOND]: 9,
-};
+/** Digits after the second; the units are numbered from the second on. */
+const fractionDigits = (unit: TimeUnit): number => 3 * unit;
 
 function timestampText(value: bigint, unit: TimeUnit, isUtc: boolean): unknown {
-  const perSecond = 10n ** BigInt(FRACTION_DIGITS[unit]);
+  const perSecond = 10n ** BigInt(fractionDigits(unit));
   const fraction = ((value % perSecond) + perSecond) % perSecond;
   const iso = isoText(Number((value - fraction) / perSecond) * 1000);
   if (iso === null) return safeInteger(value);
@@ -181,14 +176,14 @@ function timestampText(value: bigint, unit: TimeUnit, isUtc: boolean): unknown {
 }
 
 function timeText(value: bigint, unit: TimeUnit): string {
-  const perSecond = 10n ** BigInt(FRACTION_DIGITS[unit]);
+  const perSecond = 10n ** BigInt(fractionDigits(unit));
   const seconds = Number(value / perSecond);
   const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
   return parts.map((part) => String(part).padStart(2, '0')).join(':') + fractionText(value % perSecond, unit);
 }
 
 function fractionText(fraction: bigint, unit: TimeUnit): string {
-  return FRACTION_DIGITS[unit] === 0 ? '' : `.${String(fraction).padStart(FRACTION_DIGITS[unit], '0')}`;
+  return fractionDigits(unit) === 0 ? '' : `.${String(fraction).padStart(fractionDigits(unit), '0')}`;
 }
 
 // ------ what damaged bytes say of themselves: offsets outside their buffers, and lengths in metadata, which arrow-js believes
@@ -249,12 +244,11 @@ function checkData(data: Data, path: string): void {
     if ((children[0] as Data).length < size * length) fail(`${length} lists of ${size} have too few items`);
   } else if (typeId === Type.Utf8View || typeId === Type.BinaryView) {
     checkViews(data, fail);
-  } else if (typeId === Type.Bool) {
-    if ((data.values as Uint8Array).length * 8 < offset + length) fail('its values are cut off');
   } else if (typeId === Type.Struct) {
     if (children.some((child) => child.length < length)) fail('a field has fewer values than the struct');
   } else if (typeId !== Type.Null) {
-    if ((data.values as Uint8Array).length < data.stride * length) fail('its values are cut off');
+    const least = typeId === Type.Bool ? (offset + length) / 8 : data.stride * length;
+    if ((data.values as Uint8Array).length < least) fail('its values are cut off');
   }
   for (const [n, child] of children.entries())
     checkData(child, `${path}.${(data.type as DataType).children?.[n]?.name ?? n}`);

@@ -40,36 +40,27 @@ export interface BatchWriter {
 
 /** The Arrow schema of the columns; every field nullable, as Hugging Face readers demand. */
 export function arrowSchema(columns: readonly OutputColumn[]): Schema {
-  return new Schema(
-    columns.map(({ name, type, arrow }) =>
-      arrow === undefined
-        ? new Field(name, arrowType(type), true)
-        : new Field(name, arrow.type, true, arrow.metadata),
-    ),
-  );
+  const fieldOf = ({ name, type, arrow }: OutputColumn) =>
+    new Field(name, arrow?.type ?? arrowType(type), true, arrow?.metadata);
+  return new Schema(columns.map(fieldOf));
 }
 
+/** Of values without parts. */
+const PLAIN_TYPES = {
+  bool: Bool,
+  int32: Int32,
+  int64: Int64,
+  float32: Float32,
+  double: Float64,
+  string: Utf8,
+  json: Utf8,
+};
+
 function arrowType(type: ColumnType): DataType {
-  switch (type.kind) {
-    case 'bool':
-      return new Bool();
-    case 'int32':
-      return new Int32();
-    case 'int64':
-      return new Int64();
-    case 'float32':
-      return new Float32();
-    case 'double':
-      return new Float64();
-    case 'string':
-    case 'json':
-      return new Utf8();
-    case 'list':
-      // `element` is Parquet's own name for a list's child
-      return new List(new Field('element', arrowType(type.element), true));
-    case 'struct':
-      return new Struct(type.fields.map(({ name, type: field }) => new Field(name, arrowType(field), true)));
-  }
+  // `element` is Parquet's own name for a list's child
+  if (type.kind === 'list') return new List(new Field('element', arrowType(type.element), true));
+  if (type.kind !== 'struct') return new PLAIN_TYPES[type.kind]();
+  return new Struct(type.fields.map(({ name, type: field }) => new Field(name, arrowType(field), true)));
 }
 
 /** A writer of record batches as one of rows, whose values must have been checked against the columns' types (`findMisfit`). */

@@ -82,16 +82,12 @@ function gunzip(onTail: () => void): Unpacker {
   let held: Buffer = Buffer.alloc(0);
   let [members, crc, size, hasTail] = [0, 0, 0, false];
   let body: InflateRaw | undefined; // of the member that is open
-  let isOver = false; // the open member's data
 
   /** Gives all that is held to the open member, which leaves what is behind its data. */
   async function inflate(stream: InflateRaw): Promise<void> {
     const before = stream.bytesWritten;
     await new Promise<void>((resolve, reject) => {
-      stream.once('error', reject).once('end', () => {
-        isOver = true;
-        resolve();
-      });
+      stream.once('error', reject).once('end', resolve);
       stream.write(held, () => resolve());
     });
     stream.removeAllListeners('error').removeAllListeners('end');
@@ -115,13 +111,13 @@ function gunzip(onTail: () => void): Unpacker {
             throw new Error('it has no header');
           if (from === undefined || held.length === 0) break;
           held = held.subarray(from);
-          [crc, size, isOver] = [0, 0, false];
+          [crc, size] = [0, 0];
           body = createInflateRaw({ chunkSize: GUNZIP_CHUNK_BYTES }).on('data', (chunk: Buffer) => {
             crc = crc32(chunk, crc);
             size = (size + chunk.length) >>> 0;
             ready.push(chunk);
           });
-        } else if (!isOver) await inflate(body);
+        } else if (!body.readableEnded) await inflate(body);
         else if (held.length < TRAILER_BYTES) break;
         else if (held.readUInt32LE(0) !== crc || held.readUInt32LE(4) !== size)
           throw new Error('a checksum differs');

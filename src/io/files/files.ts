@@ -131,8 +131,7 @@ const LEAST_BYTES = 2 ** 12;
 /** A file or an object from its beginning to its end. @throws RredcotError naming what cannot be read, or is no regular file */
 export async function* fileBytes(path: string, chunkBytes = CHUNK_BYTES): AsyncGenerator<Buffer> {
   let file: FileHandle | undefined;
-  let isEnded = false;
-  const reading = { destroy: () => void (isEnded = true) };
+  const reading = new AbortController();
   readings.add(reading);
   try {
     if (isStored(path)) return yield* (await (await objects()).StoredObject.open(path)).bytes();
@@ -143,7 +142,7 @@ export async function* fileBytes(path: string, chunkBytes = CHUNK_BYTES): AsyncG
     // a run has hundreds of thousands of small files: a stream would take a megabyte for each
     const length = Math.min(chunkBytes, Math.max(LEAST_BYTES, size + 1));
     for (;;) {
-      if (isEnded) throw new Error('reading was ended');
+      reading.signal.throwIfAborted();
       const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, null);
       if (bytesRead === 0) return;
       yield buffer.subarray(0, bytesRead);
@@ -231,7 +230,6 @@ export async function writeWhole(
 export const STDIN = '-';
 /** So many bytes tell every format. */
 export const HEAD_BYTES = 8;
-const READ_CHUNK_BYTES = 2 ** 20;
 
 /** Bytes that can be read once. */
 export interface ByteSource {
@@ -248,11 +246,12 @@ export function openStdin(): Readable {
 }
 
 /** What is being read. */
-const readings = new Set<{ destroy(): void }>();
+const readings = new Set<Readable | AbortController>();
 
 /** Ends all that: who waits at a pipe, or for the end of a line of gigabytes, would hear of no interruption. */
 export function endReading(): void {
-  for (const reading of [process.stdin, ...readings]) reading.destroy();
+  for (const reading of [process.stdin, ...readings])
+    reading instanceof AbortController ? reading.abort() : reading.destroy();
 }
 
 /** Waits at a pipe without a thread, which nothing could end; elsewhere than on Linux one without a writer seems to be at its end. */
@@ -260,7 +259,7 @@ function openPipe(path: string): Readable {
   const stream =
     process.platform === 'linux'
       ? new Socket({ fd: openSync(path, READ_AT_ONCE), writable: false })
-      : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+      : createReadStream(path, { highWaterMark: CHUNK_BYTES });
   readings.add(stream);
   return stream.once('close', () => readings.delete(stream));
 }

@@ -55,9 +55,8 @@ function decodeBatch(file: File, ipc: Uint8Array, rows: number): RecordBatch[] {
   const schemaLength = new DataView(ipc.buffer, ipc.byteOffset).getInt32(4, true);
   const schema = ipc.subarray(0, 8 + schemaLength);
   file.schema ??= schema.slice();
-  if (Buffer.compare(schema, file.schema) !== 0) {
+  if (Buffer.compare(schema, file.schema) !== 0)
     throw new Error('a batch has another schema than the first batch of the file');
-  }
   const table = file.wasm.Table.fromIPCStream(ipc);
   try {
     const batches = table.recordBatches();
@@ -100,15 +99,13 @@ async function writeFile(wasm: ParquetWasm, job: ParquetJob, batches: unknown): 
     batches as globalThis.ReadableStream,
     writerProperties(wasm, job),
   )) as unknown as AsyncIterable<Uint8Array>;
+  const { maxFileBytes } = job;
   let bytes = 0;
   for await (const chunk of parquet) {
     bytes += chunk.length;
     // offsets in the footer would wrap at 2^32 and the file be unreadable
-    if (bytes > job.maxFileBytes) {
-      throw Object.assign(new Error(`a Parquet file of over ${job.maxFileBytes} bytes`), {
-        code: 'TOO_LARGE',
-      });
-    }
+    if (bytes > maxFileBytes)
+      throw Object.assign(new Error(`a Parquet file of over ${maxFileBytes} bytes`), { code: 'TOO_LARGE' });
     for (let at = 0; at < chunk.length; ) at += writeSync(job.descriptor, chunk, at);
   }
 }
@@ -140,17 +137,13 @@ const functions = {
     const { feed, written, rowsFed, wasm, path } = current;
     await feed.close();
     await written;
-    const file = await openFile(path);
-    try {
-      const parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
-      // parquet-wasm may have dropped rows without a word
-      const rows = parquet.metadata().fileMetadata().numRows();
-      parquet.free();
-      if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
-      return rows;
-    } finally {
-      await file.close();
-    }
+    await using file = await openFile(path);
+    const parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
+    // parquet-wasm may have dropped rows without a word
+    const rows = parquet.metadata().fileMetadata().numRows();
+    parquet.free();
+    if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
+    return rows;
   },
 };
 export type EncoderThread = typeof functions;

@@ -18,10 +18,7 @@ const MAX_IN_FLIGHT = 2;
 export async function openParquet(path: string): Promise<BatchSource> {
   const thread = takeThread();
   let closing: Promise<void> | undefined;
-  const close = () => {
-    closing ??= putBack(thread);
-    return closing;
-  };
+  const close = () => (closing ??= putBack(thread));
   try {
     const { facts, fields, losses } = await openedFooter(thread, path);
     const { rows, groups, metadata } = facts;

@@ -71,9 +71,8 @@ export function openParquetBatches(
       // a stream without any batch makes no file: an empty one makes an empty file
       if (rowsWritten === 0) await write(gatherRows(schema, []));
       const rows = await (encoder ?? (await start())).close();
-      if (rows !== rowsWritten) {
+      if (rows !== rowsWritten)
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
-      }
       await file.finish(facts);
     },
     async abort() {
@@ -133,12 +132,8 @@ export function startEncoder(path: string, job: ParquetJob) {
 }
 
 function encoderError(path: string, { message, code, path: at }: NodeJS.ErrnoException): unknown {
-  if (code === 'TOO_LARGE') {
+  if (code === 'TOO_LARGE')
     return usageError(`${path}: ${message} cannot be written`, 'split the input, or write an .arrow file');
-  }
-  return fileError(
-    Object.assign(new Error(`${path}: Parquet: ${message}`), code && { code, path: at }),
-    path,
-    'written',
-  );
+  const named = new Error(`${path}: Parquet: ${message}`);
+  return fileError(Object.assign(named, code && { code, path: at }), path, 'written');
 }

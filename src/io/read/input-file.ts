@@ -49,11 +49,7 @@ const REFUSED: readonly (readonly [begins: readonly string[], what: string, hint
 /** Text, or what is packed, that is no rows of JSON by its name: its lines would all be rejects, or worse, some of them. */
 const REFUSED_NAMES: readonly (readonly [name: RegExp, what: string, hint: string])[] = [
   [/\.(tar|tgz)$|\.tar\.\w+$/i, 'a tar archive', 'unpack it, and name its files or their folder'],
-  [
-    /\.(model|safetensors|gguf|onnx)$/i,
-    'a file of a model',
-    '--policy <its folder>, and the traces as input',
-  ],
+  [/\.(model|safetensors|gguf|onnx)$/i, 'a model file', '--policy <its folder>, and the traces as input'],
   [
     /\.[ct]sv(\.gz|\.zst)?$/i,
     'a table as text (CSV)',

@@ -50,9 +50,8 @@ export interface Input {
  */
 export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
   const given = paths.length === 0 ? [STDIN] : paths;
-  if (given.filter((path) => path === STDIN).length > 1) {
+  if (given.filter((path) => path === STDIN).length > 1)
     throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
-  }
   const files: string[] = [];
   for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
   await refuseTwice(files);

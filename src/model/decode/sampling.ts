@@ -113,7 +113,7 @@ export type Judge = (typeof JUDGES)[number];
  * ζ of a sampled text. `exact` takes an answer for right where it is a reference, spaces around it left out, and everything
  * else for wrong; `compare` leaves open what it cannot tell.
  * @param text of the completion, whole
- * @param prompt as {@link compareAnswer} takes it
+ * @param prompt what comes before it: the thought may have been opened there
  */
 export function judged(
   text: string,
@@ -122,7 +122,7 @@ export function judged(
   judge: Judge,
   prompt = '',
 ): Reward {
-  if (judge === 'compare') return compareAnswer(text, references, marks, prompt);
+  if (judge === 'compare') return compareAnswer(text, references, { ...marks, opening: prompt });
   const own = ownAnswer(text, marks);
   const equal = plainReferences(references).filter(({ answer }) => answer === own);
   return { reward: Math.max(0, ...equal.map(({ utility }) => utility)), status: ['reward:compared'] };

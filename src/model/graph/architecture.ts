@@ -6,7 +6,7 @@ import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
 import type { Family } from './family.js';
 import { refuseModel } from './foreign.js';
-import { parseRope, RopeScalingSchema } from './rope.js';
+import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
 
 const size = z.number().int().positive();
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
@@ -61,9 +61,7 @@ const Config = z.object({
   vocab_size: size,
   max_position_embeddings: contextTokens,
   rms_norm_eps: z.number().positive(),
-  rope_theta: z.number().positive().optional(),
-  rope_scaling: z.record(z.string(), z.unknown()).nullish(),
-  rope_parameters: z.record(z.string(), z.unknown()).nullish(),
+  ...ropeFields,
   partial_rotary_factor: z.literal(1).nullish(),
   tie_word_embeddings: z.boolean().default(false),
   sliding_window: size.nullish(),
@@ -103,12 +101,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
       `${path}: ${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together`,
       'heads must be a multiple of key/value heads, head_dim an even number',
     );
-  let rope: ReturnType<typeof parseRope>;
-  try {
-    rope = parseRope(c);
-  } catch (error) {
-    return refuse((error as Error).message);
-  }
+  const rope = parseRope(c, refuse);
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
   if (c.layer_types && c.layer_types.length !== c.num_hidden_layers)
     return refuse(`layer_types names ${c.layer_types.length} of ${c.num_hidden_layers} layers`);
@@ -126,8 +119,8 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     rmsNormEps: c.rms_norm_eps,
     ropeTheta: rope.theta,
     tiedHead: c.tie_word_embeddings,
-    ...(rope.scaling === undefined ? {} : { ropeScaling: rope.scaling }),
-    ...(slidingWindow === undefined ? {} : { slidingWindow }),
+    ...(rope.scaling && { ropeScaling: rope.scaling }),
+    ...(slidingWindow && { slidingWindow }),
   };
 }
 

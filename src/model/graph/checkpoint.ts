@@ -1,6 +1,4 @@
 // Reads a Hugging Face checkpoint: which tensors lie where, checked against config.json before anything is loaded.
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
@@ -8,6 +6,7 @@ import {
   assertModelFolder,
   fromJson,
   parseJson,
+  sha256,
   untrustedFile,
   untrustedText,
 } from '../text/untrusted-files.js';
@@ -67,22 +66,19 @@ async function locateTensors(
   folder: string,
 ): Promise<{ files: WeightFile[]; tensors: Map<string, Located> }> {
   const tensors = new Map<string, Located>();
-  const single = await untrustedFile(folder, SINGLE);
-  if (single !== undefined) {
-    for (const [name, tensor] of await readSafetensorsHeader(single))
-      tensors.set(name, { ...tensor, location: SINGLE });
-    return { files: [{ name: SINGLE, path: single }], tensors };
-  }
   const indexPath = join(folder, INDEX);
-  const index = await readIndex(folder);
+  const isSingle = (await untrustedFile(folder, SINGLE)) !== undefined;
+  const index = isSingle ? undefined : await readIndex(folder);
   const files: WeightFile[] = [];
-  for (const name of [...new Set(index.values())].sort()) {
-    const file = await weightFile(folder, name);
-    files.push(file);
-    for (const [tensorName, tensor] of await readSafetensorsHeader(file.path)) {
+  for (const name of index ? [...new Set(index.values())].sort() : [SINGLE]) {
+    const path = await untrustedFile(folder, name);
+    if (path === undefined)
+      throw usageError(`${join(folder, name)}: weights cannot be read`, `${AGAIN}: a shard is missing`);
+    files.push({ name, path });
+    for (const [tensorName, tensor] of await readSafetensorsHeader(path)) {
       const other = tensors.get(tensorName)?.location;
       if (other !== undefined) throw lie(folder, `tensor ${tensorName} is in both ${other} and ${name}`);
-      if (index.get(tensorName) !== name)
+      if (index !== undefined && index.get(tensorName) !== name)
         throw lie(
           indexPath,
           `tensor ${tensorName} is in ${name}, the index has it in ${index.get(tensorName) ?? 'no file'}`,
@@ -90,7 +86,7 @@ async function locateTensors(
       tensors.set(tensorName, { ...tensor, location: name });
     }
   }
-  for (const [name, file] of index)
+  for (const [name, file] of index ?? [])
     if (!tensors.has(name)) throw lie(indexPath, `tensor ${name} is not in ${file}, where the index has it`);
   return { files, tensors };
 }
@@ -110,12 +106,6 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
       throw lie(path, `it names the file ${JSON.stringify(file)}, expected a .safetensors file beside it`);
   if (map.size === 0) throw lie(path, 'its weight_map is empty');
   return map;
-}
-
-async function weightFile(folder: string, name: string): Promise<WeightFile> {
-  const path = await untrustedFile(folder, name);
-  if (path !== undefined) return { name, path };
-  throw usageError(`${join(folder, name)}: weights cannot be read`, `${AGAIN}: a shard is missing`);
 }
 
 // ------ tensors against config.json
@@ -167,19 +157,12 @@ async function checkTied(
     const tensor = tensors.get(name) as Located;
     return { ...tensor, path: files.find((file) => file.name === tensor.location)?.path ?? '' };
   }) as [Located & WeightFile, Located & WeightFile];
+  const hashOf = ({ path, offset, length }: typeof head) => sha256(path, offset, offset + length - 1);
   if (head.dtype !== embedding.dtype || (await hashOf(head)) !== (await hashOf(embedding)))
     throw mismatch(
       folder,
       `config.json has tie_word_embeddings: true, but ${ownHead} is stored and is not ${matrix}`,
     );
-}
-
-/** Of its bytes. */
-async function hashOf({ path, offset, length }: Located & WeightFile): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path, { start: offset, end: offset + length - 1 }))
-    hash.update(chunk as Buffer);
-  return hash.digest('hex');
 }
 
 // ------ small things

@@ -59,10 +59,10 @@ const OPSETS: readonly (readonly [domain: string, version: number])[] = [
 
 /** A graph under construction. Values are named by strings; every method that adds a node returns its output. */
 export class Graph {
-  private readonly nodes: Field[] = [];
-  private readonly initializers: Field[] = [];
-  private readonly inputs: Field[] = [];
-  private readonly outputs: Field[] = [];
+  private readonly nodes: WireField[] = [];
+  private readonly initializers: WireField[] = [];
+  private readonly inputs: WireField[] = [];
+  private readonly outputs: WireField[] = [];
   private readonly constants = new Set<string>();
   private counter = 0;
 
@@ -90,13 +90,13 @@ export class Graph {
     const numbered = `${this.name}.${op}_${this.counter++}`;
     const outputs = opts.outputs ?? [numbered];
     const node = message(
-      ...inputs.map((input): Field => [1, input]),
-      ...outputs.map((output): Field => [2, output]),
+      ...inputs.map((input): WireField => [1, input]),
+      ...outputs.map((output): WireField => [2, output]),
       ...([
         [3, opts.name ?? numbered],
         [4, op],
       ] as const),
-      ...Object.entries(attributes).map(([name, value]): Field => [5, attribute(name, value)]),
+      ...Object.entries(attributes).map(([name, value]): WireField => [5, attribute(name, value)]),
       [7, opts.domain],
     );
     this.nodes.push([1, node]);
@@ -117,7 +117,7 @@ export class Graph {
   /** A weight whose bytes stay in the file where they are. */
   weight(name: string, dtype: Dtype, shape: readonly number[], data: ExternalData): string {
     const entries = Object.entries(data).map(
-      ([key, value]): Field => [13, message([1, key], [2, String(value)])],
+      ([key, value]): WireField => [13, message([1, key], [2, String(value)])],
     );
     this.initializers.push([5, message(...tensor(name, dtype, shape), ...entries, [14, EXTERNAL])]);
     return name;
@@ -140,7 +140,7 @@ export class Graph {
 
 /** ModelProto bytes of a finished graph: the content of an `.onnx` file. */
 export function serialiseModel(graph: Graph): Buffer {
-  const opsets = OPSETS.map(([domain, version]): Field => [8, message([1, domain], [2, version])]);
+  const opsets = OPSETS.map(([domain, version]): WireField => [8, message([1, domain], [2, version])]);
   return message([1, IR_VERSION], [2, 'rredcot'], [7, graph.toProto()], ...opsets);
 }
 
@@ -153,7 +153,7 @@ function attribute(name: string, value: Attribute): Buffer {
   return message([1, name], [8, value], [20, ints]);
 }
 
-const tensor = (name: string, dtype: Dtype, shape: readonly number[]): Field[] => [
+const tensor = (name: string, dtype: Dtype, shape: readonly number[]): WireField[] => [
   ...([
     [1, shape],
     [2, DTYPE[dtype]],
@@ -162,25 +162,25 @@ const tensor = (name: string, dtype: Dtype, shape: readonly number[]): Field[] =
 ];
 
 function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[]): Buffer {
-  const dims = shape.map((dim): Field => [1, message([typeof dim === 'number' ? 1 : 2, dim])]);
+  const dims = shape.map((dim): WireField => [1, message([typeof dim === 'number' ? 1 : 2, dim])]);
   return message([1, name], [2, message([1, message([1, DTYPE[dtype]], [2, message(...dims)])])]);
 }
 
 // ------ the protobuf wire format (https://protobuf.dev/programming-guides/encoding): enough for ONNX, nothing more
 
 /** A field of a message: an integer, text, bytes or a message, a float, a list of integers; nothing is written for undefined and an empty list. */
-type Field = readonly [
+type WireField = readonly [
   number: number,
   value: number | string | Uint8Array | { readonly float: number } | readonly number[] | undefined,
 ];
 
 /** A message's bytes: fields in the order given, so equal fields give equal bytes. */
-function message(...fields: readonly Field[]): Buffer {
+function message(...fields: readonly WireField[]): Buffer {
   return Buffer.concat(fields.map(([number, value]) => encoded(number * 8, value)));
 }
 
 /** @param tag the field's number, with its last three bits for what follows */
-function encoded(tag: number, value: Field[1]): Buffer {
+function encoded(tag: number, value: WireField[1]): Buffer {
   if (value === undefined || (Array.isArray(value) && value.length === 0)) return Buffer.alloc(0);
   if (typeof value === 'number') return Buffer.concat([varint(tag), varint(value)]);
   if (typeof value === 'object' && 'float' in value) {

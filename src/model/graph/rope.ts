@@ -29,19 +29,12 @@ export const RopeScalingSchema = z.discriminatedUnion('type', [
 export type RopeScaling = z.infer<typeof RopeScalingSchema>;
 
 /** The rotary fields of a config.json, still unchecked where their form depends on the type. */
-interface RopeFields {
-  readonly rope_theta?: number | undefined;
-  readonly rope_scaling?: Readonly<Record<string, unknown>> | null | undefined;
-  readonly rope_parameters?: Readonly<Record<string, unknown>> | null | undefined;
-  readonly max_position_embeddings: number;
-}
-
-interface RopeConfig {
-  readonly theta: number;
-  readonly scaling: RopeScaling | undefined;
-  /** tokens that the scaling was made for, where it says so */
-  readonly maxTokens: number;
-}
+export const ropeFields = {
+  rope_theta: positive.optional(),
+  rope_scaling: z.record(z.string(), z.unknown()).nullish(),
+  rope_parameters: z.record(z.string(), z.unknown()).nullish(),
+};
+type RopeFields = z.infer<z.ZodObject<typeof ropeFields>> & { readonly max_position_embeddings: number };
 
 const DEFAULT_THETA = 10_000;
 const common = {
@@ -72,20 +65,22 @@ const Yarn = z.strictObject({
   truncate: z.boolean().nullish(),
 });
 
-/** @throws z.ZodError or Error with a message that names the field */
-export function parseRope(config: RopeFields): RopeConfig {
+/** `maxTokens`: those that the scaling was made for, where it says so. @param refuse throws what is wrong, naming the field */
+export function parseRope(
+  config: RopeFields,
+  refuse: (reason: string) => never,
+): { readonly theta: number; readonly scaling: RopeScaling | undefined; readonly maxTokens: number } {
   const { rope_scaling: old, rope_parameters: modern, max_position_embeddings: declared } = config;
-  if (old && modern) throw new Error('both rope_scaling and rope_parameters are given, expected one of them');
+  if (old && modern) refuse('both rope_scaling and rope_parameters are given, expected one of them');
   const field = modern ? 'rope_parameters' : 'rope_scaling';
   const given = modern ?? old ?? {};
   const parse = <T>(schema: z.ZodType<T>): T => {
     const parsed = schema.safeParse(given);
-    if (parsed.success) return parsed.data;
-    throw new Error(`${field}: ${z.prettifyError(parsed.error)}`);
+    return parsed.success ? parsed.data : refuse(`${field}: ${z.prettifyError(parsed.error)}`);
   };
   const type = given.rope_type ?? given.type ?? 'default';
   if (given.rope_type !== undefined && given.type !== undefined && given.rope_type !== given.type)
-    throw new Error(`${field}: rope_type is ${shown(given.rope_type)} and type is ${shown(given.type)}`);
+    refuse(`${field}: rope_type is ${shown(given.rope_type)} and type is ${shown(given.type)}`);
   const theta = parse(z.object({ rope_theta: positive.optional() })).rope_theta ?? config.rope_theta;
   const rope = { theta: theta ?? DEFAULT_THETA, maxTokens: declared };
 
@@ -125,7 +120,7 @@ export function parseRope(config: RopeFields): RopeConfig {
       },
     };
   }
-  throw new Error(`${field}: rope type ${shown(type)}, expected default, linear, llama3 or yarn`);
+  return refuse(`${field}: rope type ${shown(type)}, expected default, linear, llama3 or yarn`);
 }
 
 /** YaRN's 0.1·ln s + 1 (arXiv 2309.00071, eq. 22), or the ratio of two of them where a checkpoint names both weights. */

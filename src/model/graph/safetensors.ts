@@ -34,25 +34,21 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
       'copy or download the checkpoint again',
     );
   };
-  const file = await open(path).catch((cause: unknown) => {
+  await using file = await open(path).catch((cause: unknown) => {
     throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
   });
-  try {
-    const stat = await file.stat();
-    if (!stat.isFile()) fail('not a file');
-    const fileBytes = stat.size;
-    if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);
-    const lengthField = Buffer.alloc(8);
-    await file.read(lengthField, 0, 8, 0);
-    const headerBytes = lengthField.readBigUInt64LE();
-    if (headerBytes > BigInt(Math.min(MAX_HEADER_BYTES, fileBytes - 8)))
-      fail(`its header claims ${headerBytes} bytes, the file has ${fileBytes}`);
-    const header = Buffer.alloc(Number(headerBytes));
-    await file.read(header, 0, header.length, 8);
-    return parseHeader(header, fileBytes - 8 - header.length, 8 + header.length, fail);
-  } finally {
-    await file.close();
-  }
+  const stat = await file.stat();
+  if (!stat.isFile()) fail('not a file');
+  const fileBytes = stat.size;
+  if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);
+  const lengthField = Buffer.alloc(8);
+  await file.read(lengthField, 0, 8, 0);
+  const headerBytes = lengthField.readBigUInt64LE();
+  if (headerBytes > BigInt(Math.min(MAX_HEADER_BYTES, fileBytes - 8)))
+    fail(`its header claims ${headerBytes} bytes, the file has ${fileBytes}`);
+  const header = Buffer.alloc(Number(headerBytes));
+  await file.read(header, 0, header.length, 8);
+  return parseHeader(header, fileBytes - 8 - header.length, 8 + header.length, fail);
 }
 
 /** Tensors of a header; `dataBytes` is what the file holds after it, `base` the file offset of the first of them. */

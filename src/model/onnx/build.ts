@@ -8,8 +8,8 @@ import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Graph, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
+import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
-import { readStops } from '../text/stops.js';
 import {
   ASK_TEMPLATE,
   askedIds,
@@ -18,7 +18,7 @@ import {
   readAskTemplate,
   readChatTemplate,
 } from '../text/templates.js';
-import { untrustedFile } from '../text/untrusted-files.js';
+import { sha256, untrustedFile } from '../text/untrusted-files.js';
 import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
 import {
   type CanaryFile,
@@ -31,7 +31,6 @@ import {
   MANIFEST,
   openPolicyFolder,
   type PolicyFolder,
-  sha256,
   TOKENIZER_FILES,
 } from './folder.js';
 import { ModelSession, type Unproved } from './session.js';

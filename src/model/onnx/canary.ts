@@ -4,6 +4,7 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import type { Precision } from '../graph/onnx.js';
+import { joinIds } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
 import { parseJson, untrustedText } from '../text/untrusted-files.js';
@@ -205,13 +206,9 @@ export async function checkedIds(
   { close, open, closer }: ExitTemplate,
 ): Promise<CheckedIds> {
   const ids = await tokenizer.encodePrompt(CHECKED_TEXT);
-  const other = Int32Array.of(
-    ...(await tokenizer.encode(close)),
-    ...(await tokenizer.encode(open)),
-    ...(await tokenizer.encode(closer)),
-    ...ids.subarray(0, 2), // two tokens at least, whatever the template
-  );
-  return { ids, other };
+  const parts = await Promise.all([close, open, closer].map((part) => tokenizer.encode(part)));
+  // two tokens at least, whatever the template
+  return { ids, other: joinIds(...parts, ids.subarray(0, 2)) };
 }
 
 /** What a canary asks of a session. */

@@ -1,6 +1,4 @@
 // A policy's folder on disk: policy.json, and the graphs, weights and tokenizer that belong together.
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { access, constants, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -13,7 +11,13 @@ import type { Family } from '../graph/family.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
-import { assertModelFolder, fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
+import {
+  assertModelFolder,
+  fromJson,
+  sha256,
+  untrustedFile,
+  untrustedText,
+} from '../text/untrusted-files.js';
 
 export type { ExitTemplate } from '../text/templates.js';
 
@@ -76,19 +80,12 @@ export function policyFacts({ path, architecture, exitTemplate }: PolicyFolder):
   return { path, isEmbedded, vocab: architecture.vocab, exit: `${close}${open}` };
 }
 
-/** How a folder is opened; `verify`: also that files of up to 64 MiB are the ones that were built (default true). */
-interface FolderCheck {
-  readonly verify?: boolean;
-}
-
 /**
  * Reads a policy folder's manifest and checks that its files are there.
+ * @param verify also that files of up to 64 MiB are the ones that were built
  * @throws RredcotError (exit 2) where the folder is missing, unreadable, of another format, or changed
  */
-export async function openPolicyFolder(
-  path: string,
-  { verify = true }: FolderCheck = {},
-): Promise<PolicyFolder> {
+export async function openPolicyFolder(path: string, { verify = true } = {}): Promise<PolicyFolder> {
   await assertModelFolder(path, 'a policy folder', BUILD);
   const file = join(path, MANIFEST);
   const text = await untrustedText(path, MANIFEST);
@@ -132,12 +129,6 @@ export function hasAccess(path: string, mode = constants.F_OK): Promise<boolean>
     () => true,
     () => false,
   );
-}
-
-export async function sha256(path: string): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
-  return hash.digest('hex');
 }
 
 /** Files up to this size are hashed whenever the folder is opened; larger ones as `watchPolicy` says. */

@@ -37,16 +37,14 @@ export interface OpenPolicy extends OpenModel {
   readonly prompts: Prompts;
 }
 
+interface PolicyChoice extends ModelChoice {
+  readonly policy: string;
+  readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
+}
+
 /** The policy of a run. @throws RredcotError as {@link openModel}, exit 2 also for a folder or a template that is none */
 export async function openPolicy(
-  {
-    policy: path,
-    chatTemplateArgs,
-    ...choice
-  }: ModelChoice & {
-    readonly policy: string;
-    readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
-  },
+  { policy: path, chatTemplateArgs, ...choice }: PolicyChoice,
   log: Log,
 ): Promise<OpenPolicy> {
   const policy = await openPolicyFolder(path);

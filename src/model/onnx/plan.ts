@@ -214,14 +214,9 @@ export function planBatches(
   const batches: number[][] = [];
   for (const i of order) {
     const batch = batches.at(-1);
-    const joined = [...(batch ?? []), i];
-    if (
-      batch === undefined ||
-      !isAlike(load(batch[0] as number), load(i)) ||
-      paddedRows(joined.map(load), device) > budget
-    )
-      batches.push([i]);
-    else batch.push(i);
+    const hasRoom = paddedRows([...(batch ?? []), i].map(load), device) <= budget;
+    if (batch !== undefined && hasRoom && isAlike(load(batch[0] as number), load(i))) batch.push(i);
+    else batches.push([i]);
   }
   return batches;
 }

@@ -160,20 +160,15 @@ export class ModelSession implements AsyncDisposable {
     // the traces' own tokens come first, then the branches': unpack in the same order
     let own = 0;
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
-    return job.traces.map(({ ids, promptLength, branches }) => {
+    return job.traces.map(({ ids, promptLength, branches: asked }) => {
       const from = own;
       own += ids.length - promptLength;
-      const perBranch = branches.map((own) => {
+      const branches = asked.map((each) => {
         const first = branch;
-        branch += scoresOf(own);
+        branch += scoresOf(each);
         return logprobs.subarray(first, branch);
       });
-      const span = [from, own] as const;
-      return {
-        entropies: entropies.subarray(...span),
-        logprobs: logprobs.subarray(...span),
-        branches: perBranch,
-      };
+      return { entropies: entropies.subarray(from, own), logprobs: logprobs.subarray(from, own), branches };
     });
   }
 }

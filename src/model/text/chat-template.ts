@@ -4,6 +4,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess, StoppedError } from './bounded-process.js';
 import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
+import { NamedToken } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
 /** The files of a policy folder with their hashes: what its manifest does not name does not count. */
@@ -69,24 +70,10 @@ function defaultTemplate(value: unknown, file: string): string | undefined {
   );
 }
 
-const SPECIAL_TOKENS = [
-  'bos_token',
-  'eos_token',
-  'unk_token',
-  'pad_token',
-  'sep_token',
-  'cls_token',
-  'mask_token',
-];
-
-function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, string> {
-  const found: Record<string, string> = {};
-  for (const name of SPECIAL_TOKENS) {
-    const token = config[name];
-    const text = typeof token === 'object' ? (token as { content?: unknown } | null)?.content : token;
-    if (typeof text === 'string') found[name] = text;
-  }
-  return found;
+function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const named = ['bos', 'eos', 'unk', 'pad', 'sep', 'cls', 'mask'].map((kind) => `${kind}_token`);
+  const spelled = named.map((name) => [name, NamedToken.parse(config[name])] as const);
+  return Object.fromEntries(spelled.filter(([, text]) => text !== undefined));
 }
 
 /** Names that a template reads and nobody may set: `strftime_now` is the renderer's own. */

@@ -1,8 +1,58 @@
 // The tokens that stand at the edges of what a policy reads and writes, as its files name them.
+import { join } from 'node:path';
 import { z } from 'zod';
-import { readStops } from './stops.js';
-import type { PolicyTokenizer } from './tokenizer.js';
+import { usageError } from '../../errors.js';
+import { NamedToken, type PolicyTokenizer } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
+
+const id = z.number().int().nonnegative();
+const Ids = z.union([id.transform((one) => [one]), z.array(id)]);
+const Named = z.object({ eos_token_id: Ids.nullish().catch(undefined) }).catch({});
+const Config = z
+  .object({ eos_token: NamedToken, pad_token: NamedToken, unk_token: NamedToken, bos_token: NamedToken })
+  .catch({});
+const CONFIG = 'tokenizer_config.json';
+const Added = z.array(z.object({ id: z.number(), content: z.string(), special: z.boolean() })).catch([]);
+const Tokenizer = z.looseObject({ added_tokens: Added }).catch({ added_tokens: [] });
+
+type Encoder = Pick<PolicyTokenizer, 'encode' | 'isSpecial'>;
+
+/**
+ * The tokens after which a policy's completions end: `eos_token_id` of generation_config.json and of config.json, and the tokenizer's
+ * `eos_token`, each once: chat checkpoints end a turn by one and a text by another. None where nothing is named: then only a limit ends one.
+ * @throws RredcotError (exit 2) for an id that the vocabulary does not have
+ */
+export async function readStops(
+  checkpoint: string,
+  tokenizer: Encoder,
+  vocab: number,
+): Promise<readonly number[]> {
+  const stops = new Set<number>();
+  for (const name of ['generation_config.json', 'config.json'])
+    for (const stop of Named.parse(await jsonOf(checkpoint, name)).eos_token_id ?? []) {
+      if (stop >= vocab)
+        throw usageError(
+          `${join(checkpoint, name)}: eos_token_id is ${stop}, config.json has a vocabulary of ${vocab}`,
+          'both files must be of the same checkpoint',
+        );
+      stops.add(stop);
+    }
+  const end = await endOfText(checkpoint, tokenizer, vocab);
+  if (end !== undefined) stops.add(end);
+  return [...stops].sort((a, b) => a - b);
+}
+
+/** The tokenizer's `eos_token`, which ends a text; undefined where it is no special token. */
+export async function endOfText(
+  checkpoint: string,
+  tokenizer: Encoder,
+  vocab: number,
+): Promise<number | undefined> {
+  const { eos_token: eos } = Config.parse(await jsonOf(checkpoint, CONFIG));
+  const [only, ...more] = eos ? await tokenizer.encode(eos) : [];
+  const isOne = only !== undefined && more.length === 0 && only < vocab && tokenizer.isSpecial(only);
+  return isOne ? only : undefined;
+}
 
 /** What a policy pads with, ends with, and begins every prompt with. */
 export interface EdgeTokens {
@@ -11,34 +61,31 @@ export interface EdgeTokens {
   readonly start?: number | undefined;
 }
 
-const Token = z.union([z.string(), z.object({ content: z.string() }).transform(({ content }) => content)]);
-const Config = z.object({ pad_token: Token, unk_token: Token, bos_token: Token }).partial().catch({});
-const Added = z.array(z.object({ id: z.number(), content: z.string(), special: z.boolean() })).catch([]);
-const Tokenizer = z.looseObject({ added_tokens: Added }).catch({ added_tokens: [] });
-
 /** Of any policy: the pad token, others that are called so (`<|vision_pad|>`), and the unknown one, with which trainers pad as well. */
 export async function edgeTokens(policy: string): Promise<EdgeTokens> {
-  const parsed = async (name: string): Promise<unknown> => {
-    const text = (await untrustedText(policy, name)) ?? '';
-    return new Response(text).json().catch(() => ({})); // whoever opens the policy says what is wrong
-  };
-  const {
-    pad_token: pad,
-    unk_token: unknown,
-    bos_token: bos,
-  } = Config.parse(await parsed('tokenizer_config.json'));
-  const { added_tokens: added, post_processor: around } = Tokenizer.parse(await parsed('tokenizer.json'));
+  const { pad_token: pad, unk_token: unknown, bos_token: bos } = Config.parse(await jsonOf(policy, CONFIG));
+  const { added_tokens: added, post_processor: around } = Tokenizer.parse(
+    await jsonOf(policy, 'tokenizer.json'),
+  );
   const pads = added.filter(
     ({ content, special }) =>
       content === pad || (special && (content === unknown || /pad\W*$/i.test(content))),
   );
   const idOf = (name: string) => added.find(({ content }) => content === name)?.id ?? -1;
   const names = { encode: (name: string) => Int32Array.of(idOf(name)), isSpecial: (id: number) => id >= 0 };
-  const ends = await readStops(policy, names as unknown as PolicyTokenizer, Number.POSITIVE_INFINITY);
+  const ends = await readStops(policy, names, Number.POSITIVE_INFINITY);
   const isAdded = bos !== undefined && JSON.stringify(around ?? null).includes(JSON.stringify(bos));
   return {
     pads: new Set(pads.map(({ id }) => id)),
     ends: new Set(ends),
     ...(isAdded && { start: idOf(bos) }),
   };
+}
+
+/** A file's JSON; empty where there is none: whoever needs it says what is wrong with it. */
+async function jsonOf(folder: string, name: string): Promise<unknown> {
+  const text = (await untrustedText(folder, name)) ?? '{}';
+  return Promise.resolve(text)
+    .then(JSON.parse)
+    .catch(() => ({}));
 }

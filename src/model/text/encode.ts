@@ -237,9 +237,7 @@ export function withTexts(
 }
 
 function withoutEndTokens(ids: Int32Array, tokenizer: Spelling): Int32Array {
-  let end = ids.length;
-  while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
-  return ids.subarray(0, end);
+  return ids.subarray(0, ids.findLastIndex((id) => !tokenizer.isSpecial(id)) + 1);
 }
 
 // ------ tokens beside the characters of the text that they spell

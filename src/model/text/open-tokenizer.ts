@@ -38,11 +38,10 @@ export async function openTokenizer(
   };
   const thread = boundedProcess<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
   const {
-    kind,
-    start,
     bytes: all,
     ends,
     special,
+    ...told
   } = await thread.call('spelling', []).catch((error: Error) => {
     if (!(error instanceof StoppedError)) throw error;
     throw usageError(
@@ -68,8 +67,7 @@ export async function openTokenizer(
     return end === undefined ? NONE : all.subarray(ends[id - 1] ?? 0, end);
   };
   return {
-    kind,
-    start,
+    ...told,
     encodePrompt: (text) => encoded('encodePrompt', text),
     encodeTemplated: (text) => encoded('encodeTemplated', text),
     encode: (text) => encoded('encode', text),

@@ -36,13 +36,12 @@ export class Prompts {
       return { ...trace, ...(await renderedTurns(trace, this.chat, this.tokenizer)) };
     // ids are what the policy read, whatever the row shows beside them
     if (trace.promptIds !== undefined) return trace;
-    if (typeof trace.prompt === 'string' && MESSAGES_AS_TEXT.test(trace.prompt)) {
-      this.warn(
+    if (typeof trace.prompt === 'string' && MESSAGES_AS_TEXT.test(trace.prompt))
+      return this.warned(
+        trace,
         'prompt:messages-as-text',
         'prompts are messages written out as text, and are scored as that text: write the column as a list of {role, content}',
       );
-      return { ...trace, status: [...(trace.status ?? []), 'prompt:messages-as-text'] };
-    }
     if (this.chat === undefined) return this.plain(trace);
     if (typeof trace.prompt !== 'string') return this.rendered(trace);
     this.shapes ??= await strippedShapes(this.chat, this.tokenizer);
@@ -50,24 +49,22 @@ export class Prompts {
     if (messages === undefined) {
       this.mark ??= await templateMark(this.chat);
       const isRaw = this.mark !== '' && !trace.prompt.includes(this.mark);
-      return this.plain(trace, ...(isRaw ? ['prompt:raw-question'] : []));
+      return this.plain(isRaw ? noted(trace, 'prompt:raw-question') : trace);
     }
     // what was found is right where rendering and stripping it gives the dump's text, and nothing else would
     if (!hasRoleLines(messages)) {
       const text = await this.chat.render(messages);
       if ((await withoutSpecials(text, this.tokenizer)) === trace.prompt) {
-        this.warn(
-          'prompt:retemplated',
-          'prompts were dumped without their special tokens; they are put back by the chat template',
-        );
-        return this.withText(trace, text, 'prompt:retemplated');
+        const why =
+          'prompts were dumped without their special tokens; they are put back by the chat template';
+        return this.withText(this.warned(trace, 'prompt:retemplated', why), text);
       }
     }
-    this.warn(
+    return this.warned(
+      trace,
       'prompt:stripped',
       'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
     );
-    return { ...trace, status: [...(trace.status ?? []), 'prompt:stripped'] };
   }
 
   /** What the template writes behind a turn of the policy: the token that ends it, and what opens the next one. */
@@ -95,10 +92,10 @@ export class Prompts {
   }
 
   /** A prompt that is read as the text that it is. */
-  private plain(trace: Trace, ...status: readonly string[]): Trace {
+  private plain(trace: Trace): Trace {
     const { warning } = this.tokenizer.start;
     if (warning !== undefined && typeof trace.prompt === 'string') this.warn('add_bos_token', warning);
-    return status.length === 0 ? trace : { ...trace, status: [...(trace.status ?? []), ...status] };
+    return trace;
   }
 
   private async rendered(trace: Trace): Promise<Trace> {
@@ -117,20 +114,22 @@ export class Prompts {
     }
     const { promptText } = trace;
     const agrees =
-      promptText === undefined ||
-      promptText === text ||
-      promptText === (await withoutSpecials(text, this.tokenizer));
-    if (!agrees)
-      this.warn(
-        'prompt:text-mismatch',
-        'messages render to another text than the dump shows: --chat-template-arg enable_thinking=false, or another policy',
-      );
-    return this.withText(trace, text, ...(agrees ? [] : ['prompt:text-mismatch']));
+      [undefined, text].includes(promptText) || promptText === (await withoutSpecials(text, this.tokenizer));
+    if (agrees) return this.withText(trace, text);
+    const why =
+      'messages render to another text than the dump shows: --chat-template-arg enable_thinking=false, or another policy';
+    return this.withText(this.warned(trace, 'prompt:text-mismatch', why), text);
   }
 
-  private async withText(trace: Trace, text: string, ...status: readonly string[]): Promise<Trace> {
+  private async withText(trace: Trace, text: string): Promise<Trace> {
     const promptIds = await this.tokenizer.encodeTemplated(text);
-    return { ...trace, prompt: text, promptIds, status: [...(trace.status ?? []), ...status] };
+    return { ...trace, prompt: text, promptIds, status: trace.status ?? [] };
+  }
+
+  /** A trace of which more is to be known, which the log tells of the first one. */
+  private warned(trace: Trace, code: string, message: string): Trace {
+    this.warn(code, message);
+    return noted(trace, code);
   }
 
   /** Once a run and code. */
@@ -138,6 +137,10 @@ export class Prompts {
     if (!this.told.has(code)) this.log.warn(code, message);
     this.told.add(code);
   }
+}
+
+function noted(trace: Trace, code: string): Trace {
+  return { ...trace, status: [...(trace.status ?? []), code] };
 }
 
 // ------ prompts that a dump shows without their special tokens
@@ -150,15 +153,17 @@ interface StrippedShape {
 }
 
 /** Contents that no template trims, and that occur nowhere else. */
-const PROBES: readonly (readonly Message[])[] = [
-  [{ role: 'user', content: 'rredcot4user' }],
-  [
-    { role: 'system', content: 'rredcot4system' },
-    { role: 'user', content: 'rredcot4user' },
-  ],
-];
+const USER = { role: 'user', content: 'rredcot4user' };
+const PROBES = [[USER], [{ role: 'system', content: 'rredcot4system' }, USER]];
+const ANSWERED = [USER, { role: 'assistant', content: 'rredcot4assistant' }];
 
-const ANSWERED = [...(PROBES[0] as Message[]), { role: 'assistant', content: 'rredcot4assistant' }];
+/** A probe as the template writes it; undefined where it takes none such: whoever renders messages says what is wrong with it. */
+function probed(chat: ChatRenderer, messages: readonly Message[]): Promise<string | undefined> {
+  return chat.render(messages).catch((error: unknown) => {
+    if (error instanceof TraceRejected) return undefined;
+    throw error;
+  });
+}
 
 /** A text as decoders write it that leave out special tokens (TRL, verl). */
 export async function withoutSpecials(text: string, tokenizer: PolicyTokenizer): Promise<string> {
@@ -174,17 +179,11 @@ export async function withoutSpecials(text: string, tokenizer: PolicyTokenizer):
 async function strippedShapes(chat: ChatRenderer, tokenizer: PolicyTokenizer): Promise<StrippedShape[]> {
   const shapes: StrippedShape[] = [];
   for (const messages of PROBES) {
-    const rendered = await chat.render(messages).catch((error: unknown) => {
-      if (error instanceof TraceRejected) return undefined; // a template without system messages
-      throw error;
-    });
-    if (rendered === undefined) continue;
+    const rendered = await probed(chat, messages);
+    if (rendered === undefined) continue; // a template without system messages
     const stripped = await withoutSpecials(rendered, tokenizer);
-    const [own, templated] = [
-      await tokenizer.encodePrompt(stripped),
-      await tokenizer.encodeTemplated(rendered),
-    ];
-    const isWhole = own.join() === templated.join();
+    const own = await tokenizer.encodePrompt(stripped);
+    const isWhole = own.join() === (await tokenizer.encodeTemplated(rendered)).join();
     const around = stripped.split(/rredcot4(?:user|system)/);
     const tells = /\p{L}/u.test(around[0] as string) && /\p{L}/u.test(around.at(-1) as string);
     if (isWhole || !tells || around.length !== messages.length + 1) continue;
@@ -198,12 +197,7 @@ async function strippedShapes(chat: ChatRenderer, tokenizer: PolicyTokenizer): P
  * Empty where nothing does.
  */
 async function templateMark(chat: ChatRenderer): Promise<string> {
-  const [probe] = PROBES;
-  const rendered = await chat.render(probe as readonly Message[]).catch((error: unknown) => {
-    if (error instanceof TraceRejected) return ''; // whoever renders messages says what is wrong with it
-    throw error;
-  });
-  const [, behind = ''] = rendered.split('rredcot4user');
+  const [, behind = ''] = (await probed(chat, [USER]))?.split(USER.content) ?? [];
   const line = behind.trimStart().split(/[\r\n]/, 1)[0] as string;
   // an opened thought belongs to the switches of a run
   return line.replace(/<think>.*$/, '').trim();

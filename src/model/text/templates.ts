@@ -17,11 +17,8 @@ const FORM = 'expected a file with {"close": …, "open": …, "closer": …}';
 const OWN_FILE = 'exit_template.json';
 
 /** A part that is left out is the checkpoint's. */
-const Parts = z.strictObject({
-  close: z.string().exactOptional(),
-  open: z.string().exactOptional(),
-  closer: z.string().exactOptional(),
-});
+const part = z.string().exactOptional();
+const Parts = z.strictObject({ close: part, open: part, closer: part });
 
 /** The parts of a file that a flag names, else those that the checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
 export function readExitTemplate(
@@ -136,17 +133,11 @@ export async function askedIds(
   vocab: number,
 ) {
   const hint = `--ask-template <file> with another`;
-  const [yes, no] = (await Promise.all(
-    (['yes', 'no'] as const).map((name) =>
-      checkSpelling(
-        question + answers[name],
-        `the question and its "${name}"`,
-        `${hint} "${name}"`,
-        tokenizer,
-        vocab,
-      ),
-    ),
-  )) as [Int32Array, Int32Array];
+  const spelled = (name: 'yes' | 'no') => {
+    const [text, what] = [question + answers[name], `the question and its "${name}"`];
+    return checkSpelling(text, what, `${hint} "${name}"`, tokenizer, vocab);
+  };
+  const [yes, no] = await Promise.all([spelled('yes'), spelled('no')]);
   const scoredFrom = yes.findIndex((id, t) => id !== no[t]);
   if (scoredFrom < 0 || scoredFrom >= no.length)
     throw usageError(

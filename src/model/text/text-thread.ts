@@ -46,19 +46,11 @@ function loaded(): Promise<LoadedTokenizer> {
 async function spelling() {
   const tokenizer = await loaded();
   const { kind, size, start } = tokenizer;
-  const ends = new Int32Array(size); // (V) where each token's bytes end
-  const special = new Uint8Array(size); // (V) 1: a special token
-  const parts: Uint8Array[] = [];
-  let end = 0;
-  for (let id = 0; id < size; id++) {
-    const part = tokenizer.bytes(id);
-    parts.push(part);
-    end += part.length;
-    ends[id] = end;
-    if (tokenizer.isSpecial(id)) special[id] = 1;
-  }
-  const bytes = new Uint8Array(end);
-  for (const [id, part] of parts.entries()) bytes.set(part, (ends[id] as number) - part.length);
+  const parts = Array.from({ length: size }, (_, id) => tokenizer.bytes(id));
+  const bytes = new Uint8Array(Buffer.concat(parts)); // a copy, whose buffer is its own
+  const ends = Int32Array.from(parts, ({ length }) => length); // (V) where each token's bytes end
+  for (let id = 1; id < size; id++) ends[id] = (ends[id] as number) + (ends[id - 1] as number);
+  const special = Uint8Array.from(parts, (_, id) => (tokenizer.isSpecial(id) ? 1 : 0)); // (V) 1: a special token
   return moved({ kind, start, bytes, ends, special }, bytes, ends, special);
 }
 
@@ -77,16 +69,12 @@ async function render({ messages, addGenerationPrompt, tools }: ChatRequest): Pr
   const { Template } = await import('@huggingface/jinja');
   try {
     template ??= new Template(source);
-  } catch (error) {
-    return { error: String((error as Error)?.message ?? error), broken: true };
-  }
-  try {
     const own = { messages, add_generation_prompt: addGenerationPrompt, ...(tools ? { tools } : {}) };
     const text = template.render({ ...variables, ...own });
     if (text.length <= maxLength) return { text };
     return { error: `made ${text.length} characters, expected at most ${maxLength}` };
   } catch (error) {
-    return { error: String((error as Error)?.message ?? error) };
+    return { error: String((error as Error)?.message ?? error), broken: template === undefined };
   }
 }
 

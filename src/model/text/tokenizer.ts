@@ -1,4 +1,5 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
+import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -64,20 +65,13 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const encodeTemplated = (text: string) =>
     Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids);
   const warning = startWarning(config, start, encodeTemplated);
-  const cache = new Map<number, Uint8Array>();
   let size = 0;
   for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
 
   const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
-    let found = cache.get(id);
-    if (found === undefined) {
-      const token = tokenizer.id_to_token(id) ?? '';
-      const content = added.get(id)?.content;
-      found = content !== undefined ? Buffer.from(content) : spell(token);
-      cache.set(id, found);
-    }
-    return found;
+    const content = added.get(id)?.content;
+    return content === undefined ? spell(tokenizer.id_to_token(id) ?? '') : Buffer.from(content);
   };
   return {
     kind,
@@ -96,6 +90,12 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
     isSpecial: (id) => added.get(id)?.special === true,
   };
 }
+
+/** A token as tokenizer_config.json names it, by its text or with how it is cut out; undefined for what is none. */
+export const NamedToken = z
+  .union([z.string(), z.object({ content: z.string() }).transform(({ content }) => content)])
+  .optional()
+  .catch(undefined);
 
 async function readTokenizerFile(folder: string, name: string): Promise<Record<string, unknown>> {
   const text = await untrustedText(folder, name);
@@ -117,8 +117,8 @@ function startWarning(
   start: number | undefined,
   encode: (text: string) => Int32Array,
 ): string | undefined {
-  const bos = typeof token === 'object' ? (token as { content?: unknown } | null)?.content : token;
-  if (typeof says !== 'boolean' || typeof bos !== 'string') return undefined;
+  const bos = NamedToken.parse(token);
+  if (typeof says !== 'boolean' || bos === undefined) return undefined;
   const adds = start !== undefined && encode(bos)[0] === start;
   if (says === adds) return undefined;
   return `tokenizer_config.json has add_bos_token ${says}, and tokenizer.json puts ${adds ? '' : 'no '}${bos} before a text: prompts of plain text are read ${adds ? 'with' : 'without'} it; where the policy was asked otherwise, give --map prompt_ids=<path>`;

@@ -1,5 +1,7 @@
 // Files of a folder that somebody else made, a downloaded checkpoint or policy: one rule for all of them.
 
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { z } from 'zod';
@@ -51,6 +53,13 @@ export async function untrustedText(folder: string, name: string): Promise<strin
       'download the folder again',
     );
   return readFile(path, 'utf8');
+}
+
+/** Of a file's bytes, all or those from one to another. */
+export async function sha256(path: string, start = 0, end = Number.POSITIVE_INFINITY): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(path, { start, end })) hash.update(chunk as Buffer);
+  return hash.digest('hex');
 }
 
 /** How models are called there; a path that begins with a dot is one of this machine. */

@@ -2,7 +2,8 @@
 import { open, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { HASHED_BYTES, type PolicyFolder, sha256, watchPolicy } from '../../../dist/model/onnx/folder.js';
+import { HASHED_BYTES, type PolicyFolder, watchPolicy } from '../../../dist/model/onnx/folder.js';
+import { sha256 } from '../../../dist/model/text/untrusted-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 let policy: PolicyFolder;

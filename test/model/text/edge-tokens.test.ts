@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { stopsOf } from '../../../dist/model/decode/sampling.js';
-import { readStops } from '../../../dist/model/text/stops.js';
+import { edgeTokens, readStops } from '../../../dist/model/text/edge-tokens.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const VOCAB = 10;
@@ -14,13 +14,17 @@ const tokenizer = {
       text.startsWith('<') ? Int32Array.of(9) : Int32Array.from(text, (c) => c.charCodeAt(0) - 97),
     ),
   isSpecial: (id: number) => id === 9,
-} as unknown as Parameters<typeof readStops>[1];
+} as unknown as Parameters<typeof stopsOf>[2];
 
-async function stopsIn(files: Record<string, unknown>) {
+async function folderOf(files: Record<string, unknown>) {
   const folder = await temporaryFolder();
   for (const [name, content] of Object.entries(files))
     await writeFile(join(folder, `${name}.json`), JSON.stringify(content));
-  return readStops(folder, tokenizer, VOCAB);
+  return folder;
+}
+
+async function stopsIn(files: Record<string, unknown>) {
+  return readStops(await folderOf(files), tokenizer, VOCAB);
 }
 
 describe('the end tokens of a checkpoint', () => {
@@ -48,6 +52,13 @@ describe('the end tokens of a checkpoint', () => {
       message: expect.stringContaining(`eos_token_id is ${id}, config.json has a vocabulary of 10`),
     });
   });
+});
+
+it('a policy without one of the tokens, as Qwen2.5 has none to begin with, has the others', async () => {
+  const added_tokens = ['<end>', '<stop>'].map((content, n) => ({ id: 90 + n, content, special: true }));
+  const tokenizer_config = { eos_token: '<stop>', pad_token: { content: '<end>' }, bos_token: null };
+  const folder = await folderOf({ tokenizer: { added_tokens }, tokenizer_config });
+  expect(await edgeTokens(folder)).toEqual({ pads: new Set([90]), ends: new Set([91]) });
 });
 
 describe('--stop', () => {
