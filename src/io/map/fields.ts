@@ -103,11 +103,8 @@ export interface FieldPath {
   readonly tail?: string;
 }
 
-/** What a path leads to: one value, or one for each item of a list; undefined where there is none. */
-type Resolved =
-  | { readonly value: unknown }
-  | { readonly items: readonly unknown[] }
-  | { readonly noList: unknown };
+/** What a path leads to: one value, or one for each item of a list, or what is there in its place. */
+type Resolved = { readonly value?: unknown; readonly items?: readonly unknown[]; readonly noList?: unknown };
 
 /** Parses a path. @throws SyntaxError where it is malformed */
 export function parsePath(text: string): FieldPath {
@@ -125,14 +122,13 @@ export function resolvePath(row: Columns, path: FieldPath): Resolved {
   if (Object.hasOwn(row, path.text)) return { value: row[path.text] };
   const value = follow(row, path.head);
   const { tail } = path;
-  if (tail === undefined || value === undefined) return { value };
+  if (tail === undefined || (value ?? null) === null) return { value };
   return Array.isArray(value) ? { items: value.map((item) => follow(item, tail)) } : { noList: value };
 }
 
 /** The one value that a path leads to; undefined where there is none. */
 export function valueAt(row: Columns, path: FieldPath): unknown {
-  const found = resolvePath(row, path);
-  return 'value' in found ? found.value : undefined;
+  return resolvePath(row, path).value;
 }
 
 /** What a text holds as JSON; undefined for any other text. */

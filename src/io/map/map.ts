@@ -23,10 +23,8 @@ import { mapFlag, mapText, proposePaths } from './propose.js';
 import { buildTrace, type Cell, type FieldCells, type TracePlace } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */
-const OF_COMPLETIONS: readonly Field[] = [
-  ...(['completion', 'completion_ids', 'completion_mask', 'reward'] as const),
-  ...(['segment_ends', 'segment_char_ends', 'values'] as const),
-];
+const OF_COMPLETIONS: readonly string[] =
+  'completion completion_ids completion_mask reward segment_ends segment_char_ends values'.split(' ');
 
 /**
  * What a row of the inputs comes to: its traces, or itself where it is rejected.
@@ -56,13 +54,10 @@ export function* mapRow(
   const rowId = `${row.stem}:${row.row}`;
   const { join, unpadded = (trace: Trace) => trace } = map;
   const found = attempt(() => {
-    const whole = join === undefined ? row : joined(row, join);
+    const whole = joined(row, join);
     return { ...findCells(whole, map, needs), partner: whole.columns.join as Columns };
   });
-  if (found instanceof Mismatch) {
-    yield reject(found, rowId);
-    return;
-  }
+  if (found instanceof Mismatch) return yield reject(found, rowId);
   const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
   const written = join?.written.map(({ name }) => name) ?? [];
   const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
@@ -124,8 +119,8 @@ function attempt<T>(action: () => T): T | Mismatch {
   }
 }
 
-function joined(row: InputRow, join: Join): InputRow {
-  return { ...row, columns: { ...row.columns, join: join.partnerOf(row) } };
+function joined(row: InputRow, join: Join | undefined): InputRow {
+  return join ? { ...row, columns: { ...row.columns, join: join.partnerOf(row) } } : row;
 }
 
 /**
@@ -138,50 +133,42 @@ export function foundPlaces(
   fields: readonly Field[] = FIELDS,
 ): ReadonlyMap<Field, string> {
   const places = attempt(() => {
-    const whole = map.join ? joined(row, map.join) : row;
+    const whole = joined(row, map.join);
     return [...map.mapped, ...map.defaults].flatMap(([field, sources]) => {
       const place = fields.includes(field) ? locate(whole, field, sources) : undefined;
-      const isThere = place !== undefined && ('items' in place || (place.value ?? null) !== null);
-      return isThere ? [[field, place.path] as const] : [];
+      return isThere(place) ? [[field, place.path] as const] : [];
     });
   });
   return new Map(places instanceof Mismatch ? [] : places);
 }
 
-export type LocatedField = { readonly path: string } & (
-  | { readonly value: unknown }
-  | { readonly items: readonly unknown[] }
-);
+type Spot = { readonly path: string; readonly value?: unknown; readonly items?: readonly unknown[] };
+
+const isThere = (place: Spot | undefined): place is Spot => (place?.items ?? place?.value ?? null) !== null;
 
 /** The first place whose value is not null; else the first that is there; else undefined. */
-export function locate(
-  row: InputRow,
-  field: Field,
-  sources: readonly FieldSource[],
-): LocatedField | undefined {
-  let empty: LocatedField | undefined;
+export function locate(row: InputRow, field: Field, sources: readonly FieldSource[]): Spot | undefined {
+  let empty: Spot | undefined;
   for (const source of sources) {
     const place = look(row, field, source);
-    if (place === undefined) continue;
-    if ('items' in place || (place.value !== null && place.value !== undefined)) return place;
+    if (isThere(place)) return place;
     empty ??= place;
   }
   return empty;
 }
 
-function look(row: InputRow, field: Field, source: FieldSource): LocatedField | undefined {
+function look(row: InputRow, field: Field, source: FieldSource): Spot | undefined {
   const path = source.text;
   if ('each' in source) {
     const value = source.value(row);
     return source.each ? { path, items: value as readonly unknown[] } : { path, value };
   }
-  const found = resolvePath(row.columns, source);
-  if (!('noList' in found))
-    return 'value' in found && found.value === undefined ? undefined : { path, ...found };
-  if (found.noList === null) return { path, value: null };
+  const { noList, ...found } = resolvePath(row.columns, source);
+  if (noList === undefined)
+    return (found.items ?? found.value) === undefined ? undefined : { path, ...found };
   throw new Mismatch(
     'map',
-    `${field}: ${path} leads to ${describeValue(found.noList)}, expected a list: use ${mapFlag(`${field}=${path.replace('[]', '')}`)}`,
+    `${field}: ${path} leads to ${describeValue(noList)}, expected a list: use ${mapFlag(`${field}=${path.replace('[]', '')}`)}`,
   );
 }
 
@@ -204,8 +191,8 @@ function findCells(
       throw new Mismatch('map', `${field}: ${found} (${describeKeys(row.columns)}): use ${other}`);
     }
     const { path } = place;
-    if ('items' in place) lists.push({ field, path, isMapped, values: place.items });
-    else if (isMapped || (place.value !== null && place.value !== undefined))
+    if (place.items) lists.push({ field, path, isMapped, values: place.items });
+    else if (isMapped || isThere(place))
       shared.push([field, { path, value: place.value, isMapped, isItem: false }]);
   }
 
@@ -234,9 +221,8 @@ function findCells(
 function shownPrompt(row: InputRow, { mapped, defaults }: FieldMap): Cell | undefined {
   const sources = mapped.get('prompt') ?? defaults.get('prompt') ?? [];
   const place = locate(row, 'prompt', sources);
-  if (place === undefined || !('value' in place) || !Array.isArray(place.value)) return undefined;
+  if (!Array.isArray(place?.value)) return undefined;
   const others = sources.filter(({ text }) => text !== place.path);
-  const shown = locate(row, 'prompt', others);
-  if (shown === undefined || !('value' in shown) || typeof shown.value !== 'string') return undefined;
-  return { path: shown.path, value: shown.value, isMapped: false, isItem: false };
+  const { path = '', value } = locate(row, 'prompt', others) ?? {};
+  return typeof value === 'string' ? { path, value, isMapped: false, isItem: false } : undefined;
 }

@@ -128,9 +128,8 @@ function promptKey(map: FieldMap, found: JoinPreset | undefined): JoinKey | unde
 }
 
 function promptText(row: InputRow, sources: readonly FieldSource[]): string | undefined {
-  const place = locate(row, 'prompt', sources);
-  if (place === undefined || !('value' in place)) return undefined;
-  return typeof place.value === 'string' ? place.value : lastQuestion(place.value);
+  const { value } = locate(row, 'prompt', sources) ?? {};
+  return typeof value === 'string' ? value : lastQuestion(value);
 }
 
 /** `--join-on field=field`: two paths, the first one into the trace's row; a single one stands for both. */

@@ -274,9 +274,8 @@ function withSolution(parsed: readonly Reference[], cell: Cell): readonly Refere
   const { value: solution } = cell;
   const [only, ...others] = parsed;
   if (only === undefined || solution === undefined || solution === null) return parsed;
-  if (typeof solution === 'string' && others.length === 0) {
-    return only.solution === undefined ? [{ ...only, solution }] : parsed;
-  }
+  if (typeof solution === 'string' && others.length === 0)
+    return [{ ...only, solution: only.solution ?? solution }];
   // a column that merely happens to be called `solution` is no promise
   if (!cell.isMapped) return parsed;
   const found =

@@ -5,10 +5,10 @@ import { type Columns, type FieldRule, objectIn } from './fields.js';
 import { isDialogue } from './messages.js';
 import { at, groupBy, listAt, mismatch, type Preset, rule, ruleForEach, shortHash } from './preset.js';
 
-type Episode = Columns & { readonly nodes: readonly Columns[] };
+type EpisodeTrace = Columns & { readonly nodes: readonly Columns[] };
 
 /** The traces of an episode, as their graphs of messages have them. */
-function episodeTraces(columns: Columns): readonly Episode[] {
+function episodeTraces(columns: Columns): readonly EpisodeTrace[] {
   const traces = columns.traces;
   if (!Array.isArray(traces) || traces.length === 0)
     return mismatch(`traces is ${describeValue(traces)}, expected those of an episode that was run`);
@@ -27,10 +27,10 @@ function sampledIn(ids: readonly unknown[], mask: readonly unknown[]) {
   return { prompt: ids.slice(0, start), completion: ids.slice(start, end), mask: gaps };
 }
 
-type Part = keyof NonNullable<ReturnType<typeof sampledIn>>;
+type SampledPart = keyof NonNullable<ReturnType<typeof sampledIn>>;
 
 /** The ids of a trace, put together of what each node adds. @throws Mismatch for one of several branches */
-function sampledOf({ nodes }: Episode, n: number) {
+function sampledOf({ nodes }: EpisodeTrace, n: number) {
   const branch = nodes.findIndex(({ parent }, i) => (parent ?? -1) !== i - 1);
   if (branch >= 0)
     return mismatch(`traces[${n}].nodes[${branch}] is a branch, expected one conversation a trace`);
@@ -41,11 +41,11 @@ function sampledOf({ nodes }: Episode, n: number) {
   return found ?? mismatch(`traces[${n}] has ${lengths}, expected sampled ids`);
 }
 
-function ofTraces(text: string, value: (trace: Episode, n: number) => unknown): FieldRule {
+function ofTraces(text: string, value: (trace: EpisodeTrace, n: number) => unknown): FieldRule {
   return ruleForEach(`traces[].${text}`, (columns) => episodeTraces(columns).map(value));
 }
 
-const partOf = (text: string, part: Part) =>
+const partOf = (text: string, part: SampledPart) =>
   ofTraces(`nodes[].${text}`, (trace, n) => sampledOf(trace, n)[part]);
 
 /** The sum of what was weighed in, as verifiers makes a trace's reward; null where nothing was. */
@@ -118,7 +118,7 @@ function sampledTokens(columns: Columns) {
   return sampledIn(ids, mask) ?? mismatch('token_loss_mask has no 1, so no token was sampled');
 }
 
-const tokens = (text: string, part: Part) => rule(text, (columns) => sampledTokens(columns)[part]);
+const tokens = (text: string, part: SampledPart) => rule(text, (columns) => sampledTokens(columns)[part]);
 
 /** The prompt of verl's key `<uid>_<session>_<output>`. */
 const VERL_KEY = /^(.+)_\d+_\d+$/;
