@@ -81,7 +81,7 @@ export function candidateExits({
   thought,
   ends,
 }: Pick<Pieces, 'tokens' | 'thought' | 'ends'>): Int32Array {
-  const exits = Int32Array.of(thought.start, ...ends);
+  const exits = Int32Array.from([thought.start, ...ends]); // as many as would not fit on the stack
   // where a turn begins it has been opened, as the first one has
   for (const { from, start } of thought.turns ?? [])
     for (let k = 1; k < exits.length; k++) if (exits[k] === from) exits[k] = start;
