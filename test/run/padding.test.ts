@@ -11,10 +11,12 @@ import { inputRow } from '../support/io-helpers.js';
 const QWEN = { pads: new Set([90]), ends: new Set([90, 91]) };
 const OTHER = { pads: new Set([99]), ends: new Set([91]) };
 const NONE = { pads: new Set<number>(), ends: new Set<number>() };
+type Tokens = Parameters<typeof unpadded>[1];
+const BOTH = { prompt_ids: [0, 1], completion_ids: [3, 0, 0] };
 const BEGINS = { pads: new Set([90]), ends: new Set([90]), start: 90 };
 
 /** Prompt and completion, and the mask where it has turns, of a row with these columns. */
-function cut(columns: Record<string, unknown>, tokens: Parameters<typeof unpadded>[1]) {
+function cut(columns: Record<string, unknown>, tokens: Tokens) {
   const row = { prompt_ids: [1, 2], completion_ids: [3, 91], ...columns };
   const map = { ...parseFieldMap(undefined), unpadded: (trace: Trace) => unpadded(trace, tokens) };
   const [trace] = mapRow(inputRow(row), map, { prompt: true, references: false });
@@ -23,85 +25,44 @@ function cut(columns: Record<string, unknown>, tokens: Parameters<typeof unpadde
 }
 
 describe('ids', () => {
-  it.each([
+  it.each<[string, Record<string, unknown>, Tokens, completion: number[], prompt?: number[]]>([
     // behind the end token, whatever it is
-    ['the pad token', { completion_ids: [3, 91, 99, 99] }, OTHER, [1, 2], [3, 91]],
-    ['a pad token that ends a text, too', { completion_ids: [3, 91, 90, 90] }, QWEN, [1, 2], [3, 91]],
-    ['a pad token that is the end token', { completion_ids: [3, 90, 90, 90] }, QWEN, [1, 2], [3, 90]],
-    ['an end token alone', { completion_ids: [3, 90] }, QWEN, [1, 2], [3, 90]],
-    ['another id than the pad token', { completion_ids: [3, 91, 0, 0] }, OTHER, [1, 2], [3, 91]],
-    ['the end token, though another pads', { completion_ids: [3, 91, 91] }, OTHER, [1, 2], [3, 91]],
-    ['a completion that was cut', { completion_ids: [3, 4, 99, 99] }, OTHER, [1, 2], [3, 4]],
-    ['one that ended at once', { completion_ids: [90, 90, 90] }, QWEN, [1, 2], [90]],
+    ['the pad token', { completion_ids: [3, 91, 99, 99] }, OTHER, [3, 91]],
+    ['a pad token that ends a text, too', { completion_ids: [3, 91, 90, 90] }, QWEN, [3, 91]],
+    ['a pad token that is the end token', { completion_ids: [3, 90, 90, 90] }, QWEN, [3, 90]],
+    ['an end token alone', { completion_ids: [3, 90] }, QWEN, [3, 90]],
+    ['another id than the pad token', { completion_ids: [3, 91, 0, 0] }, OTHER, [3, 91]],
+    ['the end token, though another pads', { completion_ids: [3, 91, 91] }, OTHER, [3, 91]],
+    ['a completion that was cut', { completion_ids: [3, 4, 99, 99] }, OTHER, [3, 4]],
+    ['one that ended at once', { completion_ids: [90, 90, 90] }, QWEN, [90]],
     // what a policy wrote
-    ['a newline behind the end token', { completion_ids: [3, 91, 10] }, OTHER, [1, 2], [3, 91, 10]],
-    [
-      'repeated ids of a completion that was cut',
-      { completion_ids: [3, 7, 7, 7] },
-      QWEN,
-      [1, 2],
-      [3, 7, 7, 7],
-    ],
-    ['repeated ids without a policy', { completion_ids: [3, 91, 0, 0] }, NONE, [1, 2], [3, 91, 0, 0]],
-    ['a pad token inside', { completion_ids: [3, 90, 4, 91] }, QWEN, [1, 2], [3, 90, 4, 91]],
+    ['a newline behind the end token', { completion_ids: [3, 91, 10] }, OTHER, [3, 91, 10]],
+    ['repeated ids of a completion that was cut', { completion_ids: [3, 7, 7, 7] }, QWEN, [3, 7, 7, 7]],
+    ['repeated ids without a policy', { completion_ids: [3, 91, 0, 0] }, NONE, [3, 91, 0, 0]],
+    ['a pad token inside', { completion_ids: [3, 90, 4, 91] }, QWEN, [3, 90, 4, 91]],
     // left, and prompts
-    ['a completion padded on its left', { completion_ids: [90, 90, 3, 91] }, QWEN, [1, 2], [3, 91]],
-    ['a prompt padded on its left', { prompt_ids: [90, 90, 1, 2] }, QWEN, [1, 2], [3, 91]],
-    ['by one', { prompt_ids: [99, 1, 2] }, OTHER, [1, 2], [3, 91]],
-    ['a prompt padded on its right', { prompt_ids: [1, 2, 90, 90] }, QWEN, [1, 2], [3, 91]],
-    ["a prompt's end token", { prompt_ids: [1, 2, 91] }, QWEN, [1, 2, 91], [3, 91]],
-    ['a start token that pads', { prompt_ids: [90, 90, 90, 1] }, BEGINS, [90, 1], [3, 91]],
-    ['a start token', { prompt_ids: [90, 1] }, BEGINS, [90, 1], [3, 91]],
+    ['a completion padded on its left', { completion_ids: [90, 90, 3, 91] }, QWEN, [3, 91]],
+    ['a prompt padded on its left', { prompt_ids: [90, 90, 1, 2] }, QWEN, [3, 91]],
+    ['by one', { prompt_ids: [99, 1, 2] }, OTHER, [3, 91]],
+    ['a prompt padded on its right', { prompt_ids: [1, 2, 90, 90] }, QWEN, [3, 91]],
+    ["a prompt's end token", { prompt_ids: [1, 2, 91] }, QWEN, [3, 91], [1, 2, 91]],
+    ['a start token that pads', { prompt_ids: [90, 90, 90, 1] }, BEGINS, [3, 91], [90, 1]],
+    ['a start token', { prompt_ids: [90, 1] }, BEGINS, [3, 91], [90, 1]],
     // masks beside
-    [
-      'an attention mask of both',
-      { prompt_ids: [0, 1], completion_ids: [3, 0, 0], attention_mask: [0, 1, 1, 0, 0] },
-      NONE,
-      [1],
-      [3],
-    ],
-    [
-      'one of the completion',
-      { completion_ids: [3, 0], completion_attention_mask: [1, 0] },
-      NONE,
-      [1, 2],
-      [3],
-    ],
-    [
-      'one that leaves out text',
-      { completion_ids: [3, 4, 5], attention_mask: [1, 0, 0] },
-      NONE,
-      [1, 2],
-      [3, 4, 5],
-    ],
-    [
-      'a mask that says it was cut',
-      { completion_ids: [3, 90, 90], completion_mask: [1, 0, 0] },
-      QWEN,
-      [1, 2],
-      [3],
-    ],
-    [
-      'one that keeps the end',
-      { completion_ids: [3, 90, 90], completion_mask: [1, 1, 0] },
-      QWEN,
-      [1, 2],
-      [3, 90],
-    ],
-    [
-      'one with 1 for padding',
-      { completion_ids: [3, 91, 99], completion_mask: [1, 1, 1] },
-      OTHER,
-      [1, 2],
-      [3, 91],
-    ],
-  ])('%s', (_, columns, tokens, prompt, completion) => {
-    const row = { prompt_ids: [1, 2], completion_ids: [3, 91], ...(columns as object) };
-    const before = row.prompt_ids.length + row.completion_ids.length;
-    expect(cut(columns, tokens)).toEqual([
-      ...[prompt, completion, undefined],
-      before - prompt.length - completion.length,
-    ]);
+    ['an attention mask of both', { ...BOTH, attention_mask: [0, 1, 1, 0, 0] }, NONE, [3], [1]],
+    ['one of the completion', { completion_ids: [3, 0], completion_attention_mask: [1, 0] }, NONE, [3]],
+    ['one that leaves out text', { completion_ids: [3, 4, 5], attention_mask: [1, 0, 0] }, NONE, [3, 4, 5]],
+    ['a mask that says it was cut', { completion_ids: [3, 90, 90], completion_mask: [1, 0, 0] }, QWEN, [3]],
+    ['one that keeps the end', { completion_ids: [3, 90, 90], completion_mask: [1, 1, 0] }, QWEN, [3, 90]],
+    ['one with 1 for padding', { completion_ids: [3, 91, 99], completion_mask: [1, 1, 1] }, OTHER, [3, 91]],
+  ])('%s', (_, columns, tokens, completion, prompt = [1, 2]) => {
+    const row: { prompt_ids: number[]; completion_ids: number[] } = {
+      prompt_ids: [1, 2],
+      completion_ids: [3, 91],
+      ...columns,
+    };
+    const removed = row.prompt_ids.length + row.completion_ids.length - prompt.length - completion.length;
+    expect(cut(columns, tokens)).toEqual([prompt, completion, undefined, removed]);
   });
 
   it.each([

@@ -1,16 +1,5 @@
 // A run is its parts: what stands is kept, what is missing is made, by any number of shards; nothing of another run is replaced in silence.
-import {
-  appendFile,
-  cp,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  stat,
-  truncate,
-  utimes,
-  writeFile,
-} from 'node:fs/promises';
+import fs from 'node:fs/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { BROKEN, writeFixtures } from '../support/program.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
@@ -19,12 +8,18 @@ import { snapshot } from '../torture/snapshot.js';
 const { at, done, fails, folder, rows, run, text, write } = await openScene();
 const SEGMENT = 'segment traces.jsonl --no-policy';
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
-const hidden = async () => (await readdir(folder)).filter((name) => name.startsWith('.'));
+const hidden = async () => (await fs.readdir(folder)).filter((name) => name.startsWith('.'));
 /** content, and when it was written */
-const state = async (name: string) => [await readFile(at(name), 'hex'), (await stat(at(name))).mtimeMs];
+const state = async (name: string) => [await fs.readFile(at(name), 'hex'), (await fs.stat(at(name))).mtimeMs];
+/** Another bit in the middle of a file. */
+async function flip(name: string): Promise<void> {
+  const bytes = await fs.readFile(at(name));
+  bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
+  await fs.writeFile(at(name), bytes);
+}
 
 beforeEach(async () => {
-  for (const name of await readdir(folder)) await rm(at(name), { recursive: true });
+  for (const name of await fs.readdir(folder)) await fs.rm(at(name), { recursive: true });
   await writeFixtures(at('traces.jsonl'), 10, { 4: BROKEN });
 });
 
@@ -35,10 +30,10 @@ describe.each(FORMATS)('a folder of %s', (format) => {
   it('holds the parts, their rejects, what the run is and a card, and nothing else', async () => {
     await done(`${command} -o out/`);
     const parts = [0, 1, 2, 3].map((n) => `part-0000${n}.${format}`);
-    expect((await readdir(at('out'))).sort()).toEqual(
+    expect((await fs.readdir(at('out'))).sort()).toEqual(
       ['README.md', '_run.json', 'rejects', ...ofLines, ...parts].sort(),
     );
-    expect(await readdir(at('out/rejects'))).toEqual(['part-00001.jsonl']);
+    expect(await fs.readdir(at('out/rejects'))).toEqual(['part-00001.jsonl']);
     expect((await done('verify out/')).said).toContain('out: 4 parts, 10 traces, 1 reject; nothing found');
     const before = await snapshot(at('out'));
     expect((await done(`${command} -o out/`)).said).toContain('out is already done: 10 traces, 1 reject');
@@ -58,10 +53,10 @@ describe.each(FORMATS)('a folder of %s', (format) => {
     await done(`${command} -o out/`);
     const whole = await snapshot(at('out'));
     const kept = await state(`out/part-00000.${format}`);
-    await rm(at(`out/part-00001.${format}`));
-    await rm(at('out/rejects/part-00001.jsonl'));
+    await fs.rm(at(`out/part-00001.${format}`));
+    await fs.rm(at('out/rejects/part-00001.jsonl'));
     const beside = format === 'jsonl' ? '_facts/part-00002.json' : `part-00002.${format}`;
-    await truncate(at(`out/${beside}`), 40);
+    await fs.truncate(at(`out/${beside}`), 40);
     const { said } = await done(`${command} -o out/`);
     expect(said).toContain('resuming: 2 parts are there, in out');
     expect(said).toContain(`part-00002.${format}: is not the part that was written: it is made again`);
@@ -69,9 +64,7 @@ describe.each(FORMATS)('a folder of %s', (format) => {
     expect(await state(`out/part-00000.${format}`)).toEqual(kept);
     // a byte of the rows, and a line of the rejects, where all parts are there
     for (const edited of [`part-00003.${format}`, 'rejects/part-00001.jsonl']) {
-      const bytes = await readFile(at(`out/${edited}`));
-      bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
-      await writeFile(at(`out/${edited}`), bytes);
+      await flip(`out/${edited}`);
       const part = edited.replace('rejects/', '').replace(/jsonl$/, format);
       expect((await done(`${command} -o out/`)).said).toContain(`${part}: is not the part that was written`);
       expect(await snapshot(at('out'))).toEqual(whole);
@@ -81,8 +74,8 @@ describe.each(FORMATS)('a folder of %s', (format) => {
   it('takes no part for another one that lies under its name', async () => {
     await done(`${command} -o out/`);
     const whole = await snapshot(at('out'));
-    await cp(at(`out/part-00000.${format}`), at(`out/part-00003.${format}`));
-    if (format === 'jsonl') await cp(at('out/_facts/part-00000.json'), at('out/_facts/part-00003.json'));
+    await fs.cp(at(`out/part-00000.${format}`), at(`out/part-00003.${format}`));
+    if (format === 'jsonl') await fs.cp(at('out/_facts/part-00000.json'), at('out/_facts/part-00003.json'));
     await fails('verify out/', 65, 'does not say that it is part 3 of a run');
     await done(`${command} -o out/`);
     expect(await snapshot(at('out'))).toEqual(whole);
@@ -91,13 +84,10 @@ describe.each(FORMATS)('a folder of %s', (format) => {
   it('is refused by the first thing that differs, and dropped with --overwrite alone', async () => {
     await done(`${command} -o out/`);
     const before = await snapshot(at('out'));
-    await fails(
-      `${command} -o out/ --max-segments 2`,
-      2,
-      /out: holds another run: in _run\.json, --max-segments/,
-    );
+    const another = /out: holds another run: in _run\.json, --max-segments/;
+    await fails(`${command} -o out/ --max-segments 2`, 2, another);
     await fails(`${command} -o out/ --rows-per-part 4`, 2, /--rows-per-part is 3, here it is 4/);
-    await appendFile(at('traces.jsonl'), '\n');
+    await fs.appendFile(at('traces.jsonl'), '\n');
     await fails(`${command} -o out/`, 2, /inputs\.0\.bytes/);
     // of the same size: its first and its last MiB are known by their hashes
     const changed = (await text('traces.jsonl')).trimEnd().replace(/.$/, '!');
@@ -108,7 +98,7 @@ describe.each(FORMATS)('a folder of %s', (format) => {
     await done(`${command} -o out/ --max-segments 2 --overwrite`);
     await done(`${command} -o fresh/ --max-segments 2`);
     expect(await text('out/note.txt')).toBe('of a user');
-    await rm(at('out/note.txt'));
+    await fs.rm(at('out/note.txt'));
     expect(await snapshot(at('out'))).toEqual(await snapshot(at('fresh')));
   });
 
@@ -116,10 +106,10 @@ describe.each(FORMATS)('a folder of %s', (format) => {
     await done(`${command} -o out/`);
     await done(`${command} -o other/ --max-segments 2`);
     for (const name of [`part-00002.${format}`, '_facts/part-00002.json'])
-      await cp(at(`other/${name}`), at(`out/${name}`)).catch(() => {});
+      await fs.cp(at(`other/${name}`), at(`out/${name}`)).catch(() => {});
     await fails(`${command} -o out/`, 2, `out/part-00002.${format}: is of another run than _run.json`);
     await fails('verify out/', 65, 'is of another run than _run.json');
-    await rm(at('other/_run.json'));
+    await fs.rm(at('other/_run.json'));
     await fails(`${command} -o other/`, 2, /other: holds \S+ and no _run\.json/);
   });
 
@@ -162,12 +152,10 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.arrows'])('a file %
     await write('other.jsonl', (await text('traces.jsonl')).repeat(2));
     await refused(command.replace('traces', 'other'), /of other inputs/);
     const later = new Date(Date.now() + 60_000);
-    await utimes(at('traces.jsonl'), later, later);
+    await fs.utimes(at('traces.jsonl'), later, later);
     await refused(command, /is older than its input: traces\.jsonl/);
-    await utimes(at('traces.jsonl'), 1, 1);
-    const bytes = await readFile(at(output));
-    bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
-    await write(output, bytes);
+    await fs.utimes(at('traces.jsonl'), 1, 1);
+    await flip(output);
     await refused(command, /is not the file|no output of a run/);
     expect([2, 65]).toContain((await run(`verify ${output}`)).code);
     await write(output, 'somebody wrote this\n');
@@ -177,12 +165,12 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.arrows'])('a file %
   it('goes on from the parts that a killed run has left, and no other run may', async () => {
     await done(command);
     const whole = await snapshot(folder);
-    await rm(at(output));
+    await fs.rm(at(output));
     const format = /parquet|arrow|jsonl/.exec(output)?.[0];
     await done(`${SEGMENT} --format ${format} -o out/ --rows-per-part 3`);
-    await rename(at('out'), at(`.${output}.run`));
-    for (const name of await readdir(at(`.${output}.run`)))
-      if (name.startsWith('part-00002')) await rm(at(`.${output}.run/${name}`));
+    await fs.rename(at('out'), at(`.${output}.run`));
+    for (const name of await fs.readdir(at(`.${output}.run`)))
+      if (name.startsWith('part-00002')) await fs.rm(at(`.${output}.run/${name}`));
     await fails(`${command} --max-segments 2`, 2, /holds another run: in _run\.json, --max-segments/);
     const { said } = await done(command);
     expect(said).toContain('resuming: 3 parts are there');
@@ -205,12 +193,8 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.arrows'])('a file %
 });
 
 it('a stream is not cut into parts', async () => {
-  await fails(
-    'segment - --no-policy -o out/',
-    2,
-    /a stream is not cut into parts/,
-    await text('traces.jsonl'),
-  );
+  const stdin = await text('traces.jsonl');
+  await fails('segment - --no-policy -o out/', 2, /a stream is not cut into parts/, stdin);
 });
 
 it('a run has no more parts than names have digits', async () => {
@@ -224,17 +208,14 @@ it.each(['--baseline value', '--baseline group'])(
   async (flags) => {
     // rows of three traces each, and the limit in the middle of one
     const all = (await fixtureRows(0, 8)).map(valued);
-    const row = (n: number) => ({ ...all[n], completion: [0, 1, 2].map(() => all[n]?.completion) });
-    await write(
-      'lists.jsonl',
-      all.map((_, n) => row(n)),
-    );
+    const lists = all.map((row) => ({ ...row, completion: Array(3).fill(row.completion) }));
+    await write('lists.jsonl', lists);
     const command = `score lists.jsonl ${GIVEN} --map completion=completion[] ${flags} --limit 14 --rows-per-part 2 --format jsonl -o`;
     await done(`${command} one/`);
     const whole = await snapshot(at('one'));
     expect(Object.keys(whole).filter((name) => name.startsWith('part-'))).toHaveLength(3);
     for (const part of [0, 1, 2]) {
-      await rm(at(`one/part-0000${part}.jsonl`));
+      await fs.rm(at(`one/part-0000${part}.jsonl`));
       await done(`${command} one/`);
       expect(await snapshot(at('one'))).toEqual(whole);
     }

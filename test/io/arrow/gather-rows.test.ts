@@ -5,6 +5,8 @@ import { describe, expect, it } from 'vitest';
 import { batchOf, gatherRows } from '../../../dist/io/arrow/columns.js';
 
 describe('gatherRows', () => {
+  const field = (type: arrow.DataType, name = 'element') => new arrow.Field(name, type, true);
+  const list = <T>(item: fc.Arbitrary<T>, maxLength: number) => fc.array(item, { maxLength });
   const types: readonly [arrow.DataType, fc.Arbitrary<unknown>][] = [
     [new arrow.Int32(), fc.integer()],
     [new arrow.Int64(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })],
@@ -15,32 +17,18 @@ describe('gatherRows', () => {
     [new arrow.Utf8View(), fc.nat(15).map((length) => 'abcdefghijklmnop'.slice(0, length))],
     [new arrow.TimestampMicrosecond('UTC'), fc.integer({ min: 0, max: 2 ** 40 })],
     [new arrow.FixedSizeBinary(3), fc.uint8Array({ minLength: 3, maxLength: 3 })],
+    [new arrow.List(field(new arrow.Float32())), list(fc.float({ noNaN: true }), 4)],
     [
-      new arrow.List(new arrow.Field('element', new arrow.Float32(), true)),
-      fc.array(fc.float({ noNaN: true }), { maxLength: 4 }),
-    ],
-    [
-      new arrow.FixedSizeList(2, new arrow.Field('element', new arrow.Int32(), true)),
+      new arrow.FixedSizeList(2, field(new arrow.Int32())),
       fc.array(fc.integer(), { minLength: 2, maxLength: 2 }),
     ],
     [
-      new arrow.List(
-        new arrow.Field('element', new arrow.List(new arrow.Field('element', new arrow.Utf8(), true)), true),
-      ),
-      fc.array(fc.option(fc.array(fc.string(), { maxLength: 2 })), { maxLength: 3 }),
+      new arrow.List(field(new arrow.List(field(new arrow.Utf8())))),
+      list(fc.option(list(fc.string(), 2)), 3),
     ],
     [
-      new arrow.List(
-        new arrow.Field(
-          'element',
-          new arrow.Struct([
-            new arrow.Field('a', new arrow.Int32(), true),
-            new arrow.Field('b', new arrow.Bool(), true),
-          ]),
-          true,
-        ),
-      ),
-      fc.array(fc.record({ a: fc.option(fc.integer()), b: fc.option(fc.boolean()) }), { maxLength: 3 }),
+      new arrow.List(field(new arrow.Struct([field(new arrow.Int32(), 'a'), field(new arrow.Bool(), 'b')]))),
+      list(fc.record({ a: fc.option(fc.integer()), b: fc.option(fc.boolean()) }), 3),
     ],
   ];
   const column = fc
@@ -54,8 +42,8 @@ describe('gatherRows', () => {
     fc.assert(
       fc.property(column, fc.array(range, { maxLength: 5 }), ([type, values], ranges) => {
         const written = type instanceof arrow.Utf8View ? new arrow.Utf8() : type;
-        const schema = new arrow.Schema([new arrow.Field('x', written, true)]);
-        const own = new arrow.Schema([new arrow.Field('x', type, true)]);
+        const schema = new arrow.Schema([field(written, 'x')]);
+        const own = new arrow.Schema([field(type, 'x')]);
         const batches = [0, 6].map((from) => {
           const child = arrow.vectorFromArray(values.slice(from, from + 6), type).data[0] as arrow.Data;
           return batchOf(own, 6, [child]);
@@ -72,7 +60,7 @@ describe('gatherRows', () => {
   });
 
   it('refuses a type whose layout it does not know', () => {
-    const schema = new arrow.Schema([new arrow.Field('d', new arrow.Decimal(2, 9, 128), true)]);
+    const schema = new arrow.Schema([field(new arrow.Decimal(2, 9, 128), 'd')]);
     expect(gatherRows(schema, []).numRows).toBe(0);
     const dictionary = new arrow.Table({ d: arrow.vectorFromArray(['a', 'b', 'a']) });
     expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be copied/);

@@ -43,16 +43,11 @@ describe('a file', () => {
     await file.write(Buffer.from('ef'));
     planFs({ under: folder, op: 'sync', path: `${basename(folder)}$`, nth: 0, code });
     await file.finish();
-    const said = await file.publish().then(
-      () => undefined,
-      (error: Error) => error.message,
-    );
+    const said = await file.publish().catch((error: Error) => error.message);
     const { fired } = fsReport();
     planFs(null);
-    expect([fired, said]).toEqual([
-      true,
-      isWritten ? undefined : expect.stringContaining(`${folder}: cannot be written`),
-    ]);
+    const why = isWritten ? undefined : expect.stringContaining(`${folder}: cannot be written`);
+    expect([fired, said]).toEqual([true, why]);
   });
 });
 

@@ -15,10 +15,8 @@ const outcome = (columns: Record<string, unknown>, spec?: string, needs = ALL) =
   map(columns, spec, needs).map((item) => ('kind' in item ? item.rejection : item));
 /** Code and reason of the one reject that a row comes to. */
 function refusal(columns: Record<string, unknown>, spec?: string, needs = ALL): string {
-  const found = outcome(columns, spec, needs).map((item) =>
-    'code' in item ? `${item.code}: ${item.reason}` : 'a trace',
-  );
-  return found.join();
+  const found = outcome(columns, spec, needs);
+  return found.map((item) => ('code' in item ? `${item.code}: ${item.reason}` : 'a trace')).join();
 }
 
 it('a prompt that nobody reads may be what it likes, and hold the completion', () => {
@@ -33,8 +31,8 @@ it('a prompt that nobody reads may be what it likes, and hold the completion', (
   }
 });
 
+const plain = { prompt: 'p', completion: 'c', answer: '1' };
 const MESSAGE = { role: 'assistant', content: '\\boxed{2}', reasoning_content: 'One and one.' };
-const IDS = { prompt: 'p', completion: 'c', answer: '2' };
 
 it.each([
   // a message by itself, and a verdict as Python writes it
@@ -43,16 +41,16 @@ it.each([
     { completion: '<think>\nOne and one.\n</think>\n\n\\boxed{2}' },
   ],
   [
-    { prompt: 'p', completion: 'c', reward: 'True' },
+    { ...plain, reward: 'True' },
     { reward: 1, isVerdict: true },
   ],
   [
-    { prompt: 'p', completion: 'c', reward: ' false ' },
+    { ...plain, reward: ' false ' },
     { reward: 0, isVerdict: true },
   ],
   // ids beside texts, which stay; a count is none, nor is a mask of anything else
   [
-    { ...IDS, prompt_token_ids: [1, 2], response_ids: [3, 4], response_mask: [1, 0] },
+    { ...plain, prompt_token_ids: [1, 2], response_ids: [3, 4], response_mask: [1, 0] },
     {
       promptIds: Int32Array.of(1, 2),
       completionIds: Int32Array.of(3, 4),
@@ -60,7 +58,7 @@ it.each([
       completion: 'c',
     },
   ],
-  [{ ...IDS, response_tokens: 7, loss_mask: [1, 1] }, { completion: 'c' }],
+  [{ ...plain, response_tokens: 7, loss_mask: [1, 1] }, { completion: 'c' }],
 ])('%j', (columns, expected) => {
   expect(outcome(columns, undefined, NONE)).toMatchObject([expected]);
 });
@@ -115,8 +113,6 @@ describe('where completions are not looked at', () => {
   });
 });
 
-const plain = { prompt: 'p', completion: 'c', answer: '1' };
-
 describe('--map', () => {
   it.each([
     ['color=x', '"color" is no field of a trace'],
@@ -161,10 +157,8 @@ describe('--map', () => {
       { id: 'traces:7/0', group: 'traces:7', completion: 'c0', reward: 1, references: [{ answer: '5' }] },
       { id: 'traces:7/1', group: 'traces:7', completion: 'c1', reward: 0.25 },
     ]);
-    expect(outcome({ c: ['a', 'b'] }, 'completion=c[]', NONE)).toMatchObject([
-      { completion: 'a' },
-      { completion: 'b' },
-    ]);
+    const listed = outcome({ c: ['a', 'b'] }, 'completion=c[]', NONE);
+    expect(listed).toMatchObject([{ completion: 'a' }, { completion: 'b' }]);
   });
 
   it('names exploded traces after the row, or as their own ids say', () => {
@@ -211,13 +205,9 @@ describe('--map', () => {
   it('rejects only the traces of a row that do not fit', () => {
     const columns = { c: [{ t: 'a' }, {}, { t: '' }, { t: 3 }, { t: 'z' }] };
     const items = map(columns, 'completion=c[].t', NONE);
-    expect(items.map((item) => ('kind' in item ? [item.id, item.rejection.code] : item.id))).toEqual([
-      'traces:7/0',
-      ['traces:7/1', 'map'],
-      ['traces:7/2', 'empty_completion'],
-      ['traces:7/3', 'map'],
-      'traces:7/4',
-    ]);
+    expect(items.map(({ id }) => id)).toEqual([0, 1, 2, 3, 4].map((n) => `traces:7/${n}`));
+    const codes = items.map((item) => ('kind' in item ? item.rejection.code : 'trace'));
+    expect(codes).toEqual(['trace', 'map', 'empty_completion', 'map', 'trace']);
   });
 });
 
@@ -313,9 +303,8 @@ describe('fields', () => {
     const user = { role: 'user', content: 'q' };
     const row = { ...plain, completion: [{ role: 'assistant', content: 'x' }] };
     expect(outcome(row)).toMatchObject([{ completion: 'x' }]);
-    expect(refusal({ ...row, completion: [user] })).toMatch(
-      /^map: .*a list of 1, expected text or one message/,
-    );
+    const why = /^map: .*a list of 1, expected text or one message/;
+    expect(refusal({ ...row, completion: [user] })).toMatch(why);
   });
 
   it('looks at alternatives in turn', () => {
@@ -340,9 +329,7 @@ describe('fields', () => {
       ['vacc', { vacc: 1 }, false],
     ] as const)
       expect(isVerdict(path, row), path).toBe(expected);
-    expect(outcome({ ...plain, b: ['x', 'y'] }, 'completion=a[]|b[]')).toMatchObject([
-      { completion: 'x' },
-      { completion: 'y' },
-    ]);
+    const found = outcome({ ...plain, b: ['x', 'y'] }, 'completion=a[]|b[]');
+    expect(found).toMatchObject([{ completion: 'x' }, { completion: 'y' }]);
   });
 });

@@ -9,6 +9,9 @@ import { inputRow } from '../../support/io-helpers.js';
 const SOLUTION = 'We have $x = 3$, so the answer is $\\boxed{\\frac{3}{2}}.$';
 
 describe('parseReferences', () => {
+  const EXPECTED = 'expected an answer (text, number or {answer, solution?, utility?})';
+  const NO_ANSWER = 'answer: found nothing, expected text or a number';
+
   it.each([
     ['7', [{ answer: '7', utility: 1 }]],
     [7, [{ answer: '7', utility: 1 }]],
@@ -32,17 +35,11 @@ describe('parseReferences', () => {
   ])('%j', (value, references) => expect(parseReferences(value)).toEqual(references));
 
   it.each([
-    [
-      { solution: 'no box' },
-      'answer: found nothing, expected text or a number, or a solution that boxes its answer',
-    ],
-    [{ utility: 1 }, 'answer: found nothing, expected text or a number'],
+    [{ solution: 'no box' }, `${NO_ANSWER}, or a solution that boxes its answer`],
+    [{ utility: 1 }, NO_ANSWER],
     [{ answer: null }, 'answer: found null, expected text or a number'],
-    [true, 'found true, expected an answer (text, number or {answer, solution?, utility?})'],
-    [
-      ['a', ''],
-      '[1]: found an empty text, expected an answer (text, number or {answer, solution?, utility?})',
-    ],
+    [true, `found true, ${EXPECTED}`],
+    [['a', ''], `[1]: found an empty text, ${EXPECTED}`],
     [{ answer: '7', utility: 2 }, 'utility: found the number 2, expected a number from 0 to 1'],
     [{ answer: '7', utility: Number.NaN }, 'utility: found the number NaN, expected a number from 0 to 1'],
     [{ answer: '7', utility: 'much' }, 'utility: found the text "much", expected a number from 0 to 1'],
@@ -67,10 +64,8 @@ describe('a row', () => {
   });
 
   it('whose solution marks none is rejected', () => {
-    expect(traceOf({ solution: 'long talk' })).toMatchObject({
-      kind: 'bad',
-      rejection: { code: 'no_reference' },
-    });
+    const rejected = { kind: 'bad', rejection: { code: 'no_reference' } };
+    expect(traceOf({ solution: 'long talk' })).toMatchObject(rejected);
   });
 
   it('may have messages as its prompt', () => {
@@ -104,7 +99,7 @@ describe('a row', () => {
     ],
   ])('with %j as its prompt is rejected', (prompt, reason) => {
     const found = traceOf({ prompt, answer: '1' });
-    expect(found).toMatchObject({ kind: 'bad', rejection: { code: 'map' } });
-    expect((found as { rejection: { reason: string } }).rejection.reason).toContain(reason);
+    const rejection = { code: 'map', reason: expect.stringContaining(reason) };
+    expect(found).toMatchObject({ kind: 'bad', rejection });
   });
 });

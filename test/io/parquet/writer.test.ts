@@ -42,8 +42,8 @@ afterEach(async () => {
   expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
 });
 
-const ints = (...values: number[]) =>
-  new arrow.Table({ a: arrow.vectorFromArray(values, new arrow.Int32()) });
+const column32 = (...values: number[]) => arrow.vectorFromArray(values, new arrow.Int32());
+const ints = (...values: number[]) => new arrow.Table({ a: column32(...values) });
 const ipc = (table: arrow.Table) => arrow.tableToIPC(table, 'stream');
 const sentAll = (bytes: Uint8Array, rows: number) => encoder.send(bytes, rows).then(() => encoder.close());
 
@@ -53,12 +53,9 @@ type Limits = Parameters<typeof openParquetBatches>[3];
 async function write(
   columns: readonly OutputColumn[],
   lists: Iterable<readonly OutputRow[]>,
-  {
-    target = file,
-    metadata = {},
-    limits,
-  }: { target?: AtomicFile; metadata?: Record<string, string>; limits?: Limits } = {},
+  more: { target?: AtomicFile; metadata?: Record<string, string>; limits?: Limits } = {},
 ): Promise<void> {
+  const { target = file, metadata = {}, limits } = more;
   const schema = parquetSchema(target.path, arrowSchema(columns));
   const writer = batchedRows(openParquetBatches(target, schema, metadata, limits), schema, columns);
   try {
@@ -77,20 +74,13 @@ async function write(
 describe('the encoder', () => {
   it.each([
     ['another type', new arrow.Table({ a: arrow.makeVector(Float32Array.of(1, 2)) })],
-    ['another name', new arrow.Table({ b: arrow.vectorFromArray([1, 2], new arrow.Int32()) })],
+    ['another name', new arrow.Table({ b: column32(1, 2) })],
     ['text', new arrow.Table({ a: arrow.vectorFromArray(['x', 'y'], new arrow.Utf8()) })],
-    [
-      'another column more',
-      new arrow.Table({
-        a: arrow.vectorFromArray([1, 2], new arrow.Int32()),
-        b: arrow.vectorFromArray([1, 2], new arrow.Float32()),
-      }),
-    ],
+    ['another column more', new arrow.Table({ a: column32(1, 2), b: column32(1, 2) })],
   ])('rejects a batch of %s', async (_, table) => {
     await encoder.send(ipc(ints(1)), 1);
-    await expect(sentAll(ipc(table), 2)).rejects.toThrow(
-      'a batch has another schema than the first batch of the file',
-    );
+    const why = 'a batch has another schema than the first batch of the file';
+    await expect(sentAll(ipc(table), 2)).rejects.toThrow(why);
   });
 
   it("counts the rows of the file's footer, as it lies on the disk", async () => {
@@ -116,9 +106,8 @@ describe('the encoder', () => {
 
   it('survives a panic inside the module as an error', async () => {
     // list offsets that run backwards: arrow-rs trusts what IPC says
-    const bytes = ipc(
-      new arrow.Table({ a: arrow.vectorFromArray(['one', 'two', 'three'], new arrow.Utf8()) }),
-    );
+    const texts = arrow.vectorFromArray(['one', 'two', 'three'], new arrow.Utf8());
+    const bytes = ipc(new arrow.Table({ a: texts }));
     const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const offsets = view.lastIndexOf(Buffer.from(Int32Array.of(3, 6, 11).buffer));
     expect(offsets).toBeGreaterThan(0);
@@ -171,12 +160,8 @@ describe('types', () => {
 
   // parquet-wasm drops the error of such a column, and where one before it is written already, it never ends its stream
   it('that the module cannot write end in an error even unasked', async () => {
-    const data = arrow.makeData({
-      type: new arrow.Interval(MONTH_DAY_NANO),
-      length: 2,
-      nullCount: 0,
-      data: new Int32Array(8),
-    });
+    const type = new arrow.Interval(MONTH_DAY_NANO);
+    const data = arrow.makeData({ type, length: 2, nullCount: 0, data: new Int32Array(8) });
     const table = new arrow.Table({
       a: arrow.vectorFromArray(['x', 'y'], new arrow.Utf8()),
       b: new arrow.Vector([data]),
@@ -217,11 +202,8 @@ describe('the writer', () => {
   });
 
   it('writes as many columns as it lets through, with pages that cost it no memory', async () => {
-    const wide = Array.from({ length: 990 }, (_, n) => ({
-      name: `c${n}`,
-      type: STRING,
-      value: () => `x${n}`,
-    }));
+    const column = (n: number) => ({ name: `c${n}`, type: STRING, value: () => `x${n}` });
+    const wide = Array.from({ length: 990 }, (_, n) => column(n));
     await write(wide, [[bareRow({})]]);
     expect(await queryDuckdb(`select c0, c989 from '${file.path}'`)).toEqual([{ c0: 'x0', c989: 'x989' }]);
   });
@@ -260,10 +242,8 @@ describe('the writer', () => {
   });
 
   it('takes the size of rows from more than the first one, which may be of unusual size', async () => {
-    const [first, small] = [new Float32Array(20_000), Float32Array.of(0.5)].map((sigma) => ({
-      ...row(0),
-      sigma,
-    }));
+    const values = [new Float32Array(20_000), Float32Array.of(0.5)];
+    const [first, small] = values.map((sigma) => ({ ...row(0), sigma }));
     const lists = Array.from({ length: 51 }, (_, n) => Array(n === 0 ? 1 : 20).fill(n === 0 ? first : small));
     await write(columns('sigma'), lists, { limits: SMALL });
     // by the first row alone a group would hold one row

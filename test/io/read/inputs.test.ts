@@ -11,11 +11,7 @@ import { rredcotHere } from '../../support/in-process.js';
 import { collect, temporaryFolder } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
 
-let folder: string;
-
-beforeAll(async () => {
-  folder = await temporaryFolder();
-});
+const folder = await temporaryFolder();
 
 async function file(name: string, content: string | Buffer): Promise<string> {
   const path = join(folder, name);
@@ -54,6 +50,7 @@ function zstdFrame(content: Buffer, blockBytes = 1000): Buffer {
 const LINES = Array.from({ length: 3000 }, (_, n) => JSON.stringify({ n, text: 'é'.repeat(n % 50) }));
 const TEXT = Buffer.from(`${LINES.join('\n')}\n`);
 const half = TEXT.indexOf('\n', TEXT.length / 2) + 1;
+const HALVES = [TEXT.subarray(0, half), TEXT.subarray(half)];
 
 /** A frame that its reader passes over, as pzstd begins with one and seekable files end with one. */
 const SKIPPED = Buffer.from([0x5e, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
@@ -61,25 +58,13 @@ const SKIPPED = Buffer.from([0x5e, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
 describe('packed text', () => {
   it.each([
     ['gzip', 'a.jsonl.gz', () => gzipSync(TEXT)],
-    [
-      'gzip of several members',
-      'b.jsonl.gz',
-      () => Buffer.concat([gzipSync(TEXT.subarray(0, half)), gzipSync(TEXT.subarray(half))]),
-    ],
+    ['gzip of several members', 'b.jsonl.gz', () => Buffer.concat(HALVES.map((part) => gzipSync(part)))],
     ['gzip in a block of zeros', 'f.jsonl.gz', () => Buffer.concat([gzipSync(TEXT), Buffer.alloc(40_000)])],
     ['gzip before anything else', 'g.jsonl.gz', () => Buffer.concat([gzipSync(TEXT), Buffer.from('hello')])],
     ['gzip without its extension', 'c.jsonl', () => gzipSync(TEXT)],
     ['zstd', 'd.jsonl.zst', () => zstdFrame(TEXT)],
-    [
-      'zstd between frames to be skipped',
-      'h.jsonl.zst',
-      () => Buffer.concat([SKIPPED, zstdFrame(TEXT), SKIPPED]),
-    ],
-    [
-      'zstd of several frames',
-      'e.jsonl.zst',
-      () => Buffer.concat([zstdFrame(TEXT.subarray(0, half)), zstdFrame(TEXT.subarray(half))]),
-    ],
+    ['zstd amid skipped frames', 'h.jsonl.zst', () => Buffer.concat([SKIPPED, zstdFrame(TEXT), SKIPPED])],
+    ['zstd of several frames', 'e.jsonl.zst', () => Buffer.concat(HALVES.map((part) => zstdFrame(part)))],
   ])('%s is read like the text itself', async (_, name, content) => {
     const plain = await seen(await file('plain.jsonl', TEXT));
     expect(plain).toHaveLength(3000);
@@ -111,9 +96,8 @@ describe('packed text', () => {
     const bytes = gzipSync(TEXT);
     bytes.fill(0xff, bytes.length >> 1, (bytes.length >> 1) + 40);
     const path = await file('damaged.jsonl.gz', bytes);
-    const message = expect.stringMatching(
-      /damaged\.jsonl\.gz: the gzip data cannot be unpacked near byte \d/,
-    );
+    const why = /damaged\.jsonl\.gz: the gzip data cannot be unpacked near byte \d/;
+    const message = expect.stringMatching(why);
     await expect(read([path])).rejects.toMatchObject({ name: 'RredcotError', exitCode: 65, message });
   });
 
@@ -187,14 +171,10 @@ it.each([
   ['a list', 'skip.json', '[{"a":0},nonsense,{"a":2},{"a":3}]'],
 ])('rows that nobody wants: %s: are counted and neither parsed nor reported', async (_, name, text) => {
   const path = await file(name, text);
-  const rows = await read([path], { wanted: (row) => row >= 2 });
-  expect(rows.map(({ kind, row }) => [kind, row])).toEqual([
-    ['row', 2],
-    ['row', 3],
-  ]);
-  expect((await read([path], { wanted: (row) => row === 1 })).map(({ kind, row }) => [kind, row])).toEqual([
-    ['bad', 1],
-  ]);
+  const kinds = async (wanted: (row: number) => boolean) =>
+    (await read([path], { wanted })).map(({ kind, row }) => `${kind} ${row}`);
+  expect(await kinds((row) => row >= 2)).toEqual(['row 2', 'row 3']);
+  expect(await kinds((row) => row === 1)).toEqual(['bad 1']);
 });
 
 describe('patterns and folders', () => {
@@ -235,9 +215,8 @@ describe('patterns and folders', () => {
     await file('run/rejects/part-00000.jsonl', '{}');
     await file('run/other.jsonl', '{}');
     await file('run/part-00001.jsonl', '{"a":1}');
-    await expect(names('run')).rejects.toThrow(
-      /run: is a run that is not finished: of its 2 parts these are missing: 0/,
-    );
+    const why = 'run: is a run that is not finished: of its 2 parts these are missing: 0';
+    await expect(names('run')).rejects.toThrow(why);
     expect(await names('run/part-*')).toEqual(['run/part-00001.jsonl']);
     await file('run/part-00000.jsonl', '');
     expect(await names('run')).toEqual(['run/part-00000.jsonl', 'run/part-00001.jsonl']);
@@ -299,9 +278,8 @@ describe('standard input', () => {
       const rows = [];
       for await (const row of readRows(await resolveInputs(['/dev/stdin']))) rows.push(row.columns);
       console.log(JSON.stringify(rows));`;
-    const child = spawn('sh', ['-c', `cat | "${process.execPath}" --input-type=module -e "$0"`, script], {
-      cwd: ROOT,
-    });
+    const piped = `cat | "${process.execPath}" --input-type=module -e "$0"`;
+    const child = spawn('sh', ['-c', piped, script], { cwd: ROOT });
     for (const byte of gzipSync(row)) {
       child.stdin.write(Buffer.from([byte]));
       await new Promise((resolve) => setImmediate(resolve));

@@ -12,16 +12,14 @@ beforeAll(async () => {
 });
 /** The object has the bytes of a file of this disk. */
 async function expectSame(name: string, file: string): Promise<void> {
-  expect(
-    store.bytes(`out/${name}`)?.equals(await readFile(at(file))),
-    `${name} has the bytes of ${file}`,
-  ).toBe(true);
+  const isSame = store.bytes(`out/${name}`)?.equals(await readFile(at(file)));
+  expect(isSame, `${name} has the bytes of ${file}`).toBe(true);
 }
 /** What is left of runs on this disk. */
-const left = async () =>
-  (await readdir(at('cache'), { recursive: true }).catch(() => [])).filter(
-    (name) => name.split('/').length > 2,
-  );
+const left = async () => {
+  const names = await readdir(at('cache'), { recursive: true }).catch(() => []);
+  return names.filter((name) => name.split('/').length > 2);
+};
 
 describe('one file', () => {
   it.each(['run.parquet', 'run.jsonl'])('%s is there with all that belongs to it', async (name) => {
@@ -38,9 +36,7 @@ describe('one file', () => {
     const before = store.seen.length;
     const again = await done(`${SEGMENT} -o s3://out/a/${name}`);
     expect(again.said).toContain(`s3://out/a/${name} is already done: 24 traces, 1 reject`);
-    expect(store.seen.slice(before).filter(({ method }) => method !== 'GET' && method !== 'HEAD')).toEqual(
-      [],
-    );
+    for (const { method } of store.seen.slice(before)) expect(['GET', 'HEAD']).toContain(method);
   });
 
   it('is there where the store is busy, ends its answers early, or loses them after the work is done', async () => {
@@ -71,9 +67,7 @@ describe('one file', () => {
     const stopped = run(`${SEGMENT} -o s3://out/run.parquet`);
     // its parts are done, and nothing of it can be published: as it is when it is killed there
     await vi.waitUntil(() => store.seen.some(({ method }) => method === 'PUT'), 60_000);
-    const [hidden] = (await readdir(at('cache'), { recursive: true })).filter((name) =>
-      name.endsWith('run.json'),
-    );
+    const hidden = (await left()).find((name) => name.endsWith('run.json'));
     expect(hidden).toMatch(/^rredcot\/[0-9a-f]{16}\/\.run\.parquet\.run\/_run\.json$/);
     store.reset();
     // the one that waits and a second one meet: both end well, with the same bytes
@@ -84,11 +78,8 @@ describe('one file', () => {
 
   it("is not put in the place of another run's, and with --overwrite is", async () => {
     store.put('out/run.parquet', 'of somebody else');
-    await fails(
-      `${SEGMENT} -o s3://out/run.parquet`,
-      2,
-      's3://out/run.parquet: is there already, and is no output of a run',
-    );
+    const foreign = 's3://out/run.parquet: is there already, and is no output of a run';
+    await fails(`${SEGMENT} -o s3://out/run.parquet`, 2, foreign);
     expect(store.bytes('out/run.parquet')?.toString()).toBe('of somebody else');
     await done(`${SEGMENT} -o s3://out/run.parquet --overwrite`);
     await expectSame('run.parquet', 'run.parquet');
@@ -98,11 +89,8 @@ describe('one file', () => {
     store.failWith(({ method, name }) => {
       if (method === 'PUT' && name === 'out/run.jsonl') store.put(name, 'of another one');
     });
-    await fails(
-      `${SEGMENT} -o s3://out/run.jsonl`,
-      2,
-      /run\.jsonl: another command has made it while this one was at work\n.*--overwrite/,
-    );
+    const late = /run\.jsonl: another command has made it while this one was at work\n.*--overwrite/;
+    await fails(`${SEGMENT} -o s3://out/run.jsonl`, 2, late);
     expect(store.bytes('out/run.jsonl')?.toString()).toBe('of another one');
     store.failWith(() => undefined);
     await done(`${SEGMENT} -o s3://out/run.jsonl --overwrite`);
@@ -137,11 +125,6 @@ it('other commands: redistribute and filter write objects, and read them', async
 });
 
 describe('a run folder', () => {
-  const parts = async (folder: string) =>
-    (await readdir(at(folder), { recursive: true })).filter(
-      (name) => name.includes('.') && !name.startsWith('.'),
-    );
-
   it.each(['parquet', 'jsonl'])(
     'of %s has the files of one here, whichever shards make it',
     async (format) => {
@@ -150,7 +133,9 @@ describe('a run folder', () => {
       await done(`${line} -o s3://out/f/ --shard 1/2`);
       await fails('verify s3://out/f/', 75, /missing/);
       await done(`${line} -o s3://out/f/ --shard 0/2`);
-      const names = await parts(`own-${format}`);
+      const names = (await readdir(at(`own-${format}`), { recursive: true })).filter((n) =>
+        /^[^.].*\./.test(n),
+      );
       expect([...store.objects.keys()].sort()).toEqual(names.map((name) => `out/f/${name}`).sort());
       for (const name of names) await expectSame(`f/${name}`, `own-${format}/${name}`);
       await done('verify s3://out/f/');

@@ -12,14 +12,8 @@ import { rejectRow } from '../../../dist/rows.js';
 import { declared, OUR_COLUMNS } from '../../../dist/scored/columns.js';
 import { resolveColumnNames } from '../../../dist/scored/layout.js';
 import type { OutputRow } from '../../../dist/scored.js';
-import {
-  bareRow,
-  inputRow,
-  queryDuckdb,
-  readMetadata,
-  readWithHyparquet,
-  temporaryFolder,
-} from '../../support/io-helpers.js';
+import * as io from '../../support/io-helpers.js';
+import { readJsonl, temporaryFolder } from '../../support/program.js';
 
 const QUESTION: PassThroughColumn[] = [{ name: 'question', as: 'question', type: { kind: 'string' } }];
 const METADATA = { 'rredcot.version': '0.1.0', 'rredcot.config': '{"sigma":"rudder"}' };
@@ -39,7 +33,7 @@ const SEGMENTS = [
 ];
 /** One row with every value there, one with none. */
 const FULL: OutputRow = {
-  trace: { ...bareRow({ question: 'é?' }, 3).trace, id: 'a/1', group: 'g', item: 2 },
+  trace: { ...io.bareRow({ question: 'é?' }, 3).trace, id: 'a/1', group: 'g', item: 2 },
   promptIds: Int32Array.of(1),
   completionIds: Int32Array.of(5, 2147483647, 0),
   logprobs: f32(-0.1, -2.5, 0),
@@ -60,7 +54,7 @@ const FULL: OutputRow = {
   sigmaGain: 1.2,
   status: ['uniform:flat', 'truncated', 'truncated'],
 };
-const BARE = bareRow({}, 4);
+const BARE = io.bareRow({}, 4);
 
 const FULL_EXPECTED = {
   question: 'é?',
@@ -100,6 +94,7 @@ const BARE_EXPECTED = {
   completion: 'x',
   status: 'ok',
 };
+const EXPECTED = [FULL_EXPECTED, BARE_EXPECTED];
 
 const SEGMENT =
   'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)';
@@ -148,18 +143,15 @@ describe('our columns', () => {
   it('come back from Parquet in hyparquet and in DuckDB, with the metadata where these look', async () => {
     const path = join(await temporaryFolder(), 'out.parquet');
     await write(path, [FULL, BARE]);
-    expect((await readWithHyparquet(path)).map(plain)).toEqual([FULL_EXPECTED, BARE_EXPECTED]);
-    expect(await queryDuckdb(`select * from '${path}' order by source_row`)).toEqual([
-      FULL_EXPECTED,
-      BARE_EXPECTED,
-    ]);
+    expect((await io.readWithHyparquet(path)).map(plain)).toEqual(EXPECTED);
+    expect(await io.queryDuckdb(`select * from '${path}' order by source_row`)).toEqual(EXPECTED);
     const described = `describe select * from '${path}'`;
-    const columns = await queryDuckdb(`select column_name, column_type from (${described})`);
+    const columns = await io.queryDuckdb(`select column_name, column_type from (${described})`);
     for (const { column_name: name, column_type: type } of columns)
       expect(TYPES[type as string], `${name}`).toContain(name);
     expect(columns.map(({ column_name }) => column_name)).toEqual(['question', ...OUR_COLUMNS]);
-    expect(Object.fromEntries((await readMetadata(path)).keys)).toMatchObject(METADATA);
-    const pairs = await queryDuckdb(
+    expect(Object.fromEntries((await io.readMetadata(path)).keys)).toMatchObject(METADATA);
+    const pairs = await io.queryDuckdb(
       `select decode(key) as key, decode(value) as value from parquet_kv_metadata('${path}')`,
     );
     expect(Object.fromEntries(pairs.map(({ key, value }) => [key, value]))).toMatchObject(METADATA);
@@ -172,7 +164,7 @@ describe('our columns', () => {
       const bytes = await readFile(join(folder, name));
       expect(bytes.subarray(0, 6).toString() === 'ARROW1').toBe(name === 'out.arrow');
       const table = arrow.tableFromIPC(bytes);
-      expect(table.toArray().map(plain)).toEqual([FULL_EXPECTED, BARE_EXPECTED]);
+      expect(table.toArray().map(plain)).toEqual(EXPECTED);
       const { [FACTS_KEY]: facts, ...others } = Object.fromEntries(table.schema.metadata);
       expect(others).toEqual(METADATA);
       expect(parseFacts(facts)).toMatchObject(FACTS);
@@ -189,10 +181,7 @@ describe('our columns', () => {
     const text = await readFile(path, 'utf8');
     expect(text).toContain('"sigma":[0.2,-0.1,0.9]');
     expect(text).toContain('"entropies":[1.5,0,3e-20]');
-    const [full, bare] = text
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const [full, bare] = await readJsonl(path);
     const float32 = JSON.parse(JSON.stringify(full), (_, value) =>
       typeof value === 'number' && !Number.isInteger(value) ? r(value) : value,
     );
@@ -207,10 +196,9 @@ describe('our columns', () => {
     await write(path, []);
     if (extension === 'jsonl') expect(await readFile(path, 'utf8')).toBe('');
     else if (extension === 'parquet') {
-      expect(await readMetadata(path)).toMatchObject({ rows: 0 });
-      expect(await queryDuckdb(`select count(*) as n, count(sigma) as s from '${path}'`)).toEqual([
-        { n: 0n, s: 0n },
-      ]);
+      expect(await io.readMetadata(path)).toMatchObject({ rows: 0 });
+      const counts = `select count(*) as n, count(sigma) as s from '${path}'`;
+      expect(await io.queryDuckdb(counts)).toEqual([{ n: 0n, s: 0n }]);
     } else {
       const table = arrow.tableFromIPC(await readFile(path));
       expect([table.numRows, table.numCols]).toEqual([0, 1 + OUR_COLUMNS.length]);
@@ -250,12 +238,8 @@ describe('names', () => {
 
   it('leave out a reward that Arrow holds as float32, as we do, and keep one whose digits may be more', () => {
     const reward = (type: arrow.DataType, kind: 'double' | 'bool') => {
-      const column = {
-        name: 'reward',
-        as: 'reward',
-        type: { kind },
-        arrow: new arrow.Field('reward', type, true),
-      };
+      const own = new arrow.Field('reward', type, true);
+      const column = { name: 'reward', as: 'reward', type: { kind }, arrow: own };
       return (rewardAsIs: boolean) =>
         resolveColumnNames([column], OUR_COLUMNS, parseFieldMap(undefined), rewardAsIs).length;
     };
@@ -266,13 +250,8 @@ describe('names', () => {
   });
 
   it('tell the format', () => {
-    expect(['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson'].map(formatOf)).toEqual([
-      'parquet',
-      'arrow',
-      'arrow',
-      'jsonl',
-      'jsonl',
-    ]);
+    const formats = ['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson'].map(formatOf);
+    expect(formats).toEqual(['parquet', 'arrow', 'arrow', 'jsonl', 'jsonl']);
     expect(() => formatOf('out.csv')).toThrowError(
       expect.objectContaining({ exitCode: 2, hint: expect.stringContaining('--format') }),
     );
@@ -321,7 +300,7 @@ describe('files', () => {
 describe('rejects', () => {
   const raw = '{"a": "é\u2028';
   const bad = (row: number, code: string, id?: string) =>
-    rejectRow({ ...inputRow({}, row), raw, byteOffset: 10 * row }, { code, reason: 'because' }, id);
+    rejectRow({ ...io.inputRow({}, row), raw, byteOffset: 10 * row }, { code, reason: 'because' }, id);
 
   it('are written with place, code, reason and raw line', async () => {
     const folder = await temporaryFolder();
@@ -331,12 +310,8 @@ describe('rejects', () => {
     await rejects.finish();
     await rejects.publish();
     expect(await readdir(folder)).toEqual(['out.rejects.jsonl']);
-    const lines = (await readFile(path, 'utf8'))
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line));
     const common = { file: 'data/traces.jsonl', reason: 'because', raw };
-    expect(lines).toEqual([
+    expect(await readJsonl(path)).toEqual([
       { ...common, row: 1, byte_offset: 10, code: 'json' },
       { ...common, row: 2, byte_offset: 20, code: 'map', id: 'a:2' },
       { ...common, row: 3, byte_offset: 30, code: 'json' },

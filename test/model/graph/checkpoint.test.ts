@@ -34,10 +34,7 @@ let next = 0;
 const fresh = () => join(scratch, String(next++));
 
 async function failureOf(promise: Promise<unknown>): Promise<RredcotError> {
-  const error: unknown = await promise.then(
-    () => undefined,
-    (cause: unknown) => cause,
-  );
+  const error: unknown = await promise.catch((cause: unknown) => cause);
   expect(error).toBeInstanceOf(RredcotError);
   expect(error).toMatchObject({ exitCode: 2, message: expect.not.stringContaining('\n') });
   return error as RredcotError;
@@ -102,19 +99,9 @@ describe('layouts', () => {
     await expectRuns(policy, checkpoint);
     // again, over itself
     await expectRuns(await buildPolicyFolder(checkpoint, linked, TEMPLATE), checkpoint);
-    expect(fs.readdirSync(checkpoint).sort()).toEqual(
-      [
-        ...[
-          'canary.json',
-          'config.json',
-          'model.safetensors',
-          'policy.json',
-          'policy.onnx',
-          'policy.cuda.onnx',
-        ],
-        ...['policy.decode.onnx', 'policy.decode.cuda.onnx', 'tokenizer.json', 'tokenizer_config.json'],
-      ].sort(),
-    );
+    const graphs = ['policy', 'policy.decode'].flatMap((name) => [`${name}.onnx`, `${name}.cuda.onnx`]);
+    const own = ['canary', 'config', 'policy', 'tokenizer', 'tokenizer_config'].map((name) => `${name}.json`);
+    expect(fs.readdirSync(checkpoint).sort()).toEqual([...graphs, ...own, 'model.safetensors'].sort());
   });
 
   const memory = '/dev/shm';
@@ -137,14 +124,12 @@ describe('layouts', () => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
     const file = fresh();
     fs.writeFileSync(file, '');
-    expect((await failureOf(buildPolicyFolder(checkpoint, join(file, 'out'), TEMPLATE))).message).toContain(
-      'cannot be written',
-    );
+    const unwritable = await failureOf(buildPolicyFolder(checkpoint, join(file, 'out'), TEMPLATE));
+    expect(unwritable.message).toContain('cannot be written');
     const another = writeCheckpoint(fresh(), LLAMA, { seed: 2 });
     const before = inode(join(another, 'model.safetensors'));
-    expect((await failureOf(buildPolicyFolder(checkpoint, another, TEMPLATE))).message).toContain(
-      'another checkpoint',
-    );
+    const taken = await failureOf(buildPolicyFolder(checkpoint, another, TEMPLATE));
+    expect(taken.message).toContain('another checkpoint');
     expect(inode(join(another, 'model.safetensors'))).toBe(before);
   });
 
@@ -171,9 +156,8 @@ describe('layouts', () => {
   test('a policy.json that names a file outside its folder is refused', async () => {
     const out = fresh();
     fs.cpSync(EMBEDDED, out, { recursive: true });
-    await editJson(join(out, 'policy.json'), ({ files }) =>
-      Object.assign(files as object, { '../secret': '' }),
-    );
+    const more = { '../secret': '' };
+    await editJson(join(out, 'policy.json'), ({ files }) => Object.assign(files as object, more));
     expect((await failureOf(openPolicyFolder(out))).message).toContain('../secret');
   });
 });
@@ -188,6 +172,7 @@ describe('refused before anything is loaded', () => {
     expect(error.message).toMatch(message);
     expect(error.hint).toBeTruthy();
     expect(fs.existsSync(out)).toBe(false); // nothing was begun
+    return error;
   };
 
   const scaled = (rope_scaling: Json) => ({ rope_scaling });
@@ -219,7 +204,7 @@ describe('refused before anything is loaded', () => {
     [{ tie_word_embeddings: true }, /tie_word_embeddings: true.*lm_head/],
   ])('config.json: %j', async (more, message) => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
-    fs.writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...LLAMA, ...more }));
+    await editJson(join(checkpoint, 'config.json'), (config) => Object.assign(config, more));
     await refused(checkpoint, message);
   });
 
@@ -266,8 +251,7 @@ describe('refused before anything is loaded', () => {
       for (const each of fs.readdirSync(folder)) if (each !== 'config.json') fs.rmSync(join(folder, each));
       if (name.endsWith('/')) fs.mkdirSync(join(folder, name));
       else fs.writeFileSync(join(folder, name), '');
-      await refused(folder, what);
-      expect((await failureOf(buildPolicyFolder(folder, fresh(), TEMPLATE))).hint).toMatch(line);
+      expect((await refused(folder, what)).hint).toMatch(line);
     },
   );
 
@@ -279,13 +263,10 @@ describe('refused before anything is loaded', () => {
     ] as const)
       for (const folder of [config({}), config({})]) {
         if (shown !== base) fs.rmSync(join(folder, 'model.safetensors'));
-        fs.writeFileSync(
-          join(folder, 'adapter_config.json'),
-          JSON.stringify({ base_model_name_or_path: base, r: 8 }),
-        );
+        const adapter = JSON.stringify({ base_model_name_or_path: base, r: 8 });
+        fs.writeFileSync(join(folder, 'adapter_config.json'), adapter);
         fs.writeFileSync(join(folder, 'adapter_model.safetensors'), '');
-        await refused(folder, `an adapter of ${shown}: merge it first`);
-        const { hint } = await failureOf(buildPolicyFolder(folder, fresh(), TEMPLATE));
+        const { hint } = await refused(folder, `an adapter of ${shown}: merge it first`);
         expect(hint).toContain(`merge_and_unload().save_pretrained('merged'); T.from_pretrained('${shown}')`);
       }
   });
@@ -294,10 +275,8 @@ describe('refused before anything is loaded', () => {
     '%s as a pointer of Git LFS',
     async (name) => {
       const folder = config({});
-      fs.writeFileSync(
-        join(folder, name),
-        'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n',
-      );
+      const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n';
+      fs.writeFileSync(join(folder, name), pointer);
       await refused(folder, `${name}: a pointer of Git LFS`);
     },
   );
@@ -313,8 +292,7 @@ describe('refused before anything is loaded', () => {
     ['NobodysForCausalLM', 'is not written'],
   ])('%s: its graph is not written, and what goes in without one', async (name, lacks) => {
     const folder = config({ architectures: [name] });
-    const { message, hint } = await failureOf(buildPolicyFolder(folder, fresh(), TEMPLATE));
-    expect(message).toMatch(new RegExp(`config\\.json: ${name}: its graph is not written`));
+    const { message, hint } = await refused(folder, `config.json: ${name}: its graph is not written`);
     expect(message).toContain(lacks);
     expect(hint).toContain('--estimator given');
   });
@@ -340,10 +318,7 @@ describe('refused before anything is loaded', () => {
     ['nothing', (map) => Object.keys(map).map((key) => delete map[key]), /weight_map is empty/],
   ])('an index that names %s', async (_, change, message) => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA, { shards: 2 });
-    const path = join(checkpoint, INDEX);
-    const index = JSON.parse(fs.readFileSync(path, 'utf8')) as { weight_map: Record<string, unknown> };
-    change(index.weight_map);
-    fs.writeFileSync(path, JSON.stringify(index));
+    await editJson(join(checkpoint, INDEX), ({ weight_map }) => change(weight_map as Json));
     await refused(checkpoint, message);
   });
 
@@ -456,43 +431,39 @@ describe('safetensors headers', () => {
 describe('the exit template of a checkpoint', () => {
   const PLAIN = { close: '\n\n', open: '**Final Answer**\n\\boxed{', closer: '}' };
   const THINKING = { ...PLAIN, close: '\n</think>\n\n' };
-  let withToken: string;
-  let without: string;
-  beforeAll(() => {
-    withToken = writeCheckpoint(fresh(), LLAMA);
-    without = writeCheckpoint(fresh(), LLAMA);
-    const path = join(without, 'tokenizer.json');
-    const spec = JSON.parse(fs.readFileSync(path, 'utf8')) as { added_tokens: { content: string }[] };
-    spec.added_tokens = spec.added_tokens.filter(({ content }) => content !== '</think>');
-    fs.writeFileSync(path, JSON.stringify(spec));
-  });
+  const [withToken, without] = [writeCheckpoint(fresh(), LLAMA), writeCheckpoint(fresh(), LLAMA)];
+  beforeAll(() =>
+    editJson(join(without, 'tokenizer.json'), (spec) => {
+      const tokens = spec.added_tokens as { content: string }[];
+      spec.added_tokens = tokens.filter(({ content }) => content !== '</think>');
+    }),
+  );
   const derive = async (folder: string) =>
     deriveExitTemplate(await loadTokenizer(folder), await readChatTemplate(folder));
-  const setConfig = (chat_template: unknown) => {
-    const path = join(without, 'tokenizer_config.json');
-    const config = JSON.parse(fs.readFileSync(path, 'utf8')) as Json;
-    delete (config.added_tokens_decoder as Json)['257'];
-    fs.writeFileSync(path, JSON.stringify({ ...config, chat_template }));
-  };
+  const setConfig = (chat_template: unknown) =>
+    editJson(join(without, 'tokenizer_config.json'), (config) => {
+      delete (config.added_tokens_decoder as Json)['257'];
+      Object.assign(config, { chat_template });
+    });
 
   test('</think> as one token', async () => {
     expect(await derive(withToken)).toEqual(THINKING);
   });
 
   test('no </think> anywhere', async () => {
-    setConfig(undefined);
+    await setConfig(undefined);
     expect(await derive(without)).toEqual(PLAIN);
-    setConfig('{{ messages[0].content }}');
+    await setConfig('{{ messages[0].content }}');
     expect(await derive(without)).toEqual(PLAIN);
   });
 
   test('</think> as several tokens, named in the chat template: text, list, file of its own', async () => {
-    setConfig("{{ content.split('</think>')[-1] }}");
+    await setConfig("{{ content.split('</think>')[-1] }}");
     expect((await loadTokenizer(without)).encode('</think>').length).toBeGreaterThan(1);
     expect(await derive(without)).toEqual(THINKING);
-    setConfig([{ name: 'default', template: '<think>\n</think>' }]);
+    await setConfig([{ name: 'default', template: '<think>\n</think>' }]);
     expect(await derive(without)).toEqual(THINKING);
-    setConfig(undefined);
+    await setConfig(undefined);
     fs.writeFileSync(join(without, 'chat_template.jinja'), '<think>\n</think>');
     expect(await derive(without)).toEqual(THINKING);
     const policy = await buildPolicyFolder(without, fresh());

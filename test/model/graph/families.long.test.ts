@@ -30,19 +30,12 @@ describe('what one family or scaling has for itself', () => {
     await expectSame(config, {}, ...(change === undefined ? [] : [change]));
   });
 
+  const layer_types = ['sliding_attention', 'full_attention'];
   test.each<[string, string, Json]>([
     ['Mistral: every layer', 'Mistral', { sliding_window: 9 }],
     ['Mistral: one key only', 'Mistral', { sliding_window: 1 }],
     ['Qwen2: from a layer on', 'Qwen2', { use_sliding_window: true, max_window_layers: 1 }],
-    [
-      'Qwen3: the layers of a list',
-      'Qwen3',
-      {
-        use_sliding_window: true,
-        sliding_window: 5,
-        layer_types: ['sliding_attention', 'full_attention'],
-      },
-    ],
+    ['Qwen3: the layers of a list', 'Qwen3', { use_sliding_window: true, sliding_window: 5, layer_types }],
   ])('a sliding window that binds, %s', async (_, family, more) => {
     const config = { ...(FAMILIES[family] as Json), ...more };
     const unbound = family === 'Mistral' ? { sliding_window: null } : { use_sliding_window: false };
@@ -51,14 +44,12 @@ describe('what one family or scaling has for itself', () => {
     await expectSame(config, { dtype: 'BF16', shards: 2 }, unbound, longer);
   });
 
+  const architectures = ['MistralForCausalLM'];
   test.each<[string, Json]>([
     ['heads of 16', LLAMA],
     ['heads that are padded', FAMILIES.Mistral as Json],
-    [
-      'a window shorter than a block',
-      { ...LLAMA, architectures: ['MistralForCausalLM'], sliding_window: 30 },
-    ],
-    ['a window longer than one', { ...LLAMA, architectures: ['MistralForCausalLM'], sliding_window: 170 }],
+    ['a window shorter than a block', { ...LLAMA, architectures, sliding_window: 30 }],
+    ['a window longer than one', { ...LLAMA, architectures, sliding_window: 170 }],
   ])('a trace that attention takes in three blocks, alone and beside another, %s', async (_, config) => {
     await using opened = await openFamily({ ...config, max_position_embeddings: 400 });
     const { session, model } = opened;

@@ -1,16 +1,9 @@
 /** The policy's small parts: wire format, headers, sizes, alignment, tokenizer and tables, each on its own. */
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { fromBinary } from '@bufbuild/protobuf';
 import fc from 'fast-check';
-import {
-  type GraphProto,
-  type ModelProto,
-  ModelProtoSchema,
-  TensorProto_DataLocation,
-  TensorProto_DataType,
-} from 'onnx-buf';
+import * as buf from 'onnx-buf';
 import { describe, expect, test } from 'vitest';
 import { RredcotError } from '../../../dist/errors.js';
 import { parseArchitecture } from '../../../dist/model/graph/architecture.js';
@@ -19,25 +12,24 @@ import { readSafetensorsHeader } from '../../../dist/model/graph/safetensors.js'
 import { alignTokens } from '../../../dist/model/text/encode.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { headerBytes } from '../../support/checkpoints.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
+import { EMBEDDED, temporaryFolder } from '../../support/program.js';
 
 const scratch = await temporaryFolder();
-const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
 
-const refused = (message: string) => ({
-  ...{ name: 'RredcotError', exitCode: 2, message: expect.stringContaining(message) },
-});
+const refused = (message: string) => {
+  return { name: 'RredcotError', exitCode: 2, message: expect.stringContaining(message) };
+};
 
 // what graphs have of it beside is held by their bytes, too
-const decode = (graph: Graph): ModelProto => fromBinary(ModelProtoSchema, serialiseModel(graph));
-const graphOf = (graph: Graph): GraphProto => decode(graph).graph as GraphProto;
+const graphOf = (graph: Graph) =>
+  fromBinary(buf.ModelProtoSchema, serialiseModel(graph)).graph as buf.GraphProto;
 
 test('ONNX writer, decoded by onnx-buf: weights are external: file, offset beyond 4 GiB, length; nothing inside', () => {
   const g = new Graph('g');
   g.weight('w', 'f16', [3, 5], { location: 'model.safetensors', offset: 5_368_709_121, length: 30 });
   const [tensor] = graphOf(g).initializer;
-  expect(tensor).toMatchObject({ name: 'w', dims: [3n, 5n], dataType: TensorProto_DataType.FLOAT16 });
-  expect(tensor?.dataLocation).toBe(TensorProto_DataLocation.EXTERNAL);
+  expect(tensor).toMatchObject({ name: 'w', dims: [3n, 5n], dataType: buf.TensorProto_DataType.FLOAT16 });
+  expect(tensor?.dataLocation).toBe(buf.TensorProto_DataLocation.EXTERNAL);
   expect(Object.fromEntries((tensor?.externalData ?? []).map(({ key, value }) => [key, value]))).toEqual({
     location: 'model.safetensors',
     offset: '5368709121',
@@ -99,7 +91,7 @@ describe('safetensors header', () => {
 // ------ config.json
 
 describe('config.json', () => {
-  const config = JSON.parse(readFileSync(join(embedded, 'config.json'), 'utf8')) as Record<string, unknown>;
+  const config = JSON.parse(readFileSync(join(EMBEDDED, 'config.json'), 'utf8')) as Record<string, unknown>;
   const without = (key: string) =>
     Object.fromEntries(Object.entries(config).filter(([name]) => name !== key));
 
@@ -113,11 +105,8 @@ describe('config.json', () => {
   });
 
   test('rope_parameters of the default kind give theta', () => {
-    const modern = {
-      ...without('rope_theta'),
-      rope_parameters: { rope_type: 'default', rope_theta: 500_000 },
-    };
-    expect(parseArchitecture(modern, 'c').ropeTheta).toBe(500_000);
+    const rope_parameters = { rope_type: 'default', rope_theta: 500_000 };
+    expect(parseArchitecture({ ...without('rope_theta'), rope_parameters }, 'c').ropeTheta).toBe(500_000);
   });
 
   test.each([
@@ -139,14 +128,12 @@ const bytesOf = (text: string) => Buffer.from(text, 'utf8');
 /** A text's bytes cut anywhere, inside characters too. */
 const tokensOf = (text: string, cuts: readonly number[]): Uint8Array[] => {
   const bytes = bytesOf(text);
-  const ends = [...new Set([...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length])].sort(
-    (a, b) => a - b,
-  );
+  const places = new Set([...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length]);
+  const ends = [...places].sort((a, b) => a - b);
   return ends.map((end, i) => bytes.subarray(ends[i - 1] ?? 0, end)).filter((token) => token.length > 0);
 };
-const anyText = fc.string({
-  unit: fc.constantFrom('a', ' ', '\n', 'é', '€', '😀', '👩‍🚀', '\u0301', '字'),
-});
+const unit = fc.constantFrom('a', ' ', '\n', 'é', '€', '😀', '👩‍🚀', '\u0301', '字');
+const anyText = fc.string({ unit });
 const cuts = fc.array(fc.nat(200), { maxLength: 30 });
 
 test('alignTokens: boundaries count the characters whose first byte lies before them', () => {
@@ -168,25 +155,22 @@ test('alignTokens: boundaries count the characters whose first byte lies before 
 
 describe('tokenizer', () => {
   test('embedded: tags are one token each, only the end token is special', async () => {
-    const tokenizer = await loadTokenizer(embedded);
+    const tokenizer = await loadTokenizer(EMBEDDED);
     expect([...tokenizer.encode('<think>é</think>')]).toHaveLength(4);
     expect([0, 256, 257, 258].map((id) => tokenizer.isSpecial(id))).toEqual([false, false, false, true]);
   });
 
-  const specs = JSON.parse(readFileSync(join(embedded, 'tokenizer.json'), 'utf8')) as object;
+  const specs = JSON.parse(readFileSync(join(EMBEDDED, 'tokenizer.json'), 'utf8')) as object;
   test.each([
     ['a SentencePiece decoder on a byte-level one', 'Replace, ByteFallback, Fuse'],
     ['broken', 'broken'],
     ['missing', 'missing'],
   ])('refused: %s', async (name, message) => {
     const folder = join(scratch, name);
-    const decoders = ['Replace', 'ByteFallback', 'Fuse'].map((type) => ({
-      type,
-      pattern: { String: '▁' },
-      content: ' ',
-    }));
+    const pattern = { String: '▁' };
+    const decoders = ['Replace', 'ByteFallback', 'Fuse'].map((type) => ({ type, pattern, content: ' ' }));
     const spec = { ...specs, decoder: { type: 'Sequence', decoders } };
-    if (name !== 'missing') cpSync(embedded, folder, { recursive: true });
+    if (name !== 'missing') cpSync(EMBEDDED, folder, { recursive: true });
     if (name !== 'missing')
       writeFileSync(join(folder, 'tokenizer.json'), name === 'broken' ? '{' : JSON.stringify(spec));
     await expect(loadTokenizer(folder)).rejects.toMatchObject(refused(message));

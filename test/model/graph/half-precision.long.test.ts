@@ -42,10 +42,7 @@ async function differencesOf({ checkpoint, folder }: Awaited<ReturnType<typeof b
 }
 
 /** Puts a graph in the place of the one that a CPU session opens. */
-function replaceGraph(
-  { path }: PolicyFolder,
-  change: (graph: Uint8Array) => Uint8Array = (graph) => graph,
-): void {
+function replaceGraph({ path }: PolicyFolder, change = (graph: Uint8Array) => graph): void {
   writeFileSync(join(path, 'policy.onnx'), change(readFileSync(join(path, 'policy.cuda.onnx'))));
 }
 
@@ -86,10 +83,8 @@ describe('the half-precision graphs, in float32 that is rounded after every node
     const at = join(scratch, `embedded-${precision}`);
     const half = await buildPolicyFolder(EMBEDDED, at, TEMPLATE, { cudaPrecision: precision });
     replaceGraph(half, emulateHalf);
-    const sessions = [
-      await ModelSession.openUnproved(half),
-      await ModelSession.open(await openPolicyFolder(EMBEDDED)),
-    ];
+    const gpu = await ModelSession.openUnproved(half);
+    const sessions = [gpu, await ModelSession.open(await openPolicyFolder(EMBEDDED))];
     try {
       const rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 24);
       const traces = rows.map(({ prompt_ids, completion_ids }) => ({
@@ -97,10 +92,7 @@ describe('the half-precision graphs, in float32 that is rounded after every node
         promptLength: prompt_ids.length,
         branches: [],
       }));
-      const [found, expected] = (await Promise.all(sessions.map((session) => session.run(traces)))) as [
-        TraceScores[],
-        TraceScores[],
-      ];
+      const [found = [], expected = []] = await Promise.all(sessions.map((each) => each.run(traces)));
       for (const kind of ['entropies', 'logprobs'] as const) {
         const all = (scores: TraceScores[]) => scores.flatMap((trace) => [...trace[kind]]);
         const { most, mean } = differences(all(found), all(expected));
@@ -109,7 +101,6 @@ describe('the half-precision graphs, in float32 that is rounded after every node
         expect(most, kind).toBeLessThan(1);
       }
       // what the canary would say of a GPU that computes so, and of one that computes float32 so
-      const [gpu] = sessions as [ModelSession, ModelSession];
       const canary = await readCanary(half);
       const { findings } = await prove(gpu, canary, precision);
       if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('canary', precision, findings);

@@ -1,22 +1,19 @@
 /** Real sessions held against the canary of their folder: a graph that is wrong is refused before anybody asks it for a row. */
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openWriting } from '../../../dist/model/decode/continue.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
-import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { changePolicy } from '../../support/changed-policy.js';
 import { temporaryFolder } from '../../support/program.js';
 import { randomPolicy } from '../../support/random-policy.js';
+import { editJson } from '../../support/scene.js';
 
 const scratch = await temporaryFolder();
-let sound: PolicyFolder;
+const sound = await randomPolicy(join(scratch, 'sound'), 5);
 let copies = 0;
-
-beforeAll(async () => {
-  sound = await randomPolicy(join(scratch, 'sound'), 5);
-});
 
 /** A copy of a folder with a file changed. */
 async function changed(from: string, file: string, change: (bytes: Buffer) => Buffer | string) {
@@ -107,8 +104,7 @@ describe('a session on the CPU', () => {
     // the same weights, normed otherwise
     const checkpoint = join(scratch, 'normed');
     cpSync(join(sound.path, '../checkpoint'), checkpoint, { recursive: true });
-    const config = JSON.parse(readFileSync(join(checkpoint, 'config.json'), 'utf8'));
-    writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...config, rms_norm_eps: 0.3 }));
+    await editJson(join(checkpoint, 'config.json'), (config) => Object.assign(config, { rms_norm_eps: 0.3 }));
     await buildPolicyFolder(checkpoint, checkpoint, sound.exitTemplate);
     const other = readFileSync(join(checkpoint, 'policy.decode.onnx'));
     const path = await changed(sound.path, 'policy.decode.onnx', () => other);

@@ -72,8 +72,9 @@ describe('--device', () => {
 });
 
 describe('resolveDevice', () => {
+  const never = () => Promise.reject(new Error('looked'));
+
   it('takes cpu as it is, looking for nothing', async () => {
-    const never = () => Promise.reject(new Error('looked'));
     const look = () => {
       throw new Error('looked');
     };
@@ -94,7 +95,6 @@ describe('resolveDevice', () => {
   });
 
   it('auto looks for nothing more where the provider is not installed', async () => {
-    const never = () => Promise.reject(new Error('looked'));
     for (const provider of [
       [absent(SHARED), there(PROVIDER)],
       [there(SHARED), absent(PROVIDER)],
@@ -204,11 +204,7 @@ describe('what is found without loading it', () => {
 it('ModelSession.open on a device that is not there: is exit 69 naming the device and what works', async () => {
   const folder = await openPolicyFolder(EMBEDDED);
   // no machine has GPU 999, with CUDA or without
-  const error = await ModelSession.open(folder, cuda(999)).then(
-    (session) => session.close(),
-    (cause: unknown) => cause,
-  );
-  expect(error).toMatchObject({
+  await expect(ModelSession.open(folder, cuda(999))).rejects.toMatchObject({
     exitCode: 69,
     message: expect.stringContaining('cannot load the policy on cuda:999'),
     hint: expect.stringContaining('--device cpu'),

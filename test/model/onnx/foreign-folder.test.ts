@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { globSync } from 'tinyglobby';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { policyBuild } from '../../../dist/commands/policy-build.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
@@ -15,16 +15,11 @@ import { editJson } from '../../support/scene.js';
 const SECRET = '{"chat_template": "a secret of somebody else"}';
 /** with room for all tokens of the embedded tokenizer */
 const CONFIG = { ...LLAMA, vocab_size: 263 };
-let scratch: string;
+const scratch = await temporaryFolder();
+const secret = join(scratch, 'secret');
+fs.writeFileSync(secret, SECRET);
 let count = 0;
 const fresh = () => join(scratch, `${count++}`);
-let secret: string;
-
-beforeAll(async () => {
-  scratch = await temporaryFolder();
-  secret = join(scratch, 'secret');
-  fs.writeFileSync(secret, SECRET);
-});
 
 /** Every name of a file in the sources: what is read or written of a checkpoint or a policy folder has its name there. */
 const NAMED = new Set(
@@ -66,11 +61,7 @@ it('the files that are tested here are all those that the sources name', () => {
 
 /** What may stand in place of a file. */
 const REPLACEMENTS: readonly (readonly [string, (path: string) => void, RegExp])[] = [
-  [
-    'a link out of the folder',
-    (path) => fs.symlinkSync(secret, path),
-    /links to .*secret, outside its folder/,
-  ],
+  ['a link', (path) => fs.symlinkSync(secret, path), /links to .*secret, outside its folder/],
   ['a pipe', (path) => execFileSync('mkfifo', [path]), /is no regular file/],
   ['a folder', (path) => fs.mkdirSync(path), /is no regular file/],
   ['a device', (path) => fs.symlinkSync('/dev/zero', path), /links to \/dev\/zero, outside its folder/],
@@ -113,26 +104,19 @@ describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
 
 it('what a build does not read may be anything', async () => {
   const checkpoint = checkpointOf();
-  const others = [
-    'special_tokens_map.json',
-    'added_tokens.json',
-    'chat_template.json',
-    'vocab.json',
-    'README.md',
-  ];
-  for (const name of [...[...NAMED].filter(isWritten), ...others])
+  const own = ['special_tokens_map', 'added_tokens', 'chat_template', 'vocab'].map((name) => `${name}.json`);
+  for (const name of [...[...NAMED].filter(isWritten), ...own, 'README.md'])
     execFileSync('mkfifo', [join(checkpoint, name)]);
   await built(checkpoint, fresh());
 });
 
 let policyOnce: string | undefined;
 async function policyOf(): Promise<string> {
-  if (policyOnce === undefined) {
-    const folder = fresh();
-    await built(checkpointOf(), folder);
-    policyOnce = folder;
-  }
   const policy = fresh();
+  if (policyOnce === undefined) {
+    policyOnce = fresh();
+    await built(checkpointOf(), policyOnce);
+  }
   fs.cpSync(policyOnce, policy, { recursive: true });
   return policy;
 }
@@ -155,11 +139,8 @@ const opening = async (policy: string) => {
 it('a graph whose hash fits: reads no file outside of the folder, by a path or by a link', async () => {
   const beside = `${'x'.repeat(inside.length - 3)}`;
   const other = inside.replace('model', 'other');
-  const [byPath, byLink, fine] = [
-    await policyReading(`../${beside}`),
-    await policyReading(other),
-    await policyReading(other),
-  ];
+  const byPath = await policyReading(`../${beside}`);
+  const [byLink, fine] = [await policyReading(other), await policyReading(other)];
   // all of them would find the right weights
   fs.cpSync(join(fine, inside), join(fine, '..', beside));
   fs.symlinkSync(join(fine, '..', beside), join(byLink, other));
@@ -202,10 +183,8 @@ describe('numbers', () => {
       Object.assign(architecture as object, more),
     );
     const began = performance.now();
-    await expect(openPolicyFolder(policy)).rejects.toMatchObject({
-      exitCode: 2,
-      message: expect.stringMatching(refusal),
-    });
+    const refused = { exitCode: 2, message: expect.stringMatching(refusal) };
+    await expect(openPolicyFolder(policy)).rejects.toMatchObject(refused);
     expect(performance.now() - began).toBeLessThan(20_000);
   });
 

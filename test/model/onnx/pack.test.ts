@@ -67,17 +67,12 @@ describe('packBranches', () => {
           // in the place of the last one
           ...(also === undefined ? [] : [[i, exit + suffix.length - 2, also]]),
         ]);
-        const found = Array.from(rows, (row, n) => [
-          Number(number[row]),
-          Number(pos[row]),
-          targets[n] as number,
-        ]);
+        const found = Array.from(rows, (row, n) => [Number(number[row]), Number(pos[row]), targets[n]]);
         expect(found).toEqual(expected);
         // inside a branch the target of a row is the token in the next row, the first time that it is read out
         const first = [...rows.entries()].filter(([n, row]) => rows.indexOf(row) === n);
-        expect(first.length).toBe(
-          rows.length - traces.flat().filter(({ also }) => also !== undefined).length,
-        );
+        const others = traces.flat().filter(({ also }) => also !== undefined);
+        expect(first.length).toBe(rows.length - others.length);
         for (const [n, row] of first) expect(ids[row + 1]).toBe(BigInt(targets[n] as number));
       }),
     );
@@ -117,18 +112,8 @@ describe('packBranches', () => {
           const suffixes = grown.map(([, length], n) => Int32Array.from({ length }, (_, t) => 1000 * n + t));
           const places = grown.map((_, number) => ({ prefix: 7, suffix: { number, from: prompt } }));
           const packed = packBranches(branches, places, suffixes);
-          const {
-            rowsPerGroup: R,
-            ids,
-            pos,
-            exit,
-            number,
-            from,
-            to,
-            suffixFrom,
-            suffixTo,
-            suffixRows,
-          } = packed;
+          const { rowsPerGroup: R, ids, pos, exit, number } = packed;
+          const { from, to, suffixFrom, suffixTo, suffixRows } = packed;
           for (const [n, rows] of suffixRows.entries()) {
             expect(Array.from(rows, (row) => Number(ids[row]))).toEqual([...(suffixes[n] as Int32Array)]);
             for (const [t, row] of rows.entries()) {
@@ -171,12 +156,8 @@ describe('packBranches', () => {
   });
 
   test('rows of a trace are divided so that few are padding, and short traces stand lanes', () => {
-    const of = (...traces: number[][]) =>
-      packBranches(
-        traces.map((lengths) =>
-          lengths.map((length) => ({ exit: 1, ids: new Int32Array(length), scoredFrom: 1 })),
-        ),
-      );
+    const branchOf = (length: number) => ({ exit: 1, ids: new Int32Array(length), scoredFrom: 1 });
+    const of = (...traces: number[][]) => packBranches(traces.map((lengths) => lengths.map(branchOf)));
     expect(of([2, 3])).toMatchObject({ groups: 1, lanes: 1, rowsPerGroup: 5 });
     expect(of([32, 32])).toMatchObject({ groups: 1, rowsPerGroup: 64 });
     // 7 branches of 12 rows: 2 groups of 48 in place of 2 of 64, of which one is nearly empty

@@ -1,45 +1,31 @@
 /** The built policy in its worker against a float64 forward pass, naive re-encoding and published numbers. */
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { RredcotError } from '../../../dist/errors.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
-import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import type { Branch } from '../../../dist/model/onnx/placed.js';
 import { ModelSession, type TraceScores } from '../../../dist/model/onnx/session.js';
-import {
-  continuationLogprobs,
-  fork,
-  loadOracleModel,
-  type OracleModel,
-  tokenStats,
-} from '../../oracle/llama.js';
+import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { differences } from '../../support/family-checks.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
+import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
 
-const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
 /** GRAPH 5: all strategies agree to 1e-4 nats */
 const NATS = 1e-4;
 
 const scratch = await temporaryFolder();
-let folder: PolicyFolder;
+const template = { close: '</think>\n', open: 'answer: ', closer: '\n' };
+const folder = await buildPolicyFolder(EMBEDDED, join(scratch, 'policy'), template);
+const model = loadOracleModel(EMBEDDED);
 let session: ModelSession;
-let model: OracleModel;
 let nextTrace = 1;
 
 beforeAll(async () => {
-  const template = { close: '</think>\n', open: 'answer: ', closer: '\n' };
-  folder = await buildPolicyFolder(embedded, join(scratch, 'policy'), template);
   session = await ModelSession.open(folder);
-  model = loadOracleModel(embedded);
 });
-
-afterAll(async () => {
-  await session?.close();
-});
+afterAll(() => session?.close());
 
 /**
  * On text unlike any the policy knows float32 itself is this far from float64: its activations reach 1,100, and PyTorch's
@@ -56,10 +42,7 @@ const randomIds = (random: () => number, length: number, vocab = 259) =>
   Int32Array.from({ length }, () => Math.floor(random() * vocab));
 
 /** What the policy was trained on: the fixtures' traces one after the other. */
-const chains = readFileSync(new URL('../../../fixtures/chains.jsonl', import.meta.url), 'utf8')
-  .trim()
-  .split('\n')
-  .flatMap((line): number[] => JSON.parse(line).completion_ids);
+const chains = (await readJsonl<FixtureRow>(FIXTURES)).flatMap(({ completion_ids }) => completion_ids);
 
 /** Ids of which the policy knows what to expect, so that log-probabilities stay small and float32 keeps 1e-4 nats. */
 const plausibleIds = (random: () => number, length: number) => {
@@ -248,18 +231,14 @@ describe('failures', () => {
 
   test('a missing or broken graph is a RredcotError with exit 69', async () => {
     const broken = join(scratch, 'broken');
-    const copy = await buildPolicyFolder(embedded, broken, { close: 'a', open: 'b', closer: 'c' });
+    const copy = await buildPolicyFolder(EMBEDDED, broken, { close: 'a', open: 'b', closer: 'c' });
     for (const spoil of [
       () => writeFileSync(join(broken, 'policy.onnx'), 'no graph'),
       () => rmSync(join(broken, 'policy.onnx')),
     ]) {
       spoil();
-      const error: unknown = await ModelSession.open(copy).then(
-        (opened) => opened.close(),
-        (cause: unknown) => cause,
-      );
-      expect(error).toBeInstanceOf(RredcotError);
-      expect(error).toMatchObject({ exitCode: 69, message: expect.stringContaining(broken) });
+      const refused = { name: 'RredcotError', exitCode: 69, message: expect.stringContaining(broken) };
+      await expect(ModelSession.open(copy)).rejects.toMatchObject(refused);
     }
     await expect(openPolicyFolder(broken)).rejects.toMatchObject({ exitCode: 2 });
   });

@@ -1,11 +1,11 @@
 // A branch's tokens under a tokenizer that merges: Qwen3's, against Hugging Face's own library, over real answers.
 import { join } from 'node:path';
 import { Tokenizer as NativeTokenizer } from 'tokenizers';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { branchOf } from '../../../dist/estimate/answerer/batch.js';
 import { continuationMaker } from '../../../dist/estimate/references.js';
 import { deriveExitTemplate, type ExitTemplate } from '../../../dist/model/text/templates.js';
-import { type LoadedTokenizer, loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { named } from '../../support/estimators.js';
 import { ROOT } from '../../support/program.js';
 
@@ -19,24 +19,11 @@ const TEMPLATES: readonly ExitTemplate[] = [
 ];
 
 const ANSWERS = [
-  '7',
-  '12',
-  '-3',
-  '\\frac{14}{3}',
-  '(2, 5)',
-  '{1, 2}',
-  '\\text{even}',
-  '90^\\circ',
-  '3\\sqrt{2}',
-  'x',
+  ...['7', '12', '-3', '\\frac{14}{3}', '(2, 5)', '{1, 2}', '\\text{even}', '90^\\circ', '3\\sqrt{2}', 'x'],
 ];
 
-let native: NativeTokenizer;
-let qwen: LoadedTokenizer;
-beforeAll(async () => {
-  native = NativeTokenizer.fromFile(join(QWEN3, 'tokenizer.json'));
-  qwen = await loadTokenizer(QWEN3);
-});
+const native = NativeTokenizer.fromFile(join(QWEN3, 'tokenizer.json'));
+const qwen = await loadTokenizer(QWEN3);
 
 const nativeIds = async (text: string) =>
   (await native.encode(text, null, { addSpecialTokens: false })).getIds();
@@ -81,12 +68,11 @@ describe("a branch under Qwen3's tokenizer", () => {
     const completion = qwen.encode('<think>\nLet x = {1}.\n\nSo \\frac{1}{2}, wait, x = {');
     const suffixesOf = await continuationMaker(TEMPLATES[0] as ExitTemplate, named('pr'), qwen.encode);
     const [suffix] = await suffixesOf([{ answer: '\\frac{14}{3}', utility: 1 }]);
-    for (let exit = 1; exit <= completion.length; exit++)
-      expect(branchOf(completion, 0, { after: exit, ...(suffix as NonNullable<typeof suffix>) })).toEqual({
-        exit,
-        ids: suffix?.ids,
-        scoredFrom: suffix?.scoredFrom,
-      });
+    const { ids, scoredFrom } = suffix as NonNullable<typeof suffix>;
+    for (let exit = 1; exit <= completion.length; exit++) {
+      const asked = { after: exit, ...(suffix as NonNullable<typeof suffix>) };
+      expect(branchOf(completion, 0, asked)).toEqual({ exit, ids, scoredFrom });
+    }
   });
 
   it('has the template that is derived for it among those tried', async () => {

@@ -1,17 +1,14 @@
 // What a row's ids and texts become: ids win, disagreement is said, nothing beyond the vocabulary is scored.
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { alignNormalized, encodeTrace } from '../../../dist/model/text/encode.js';
-import { loadTokenizer, type PolicyTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import type { Trace } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
 import { EMBEDDED } from '../../support/program.js';
 
 const VOCAB = 259;
 const END = 258;
-let tokenizer: PolicyTokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer(EMBEDDED);
-});
+const tokenizer = await loadTokenizer(EMBEDDED);
 
 const ids = (text: string, ...more: number[]) => Int32Array.of(...Buffer.from(text), ...more);
 const encode = (fields: Partial<Trace>, vocab = VOCAB) =>
@@ -135,8 +132,7 @@ describe('a prompt that holds its completion, the one as text and the other as i
     const whole = asked + said;
     const status = ['completion:has-prompt'];
     expect(await encode({ prompt: asked, completionIds: ids(whole) })).toMatchObject({ status });
-    expect(await encode({ prompt: '', promptIds: ids(asked), completion: whole, status })).toMatchObject({
-      status,
-    });
+    const told = await encode({ prompt: '', promptIds: ids(asked), completion: whole, status });
+    expect(told).toMatchObject({ status });
   });
 });

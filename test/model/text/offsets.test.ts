@@ -28,18 +28,8 @@ const FOLDERS = [
 
 const PIECES = [
   ...'a \n\té€字😀ﬁ▁ß½𝒳\u0301\u0e33\u200b\ufeff\u0000\u212b\u0958\ufffd',
-  ...[
-    '  ',
-    '12',
-    "'s",
-    'e\u0301',
-    '한국어',
-    '\u1112\u1161\u11ab',
-    '👩‍🚀',
-    '🇫🇷',
-    'A\u030a\u0301',
-    'q\u0307\u0323',
-  ],
+  ...['  ', '12', "'s", 'e\u0301', '한국어', '\u1112\u1161\u11ab', '👩‍🚀', '🇫🇷'],
+  ...['A\u030a\u0301', 'q\u0307\u0323'],
   ...['<think>', '</think>', '<|im_end|>', '<|im_start|>', '\\frac{1}{2}'],
 ];
 const anyText = fc.oneof(
@@ -47,6 +37,7 @@ const anyText = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 20 }),
   fc.string({ unit: 'grapheme', maxLength: 20 }),
 );
+const someText = anyText.filter((text) => text !== '');
 
 describe.each(FOLDERS)('%s', (folder) => {
   let tokenizer: LoadedTokenizer;
@@ -104,13 +95,7 @@ describe.each(FOLDERS)('%s', (folder) => {
   }
 
   test('random text', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        anyText.filter((text) => text !== ''),
-        check,
-      ),
-      { numRuns: 300 },
-    );
+    await fc.assert(fc.asyncProperty(someText, check), { numRuns: 300 });
   });
 
   test.each(PIECES)('%j, alone and inside', async (piece) => {
@@ -125,7 +110,7 @@ describe.each(FOLDERS)('%s', (folder) => {
   it('ids that were sampled otherwise than the text would be cut are aligned as they are', async () => {
     await fc.assert(
       fc.asyncProperty(
-        anyText.filter((text) => text !== '' && text === text.normalize('NFC')),
+        someText.filter((text) => text === text.normalize('NFC')),
         async (text) => {
           // every character, or byte, by itself
           const ids = Int32Array.from([...text].flatMap((character) => [...tokenizer.encode(character)]));

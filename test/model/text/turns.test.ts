@@ -1,7 +1,7 @@
 // Messages of several turns as token ids with a mask, by chat templates that keep what stood before, and by those that do not.
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { type ChatRenderer, chatRenderer } from '../../../dist/model/text/chat-template.js';
-import { type LoadedTokenizer, loadTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { renderedTurns, shownBehind } from '../../../dist/segment/turn-parts.js';
 import type { Message } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
@@ -22,31 +22,27 @@ const TURNS: Message[] = [
   { role: 'assistant', content: 'answer: 4' },
 ];
 
-let tokenizer: LoadedTokenizer;
+const tokenizer = await loadTokenizer(EMBEDDED);
 const renderers: ChatRenderer[] = [];
-beforeAll(async () => {
-  tokenizer = await loadTokenizer(EMBEDDED);
-});
 afterAll(async () => {
   await Promise.all(renderers.map((each) => each.close()));
 });
 
-function rendered(source: string, turns = TURNS, more = {}) {
+function rendererOf(source: string): ChatRenderer {
   const chat = chatRenderer({ file: 'a template', source, variables: {} });
   renderers.push(chat);
-  return renderedTurns({ ...traceOf({}), prompt: PROMPT, turns, ...more }, chat, tokenizer);
+  return chat;
 }
+const rendered = (source: string, turns = TURNS, more = {}) =>
+  renderedTurns({ ...traceOf({}), prompt: PROMPT, turns, ...more }, rendererOf(source), tokenizer);
 
 it('the policy wrote what stands between what opens a turn and its end token, and was shown all else', async () => {
   const { prompt, completion, promptIds, completionIds, completionMask } = await rendered(CHATML);
   const text = (ids: Int32Array) => tokenizer.decode(ids).toString('utf8');
   expect(prompt).toBe('<user>\n2+2?<|end|>\n<assistant>\n');
   expect(text(promptIds)).toBe(prompt);
-  const parts = [
-    '<think>hm</think>{call add}<|end|>',
-    '\n<tool>\n4<|end|>\n<assistant>\n',
-    'answer: 4<|end|>',
-  ];
+  const called = '<think>hm</think>{call add}<|end|>';
+  const parts = [called, '\n<tool>\n4<|end|>\n<assistant>\n', 'answer: 4<|end|>'];
   expect(completion).toBe(parts.join(''));
   expect(text(completionIds)).toBe(completion);
   const bits = parts.flatMap((part, n) =>
@@ -89,8 +85,7 @@ it('a template that drops an earlier thought, a prompt of text and a policy with
 
 it('what is put behind a turn is what the template writes there, whatever it makes of the turn; one that is not closed is', async () => {
   const shown = async (source: string, messages: readonly Message[], isClosed = true) => {
-    const chat = chatRenderer({ file: 'a template', source, variables: {} });
-    renderers.push(chat);
+    const chat = rendererOf(source);
     const ids = await shownBehind({ messages }, [{ role: 'tool', content: '4' }], isClosed, chat, tokenizer);
     return tokenizer.decode(ids).toString('utf8');
   };
@@ -106,9 +101,7 @@ it('what is put behind a turn is what the template writes there, whatever it mak
     '<tool>\n4<|end|>.\n<assistant>\n',
   );
   await expect(shown(FORGETFUL, [...PROMPT, call])).rejects.toMatchObject({
-    ...{
-      code: 'turns',
-      reason: expect.stringContaining('renders all 2 messages otherwise once later ones are there'),
-    },
+    code: 'turns',
+    reason: expect.stringContaining('renders all 2 messages otherwise once later ones are there'),
   });
 });
