@@ -174,10 +174,7 @@ it('finish lets the call under way do its work and drops those behind it', async
   }`;
   const thread = start(
     `serve({ work: ${work}, behind: (shared) => { shared[3]++; } })`,
-  ) as unknown as Thread<{
-    work(shared: Int32Array): Promise<void>;
-    behind(shared: Int32Array): void;
-  }>;
+  ) as unknown as Thread<{ work(shared: Int32Array): Promise<void>; behind(shared: Int32Array): void }>;
   const calls = [thread.call('work', [shared]), thread.call('behind', [shared])];
   while (Atomics.load(shared, 0) === 0) await new Promise((done) => setTimeout(done, 5));
   const finished = thread.finish();

@@ -1,5 +1,4 @@
 // Values and segments of the rows' own: no policy runs, σ is what a pass gives, and what would rest on a pass asks for one.
-
 import { copyFile, cp, readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveCreditOptions } from '../../dist/estimate/credit-flags.js';

@@ -93,8 +93,6 @@ beforeAll(async () => {
   template = await exitTemplate();
 });
 
-// ------ the formulas
-
 /** A trace and its reference, as attributions are taken of them. */
 function attributed(row: Row, { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow): OracleTrace {
   const exits = exitsOf(row).map((exit) => prompt.length + exit);
@@ -227,8 +225,6 @@ function bySiblings(row: Row, fixture: FixtureRow, all: readonly Row[]): number[
     );
   });
 }
-
-// ------ the cases
 
 const NOT_STORED = { refused: 'do not follow from what is stored' };
 const CASES: readonly Case[] = [

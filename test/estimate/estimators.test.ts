@@ -12,8 +12,6 @@ import { named } from '../support/estimators.js';
 const total = (numbers: ArrayLike<number>) => Array.from(numbers).reduce((a, b) => a + b, 0);
 const logs = (...p: number[]) => Float32Array.from(p, Math.log);
 
-// ------ values
-
 /** those whose values follow from the references alone */
 const SCORING = ESTIMATORS.filter(({ fromStored, fromTokens }) => fromStored ?? fromTokens);
 

@@ -1,5 +1,4 @@
 // The dataset card: its front matter as YAML readers and `datasets` take it, and what it tells.
-
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { ESTIMATORS, wordsOf } from '../../dist/estimate/registry.js';

@@ -1,5 +1,4 @@
 // A policy that takes no time and whose numbers depend on every token before: what tests of batching run over.
-
 import fc from 'fast-check';
 import { OutOfMemoryError } from '../../dist/errors.js';
 import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';

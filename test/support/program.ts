@@ -15,11 +15,7 @@ export const PROVER = join(ROOT, 'models/prover');
 /** real traces beside the checkout; not part of the project */
 export const SHARED_DATA = join(ROOT, '../shared/data');
 
-export interface Run {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
+export type Run = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
 export interface End extends Run {
   readonly signal: NodeJS.Signals | null;

@@ -1,5 +1,4 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
-
 import { spawn, spawnSync } from 'node:child_process';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
