@@ -6,14 +6,8 @@ import { type CardFacts, datasetCard } from '../../dist/report/dataset-card.js';
 import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
 
 const CONFIG = {
-  command: 'score',
-  estimator: 'pr',
-  rule: 'rudder',
-  baseline: 'auto',
-  residual: 'uniform',
-  within: 'uniform',
-  segmenter: 'hybrid',
-  maxSegments: 40,
+  ...{ command: 'score', estimator: 'pr', rule: 'rudder', baseline: 'auto', residual: 'uniform' },
+  ...{ within: 'uniform', segmenter: 'hybrid', maxSegments: 40 },
 };
 
 function passed(...names: readonly string[]) {
