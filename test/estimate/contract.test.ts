@@ -487,10 +487,8 @@ it('posterior says of a trace without a right peer that it has none, and shares 
     ...[right, wrong].map((row) => ({ ...row, prompt_ids: right?.prompt_ids, group: 'pair', reward: 1 })),
     { ...right, id: 'alone', group: undefined },
   ];
-  await write(
-    'bare.jsonl',
-    all.map(({ answer: _, solution: __, ...row }) => row),
-  );
+  const bare = all.map(({ answer: _, solution: __, ...row }) => row);
+  await write('bare.jsonl', bare);
   await done('score bare.jsonl --estimator posterior --hint peer --hint-template peer.json -o peers.jsonl');
   const found = await rows<Row>('peers.jsonl');
   expect(found.map(({ status }) => status)).toEqual([
