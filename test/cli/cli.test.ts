@@ -215,10 +215,8 @@ describe('score', () => {
   it('compares answers where the reward is missing, and never guesses', async () => {
     const answered = (text: string) => CHAIN.replace('answer: 7', `answer: ${text}`);
     const completions = [...['7', '8', 'seven'].map(answered), '<think>\na: 3+4=7 top 7\n'];
-    await write(
-      'unrewarded.jsonl',
-      completions.map((completion) => ({ prompt: PROMPT, answer: '7', completion })),
-    );
+    const unrewarded = completions.map((completion) => ({ prompt: PROMPT, answer: '7', completion }));
+    await write('unrewarded.jsonl', unrewarded);
     const { stderr } = await done('score unrewarded.jsonl --end-token none -o unrewarded.out.jsonl');
     const scored = await rows('unrewarded.out.jsonl');
     expect(scored.map((row) => row.reward)).toEqual([1, 0, null, 0]);

@@ -31,10 +31,8 @@ beforeAll(async () => {
   const fixtures = await fixtureRows(0, 16);
   await write('traces.jsonl', fixtures);
   // a note makes them large enough for two files of 64 KiB
-  await write(
-    'valued.jsonl',
-    fixtures.map((row) => ({ ...valued(row), note: 'so far so good '.repeat(500) })),
-  );
+  const long = fixtures.map((row) => ({ ...valued(row), note: 'so far so good '.repeat(500) }));
+  await write('valued.jsonl', long);
   await done('score traces.jsonl -o stored.jsonl --quiet');
 });
 

@@ -11,12 +11,8 @@ const { at, done, fails, write } = await openScene();
 /** 259 tokens, so that the embedded policy's tokenizer fits */
 const QWEN: Json = {
   ...LLAMA,
-  architectures: ['Qwen2ForCausalLM'],
-  vocab_size: 259,
-  use_sliding_window: true,
-  sliding_window: 12,
-  max_window_layers: 1,
-  max_position_embeddings: 512,
+  ...{ architectures: ['Qwen2ForCausalLM'], vocab_size: 259, max_position_embeddings: 512 },
+  ...{ use_sliding_window: true, sliding_window: 12, max_window_layers: 1 },
   rope_scaling: { rope_type: 'yarn', factor: 2, original_max_position_embeddings: 512 },
 };
 const checkpoint = at('checkpoint');

@@ -8,13 +8,9 @@ import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 type Row = Readonly<Record<string, unknown>>;
 
 const { at, done, fails, run, write } = await openScene();
+const own = ['<think>\na\n</think>\nanswer: 7\n', 'answer: 1\n'].map((t) => ({ t }));
 const traces = [
-  {
-    q: 'start 3: a+4 top?\n',
-    r: [{ t: '<think>\na\n</think>\nanswer: 7\n' }, { t: 'answer: 1\n' }],
-    a: '7',
-    x: 1,
-  },
+  { q: 'start 3: a+4 top?\n', r: own, a: '7', x: 1 },
   { q: 'start 4: a+4 top?\n', r: [{ t: 'other' }], a: '8', x: 2 },
 ];
 const MAP = '--map prompt=q,completion=r[].t,reference=a';
@@ -105,10 +101,8 @@ describe('--join-columns', () => {
   });
 
   it('gives another name to a column whose name is taken, and refuses one that is not there', async () => {
-    await write(
-      'gold.jsonl',
-      traces.map(({ q, a }) => ({ q, a: `${a}!`, status: 'mine' })),
-    );
+    const gold = traces.map(({ q, a }) => ({ q, a: `${a}!`, status: 'mine' }));
+    await write('gold.jsonl', gold);
     const joined = '--join gold.jsonl --join-on q --join-columns';
     for (const format of ['jsonl', 'parquet']) {
       const { rows } = await segmented(`taken.${format}`, `${joined} a,status`);

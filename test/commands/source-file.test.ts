@@ -5,11 +5,7 @@ import { beforeAll, expect, it } from 'vitest';
 import { BROKEN, type FixtureRow } from '../support/program.js';
 import { fixtureRows, jsonLines, openScene } from '../support/scene.js';
 
-interface Row {
-  readonly id: string;
-  readonly source_file: string;
-  readonly source_row: number;
-}
+type Row = { readonly id: string; readonly source_file: string; readonly source_row: number };
 
 const { at, done: ends, rows, write } = await openScene();
 let traces: FixtureRow[];

@@ -113,33 +113,19 @@ describe('messages', () => {
     const [one, two] = await fixtureRows(0, 2);
     const said = (row: FixtureRow | undefined, cut: number) => {
       const { prompt, completion, answer, id, group, reward } = row as FixtureRow;
+      const own = { answer, id, group, reward };
       const at = completion.split('\n').slice(0, cut).join('\n').length + 1;
-      const [first, rest] = [completion.slice(0, at), completion.slice(at)];
-      const assistant = (content: string) => ({ role: 'assistant', content });
-      const parts = [assistant(first), { role: 'tool', content: TOOL }, assistant(rest)];
+      const texts = [completion.slice(0, at), TOOL, completion.slice(at)];
+      const asked = [{ role: 'user', content: prompt }];
+      const spoken = (content: string, n = 0) => ({ role: n === 1 ? 'tool' : 'assistant', content });
       return {
-        messages: {
-          prompt: [{ role: 'user', content: prompt }],
-          completion: parts,
-          answer,
-          id,
-          group,
-          reward,
-        },
+        messages: { prompt: asked, completion: texts.map(spoken), ...own },
         ids: {
-          ...{ prompt, answer, id, group, reward },
-          completion_ids: [first, TOOL, rest].flatMap(tokenIds),
-          completion_mask: [first, TOOL, rest].flatMap((part, n) => tokenIds(part).map(() => 1 - (n % 2))),
+          ...{ prompt, ...own, completion_ids: texts.flatMap(tokenIds) },
+          completion_mask: texts.flatMap((part, n) => tokenIds(part).map(() => 1 - (n % 2))),
         },
-        plain: { prompt, completion, answer, id, group, reward },
-        whole: {
-          prompt: [{ role: 'user', content: prompt }],
-          completion: [assistant(completion)],
-          answer,
-          id,
-          group,
-          reward,
-        },
+        plain: { prompt, completion, ...own },
+        whole: { prompt: asked, completion: [spoken(completion)], ...own },
       };
     };
     const both = [said(one, 3), said(two, 2)];

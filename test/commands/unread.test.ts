@@ -1,5 +1,4 @@
 // Values and segments of the rows' own: no policy runs, σ is what a pass gives, and what would rest on a pass asks for one.
-
 import { copyFile, cp, readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveCreditOptions } from '../../dist/estimate/credit-flags.js';
@@ -105,12 +104,8 @@ describe('rows that bring values and segments', () => {
 
   it('need no tokenizer either where they bring ids: of any vocabulary, with a text or without', async () => {
     const row = (id: string, T: number, more: object) => ({
-      id,
       completion_ids: Array.from({ length: T }, (_, t) => 150_000 + t),
-      segment_ends: [3, 8],
-      values: [0.5, 0.25, 0.75],
-      reward: 1,
-      ...more,
+      ...{ id, segment_ends: [3, 8], values: [0.5, 0.25, 0.75], reward: 1, ...more },
     });
     await write('ids.jsonl', [
       row('plain', 12, {}),
@@ -140,11 +135,8 @@ describe('rows that bring values and segments', () => {
     const rejects = await rowsOf<Record<'id' | 'code' | 'reason', string>>(
       'ids.jsonl.14.out.jsonl.rejects.jsonl',
     );
-    expect(rejects.map(({ id, code }) => [id, code])).toEqual([
-      ['odd', 'values'],
-      ['long', 'segments'],
-      ['text', 'empty_completion'],
-      ['characters', 'segments'],
+    expect(rejects.map(({ id, code }) => `${id}: ${code}`)).toEqual([
+      ...['odd: values', 'long: segments', 'text: empty_completion', 'characters: segments'],
     ]);
     for (const { reason } of rejects.slice(2))
       expect(reason).toContain('--policy <the policy that wrote the traces>');
@@ -184,10 +176,8 @@ describe('a file that no policy has read', () => {
     const { rows } = await scored('text.jsonl');
     await copyFile(at('text.jsonl.0.out.jsonl.summary.json'), at('changed.jsonl.summary.json'));
     const verified = async (change: object) => {
-      await write(
-        'changed.jsonl',
-        rows.map((row) => ({ ...row, ...change })),
-      );
+      const changed = rows.map((row) => ({ ...row, ...change }));
+      await write('changed.jsonl', changed);
       return (await run('verify changed.jsonl')).stdout;
     };
     expect(await verified({ status: 'ok' })).toMatch(/logprobs is null[\s\S]*segments\[0\]\.entropy is null/);

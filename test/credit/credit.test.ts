@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { type CreditOptions, credited } from '../../dist/credit/credit.js';
 import type { ValueJob } from '../../dist/estimate/estimator.js';
 import { valuedRow } from '../../dist/estimate/stages.js';
-import type { Segmentation } from '../../dist/segment/segment.js';
 import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
 
@@ -16,32 +15,20 @@ function credit(
   opts: Partial<CreditOptions> = {},
   peersMean?: number,
 ) {
-  const segmentation: Segmentation = {
+  const segmentation = {
     exits: Int32Array.of(0, 2, 4),
     thoughtEnds: Int32Array.of(2, 4),
     tokens: 4,
     answered: false,
   };
   const item = {
-    trace: traceOf({}),
-    promptIds: Int32Array.of(1),
-    completionIds: Int32Array.of(1, 2, 3, 4),
-    chars: null,
+    ...{ trace: traceOf({}), promptIds: Int32Array.of(1), completionIds: Int32Array.of(1, 2, 3, 4) },
     tokens: { text: 'abcd', units: Int32Array.of(0, 1, 2, 3, 4), textEnd: 4 },
-    status: [],
-    reward: { reward, status: [] },
-    groupMean,
-    peersMean,
-    groupStd: 0.25,
-    referenceSet: [{ answer: '7', utility: 1 }],
-    continuations: [],
+    ...{ chars: null, status: [], reward: { reward, status: [] }, groupMean, peersMean, groupStd: 0.25 },
+    ...{ referenceSet: [{ answer: '7', utility: 1 }], continuations: [] },
   } as unknown as ValueJob;
-  const result = {
-    entropies: Float32Array.of(1, 1, 1, 1),
-    logprobs: Float32Array.of(-1, -1, -1, -1),
-    segmentation,
-    branches: [],
-  };
+  const ones = Float32Array.of(1, 1, 1, 1);
+  const result = { entropies: ones, logprobs: ones.map((h) => -h), segmentation, branches: [] };
   const values = { values: VALUES, referenceLogprobs: [], referenceTokens: new Int32Array(0) };
   const row = credited(valuedRow(item, result, values), item, {
     ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),

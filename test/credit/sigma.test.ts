@@ -306,10 +306,7 @@ describe('shaping', () => {
             value: fc.double({ min: 0, max: 1, noNaN: true }),
             p: fc.constantFrom(0, 1e-9, 0.3, 0.99, 1),
           }),
-          {
-            minLength: 2,
-            maxLength: 12,
-          },
+          { minLength: 2, maxLength: 12 },
         ),
         (states) => {
           const [own, pi] = [states.map(({ value }) => value), states.slice(1).map(({ p }) => p)];

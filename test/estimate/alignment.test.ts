@@ -16,6 +16,8 @@ function bags(pieces: Pieces) {
 }
 const aligned = (a: Pieces, b: Pieces) => align(bags(a), bags(b));
 
+/** Three tokens, of which no other one has any. */
+const piece = (n: number) => [n, n + 10, n + 20] as const;
 const thought = fc.array(fc.array(fc.nat(6), { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 5 });
 
 describe('alignment', () => {
@@ -47,12 +49,7 @@ describe('alignment', () => {
   });
 
   it('finds the same steps in a peer that has others between them, or lacks some', () => {
-    const [a, b, c, d] = [
-      [1, 11, 21],
-      [2, 12, 22],
-      [3, 13, 23],
-      [4, 14, 24],
-    ] as const;
+    const [a, b, c, d] = [piece(1), piece(2), piece(3), piece(4)];
     const aside = [90, 91, 92];
     // the state after b, though the peer went aside before c: its last one before c
     expect([...aligned([a, b, c, d], [a, b, aside, c, d]).states]).toEqual([0, 1, 3, 4, 5]);
@@ -61,10 +58,7 @@ describe('alignment', () => {
   });
 
   it('of alignments that are equally good takes the one whose pieces lie latest', () => {
-    const [a, b] = [
-      [1, 11, 21],
-      [2, 12, 22],
-    ] as const;
+    const [a, b] = [piece(1), piece(2)];
     // the last of two that are the same
     expect([...aligned([a, b], [a, b, b]).states]).toEqual([0, 2, 3]);
     expect([...aligned([a, b, b], [a, b]).states]).toEqual([0, 1, 1, 2]);

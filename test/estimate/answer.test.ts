@@ -1,5 +1,4 @@
 // Comparing answers (docs/answers.md): pairs with the verdict that a careful reader would give, traps among them.
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';

@@ -14,10 +14,8 @@ const template = (question: string, yes: string, no: string) => JSON.stringify({
 
 beforeAll(async () => {
   const fixtures = await fixtureRows(0, 2);
-  await write(
-    'bare.jsonl',
-    fixtures.map(({ answer: _, ...row }) => row),
-  );
+  const bare = fixtures.map(({ answer: _, ...row }) => row);
+  await write('bare.jsonl', bare);
   await cp(PROVER, at('asking'), { recursive: true });
   await write('asking/ask_template.json', template('\nright? ', 'y', 'n'));
   await done(`policy build asking -o asked --exit-template ${join(PROVER, 'exit_template.json')}`);

@@ -93,8 +93,6 @@ beforeAll(async () => {
   template = await exitTemplate();
 });
 
-// ------ the formulas
-
 /** A trace and its reference, as attributions are taken of them. */
 function attributed(row: Row, { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow): OracleTrace {
   const exits = exitsOf(row).map((exit) => prompt.length + exit);
@@ -227,8 +225,6 @@ function bySiblings(row: Row, fixture: FixtureRow, all: readonly Row[]): number[
     );
   });
 }
-
-// ------ the cases
 
 const NOT_STORED = { refused: 'do not follow from what is stored' };
 const CASES: readonly Case[] = [
@@ -491,10 +487,8 @@ it('posterior says of a trace without a right peer that it has none, and shares 
     ...[right, wrong].map((row) => ({ ...row, prompt_ids: right?.prompt_ids, group: 'pair', reward: 1 })),
     { ...right, id: 'alone', group: undefined },
   ];
-  await write(
-    'bare.jsonl',
-    all.map(({ answer: _, solution: __, ...row }) => row),
-  );
+  const bare = all.map(({ answer: _, solution: __, ...row }) => row);
+  await write('bare.jsonl', bare);
   await done('score bare.jsonl --estimator posterior --hint peer --hint-template peer.json -o peers.jsonl');
   const found = await rows<Row>('peers.jsonl');
   expect(found.map(({ status }) => status)).toEqual([

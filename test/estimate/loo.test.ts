@@ -37,11 +37,8 @@ function madeTrace(scoredFrom = 2): { job: ValueJob; oracle: OracleTrace } {
 
 /** The estimator in a run. */
 async function opened(how: 'deleted' | 'masked') {
-  const setUp = await loo.setUp?.(
-    { loo: how },
-    { segments: { segmenter: 'given', fixedLength: 1 }, inputs: [] },
-    loo,
-  );
+  const run = { segments: { segmenter: 'given', fixedLength: 1 }, inputs: [] } as const;
+  const setUp = await loo.setUp?.({ loo: how }, run, loo);
   const estimator = await setUp?.open({} as never);
   if (estimator?.ask === undefined) throw new Error('it asks nothing');
   return { ask: estimator.ask, values: estimator.values };
@@ -77,12 +74,8 @@ describe('leave one out', () => {
       const told = expected[how].slice(0, from === 0 && how === 'masked' ? -1 : undefined);
       for (const [k, a] of told.entries()) expect(own[k]).toBeCloseTo(a, 4);
       // the reference set is a set: its order changes nothing
-      const { referenceSet, continuations } = job;
-      const turned = {
-        ...job,
-        referenceSet: [...referenceSet].reverse(),
-        continuations: [...continuations].reverse(),
-      };
+      const [referenceSet, continuations] = [job.referenceSet.toReversed(), job.continuations.toReversed()];
+      const turned = { ...job, referenceSet, continuations };
       for (const [k, a] of (await found(turned)).entries()) expect(own[k]).toBeCloseTo(a, 5);
     }
     expect(Math.abs((expected.deleted[0] as number) - (expected.masked[0] as number))).toBeGreaterThan(0.01);

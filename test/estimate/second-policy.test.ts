@@ -35,35 +35,15 @@ describe('tokenCheck', () => {
     expect(rejection(() => check(read([65, 66], [67, 68, 69, 70]), [suffix]))).toBe(undefined);
   });
 
+  const unlike = (place: string, id: number, policy: string, own: string) =>
+    `prover_tokens: ${place} is ${id}, which is "${policy}" for the policy and "${own}" for the prover`;
+  const NONE = "prover_tokens: completion_ids[1] is 67, the prover's vocabulary has 67 tokens";
+  const LONG = 'prover_too_long: prompt and completion have 4 tokens, the prover takes 3 with the reference';
   it.each([
-    [
-      'another text',
-      { 67: 'c' },
-      128,
-      99,
-      'prover_tokens: completion_ids[1] is 67, which is "C" for the policy and "c" for the prover',
-    ],
-    [
-      'no text',
-      { 66: '' },
-      128,
-      99,
-      'prover_tokens: prompt_ids[1] is 66, which is "B" for the policy and "" for the prover',
-    ],
-    [
-      'no such token',
-      {},
-      67,
-      99,
-      "prover_tokens: completion_ids[1] is 67, the prover's vocabulary has 67 tokens",
-    ],
-    [
-      'no room',
-      {},
-      128,
-      6,
-      'prover_too_long: prompt and completion have 4 tokens, the prover takes 3 with the reference',
-    ],
+    ['another text', { 67: 'c' }, 128, 99, unlike('completion_ids[1]', 67, 'C', 'c')],
+    ['no text', { 66: '' }, 128, 99, unlike('prompt_ids[1]', 66, 'B', '')],
+    ['no such token', {}, 67, 99, NONE],
+    ['no room', {}, 128, 6, LONG],
   ] as const)('turns down a trace: %s', (_, change, vocab, most, expected) => {
     const check = tokenCheck(spelling(), spelling(change), vocab, most, PROVER);
     const turned = () => rejection(() => check(read([65, 66], [65, 67]), [suffix]));
@@ -102,11 +82,8 @@ describe('the best of K', () => {
   });
 
   it('takes a probability that rounding has put above 1 for 1', () => {
-    const referenceSet = {
-      logprobs: Float32Array.of(1e-4),
-      tokens: Int32Array.of(1),
-      utilities: Float32Array.of(1),
-    };
+    const [one, tokens] = [Float32Array.of(1), Int32Array.of(1)];
+    const referenceSet = { logprobs: Float32Array.of(1e-4), tokens, utilities: one };
     for (const K of [2, 3]) expect(bestOf(K).fromStored?.(referenceSet)).toBe(1);
   });
 });

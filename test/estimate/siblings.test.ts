@@ -71,10 +71,8 @@ describe('siblings', () => {
   });
 
   it('says where there is no peer: the values are the calibrated ones', async () => {
-    await write(
-      'alone.jsonl',
-      fixtures.slice(0, 3).map(({ group: _, ...row }) => row),
-    );
+    const alone = fixtures.slice(0, 3).map(({ group: _, ...row }) => row);
+    await write('alone.jsonl', alone);
     await done(`score alone.jsonl ${SIBLINGS} -o alone.out.jsonl`);
     await done('score alone.jsonl --estimator calibrated --calibration calibration.json -o calibrated.jsonl');
     const calibrated = await rows('calibrated.jsonl');
@@ -139,10 +137,8 @@ describe('siblings', () => {
   });
 
   it('is made again of its prior alone, on the scale of its rewards', async () => {
-    await write(
-      'edited.jsonl',
-      known.map(({ value_prior: _, ...row }) => row),
-    );
+    const edited = known.map(({ value_prior: _, ...row }) => row);
+    await write('edited.jsonl', edited);
     const { sha256: _, ...summary } = await json('siblings.jsonl.summary.json');
     await write('edited.jsonl.summary.json', JSON.stringify(summary));
     await fails('redistribute edited.jsonl -o no.jsonl', 2, 'has no value_prior');

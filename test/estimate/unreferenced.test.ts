@@ -152,10 +152,8 @@ describe('siblings without a reference', () => {
   it('is the mean of outcomes alone with --calibration none: of one outcome that itself, of no peer nothing', async () => {
     const flags = '--estimator siblings --calibration none';
     for (const reward of [0, 1]) {
-      await write(
-        'alike.jsonl',
-        (await rows<object>('bare.jsonl')).map((row) => ({ ...row, reward })),
-      );
+      const alike = (await rows<object>('bare.jsonl')).map((row) => ({ ...row, reward }));
+      await write('alike.jsonl', alike);
       await done(`score alike.jsonl ${flags} -o alike.out.jsonl --overwrite`);
       for (const row of await rows<Row>('alike.out.jsonl')) {
         expect(row.status.split(';')).toContain('value:outcomes');

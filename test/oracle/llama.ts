@@ -11,10 +11,7 @@ type Row = Float64Array;
 type Json = Record<string, unknown>;
 
 /** A checkpoint as its files have it. */
-export interface OracleModel {
-  config: Json;
-  tensors: Map<string, Row>;
-}
+export type OracleModel = { config: Json; tensors: Map<string, Row> };
 
 /** D = hidden, H = heads, G = key/value heads, S = head size, F = inner size of the MLP, V = vocabulary. */
 interface Layout {

@@ -20,11 +20,7 @@ export interface Reference {
 }
 
 /** Token ids of the exit template's parts, each tokenised apart. */
-export interface ExitTemplate {
-  close: readonly number[];
-  open: readonly number[];
-  closer: readonly number[];
-}
+export type ExitTemplate = { close: readonly number[]; open: readonly number[]; closer: readonly number[] };
 
 // ------ the reference set and the estimators
 

@@ -6,11 +6,7 @@ export interface Tensor {
   data: Float64Array; // row-major, (…shape)
 }
 
-interface HeaderEntry {
-  dtype: string;
-  shape: number[];
-  data_offsets: [number, number];
-}
+type HeaderEntry = { dtype: string; shape: number[]; data_offsets: [number, number] };
 
 export function readSafetensors(path: string): Map<string, Tensor> {
   const file = readFileSync(path);

@@ -43,13 +43,7 @@ it('the outcome is no agreement: credits that differ between traces alone do not
 });
 
 it('a trace of one segment does not count, and constant credits have no coefficient', () => {
-  const found = told([
-    [[1, 2]],
-    [
-      [1, 2],
-      [1, 3],
-    ],
-  ]);
+  const found = told([[[1, 2]], [2, 3].map((y) => [1, y] as const)]);
   expect(found).toMatchObject({ traces: 1, groups: 1, segments: 2 });
   expect(found.pearson).toEqual({ value: null, low: null, high: null });
   // the mean of three times .1 is not .1: what rounding leaves of a constant credit is no credit

@@ -31,14 +31,11 @@ it('a sketch has quantiles within half a percent, exact ends, and bars that hold
       const sorted = list.toSorted((a, b) => a - b);
       const exact = (share: number) => sorted[Math.max(0, Math.ceil(share * list.length) - 1)] as number;
       expect([found.n, found.min, found.max]).toEqual([list.length, sorted[0], sorted.at(-1)]);
-      for (const [share, x] of [
-        [0.05, found.p05],
-        [0.5, found.median],
-        [0.95, found.p95],
-      ] as const)
-        expect(Math.abs((x as number) - exact(share))).toBeLessThanOrEqual(
-          0.0051 * Math.abs(exact(share)) + 1e-6,
-        );
+      const quantiles = { 0.05: found.p05, 0.5: found.median, 0.95: found.p95 };
+      for (const [share, x] of Object.entries(quantiles)) {
+        const expected = exact(Number(share));
+        expect(Math.abs((x as number) - expected)).toBeLessThanOrEqual(0.0051 * Math.abs(expected) + 1e-6);
+      }
       expect(found.bars.reduce((sum, { n }) => sum + n, 0)).toBe(list.length);
     }),
   );
@@ -59,10 +56,7 @@ it('a reliability curve: predictions of .2 that win in a quarter are off by .05'
 it('positions: uniform σ is 1 everywhere, σ on the last tenth is 10 there', () => {
   const positions = new Positions();
   positions.add(new Float32Array(40).fill(1 / 40), 'right');
-  positions.add(
-    Float32Array.from({ length: 40 }, (_, t) => (t < 36 ? 0 : 0.25)),
-    'wrong',
-  );
+  positions.add(new Float32Array(40).fill(0.25, 36), 'wrong');
   positions.add(new Float32Array(40).fill(9), 'unknown');
   const { right, wrong } = positions.profile;
   for (const x of right ?? []) expect(x).toBeCloseTo(1, 5);
@@ -98,24 +92,14 @@ describe('turns', () => {
     expect(turns.map(({ change }) => change)).toEqual([0.7, -0.8, 0]);
     expect(turns[0]?.weight).toBeCloseTo(4, 6);
     const { decisive, harmful } = outstanding(turns);
-    expect([decisive.map(({ segment }) => segment), harmful.map(({ segment }) => segment)]).toEqual([
-      [0],
-      [1],
-    ]);
+    const places = (found: typeof decisive) => found.map(({ segment }) => segment);
+    expect([places(decisive), places(harmful)]).toEqual([[0], [1]]);
     expect(extremes(scoredRow(1), false)).toEqual({ rise: 0.7, fall: 0.8 });
-    const many = [0.1, -0.2, 0.5, -0.6, 0.3].map((change, segment) => ({
-      segment,
-      change,
-      sigma: 0,
-      weight: 0,
-    }));
+    const rest = { sigma: 0, weight: 0 };
+    const many = [0.1, -0.2, 0.5, -0.6, 0.3].map((change, segment) => ({ segment, change, ...rest }));
     const best = outstanding(many, 2);
-    expect([best.decisive.map(({ segment }) => segment), best.harmful.map(({ segment }) => segment)]).toEqual(
-      [
-        [2, 4],
-        [3, 1],
-      ],
-    );
+    expect(places(best.decisive)).toEqual([2, 4]);
+    expect(places(best.harmful)).toEqual([3, 1]);
   });
 
   it('of what has no sign of its own have that of R*', () => {
@@ -168,8 +152,8 @@ describe('the numbers of a run', () => {
   });
 });
 
+const TOY: PolicyFacts = { path: './policy', isEmbedded: false, vocab: 259, exit: '</think>\nanswer: ' };
 describe('the end of a run', () => {
-  const TOY: PolicyFacts = { path: './policy', isEmbedded: false, vocab: 259, exit: '</think>\nanswer: ' };
   it('names the policy, mean log p, range of values, and how much of σ is uniform', () => {
     const sigma = new Float32Array(8).fill(1 / 8);
     const logprobs = new Float32Array(8).fill(-0.25);
@@ -247,7 +231,6 @@ describe('the choice of traces', () => {
 });
 
 describe('what stands against a run', () => {
-  const TOY: PolicyFacts = { path: './policy', isEmbedded: false, vocab: 259, exit: '</think>\nanswer: ' };
   const even = new Float32Array(8).fill(1 / 8);
   const logprobs = (x: number) => new Float32Array(8).fill(x);
   const warned = (rows: readonly OutputRow[], made: MadeBy = {}, hasLevel = false) =>
@@ -300,11 +283,8 @@ describe('what stands against a run', () => {
     expect(told(...times(16, above), ...times(17, hard), ...times(16, below))).toEqual([]);
     const both = [...times(16, right), ...times(16, wrong)];
     // of a group that is all right the values may be flat, too: that code stands first
-    for (const more of [
-      { baseline: 1 },
-      { status: ['uniform:one-sided-references'] },
-      { status: ['uniform:small-return'] },
-    ])
+    const codesOf = ['uniform:one-sided-references', 'uniform:small-return'];
+    for (const more of [{ baseline: 1 }, ...codesOf.map((code) => ({ status: [code] }))])
       expect(told(...times(90, scoredRow(1, { ...uniform, ...more })), ...both)).toEqual([]);
   });
 

@@ -1,5 +1,4 @@
 // The dataset card: its front matter as YAML readers and `datasets` take it, and what it tells.
-
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { ESTIMATORS, wordsOf } from '../../dist/estimate/registry.js';
@@ -7,14 +6,8 @@ import { type CardFacts, datasetCard } from '../../dist/report/dataset-card.js';
 import { OUR_COLUMNS, ourColumn } from '../../dist/scored/columns.js';
 
 const CONFIG = {
-  command: 'score',
-  estimator: 'pr',
-  rule: 'rudder',
-  baseline: 'auto',
-  residual: 'uniform',
-  within: 'uniform',
-  segmenter: 'hybrid',
-  maxSegments: 40,
+  ...{ command: 'score', estimator: 'pr', rule: 'rudder', baseline: 'auto', residual: 'uniform' },
+  ...{ within: 'uniform', segmenter: 'hybrid', maxSegments: 40 },
 };
 
 function passed(...names: readonly string[]) {

@@ -42,16 +42,9 @@ describe('numbers that no policy and no reward can give', () => {
 
   it('takes the bounds themselves', () => {
     const bounds = {
-      prompt_ids: [0, 2 ** 31 - 1],
-      completion_ids: Int32Array.of(0, 99),
-      logprobs: [-1e30, 0],
-      entropies: [0, 21],
-      reference_utilities: [0, 1],
-      reference_tokens: [1, 2 ** 31 - 1],
-      reference_logprobs: [
-        [0, 0],
-        [-50, 0],
-      ],
+      ...{ prompt_ids: [0, 2 ** 31 - 1], completion_ids: Int32Array.of(0, 99), logprobs: [-1e30, 0] },
+      ...{ entropies: [0, 21], reference_utilities: [0, 1], reference_tokens: [1, 2 ** 31 - 1] },
+      reference_logprobs: [0, -50].map((lowest) => [lowest, 0]),
     };
     expect(outside(bounds)).toEqual([]);
     for (const reward of [0, 1, null]) expect(outside({ reward })).toEqual([]);
@@ -98,11 +91,7 @@ describe('status codes', () => {
     for (const status of ['okay', 'uniform:*', 'truncated;references:row', 'ok;truncated'])
       expect(faultsOf({ status }).join()).toContain(status);
     for (const status of [...STATUS_CODES, 'rudder:no-gain']) expect(faultsOf({ status })).toEqual([]);
-    expect(['uniform:*', 'rudder:no*', 'unifrom:*', 'x:no-gain'].map(isStatus)).toEqual([
-      true,
-      true,
-      false,
-      false,
-    ]);
+    const some = ['uniform:*', 'rudder:no*', 'unifrom:*', 'x:no-gain'];
+    expect(some.filter(isStatus)).toEqual(some.slice(0, 2));
   });
 });

@@ -1,5 +1,4 @@
 // A stored row is read as it was scored, from any format.
-
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readRows, resolveInputs } from '../../dist/io/read/inputs.js';

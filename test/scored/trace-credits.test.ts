@@ -4,18 +4,10 @@ import { traceCredits } from '../../dist/scored/trace-credits.js';
 import { inputRow } from '../support/io-helpers.js';
 
 const segment = (end: number, kind: string, delta: number | null, sigma: number | null) => ({
-  start: 0,
-  end,
-  char_end: 2 * end,
-  kind,
-  delta,
-  sigma,
+  ...{ start: 0, end, char_end: 2 * end, kind, delta, sigma },
 });
 const SCORED = {
-  id: 'a',
-  reward: 0,
-  baseline: 0.75,
-  status: 'uniform:flat-values;reward:compared',
+  ...{ id: 'a', reward: 0, baseline: 0.75, status: 'uniform:flat-values;reward:compared' },
   segments: [
     segment(2, 'thought', 0.5, 0.25),
     segment(6, 'thought', -0.25, 0.5),

@@ -278,8 +278,6 @@ describe('the other segmenters', () => {
   });
 });
 
-// ------ random texts
-
 const WORDS = ['a', 'bc', 'Wait', 'So', 'Some', 'wait', "Let's", 'Let me', 'Maybe', 'A', 'é', '😀', '7'];
 const MARKS = [' ', ' ', ' ', '  ', '. ', '.', '! ', '? ', '?', ', ', '\n', '\n\n', '.\n', '.\n\n', '\r\n'];
 const SIGNS = '<think> </think> \\boxed{ #### A: Answer:'

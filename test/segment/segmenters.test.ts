@@ -4,7 +4,6 @@ import { describe, expect, test } from 'vitest';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
 import { declarationOf, IN_ALL } from '../../dist/segment/segmenters.js';
 import { findThought } from '../../dist/segment/span.js';
-
 import { cutpoints, entropyShareCuts, entropyThresholdCuts, piecesBetween } from '../oracle/segmenters.js';
 import { seeded } from '../oracle/toy.js';
 import { spell } from '../support/tokens.js';

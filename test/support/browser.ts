@@ -13,19 +13,14 @@ export function openBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: PATH as string, args: ['--no-sandbox'] });
 }
 
-export interface OpenedPage {
-  readonly page: Page;
-  /** requests for anything but the file, errors, and what the console was told */
-  readonly heard: string[];
-  /** milliseconds until it had loaded */
-  readonly took: number;
-}
-
+/**
+ * `heard`: requests for anything but the file, errors, and what the console was told. `took`: milliseconds until it had loaded.
+ */
 export async function openPage(
   browser: Browser,
   path: string,
   { colorScheme = 'light', hash = '' }: { colorScheme?: 'light' | 'dark'; hash?: string } = {},
-): Promise<OpenedPage> {
+): Promise<{ page: Page; heard: string[]; took: number }> {
   const page = await browser.newPage({ colorScheme, viewport: { width: 1280, height: 900 } });
   const heard: string[] = [];
   const file = pathToFileURL(path).href;

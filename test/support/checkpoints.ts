@@ -15,19 +15,10 @@ export interface TestTensor {
 
 /** Odd sizes throughout: 6 heads on 3, hidden apart from heads × head_dim, a prime vocabulary. */
 export const LLAMA: Json = {
-  architectures: ['LlamaForCausalLM'],
-  num_hidden_layers: 2,
-  hidden_size: 44,
-  num_attention_heads: 6,
-  num_key_value_heads: 3,
-  head_dim: 10,
-  intermediate_size: 53,
-  vocab_size: 131,
-  max_position_embeddings: 256,
-  rms_norm_eps: 1e-6,
-  rope_theta: 500,
-  hidden_act: 'silu',
-  tie_word_embeddings: false,
+  ...{ architectures: ['LlamaForCausalLM'], hidden_act: 'silu', tie_word_embeddings: false },
+  ...{ num_hidden_layers: 2, num_attention_heads: 6, num_key_value_heads: 3 },
+  ...{ hidden_size: 44, head_dim: 10, intermediate_size: 53, vocab_size: 131 },
+  ...{ max_position_embeddings: 256, rms_norm_eps: 1e-6, rope_theta: 500 },
 };
 
 /** Tensor names and shapes by the family's published layout. */

@@ -1,5 +1,4 @@
 // A policy that takes no time and whose numbers depend on every token before: what tests of batching run over.
-
 import fc from 'fast-check';
 import { OutOfMemoryError } from '../../dist/errors.js';
 import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
@@ -133,11 +132,7 @@ export interface JobShape {
   /** tokens a piece, and how many segments are left of the pieces */
   readonly piece: number;
   readonly maxSegments: number;
-  readonly continuations: readonly {
-    readonly length: number;
-    readonly scoredFrom: number;
-    readonly also?: number;
-  }[];
+  readonly continuations: readonly Readonly<{ length: number; scoredFrom: number; also?: number }>[];
 }
 
 /** A job's shape but for its name, by which fake runs call it. */

@@ -16,57 +16,29 @@ const TEMPLATE = { close: '\u0001', open: '', closer: '\u0002' };
 export const FAMILIES: Record<string, Json> = {
   Llama: LLAMA,
   Mistral: {
-    ...LLAMA,
-    architectures: ['MistralForCausalLM'],
-    num_attention_heads: 5,
-    num_key_value_heads: 1,
-    hidden_size: 40,
-    head_dim: null,
-    sliding_window: null,
+    ...{ ...LLAMA, architectures: ['MistralForCausalLM'], num_attention_heads: 5, num_key_value_heads: 1 },
+    ...{ hidden_size: 40, head_dim: null, sliding_window: null },
   },
   Qwen2: {
-    ...LLAMA,
-    architectures: ['Qwen2ForCausalLM'],
-    hidden_size: 84,
-    num_attention_heads: 7,
-    num_key_value_heads: 7,
-    head_dim: undefined,
-    tie_word_embeddings: true,
-    sliding_window: 8,
-    use_sliding_window: false,
+    ...{ ...LLAMA, architectures: ['Qwen2ForCausalLM'], num_attention_heads: 7, num_key_value_heads: 7 },
+    ...{ hidden_size: 84, head_dim: undefined, tie_word_embeddings: true },
+    ...{ sliding_window: 8, use_sliding_window: false },
   },
   Qwen3: {
-    ...LLAMA,
-    architectures: ['Qwen3ForCausalLM'],
-    num_attention_heads: 3,
-    num_key_value_heads: 1,
-    head_dim: 16,
-    attention_bias: false,
+    ...{ ...LLAMA, architectures: ['Qwen3ForCausalLM'], num_attention_heads: 3, num_key_value_heads: 1 },
+    ...{ head_dim: 16, attention_bias: false },
   },
 };
 
+const scaled = (rope_type: string, more: Json) => ({
+  rope_scaling: { rope_type, factor: 4, original_max_position_embeddings: 64, ...more },
+});
 /** Contexts short enough that 50 tokens lie in every part of a scaling's ramp. */
 export const ROPES: Record<string, Json> = {
   default: {},
   linear: { rope_scaling: { type: 'linear', factor: 2.5 } },
-  llama3: {
-    rope_scaling: {
-      rope_type: 'llama3',
-      factor: 4,
-      low_freq_factor: 1,
-      high_freq_factor: 4,
-      original_max_position_embeddings: 64,
-    },
-  },
-  yarn: {
-    rope_scaling: {
-      rope_type: 'yarn',
-      factor: 4,
-      original_max_position_embeddings: 64,
-      beta_fast: 4,
-      beta_slow: 1,
-    },
-  },
+  llama3: scaled('llama3', { low_freq_factor: 1, high_freq_factor: 4 }),
+  yarn: scaled('yarn', { beta_fast: 4, beta_slow: 1 }),
 };
 
 const TYPES: TensorType[] = ['F32', 'F16', 'BF16'];

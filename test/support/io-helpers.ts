@@ -1,5 +1,4 @@
 // What the tests of src/io share: rows from text, output rows, and the two independent Parquet readers.
-
 import { DuckDBInstance } from '@duckdb/node-api';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
@@ -10,7 +9,6 @@ import { TEXT_KEY } from '../../dist/io/write/output.js';
 import type { BadRow, InputRow } from '../../dist/rows.js';
 import { blankRow, type OutputRow } from '../../dist/scored.js';
 import type { Trace } from '../../dist/trace.js';
-
 import { collect } from './streams.js';
 
 export { collect } from './streams.js';

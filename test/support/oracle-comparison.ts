@@ -180,20 +180,16 @@ export function describeAgainstOracle(everyGroup: number, traces: number, others
     });
 
     it.each([
-      [
-        'pr-mean',
-        [...['--estimator', 'pr-mean', '--sigma', 'rudder'], '--within', 'entropy'],
-        { estimator: 'pr-mean', rule: 'rudder', within: 'entropy' },
-      ],
+      ['pr-mean', 'rudder --within entropy', { rule: 'rudder', within: 'entropy' }],
       [
         'joint',
-        [...['--estimator', 'joint', '--sigma', 'rudder', '--residual', 'answer'], '--max-segments', '2'],
-        { estimator: 'joint', solution: true, rule: 'rudder', residual: 'answer', maxSegments: 2 },
+        'rudder --residual answer --max-segments 2',
+        { solution: true, rule: 'rudder', residual: 'answer', maxSegments: 2 },
       ],
     ] as const)(`%s with its flags, ${others} traces`, async (name, flags, opts) => {
-      const rows = await fixtures.scored(name, flags);
+      const rows = await fixtures.scored(name, `--estimator ${name} --sigma ${flags}`.split(' '));
       for (const [i, fixture] of spread(fixtures.rows, others).entries())
-        compare(spread(rows, others)[i] as ScoredRow, fixture, opts);
+        compare(spread(rows, others)[i] as ScoredRow, fixture, { estimator: name, ...opts });
     });
   });
 }

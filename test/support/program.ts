@@ -15,11 +15,7 @@ export const PROVER = join(ROOT, 'models/prover');
 /** real traces beside the checkout; not part of the project */
 export const SHARED_DATA = join(ROOT, '../shared/data');
 
-export interface Run {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
+export type Run = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
 export interface End extends Run {
   readonly signal: NodeJS.Signals | null;
@@ -57,17 +53,10 @@ export function rredcot(
   return end;
 }
 
-export interface FixtureRow {
-  readonly id: string;
-  readonly group: string;
-  readonly prompt: string;
-  readonly prompt_ids: number[];
-  readonly completion: string;
-  readonly completion_ids: number[];
-  readonly answer: string;
-  readonly solution: string;
-  readonly reward: number;
-}
+export type FixtureRow = Readonly<
+  Record<'id' | 'group' | 'prompt' | 'completion' | 'answer' | 'solution', string> &
+    Record<'prompt_ids' | 'completion_ids', number[]> & { reward: number }
+>;
 
 export async function readJsonl<T>(path: string): Promise<T[]> {
   const text = await readFile(path, 'utf8');
@@ -77,41 +66,24 @@ export async function readJsonl<T>(path: string): Promise<T[]> {
     .map((line) => JSON.parse(line) as T);
 }
 
-export interface ScoredSegment {
-  readonly start: number | null;
-  readonly end: number | null;
-  readonly char_start: number | null;
-  readonly char_end: number | null;
-  readonly kind: 'thought' | 'answer' | 'shown';
-  readonly entropy: number;
-  readonly value: number | null;
-  readonly delta: number;
-  readonly sigma: number;
-}
+export type ScoredSegment = Readonly<
+  Record<'start' | 'end' | 'char_start' | 'char_end' | 'value', number | null> &
+    Record<'entropy' | 'delta' | 'sigma', number> & { kind: 'thought' | 'answer' | 'shown' }
+>;
 
 /** A row of `rredcot score`'s output. */
-export interface ScoredRow {
-  readonly id: string;
-  readonly group: string | null;
-  readonly prompt: string;
-  readonly completion: string;
-  readonly prompt_ids: number[];
-  readonly completion_ids: number[];
-  readonly logprobs: number[];
-  readonly entropies: number[];
-  readonly sigma: number[];
-  readonly segments: ScoredSegment[];
-  readonly value_start: number;
-  readonly reference_logprobs: number[][];
-  readonly reference_tokens: number[];
-  readonly reward: number | null;
-  readonly baseline: number | null;
-  readonly reference_utilities: number[];
-  readonly source_row: bigint;
-  readonly sigma_ess: number;
-  readonly sigma_max_weight: number;
-  readonly status: string;
-}
+export type ScoredRow = Readonly<
+  Record<'id' | 'prompt' | 'completion' | 'status', string> &
+    Record<'prompt_ids' | 'completion_ids' | 'reference_tokens' | 'reference_utilities', number[]> &
+    Record<'logprobs' | 'entropies' | 'sigma', number[]> &
+    Record<'value_start' | 'sigma_ess' | 'sigma_max_weight', number> &
+    Record<'reward' | 'baseline', number | null> & {
+      group: string | null;
+      segments: ScoredSegment[];
+      reference_logprobs: number[][];
+      source_row: bigint;
+    }
+>;
 
 /** The rows of a Parquet file, read by DuckDB. */
 export async function readScored(path: string): Promise<ScoredRow[]> {

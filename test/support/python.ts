@@ -1,5 +1,4 @@
 // Which Python a test has: one on the path that imports what it needs, or Debian's beside it.
-
 import { spawnSync } from 'node:child_process';
 
 /** For torch beside other test files: threads that wait for a core in a loop take longer than one thread alone. */

@@ -8,11 +8,7 @@ import { openScene } from './scene.js';
 
 export const KEYS = { id: 'AKIDTEST', secret: 'a/secret+key', region: 'eu-test-1' } as const;
 
-interface Stored {
-  readonly bytes: Buffer;
-  readonly etag: string;
-  readonly at: Date;
-}
+type Stored = { readonly bytes: Buffer; readonly etag: string; readonly at: Date };
 
 export interface SeenRequest {
   readonly method: string;

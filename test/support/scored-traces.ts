@@ -45,16 +45,10 @@ export function scoredLine(trace: MadeTrace, more: Readonly<Record<string, unkno
     { end: trace.logprobs.length, kind: 'answer', value: null },
   ];
   return {
-    id: trace.id,
-    group: trace.group,
-    reward: trace.reward,
-    logprobs: trace.logprobs,
-    segments,
+    ...{ id: trace.id, group: trace.group, reward: trace.reward, logprobs: trace.logprobs, segments },
     value_start: trace.values[0],
     reference_logprobs: trace.values.map((value) => [Math.fround(Math.log(value))]),
-    reference_tokens: [3],
-    reference_utilities: [1],
-    ...more,
+    ...{ reference_tokens: [3], reference_utilities: [1], ...more },
   };
 }
 

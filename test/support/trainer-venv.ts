@@ -1,5 +1,4 @@
 // Pythons with what trainers and data teams use, in virtual environments that are each made once a machine.
-
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';

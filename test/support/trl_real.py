@@ -95,18 +95,8 @@ def odd_reward(completion_ids, **_):
 
 def run(kind, checkpoint, folder, rows, rollout, **options):
     config = GRPOConfig(
-        output_dir=folder,
-        loss_type="grpo",
-        learning_rate=1e-3,
-        max_steps=STEPS,
-        bf16=False,
-        use_cpu=True,
-        seed=7,
-        report_to=[],
-        save_strategy="no",
-        logging_steps=1,
-        disable_tqdm=True,
-        **options,
+        output_dir=folder, loss_type="grpo", learning_rate=1e-3, max_steps=STEPS, bf16=False, use_cpu=True, seed=7,
+        report_to=[], save_strategy="no", logging_steps=1, disable_tqdm=True, **options,
     )
     prompts = list({row["prompt"]: {"prompt": row["prompt"]} for row in rows}.values())
     trainer = kind(

@@ -1,6 +1,5 @@
 // The documentation's promises: a command that no test runs is marked, and has flags that exist; links lead somewhere; every
 // flag, column, field and preset is named. docs.long.test.ts runs the commands.
-
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -102,10 +101,7 @@ describe('docs', () => {
       const { status, stderr } = spawnSync(
         'python3',
         ['-c', 'import ast, sys; ast.parse(sys.stdin.read())'],
-        {
-          input: block,
-          encoding: 'utf8',
-        },
+        { input: block, encoding: 'utf8' },
       );
       expect(status, stderr).toBe(0);
     }

@@ -1,5 +1,4 @@
 // The examples where their libraries are not: what needs none runs, the others say in one line what to install.
-
 import { spawnSync } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

@@ -1,6 +1,5 @@
 // The examples for Ray on a real one: a head and two nodes, of which one is killed while an example is at work, and the result is
 // what one process gives, byte for byte.
-
 import { spawnSync } from 'node:child_process';
 import { mkdir, readdir, readFile, symlink } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';

@@ -1,5 +1,4 @@
 // The front page's promises: its commands run, its picture is real output, it stays a front page.
-
 import { spawnSync } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 // TRL's own GRPOTrainer and verl's own V1 with our hooks, and what data libraries read of a scored file: in an environment that pip makes.
-
 import { spawnSync } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
-
 import { spawn, spawnSync } from 'node:child_process';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,18 +18,11 @@ const DUMPS = ['trl', 'verl', 'chat'];
 const WITHOUT_PYARROW = hasPyarrow ? '' : ' (skipped without pyarrow)';
 
 /** A row as `score` wrote it: what a trainer takes of it. */
-interface Scored {
-  readonly id: string;
-  readonly group: string;
-  /** of the chat's dump messages */
-  readonly prompt: string | object[];
-  readonly completion: string;
-  readonly prompt_ids: number[];
-  readonly completion_ids: number[];
-  readonly logprobs: number[];
-  readonly sigma: number[];
-  readonly reward: number;
-}
+type Scored = Readonly<
+  Record<'id' | 'group' | 'completion', string> &
+    Record<'prompt_ids' | 'completion_ids' | 'logprobs' | 'sigma', number[]> & // of the chat's dump messages
+    { prompt: string | object[]; reward: number }
+>;
 const SCORED = 'id group prompt completion prompt_ids completion_ids logprobs sigma reward'.split(' ');
 
 const { at, done, folder, write } = await openScene();
@@ -38,10 +30,8 @@ const { at, done, folder, write } = await openScene();
 /** A dump's first row twice, with another completion and reward the second time: a group of two. */
 async function twice(dump: string, name: string, second: object, both: object = {}): Promise<void> {
   const [row] = await readJsonl<object>(join(ROOT, 'test/io/map/dumps', `${dump}.jsonl`));
-  await write(
-    `${name}.jsonl`,
-    [row, { ...row, ...second }].map((each) => ({ ...each, ...both })),
-  );
+  const group = [row, { ...row, ...second }].map((each) => ({ ...each, ...both }));
+  await write(`${name}.jsonl`, group);
 }
 
 /** A group of two of each of `DUMPS`, scored into every format; the dumps are gone then. @returns the files, one after the other for each of `FORMATS` */
@@ -324,10 +314,8 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
 
   it('reinforce_torch.py says when the traces were scored by another policy, and refuses what is no plain Llama', async () => {
     const rows = await readJsonl<{ logprobs: number[]; sigma_gain: number | null }>(at('scored.jsonl'));
-    await write(
-      'others.jsonl',
-      rows.map((row) => ({ ...row, logprobs: row.logprobs.map((p) => p - 1) })),
-    );
+    const others = rows.map((row) => ({ ...row, logprobs: row.logprobs.map((p) => p - 1) }));
+    await write('others.jsonl', others);
     const example = join(ROOT, 'examples/reinforce_torch.py');
     const run = (...flags: string[]) =>
       spawnSync(python as string, [example, at('others.jsonl'), ...flags], {

@@ -50,8 +50,6 @@ afterEach(async () => {
   expect(unhandled).toEqual([]);
 });
 
-// ------ runs of a batch
-
 describe('runBatch', () => {
   const BOTH = ['one-run', 'two-run'] as const;
 
@@ -107,8 +105,6 @@ describe('runBatch', () => {
     expect(policy.kept.size).toBe(0);
   });
 });
-
-// ------ windows
 
 /** Puts a number into what is said of one trace, which its first token names. */
 class LyingPolicy extends FakePolicy {

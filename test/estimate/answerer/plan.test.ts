@@ -20,8 +20,6 @@ const planned = (jobs: readonly TraceJob[], device?: Parameters<typeof planWindo
     shares: batch.map(({ shares }) => shares),
   }));
 
-// ------ batches
-
 describe('planBatches', () => {
   const anyLoads = fc.array(
     fc
@@ -138,8 +136,6 @@ test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 row
   const jobs = Array.from({ length: 28 }, () => jobOf(SHAPE));
   expect(planned(jobs).map(({ members }) => members.length)).toEqual([27, 1]);
 });
-
-// ------ prompts that are read once
 
 describe('shareOut', () => {
   test('every trace once, in order; parts of several within the budget, and only where they save a quarter', () => {

@@ -1,5 +1,4 @@
 /** One run, two runs and naive re-encoding give the same numbers, and a trace's do not depend on its company. */
-
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { rm, writeFile } from 'node:fs/promises';
@@ -164,8 +163,6 @@ describe.each([
   });
 });
 
-// ------ prompts that are read once
-
 /** A prompt of up to 200 tokens and completions behind it, one or some longer than a group of rows. */
 const anyGroup = fc
   .record({
@@ -236,8 +233,6 @@ test('traces that are said to share a prompt and do not are refused', async () =
   });
   await expect(policy('random').session.run([trace(1), trace(4)])).rejects.toThrow('share prompt 0');
 });
-
-// ------ the fixtures
 
 /** Under `ulimit -v`: ONNX Runtime's own words for a failed allocation are what is recognised. */
 test.skipIf(process.platform !== 'linux')(
