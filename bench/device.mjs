@@ -11,7 +11,6 @@ import { beyond, describeFinding } from '../dist/model/onnx/canary.js';
 import { findCuda, parseDevice, resolveDevice } from '../dist/model/onnx/device.js';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
-import { EMBEDDED_POLICY } from '../dist/package-files.js';
 import {
   EIGHT_B,
   inTwoRuns,

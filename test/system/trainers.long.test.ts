@@ -20,8 +20,10 @@ const WITHOUT_PYARROW = hasPyarrow ? '' : ' (skipped without pyarrow)';
 /** A row as `score` wrote it: what a trainer takes of it. */
 type Scored = Readonly<
   Record<'id' | 'group' | 'completion', string> &
-    Record<'prompt_ids' | 'completion_ids' | 'logprobs' | 'sigma', number[]> & // of the chat's dump messages
-    { prompt: string | object[]; reward: number }
+    Record<'prompt_ids' | 'completion_ids' | 'logprobs' | 'sigma', number[]> & { // of the chat's dump messages
+      prompt: string | object[];
+      reward: number;
+    }
 >;
 const SCORED = 'id group prompt completion prompt_ids completion_ids logprobs sigma reward'.split(' ');
 
