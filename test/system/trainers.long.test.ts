@@ -17,10 +17,10 @@ const FORMATS = ['jsonl', 'jsonl.gz', ...(hasPyarrow ? ['parquet'] : [])];
 const DUMPS = ['trl', 'verl', 'chat'];
 const WITHOUT_PYARROW = hasPyarrow ? '' : ' (skipped without pyarrow)';
 
-/** A row as `score` wrote it: what a trainer takes of it. */
+/** A row as `score` wrote it: what a trainer takes of it; the prompts of the chat's dump are messages. */
 type Scored = Readonly<
   Record<'id' | 'group' | 'completion', string> &
-    Record<'prompt_ids' | 'completion_ids' | 'logprobs' | 'sigma', number[]> & { // of the chat's dump messages
+    Record<'prompt_ids' | 'completion_ids' | 'logprobs' | 'sigma', number[]> & {
       prompt: string | object[];
       reward: number;
     }
