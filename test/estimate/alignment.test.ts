@@ -16,7 +16,7 @@ function bags(pieces: Pieces) {
 }
 const aligned = (a: Pieces, b: Pieces) => align(bags(a), bags(b));
 
-/** Three tokens, of which no other one has any. */
+/** Three tokens that no other peer has. */
 const piece = (n: number) => [n, n + 10, n + 20] as const;
 const thought = fc.array(fc.array(fc.nat(6), { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 5 });
 

@@ -131,9 +131,9 @@ export function fromSolution(text: string): { readonly answer: string; readonly 
   return isBoxAlone ? { answer } : { answer, solution: text };
 }
 
-/** A text that is not empty, or a number as text; null for anything else. */
+/** A text that is not blank, nor an answer's wrapping without one, or a number as text; null for anything else. */
 export function answerText(value: unknown): string | null {
-  if (typeof value === 'string') return value === '' ? null : value;
+  if (typeof value === 'string') return /^(?:\s|\$|\\boxed\{\s*\})*$/.test(value) ? null : value;
   if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
     return String(value);
   return null;

@@ -30,17 +30,12 @@ const LACKS: Readonly<Record<string, string>> = {
   ...{ Qwen3Next: 'linear attention, experts', Qwen3_5: 'linear attention' },
   ...{ Glm4Moe: 'experts, half a head rotated', Glm: 'half a head rotated, norms behind attention and MLP' },
   ...{ Deepseek: 'latent attention, experts', Kimi: 'linear or latent attention, experts' },
-  ...{
-    Gemma: 'scaled embeddings, norms behind attention and MLP, GELU',
-    Olmo: 'norms behind attention and MLP',
-  },
+  Gemma: 'scaled embeddings, norms behind attention and MLP, GELU',
+  Olmo: 'norms behind attention and MLP',
   ...{ GptOss: 'experts, attention sinks', Llama4: 'experts, chunked attention' },
   ...{ Phi: 'joined projections, longrope', SmolLM3: 'layers without rotation' },
   ...{ Nemotron: 'Mamba layers, or squared ReLU', FalconH1: 'Mamba layers', Mamba: 'Mamba layers' },
-  ...{
-    GraniteMoe: 'experts, multipliers',
-    Granite: 'multipliers of embedding, attention, residuals, logits',
-  },
+  ...{ GraniteMoe: 'experts, multipliers', Granite: 'multipliers of most parts' },
 };
 
 /** @throws RredcotError (exit 2) for a family whose graph is not written, and for weights of fewer bits */

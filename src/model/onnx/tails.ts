@@ -11,7 +11,6 @@ interface TailPlace {
   readonly branch: number | undefined;
 }
 
-/** Tails as branches. */
 export interface SharedTails {
   /** by the exit behind which they are scored: where a tail parts from the trace. None begins another one of its exit */
   readonly branches: readonly { readonly exit: number; readonly suffix: Continuation }[];
@@ -20,10 +19,8 @@ export interface SharedTails {
 }
 
 /**
- * Finds the branches that are enough for the tails of some exits. A token's probability follows from what stands before it, so the
- * tail that shares n tokens with the trace's own has the trace's n log-probabilities, and goes on behind the exit n tokens later;
- * there two tails are one where the shorter is the beginning of the longer. So the peers of a trace are read where they differ from
- * it, and not once more at every exit before that: a fifth of the tokens of tails, by what was measured (docs/fidelity.md).
+ * Finds the branches that are enough for the tails of some exits. A tail that shares n tokens with the trace's own has the trace's n
+ * log-probabilities, and goes on behind the exit n tokens later; there two tails are one where the shorter begins the longer.
  * @param completion (T)
  * @param exits (E)
  */
@@ -60,7 +57,6 @@ export function shareTails(completion: Int32Array, exits: readonly number[], tai
  * The log-probabilities of each tail's tokens, nats.
  * @param exits (E) those of {@link shareTails}
  * @param logprobs (T) of the completion's own tokens
- * @param scored of the branches
  * @returns (E) of the tails
  */
 export function tailScores(

@@ -18,8 +18,7 @@ const Tokenizer = z.looseObject({ added_tokens: Added }).catch({ added_tokens: [
 type Encoder = Pick<PolicyTokenizer, 'encode' | 'isSpecial'>;
 
 /**
- * The tokens after which a policy's completions end: `eos_token_id` of generation_config.json and of config.json, and the tokenizer's
- * `eos_token`, each once: chat checkpoints end a turn by one and a text by another. None where nothing is named: then only a limit ends one.
+ * The tokens after which completions end: `eos_token_id` of generation_config.json and of config.json, and the tokenizer's `eos_token`.
  * @throws RredcotError (exit 2) for an id that the vocabulary does not have
  */
 export async function readStops(

@@ -66,7 +66,7 @@ async function encode(how: Encoding, text: string): Promise<EncodeReply> {
 async function render({ messages, addGenerationPrompt, tools }: ChatRequest): Promise<ChatReply> {
   const { source, variables, maxLength } = chat as ChatInit;
   // a process that encodes alone does without it
-  const { Template } = await import('@huggingface/jinja');
+  const [{ Template }] = await Promise.all([import('@huggingface/jinja'), import('./kept-rounds.js')]);
   try {
     template ??= new Template(source);
     const own = { messages, add_generation_prompt: addGenerationPrompt, ...(tools ? { tools } : {}) };

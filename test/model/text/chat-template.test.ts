@@ -93,6 +93,20 @@ describe('the template of a policy', () => {
 });
 
 describe('rendering', () => {
+  it.each([
+    // as Python's jinja2 renders them
+    ['{% for x in [1,2,3] %}a{{ x }}{% if x == 2 %}b{% continue %}{% endif %}c{% endfor %}|', 'a1ca2ba3c|'],
+    ['{% for x in [1,2,3] %}a{% if x == 2 %}b{% break %}{% endif %}c{% else %}E{% endfor %}|', 'acab|'],
+    [
+      '{% for x in [1,2] %}{% for y in [1,2] %}{% if y == 2 %}!{% break %}{% endif %}{{ x }}{{ y }}{% endfor %};{% endfor %}',
+      '11!;21!;',
+    ],
+    ['{% for x in [1] %}z{% break %}{% else %}E{% endfor %}', 'zE'],
+    ['{% for x in [] %}z{% else %}E{% endfor %}', 'E'],
+  ])('keeps what a round has written that is left: %s', async (source, text) => {
+    expect(await renderer(source).ask({ messages: [], addGenerationPrompt: true })).toBe(text);
+  });
+
   it('opens the turn of the assistant, or goes on with its last message', async () => {
     const chat = renderer(
       '{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}',
