@@ -1,6 +1,6 @@
 // Rewards as dumps have them: ±1, other scales, verdicts. What is not 0 to 1 is mapped and said, or the run ends at once.
 import { existsSync } from 'node:fs';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { describe, expect, it, test } from 'vitest';
 import type { ScoredRow } from '../support/program.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
@@ -105,6 +105,12 @@ describe('a named range', () => {
 });
 
 describe('many rejects', () => {
+  it('of lines that are not JSON are mended in the lines: --map would not help', async () => {
+    await writeFile(at('cut-off.jsonl'), '{"prompt": "a');
+    const { stderr } = await fails(`score cut-off.jsonl ${GIVEN} -o none.jsonl`, 65, 'line is not JSON');
+    expect(stderr).toMatch(/try: correct the rows\n/);
+  });
+
   it.each(['many.jsonl', 'shard/ --shard 0/1'])('are warned of: -o %s', async (out) => {
     expect((await done(`score cut.jsonl ${GIVEN} -o ${out}`)).stderr).toMatch(
       /WARN: 3 of 24 traces were rejected, most of them \(3\) with empty_completion, first .*:3:/,
