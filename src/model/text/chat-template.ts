@@ -1,9 +1,10 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
+import { type Exact, type ExactObject, exactly } from '../../io/arrow/exact.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess, StoppedError } from './bounded-process.js';
-import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
+import type { ChatReply, TextInit, TextThread } from './text-thread.js';
 import { NamedToken } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -116,6 +117,24 @@ const MEMORY_MB = 512;
 const MOST_STOPPED = 3;
 const HINT = 'build the policy with another chat_template.jinja, or give prompts as text';
 
+interface Conversation {
+  readonly messages: readonly Message[];
+  readonly addGenerationPrompt: boolean;
+  readonly tools?: unknown;
+}
+
+/** A message as transformers hands it to a template: without what is None, and a thought under both its names. */
+function asHandedOn(message: Message): Exact {
+  const fields = [...(exactly(message) as ExactObject)].filter(([, value]) => value !== null);
+  const own = new Map(fields);
+  const thought = ['reasoning_content', 'thinking', 'reasoning']
+    .map((name) => own.get(name))
+    .find((it) => it !== undefined);
+  return thought === undefined
+    ? own
+    : new Map([['thinking', thought], ...fields, ['reasoning_content', thought]]);
+}
+
 export type ChatRenderer = ReturnType<typeof chatRenderer>;
 
 /** Renders messages, one conversation at a time, in a process that is started when the first one comes. */
@@ -124,14 +143,14 @@ export function chatRenderer(
   { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
 ) {
   const { source, variables, file } = template;
-  const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
+  const workerData: TextInit = { chat: { source, maxLength: MAX_LENGTH } };
   const thread = new URL('./text-thread.js', import.meta.url);
   const { call, close } = boundedProcess<TextThread>(
     { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
     { timeoutMs, mostStopped: MOST_STOPPED, signal },
   );
-  const ask = async (request: ChatRequest): Promise<string> => {
-    const reply = await call('render', [request]).catch((error: unknown): ChatReply => {
+  const rendered = async (given?: ExactObject): Promise<string> => {
+    const reply = await call('render', [given]).catch((error: unknown): ChatReply => {
       if (error instanceof StoppedError) return { error: error.message };
       throw error;
     });
@@ -142,9 +161,17 @@ export function chatRenderer(
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,
     );
   };
+  const ask = ({ messages, addGenerationPrompt, tools }: Conversation): Promise<string> => {
+    // as transformers calls it: what is not given is None
+    const own = { tools, documents: null, add_generation_prompt: addGenerationPrompt };
+    const given = exactly({ ...variables, ...own }) as ExactObject;
+    return rendered(given.set('messages', messages.map(asHandedOn)));
+  };
   return {
     template,
     close,
+    /** @throws RredcotError (exit 2) naming what the template has that is not rendered as Python does */
+    check: () => rendered(),
     /** A conversation as it stands, whoever speaks last. @throws as `render` */
     ask,
     /**
