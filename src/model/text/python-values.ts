@@ -167,28 +167,24 @@ export function keyOf(key: Value): Value {
 
 export function arithmetic(sign: string, a: Value, b: Value): Value {
   const [x, y] = [numeric(defined(a)), numeric(defined(b))];
-  if (typeof x === 'bigint' && typeof y === 'bigint' && sign !== '/') return ofWhole(sign, x, y);
-  if (x !== undefined && y !== undefined && OF_FLOATS[sign] && !(sign === '/' && Number(y) === 0))
-    return OF_FLOATS[sign](Number(x), Number(y));
+  if (x !== undefined && y !== undefined) return ofNumbers(sign, x, y);
   if (sign === '+' && typeof a === 'string' && typeof b === 'string') return a + b;
   if (sign === '+' && isList(a) && isList(b) && a.constructor === b.constructor) return a.concat(b);
   if (sign === '*' && typeof a === 'string' && typeof y === 'bigint') return a.repeat(Math.max(0, Number(y)));
   return fail(`${repr(a)} ${sign} ${repr(b)} is not supported`);
 }
 
-const OF_FLOATS: Readonly<Record<string, (x: number, y: number) => number>> = {
-  '+': (x, y) => x + y,
-  '-': (x, y) => x - y,
-  '*': (x, y) => x * y,
-  '/': (x, y) => x / y,
-};
-
-function ofWhole(sign: string, x: bigint, y: bigint): bigint {
-  if (sign === '+') return x + y;
-  if (sign === '-') return x - y;
-  if (sign === '*') return x * y;
-  if (sign === '**') return x ** y; // an error below 0, where Python has a float
-  const rest = x % y; // an error where y is 0
-  const modulo = rest !== 0n && rest < 0n !== y < 0n ? rest + y : rest;
-  return sign === '%' ? modulo : (x - modulo) / y;
+function ofNumbers(sign: string, x: bigint | number, y: bigint | number): Value {
+  const isWhole = typeof x === 'bigint' && typeof y === 'bigint' && sign !== '/';
+  // typed as numbers: JavaScript has the same signs for both
+  const [p, q] = (isWhole ? [x, y] : [Number(x), Number(y)]) as [number, number];
+  if (sign === '+') return p + q;
+  if (sign === '-') return p - q;
+  if (sign === '*') return p * q;
+  if (sign === '/' && q !== 0) return p / q;
+  if (!isWhole) return fail(`${repr(x)} ${sign} ${repr(y)} is not supported`);
+  if (sign === '**') return p ** q; // an error where q is below 0, for which Python has a float
+  const rest = p % q; // an error where q is 0
+  const modulo = rest && rest < 0 !== q < 0 ? rest + q : rest;
+  return sign === '%' ? modulo : (p - modulo) / q;
 }

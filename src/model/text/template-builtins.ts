@@ -2,40 +2,20 @@
 import * as py from './python-values.js';
 
 type Value = py.Value;
+/** Takes its operand and what a template gives it, which is checked where it matters. */
+// biome-ignore lint/suspicious/noExplicitAny: see above
+type Body = (...values: any[]) => Value;
 
-/** How an argument is taken: what is left out, or None, is undefined where a `?` stands behind its kind. */
-const KINDS = {
-  any: (value: Value) => value,
-  text: (value: Value) =>
-    value instanceof py.Safe ? py.fail('a filter of safe text is not supported') : py.str(value),
-  str: py.text,
-  int: (value: Value) =>
-    Number(typeof value === 'bigint' ? value : py.fail(`${py.repr(value)} is no whole number`)),
-  bool: py.isTrue,
-  items: py.items,
-  dict: (value: Value): py.Dict => (value instanceof Map ? value : py.fail(`${py.repr(value)} is no dict`)),
-};
-
-/** Functions by name, each declared as `name|name argument:kind …`. */
-function table(
-  declared: Readonly<Record<string, (...args: never[]) => Value>>,
-): ReadonlyMap<string, py.Call> {
+/** Functions by name, each declared as `name|name parameter …`, the operand not counted. */
+function table(declared: Readonly<Record<string, Body>>): Map<string, py.Call> {
   const calls = Object.entries(declared).flatMap(([signature, body]) => {
     const [names = '', ...parameters] = signature.split(' ');
-    const known = parameters.map((parameter) => parameter.split(':') as [string, string]);
-    const call: py.Call = (args, named) => {
-      const isKnown = (key: string) => known.some(([own], n) => own === key && n >= args.length);
-      if (args.length > known.length || ![...named.keys()].every(isKnown))
-        py.fail(`${signature}: gets other arguments`);
-      const taken = known.map(([own, kind], n) => {
-        const value = n < args.length ? args[n] : named.get(own);
-        if (kind === 'any?') return value;
-        if (kind.endsWith('?') && (value ?? null) === null) return undefined;
-        return value === undefined
-          ? py.fail(`${signature}: lacks ${own}`)
-          : KINDS[kind.replace('?', '') as keyof typeof KINDS](value);
-      });
-      return body(...(taken as never[]));
+    const call: py.Call = ([operand, ...args], named) => {
+      const places = [...named.keys()].map((name) => parameters.indexOf(name));
+      if (args.length > parameters.length || places.some((at) => at < args.length))
+        py.fail(`${names}(${parameters.join(', ')}) gets other arguments`);
+      for (const [n, value] of [...named.values()].entries()) args[places[n] as number] = value;
+      return body(operand, ...args);
     };
     return names.split('|').map((name) => [name, call] as const);
   });
@@ -49,59 +29,55 @@ const SPACE = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029
 const LINE_END = /\r\n|[\n-\r\x1c-\x1e\x85\u2028\u2029]/g;
 
 /** @param ends `^` the left one, `$` the right one */
-function strip(text: string, set: string | undefined, ends = '^$'): string {
-  const cut = set === undefined ? SPACE : `[${set.replaceAll(/[\]\\^-]/g, '\\$&')}]`;
+function strip(text: string, set: Value, ends = '^$'): string {
+  const cut = (set ?? null) === null ? SPACE : `[${py.text(set).replaceAll(/[\]\\^-]/g, '\\$&')}]`;
   const start = ends.startsWith('^') ? text.replace(new RegExp(`^${cut}+`, 'u'), '') : text;
   return ends.endsWith('$') ? start.replace(new RegExp(`(?<!${cut})${cut}+$`, 'u'), '') : start;
 }
 
-function split(text: string, separator?: string, most = -1): string[] {
-  if (separator === undefined && most < 0)
-    return strip(text, undefined)
-      .split(new RegExp(`${SPACE}+`))
-      .filter(Boolean);
-  if (!separator) return py.fail('such a split() is not supported');
-  const parts = text.split(separator);
-  return most < 0 || parts.length <= most
-    ? parts
-    : [...parts.slice(0, most), parts.slice(most).join(separator)];
+function split(text: string, by: Value = null, limit: Value = -1n): string[] {
+  const most = whole(limit);
+  if (by === null && most < 0) return text.split(new RegExp(`${SPACE}+`)).filter(Boolean);
+  if (by === null || by === '') return py.fail('such a split() is not supported');
+  const parts = text.split(py.text(by));
+  const rest = parts.slice(most).join(py.text(by));
+  return most < 0 || parts.length <= most ? parts : [...parts.slice(0, most), rest];
 }
 
+const whole = (value: Value): number =>
+  typeof value === 'bigint' ? Number(value) : py.fail(`${py.repr(value)} is no whole number`);
 const capitalized = (s: string) => s.toLowerCase().replace(/^./su, (first) => first.toUpperCase());
-const asTuple = (part: Value) => (part instanceof py.Tuple ? part : [part]).map(py.text);
+const replaced = (s: string, old: Value, by: Value, count: Value = -1n) =>
+  whole(count) < 0 ? s.replaceAll(py.text(old), () => py.text(by)) : split(s, old, count).join(py.text(by));
+const textsIn = (value: Value) => (value instanceof py.Tuple ? value : [value]).map(py.text);
 const pairs = (dict: py.Dict) => Array.from(dict, (pair) => py.Tuple.from(pair));
 
 const OF_TEXT = table({
-  'upper s:text': (s: string) => s.toUpperCase(),
-  'lower s:text': (s: string) => s.toLowerCase(),
-  'capitalize s:text': capitalized,
-  'title s:text': (s: string) => s.replaceAll(/\p{L}+/gu, capitalized),
-  'strip s:text chars:str?': (s: string, set?: string) => strip(s, set),
-  'lstrip s:text chars:str?': (s: string, set?: string) => strip(s, set, '^'),
-  'rstrip s:text chars:str?': (s: string, set?: string) => strip(s, set, '$'),
-  'split s:text sep:str? maxsplit:int?': split,
-  'splitlines s:text': (s: string) => s.replace(new RegExp(`(?:${LINE_END.source})$`), '').split(LINE_END),
-  'startswith s:text prefix:any': (s: string, part: Value) =>
-    asTuple(part).some((each) => s.startsWith(each)),
-  'endswith s:text suffix:any': (s: string, part: Value) => asTuple(part).some((each) => s.endsWith(each)),
-  'replace s:text old:text new:text count:int?': (s: string, old: string, by: string, count = -1) =>
-    count < 0 ? s.replaceAll(old, () => by) : split(s, old, count).join(by),
-  'join s:text iterable:items': (s: string, all: Value[]) => all.map(py.text).join(s),
-  'find s:text sub:str': (s: string, sub: string) =>
-    s.includes(sub) ? BigInt(py.length(s.slice(0, s.indexOf(sub)))) : -1n,
+  upper: (s) => s.toUpperCase(),
+  lower: (s) => s.toLowerCase(),
+  capitalize: capitalized,
+  title: (s) => s.replaceAll(/\p{L}+/gu, capitalized),
+  'strip chars': (s, set) => strip(s, set),
+  'lstrip chars': (s, set) => strip(s, set, '^'),
+  'rstrip chars': (s, set) => strip(s, set, '$'),
+  'split sep maxsplit': split,
+  splitlines: (s) => s.replace(new RegExp(`(?:${LINE_END.source})$`), '').split(LINE_END),
+  'startswith prefix': (s, prefix) => textsIn(prefix).some((each) => s.startsWith(each)),
+  'endswith suffix': (s, suffix) => textsIn(suffix).some((each) => s.endsWith(each)),
+  'replace old new count': replaced,
+  'join iterable': (s, list) => py.items(list).map(py.text).join(s),
 });
 const OF_DICT = table({
-  'get d:any key:any default:any?': (d: py.Dict, key: Value, other: Value = null) =>
-    d.has(py.keyOf(key)) ? (d.get(key) as Value) : other,
-  'keys d:any': (d: py.Dict) => py.View.from(d.keys()),
-  'values d:any': (d: py.Dict) => py.View.from(d.values()),
-  'items d:any': (d: py.Dict) => py.View.from(pairs(d)),
+  'get key default': (d, key, other = null) => (d.has(py.keyOf(key)) ? d.get(key) : other),
+  keys: (d) => py.View.from(d.keys()),
+  values: (d) => py.View.from(d.values()),
+  items: (d) => py.View.from(pairs(d)),
 });
 /** Whether we have such a method. */
 export const isMethod = (name: string): boolean => OF_TEXT.has(name) || OF_DICT.has(name);
 /** What Python has besides, of texts, and of dicts and lists. */
 const OTHERS = [
-  /^(?:casefold|center|count|encode|expandtabs|format|format_map|r?index|is[a-z]+|[lr]just|maketrans|r?partition|remove(?:pre|suf)fix|rfind|rsplit|swapcase|translate|zfill)$/,
+  /^(?:casefold|center|count|encode|expandtabs|r?find|format|format_map|r?index|is[a-z]+|[lr]just|maketrans|r?partition|remove(?:pre|suf)fix|rsplit|swapcase|translate|zfill)$/,
   /^(?:append|clear|copy|count|extend|fromkeys|index|insert|pop|popitem|remove|reverse|setdefault|sort|update)$/,
 ] as const;
 
@@ -117,65 +93,51 @@ function attributeOf(owner: Value, name: string): Value | undefined {
 function itemOf(owner: Value, key: Value): Value | undefined {
   if (owner instanceof Map) return owner.get(py.keyOf(key));
   if (typeof key !== 'bigint' || (typeof owner !== 'string' && !Array.isArray(owner))) return undefined;
-  return owner instanceof py.View
-    ? py.fail('an item of a range or a view is not supported')
-    : py.items(owner).at(Number(key));
+  return owner instanceof py.View ? py.fail('a place in a range or a view') : py.items(owner).at(Number(key));
 }
 
 /** `owner.key`, or `owner[key]`: where there is none of the one kind, Python takes the other. */
 export function member(owner: Value, key: Value, isDotted: boolean): Value {
   py.defined(owner);
-  const ways = [
-    () => itemOf(owner, key),
-    () => (typeof key === 'string' ? attributeOf(owner, key) : undefined),
-  ];
-  for (const way of isDotted ? ways.reverse() : ways) {
-    const found = way();
-    if (found !== undefined) return found;
-  }
-  return Symbol(`there is no ${py.repr(key)}`);
+  const attribute = () => (typeof key === 'string' ? attributeOf(owner, key) : undefined);
+  const first = isDotted ? attribute() : itemOf(owner, key);
+  const found = first !== undefined ? first : isDotted ? itemOf(owner, key) : attribute();
+  return found === undefined ? Symbol(`there is no ${py.repr(key)}`) : found;
 }
 
 export function slice(owner: Value, [start = null, stop = null, step = null]: readonly Value[]): Value {
   const all = typeof owner === 'string' ? Array.from(owner) : owner;
   if (!py.isList(all)) return py.fail('only texts and lists have slices');
-  const by = Number(step ?? 1);
+  const by = step === null ? 1 : whole(step) || py.fail('a slice has no steps of 0');
   const [least, most] = by < 0 ? [-1, all.length - 1] : [0, all.length];
   const place = (value: Value, other: number): number => {
-    const at = value === null ? other : KINDS.int(value);
+    const at = value === null ? other : whole(value);
     return value === null ? other : Math.min(Math.max(at < 0 ? at + all.length : at, least), most);
   };
   const [from, to] = [place(start, by < 0 ? most : least), place(stop, by < 0 ? least : most)];
   const taken = all.slice(0, 0);
-  if (by === 0) py.fail('slice step cannot be zero');
   for (let n = from; by < 0 ? n > to : n < to; n += by) taken.push(all[n] as Value);
   return typeof owner === 'string' ? taken.join('') : taken;
 }
 
-// ------ filters
+// ------ tests
 
-const pathOf = (item: Value, path: Value | undefined): Value =>
-  String(path)
-    .split('.')
-    .reduce((at, part) => member(at, /^\d+$/.test(part) ? BigInt(part) : part, false), item);
+const isText = (v: Value) => typeof v === 'string' || v instanceof py.Safe;
+const isIterable = (v: Value) => isText(v) || Array.isArray(v) || v instanceof Map || typeof v === 'symbol';
 
-const isDefined = (value: Value) => typeof value !== 'symbol';
-const isText = (value: Value) => typeof value === 'string' || value instanceof py.Safe;
-const isIterable = (value: Value) =>
-  isText(value) || Array.isArray(value) || value instanceof Map || !isDefined(value);
-
-/** Those of which an operator is one have its name too. */
+/** Tests by name, and comparisons by their signs. */
 export const TESTS: ReadonlyMap<string, (value: Value, other: Value) => boolean> = new Map(
   Object.entries({
-    ...{ '==': py.equal, eq: py.equal, equalto: py.equal },
-    ...{ '!=': isOther, ne: isOther, in: py.isIn },
+    ...{ '==': py.equal, eq: py.equal, equalto: py.equal, in: py.isIn },
+    '!=': (v: Value, other: Value) => !py.equal(v, other),
+    ne: (v: Value, other: Value) => !py.equal(v, other),
     'not in': (v: Value, other: Value) => !py.isIn(v, other),
     '<': (v: Value, other: Value) => py.order(v, other) < 0,
     '>': (v: Value, other: Value) => py.order(v, other) > 0,
     '<=': (v: Value, other: Value) => py.order(v, other) <= 0,
     '>=': (v: Value, other: Value) => py.order(v, other) >= 0,
     boolean: (v: Value) => typeof v === 'boolean',
-    defined: isDefined,
+    defined: (v: Value) => typeof v !== 'symbol',
     divisibleby: (v: Value, by: Value) => py.equal(py.arithmetic('%', v, by), 0n),
     even: (v: Value) => py.equal(py.arithmetic('%', v, 2n), 0n),
     false: (v: Value) => v === false,
@@ -186,26 +148,27 @@ export const TESTS: ReadonlyMap<string, (value: Value, other: Value) => boolean>
     none: (v: Value) => v === null,
     number: (v: Value) => py.numeric(v) !== undefined,
     odd: (v: Value) => py.equal(py.arithmetic('%', v, 2n), 1n),
-    sequence: (v: Value) =>
-      v instanceof py.View ? py.fail('a view or a range as a sequence is not supported') : isIterable(v),
+    sequence: (v: Value) => (v instanceof py.View ? py.fail('whether it is a sequence') : isIterable(v)),
     string: isText,
     true: (v: Value) => v === true,
-    undefined: (v: Value) => !isDefined(v),
+    undefined: (v: Value) => typeof v === 'symbol',
   }),
 );
 
-function isOther(a: Value, b: Value): boolean {
-  return !py.equal(a, b);
-}
+// ------ filters
+
+const pathOf = (item: Value, path: Value | undefined): Value =>
+  String(path)
+    .split('.')
+    .reduce((at, part) => member(at, /^\d+$/.test(part) ? BigInt(part) : part, false), item);
 
 /** `select` and `reject`: those of a list that pass a test, or fail it, by themselves or by an attribute. */
-function chosen(name: string): readonly [string, py.Call] {
+function chosen(name: string): [string, py.Call] {
   const call: py.Call = ([list = null, ...rest]) => {
     const path = name.endsWith('attr') ? rest.shift() : undefined;
-    const [test = 'true of it', other = null] = rest;
-    const passes = rest.length === 0 ? py.isTrue : TESTS.get(test as string);
-    if (passes === undefined) return py.fail(`the test ${py.repr(test)} is not supported`);
-    const isKept = (item: Value) => passes(path === undefined ? item : pathOf(item, path), other);
+    const passes = rest.length === 0 ? py.isTrue : TESTS.get(rest[0] as string);
+    if (passes === undefined) return py.fail(`the test ${py.repr(rest[0] as Value)} is not supported`);
+    const isKept = (item: Value) => passes(path === undefined ? item : pathOf(item, path), rest[1] as Value);
     return py.Lazy.from(py.items(list).filter((item) => isKept(item) === name.startsWith('select')));
   };
   return [name, call];
@@ -214,10 +177,10 @@ function chosen(name: string): readonly [string, py.Call] {
 const mapped: py.Call = ([list = null, name, ...args], named) => {
   const filter = FILTERS.get(name as string);
   if (name !== undefined && filter === undefined) py.fail(`the filter ${py.repr(name)} is not supported`);
+  const [path, other] = [named.get('attribute'), named.get('default')];
   return py.Lazy.from(py.items(list), (item) => {
-    if (filter !== undefined) return filter([item, ...args], named);
-    const [found, other] = [pathOf(item, named.get('attribute')), named.get('default')];
-    return isDefined(found) || other === undefined ? found : other;
+    const found = filter === undefined ? pathOf(item, path) : filter([item, ...args], named);
+    return filter === undefined && typeof found === 'symbol' && other !== undefined ? other : found;
   });
 };
 
@@ -225,63 +188,52 @@ const byKey = (a: Value, b: Value) => {
   const [x, y] = [a, b].map((value) => (typeof value === 'string' ? value.toLowerCase() : value));
   return py.order(x as Value, y as Value);
 };
-const margin = (width: Value) => (typeof width === 'string' ? width : ' '.repeat(KINDS.int(width)));
+const margin = (width: Value) => (typeof width === 'string' ? width : ' '.repeat(whole(width)));
+/** What is done to a text; beside safe text, other text would be escaped. */
+const plain = (value: Value) => (value instanceof py.Safe ? py.fail('a filter of safe text') : py.str(value));
 const NOTHING = Symbol('there is no such item');
 
-export const FILTERS: ReadonlyMap<string, py.Call> = new Map<string, py.Call>([
-  ...[...OF_TEXT].filter(([name]) => /^(?:upper|lower|capitalize|replace)$/.test(name)),
+export const FILTERS: ReadonlyMap<string, py.Call> = new Map([
   ...['select', 'reject', 'selectattr', 'rejectattr'].map(chosen),
   ['map', mapped],
   ...table({
-    'default|d v:any default_value:any? boolean:bool?': (v: Value, other: Value = '', byTruth = false) =>
-      !isDefined(v) || (byTruth && !py.isTrue(v)) ? other : v,
-    'dictsort d:dict': (d: py.Dict) => pairs(d).sort(([a = null], [b = null]) => byKey(a, b)),
-    'first v:any': (v: Value) =>
-      (v instanceof py.Lazy ? v.splice(0, 1) : py.items(v)).concat(NOTHING)[0] as Value,
-    'int v:any': (v: Value) => {
-      const isDigits = typeof v === 'string' && /^\s*-?\d+\s*$/.test(v);
-      const number = py.numeric(isDigits ? BigInt(v) : v);
-      return number === undefined
-        ? py.fail(`int of ${py.repr(v)} is not supported`)
-        : BigInt(Math.trunc(Number(number)));
+    upper: (v) => plain(v).toUpperCase(),
+    lower: (v) => plain(v).toLowerCase(),
+    capitalize: (v) => capitalized(plain(v)),
+    title: (v) => plain(v).replaceAll(/[^-\s({[<]+/g, capitalized),
+    'trim chars': (v, set) => strip(plain(v), set),
+    'replace old new count': (v, old, by, count) => replaced(plain(v), plain(old), plain(by), count),
+    'default|d default_value boolean': (v, other = '', byTruth = false) =>
+      typeof v === 'symbol' || (py.isTrue(byTruth) && !py.isTrue(v)) ? other : v,
+    dictsort: (d) => pairs(d).sort(([a = null], [b = null]) => byKey(a, b)),
+    first: (v) => (v instanceof py.Lazy ? v.splice(0, 1) : py.items(v)).concat(NOTHING)[0] as Value,
+    last: (v) => (py.length(v) === 0 ? NOTHING : (py.items(v).at(-1) as Value)),
+    int: (v) => {
+      const number = py.numeric(typeof v === 'string' && /^\s*-?\d+\s*$/.test(v) ? BigInt(v) : v);
+      return BigInt(Math.trunc(Number(number ?? py.fail(`int of ${py.repr(v)} is not supported`))));
     },
-    'indent s:text width:any? first:bool? blank:bool?': (
-      s: string,
-      width: Value = 4n,
-      first = false,
-      blank = false,
-    ) =>
-      s
-        .split(LINE_END)
-        .map((line, n) => ((n === 0 ? first : blank || line !== '') ? margin(width) + line : line))
-        .join('\n'),
-    'items d:any': (d: Value) => py.Lazy.from(isDefined(d) ? pairs(KINDS.dict(d)) : []),
-    'join v:items d:text? attribute:any?': (v: Value[], between = '', path?: Value) =>
-      Array.from(v, (item) => py.str(path === undefined ? item : pathOf(item, path))).join(between),
-    'last v:any': (v: Value) => (py.length(v) === 0 ? NOTHING : (py.items(v).at(-1) as Value)),
-    'length|count v:any': (v: Value) => BigInt(py.length(v)),
-    'list v:items': (v: Value[]) => Array.from(v),
-    'reverse v:any': (v: Value) =>
+    'indent width first blank': (v, width = 4n, first = false, blank = false) => {
+      const isMoved = (line: string, n: number) => py.isTrue(n === 0 ? first : blank || line !== '');
+      const lines = plain(v).split(LINE_END);
+      return lines.map((line, n) => (isMoved(line, n) ? margin(width) + line : line)).join('\n');
+    },
+    items: (d) => py.Lazy.from(typeof d === 'symbol' ? [] : pairs(d)),
+    'join d attribute': (v, between = '', path = undefined) =>
+      Array.from(py.items(v), (item) => py.str(path === undefined ? item : pathOf(item, path))).join(
+        plain(between),
+      ),
+    'length|count': (v) => BigInt(py.length(v)),
+    list: (v) => Array.from(py.items(v)),
+    reverse: (v) =>
       typeof v === 'string' ? Array.from(v).reverse().join('') : py.Lazy.from(py.items(v)).reverse(),
-    'safe v:text': (v: string) => new py.Safe(v),
-    'sort v:items': (v: Value[]) => Array.from(v).sort(byKey),
-    'string v:any': (v: Value) => (v instanceof py.Safe ? v : py.str(v)),
-    'title s:text': (s: string) => s.replaceAll(/[^-\s({[<]+/g, capitalized),
-    'tojson v:any ensure_ascii:bool? indent:any? separators:any?': (
-      v: Value,
-      isAscii = false,
-      indent: Value = null,
-      between: Value = null,
-    ) => {
-      if (isAscii) py.fail('tojson(ensure_ascii=true) is not supported');
+    safe: (v) => new py.Safe(py.str(v)),
+    sort: (v) => Array.from(py.items(v)).sort(byKey),
+    string: (v) => (v instanceof py.Safe ? v : py.str(v)),
+    'tojson ensure_ascii indent separators': (v, isAscii = false, indent = null, between = null) => {
+      if (py.isTrue(isAscii)) py.fail('tojson(ensure_ascii=true) is not supported');
       const own = [indent === null ? ', ' : ',', ': '];
-      return py.jsonText(
-        v,
-        between === null ? own : py.items(between).map(py.text),
-        indent === null ? undefined : margin(indent),
-      );
+      return py.jsonText(v, between ?? own, indent === null ? undefined : margin(indent));
     },
-    'trim s:text chars:str?': (s: string, set?: string) => strip(s, set),
   }),
 ]);
 
@@ -290,7 +242,7 @@ export const FILTERS: ReadonlyMap<string, py.Call> = new Map<string, py.Call>([
 /** The sandbox of Python's Jinja has this limit. */
 const LONGEST_RANGE = 100_000;
 
-/** `%d %b %Y` of today */
+/** Of today: `%d %b %Y`. */
 function today(format: string): string {
   const now = new Date();
   const part = (options: Intl.DateTimeFormatOptions) => now.toLocaleDateString('en-US', options);
@@ -304,24 +256,21 @@ function today(format: string): string {
   );
 }
 
-export const FUNCTIONS: ReadonlyMap<string, py.Call> = new Map<string, py.Call>([
-  ...table({
-    'range start:int stop:int? step:int?': (first: number, end?: number, step = 1) => {
-      const [start, stop] = end === undefined ? [0, first] : [first, end];
-      const count = Math.max(0, Math.ceil((stop - start) / step));
-      if (!(count <= LONGEST_RANGE))
-        py.fail(`range() of ${count} numbers, expected ${LONGEST_RANGE} at most`);
-      return py.View.from({ length: count }, (_, n) => BigInt(start + n * step));
-    },
-    'raise_exception message:text': py.fail,
-    'strftime_now format:str': today,
-  }),
-  ['dict', ([given = new Map()], named) => new Map([...KINDS.dict(given), ...named])],
-  [
-    'namespace',
-    ([given = new Map()], named) => {
-      const fields = [...KINDS.dict(given), ...named].map(([name, value]) => [py.text(name), value]);
-      return new py.Facade(Object.assign(Object.create(null), Object.fromEntries(fields)), true);
-    },
-  ],
+function range(first: Value, end?: Value, step: Value = 1n): Value {
+  const [start, stop] = end === undefined ? [0, whole(first)] : [whole(first), whole(end)];
+  const count = Math.max(0, Math.ceil((stop - start) / whole(step)));
+  if (count <= LONGEST_RANGE)
+    return py.View.from({ length: count }, (_, n) => BigInt(start + n * whole(step)));
+  return py.fail(`range() of ${count} numbers, expected ${LONGEST_RANGE} at most`);
+}
+
+const fieldsOf = ([given = new Map()]: readonly Value[], named: ReadonlyMap<string, Value>) => [
+  ...(given instanceof Map ? given : py.fail(`${py.repr(given)} is no dict`)),
+  ...named,
+];
+
+export const FUNCTIONS: ReadonlyMap<string, py.Call> = new Map([
+  ...table({ 'range stop step': range, raise_exception: py.fail, strftime_now: today }),
+  ['dict', (args, named) => new Map(fieldsOf(args, named))],
+  ['namespace', (args, named) => new py.Facade(Object.fromEntries(fieldsOf(args, named)), true)],
 ]);
