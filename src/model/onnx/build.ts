@@ -8,6 +8,7 @@ import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Graph, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
+import { checkChatTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import {
@@ -61,6 +62,7 @@ export async function buildPolicyFolder(
   // refuses a tokenizer that would fail at the first trace
   const tokenizer = await openTokenizer(checkpoint);
   const text = async () => {
+    await checkChatTemplate(checkpoint);
     const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
     const exitTemplate = { ...derived, ...given };
     await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);

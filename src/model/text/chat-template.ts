@@ -58,6 +58,14 @@ export async function loadChatTemplate(
   return { file, source, variables: { ...specialTokens(config), ...args } };
 }
 
+/** @throws RredcotError (exit 2) for a checkpoint whose template cannot be rendered as Python does, naming what it has */
+export async function checkChatTemplate(path: string): Promise<void> {
+  const template = await loadChatTemplate({ path, files: { [OWN_FILE]: '' } });
+  if (template === undefined) return;
+  const chat = chatRenderer(template);
+  await chat.check().finally(chat.close);
+}
+
 /** A template is a text, or one of a list of {name, template}. */
 function defaultTemplate(value: unknown, file: string): string | undefined {
   if (typeof value === 'string') return value;

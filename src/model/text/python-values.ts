@@ -140,6 +140,8 @@ export function equal(a: Value | undefined, b: Value | undefined): boolean {
   if (typeof a === 'symbol') return typeof b === 'symbol';
   if (a instanceof Map && b instanceof Map)
     return a.size === b.size && [...a].every(([key, item]) => equal(item, b.get(key)));
+  for (const each of [a, b])
+    if (each instanceof View || each instanceof Safe) fail('such a comparison is not supported');
   if (!isList(a) || !isList(b)) return a === b;
   return a.constructor === b.constructor && a.length === b.length && a.every((item, n) => equal(item, b[n]));
 }

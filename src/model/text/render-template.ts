@@ -208,7 +208,14 @@ function loop({ loopvar, iterable, body, defaultBlock }: Node, outer: Scope, out
   for (let n = 0; hasNext(); n++) {
     const item: Value = queue.shift() as Value;
     const scope = scopeOf(item);
-    const fields = { index: BigInt(n + 1), index0: BigInt(n), first: n === 0, previtem: last };
+    const fields = {
+      index: BigInt(n + 1),
+      index0: BigInt(n),
+      first: n === 0,
+      previtem: last,
+      depth: 1n,
+      depth0: 0n,
+    };
     const later = {
       last: { get: () => !hasNext() },
       nextitem: { get: () => (hasNext() ? queue[0] : Symbol('there is no next item')) },

@@ -48,7 +48,7 @@ const whole = (value: Value): number =>
   typeof value === 'bigint' ? Number(value) : py.fail(`${py.repr(value)} is no whole number`);
 const capitalized = (s: string) => s.toLowerCase().replace(/^./su, (first) => first.toUpperCase());
 const replaced = (s: string, old: Value, by: Value, count: Value = -1n) =>
-  whole(count) < 0 ? s.replaceAll(py.text(old), () => py.text(by)) : split(s, old, count).join(py.text(by));
+  split(s, py.text(old), count).join(py.text(by));
 const textsIn = (value: Value) => (value instanceof py.Tuple ? value : [value]).map(py.text);
 const pairs = (dict: py.Dict) => Array.from(dict, (pair) => py.Tuple.from(pair));
 
@@ -61,7 +61,7 @@ const OF_TEXT = table({
   'lstrip chars': (s, set) => strip(s, set, '^'),
   'rstrip chars': (s, set) => strip(s, set, '$'),
   'split sep maxsplit': split,
-  splitlines: (s) => s.replace(new RegExp(`(?:${LINE_END.source})$`), '').split(LINE_END),
+  splitlines: (s) => (s === '' ? [] : s.replace(new RegExp(`(?:${LINE_END.source})$`), '').split(LINE_END)),
   'startswith prefix': (s, prefix) => textsIn(prefix).some((each) => s.startsWith(each)),
   'endswith suffix': (s, suffix) => textsIn(suffix).some((each) => s.endsWith(each)),
   'replace old new count': replaced,
@@ -86,19 +86,20 @@ function attributeOf(owner: Value, name: string): Value | undefined {
   const [isText, isDict] = [typeof owner === 'string', owner instanceof Map];
   const method = isText ? OF_TEXT.get(name) : isDict ? OF_DICT.get(name) : undefined;
   if (method !== undefined) return (args, named) => method([owner, ...args], named);
-  const hasMore = (isText || isDict || Array.isArray(owner)) && OTHERS[isText ? 0 : 1].test(name);
-  return hasMore ? py.fail(`the method .${name} is not supported`) : undefined;
+  const isOther = (isText || isDict || Array.isArray(owner)) && OTHERS[isText ? 0 : 1].test(name);
+  return isOther || typeof owner === 'function' ? py.fail(`.${name} is not supported`) : undefined;
 }
 
 function itemOf(owner: Value, key: Value): Value | undefined {
   if (owner instanceof Map) return owner.get(py.keyOf(key));
-  if (typeof key !== 'bigint' || (typeof owner !== 'string' && !Array.isArray(owner))) return undefined;
-  return owner instanceof py.View ? py.fail('a place in a range or a view') : py.items(owner).at(Number(key));
+  const at = py.numeric(key);
+  if (typeof at !== 'bigint' || (typeof owner !== 'string' && !Array.isArray(owner))) return undefined;
+  return owner instanceof py.View ? py.fail('a place in a range or a view') : py.items(owner).at(Number(at));
 }
 
 /** `owner.key`, or `owner[key]`: where there is none of the one kind, Python takes the other. */
 export function member(owner: Value, key: Value, isDotted: boolean): Value {
-  py.defined(owner);
+  if (py.defined(owner) instanceof py.Safe) py.fail('a part of safe text is not supported');
   const attribute = () => (typeof key === 'string' ? attributeOf(owner, key) : undefined);
   const first = isDotted ? attribute() : itemOf(owner, key);
   const found = first !== undefined ? first : isDotted ? itemOf(owner, key) : attribute();

@@ -5,13 +5,17 @@ type Token = ReturnType<typeof tokenize>[number];
 
 /** Of an operator: where the innermost bracket around it opens. */
 const brackets = new WeakMap<object, number>();
-export const areSideBySide = (a: object, b: object): boolean => brackets.get(a) === brackets.get(b);
+/** Of `not in` nobody knows. */
+export const areSideBySide = (a: object, b: object): boolean =>
+  (brackets.get(a) ?? brackets.get(b)) === (brackets.get(b) ?? brackets.get(a));
 
 /** transformers' own tag: a call of its body */
 const GENERATION = /(?<=\{%-?\s*)(end)?generation(?=\s*-?%\})/g;
 
 /** @throws SyntaxError for what is no template, or has what the tokenizer takes for something else */
 export function tokensOf(source: string): Token[] {
+  if (/[\ufeff\x85\p{Cc}]/u.test(source.replaceAll(/[\t\n\v\f\r]/g, '')))
+    throw new SyntaxError('a control character or a byte order mark is not supported');
   const text = source
     .replaceAll(/\r\n?/g, '\n')
     .replace(/\n$/, '')
