@@ -19,7 +19,6 @@ type Declare = (command: Command, call: CommandCall) => void | Promise<void>;
 const COMMANDS: readonly (readonly [name: string, summary: string, load: () => Promise<object>])[] = [
   ['score', 'score traces: entropies, values at exit points, σ', runs],
   ['segment', 'cut traces into segments, without scoring them', runs],
-  ['sample', 'write completions of prompts: traces that score reads', () => import('./sample-command.js')],
   [
     'inspect',
     'show one trace: of a dump what the program makes of it, of a scored file its values and σ',
@@ -38,7 +37,7 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
-  ...['score', 'segment', 'sample', 'verify'],
+  ...['score', 'segment', 'verify'],
   ...['redistribute', 'filter'],
 ]);
 

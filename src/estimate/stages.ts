@@ -75,9 +75,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     for (const session of sessions.toReversed()) await session.close();
   };
   try {
-    const sampling = await estimator.sampling?.open(policy, device);
-    const session =
-      (sampling?.session as ModelSession | undefined) ?? (await ModelSession.open(policy, device));
+    const session = await ModelSession.open(policy, device);
     sessions.push(session);
     noteProof(log, session, 'policy');
     let second = estimator.second && session;
@@ -101,10 +99,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
           return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
         });
       },
-      answer(asked) {
-        const answered = answerer(asked);
-        return sampling?.sampled(answered, window) ?? answered;
-      },
+      answer: answerer,
       async [Symbol.asyncDispose]() {
         await far?.[Symbol.asyncDispose]();
         await close();

@@ -20,9 +20,7 @@ export const DOCS = PAGES.filter((page) => page.startsWith('docs/'));
 
 /** Every command there is. */
 export const COMMANDS = [
-  ...'score segment sample inspect summary report calibrate compare redistribute filter verify doctor'.split(
-    ' ',
-  ),
+  ...'score segment inspect summary report calibrate compare redistribute filter verify doctor'.split(' '),
   ...['policy build', 'policy info'],
 ];
 

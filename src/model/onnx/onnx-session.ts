@@ -20,7 +20,7 @@ export interface Kept {
 }
 
 /** Rotary tables of at least so many positions, as a graph's inputs. */
-export type RopeFor = (positions: number) => Feeds;
+type RopeFor = (positions: number) => Feeds;
 
 export function openGraph(folder: string, file: string, device: Device): Promise<InferenceSession> {
   return InferenceSession.create(join(folder, file), {
