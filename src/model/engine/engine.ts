@@ -4,10 +4,15 @@
 export interface Engine extends Partial<AsyncDisposable> {
   /** e.g. `vllm 0.32.0`; said in the run, and in every error */
   readonly name: string;
+  /** what decides its numbers, for the identity of a run: no address, no time */
+  readonly config: Readonly<Record<string, unknown>>;
   /** traces of which questions are at work at a time */
   readonly width: number;
+  /** nats: by how much the log-probability of an answer, summed over its tokens, may be off, as it has shown itself; absent: nobody has looked */
+  readonly noise?: number | undefined;
   /**
-   * Answers all questions of a call, in their order. Those of a call are of one trace, its exits ascending.
+   * Answers all questions of a call, in their order. They are of one trace: where the whole of it is asked too, that comes first,
+   * since what follows begins as it does; exits ascend.
    * @throws TraceRejected where one cannot be answered, and the others of the run can
    * @throws RredcotError (exit 69) where none can be any more
    */
