@@ -1,10 +1,12 @@
-// Files of answers as an engine: found by id in any order, at 20 bytes of memory an answer.
-import { createHash } from 'node:crypto';
+// Files of answers as an engine: found by id, in whatever order they stand there.
+import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
+import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
+import { isBad } from '../../rows.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
 import {
   checkedLogprobs,
@@ -16,13 +18,6 @@ import {
   type WireAnswer,
   type WireQuestion,
 } from './wire.js';
-
-/** Where a line lies. */
-interface Line {
-  readonly file: number;
-  readonly offset: number;
-  readonly length: number;
-}
 
 /** Questions without an answer after which, where there was none with one, the answers are of something else. */
 const ENOUGH = 32;
@@ -36,7 +31,7 @@ export class AnswersFile implements Engine {
     readonly name: string,
     readonly config: Engine['config'],
     private readonly files: readonly { readonly path: string; readonly handle: FileHandle }[],
-    private readonly places: Places,
+    private readonly places: ReadonlyMap<number, number>,
     private readonly vocab: number,
     noise: number | undefined,
   ) {
@@ -48,7 +43,7 @@ export class AnswersFile implements Engine {
    * @throws RredcotError: exit 2 for a file that cannot be read or has no answer in it
    */
   static async open(paths: readonly string[], vocab: number): Promise<AnswersFile> {
-    const places = new Places();
+    const places = new Map<number, number>();
     const files: { path: string; handle: FileHandle }[] = [];
     const hashes: string[] = [];
     const fresh: string[] = [];
@@ -57,15 +52,15 @@ export class AnswersFile implements Engine {
     for (const [file, path] of paths.entries()) {
       files.push({ path, handle: await open(path, 'r').catch(failed(path, 'read')) });
       const hash = createHash('sha256');
-      for await (const { line, offset } of linesOf(path, hash)) {
-        const id = idIn(line);
-        if (id === undefined) {
-          const header = answererIn(line);
-          if (header !== undefined) who.add(header);
-          continue;
-        }
+      for await (const row of readJsonRows(hashed(path, hash), { file: path, stem: path })) {
+        // a line that is cut off answers nothing
+        if (isBad(row)) continue;
+        const { id } = row.columns;
+        const header = answererOf(row.columns);
+        if (header !== undefined) who.add(header);
+        if (typeof id !== 'string') continue;
         first ??= id;
-        places.set(id, { file, offset, length: line.length });
+        places.set(keyOf(id), (row.byteOffset as number) * FILES + file);
         if (id.endsWith(FRESH)) fresh.push(id);
       }
       hashes.push(hash.digest('hex'));
@@ -135,14 +130,14 @@ export class AnswersFile implements Engine {
 
   /** @returns undefined where there is no such line; what is wrong with it where it is no answer */
   private async read(id: string): Promise<WireAnswer | string | undefined> {
-    const place = this.places.get(id);
+    const place = this.places.get(keyOf(id));
     if (place === undefined) return undefined;
-    const { path, handle } = this.files[place.file] as { path: string; handle: FileHandle };
-    const bytes = Buffer.alloc(place.length);
-    await handle.read(bytes, 0, place.length, place.offset).catch(failed(path, 'read'));
-    const where = `${shellWord(path)}, byte ${place.offset}`;
+    const { path, handle } = this.files[place % FILES] as { path: string; handle: FileHandle };
+    const offset = Math.floor(place / FILES);
+    const line = await lineAt(handle, offset).catch(failed(path, 'read'));
+    const where = `${shellWord(path)}, byte ${offset}`;
     try {
-      const found = parseAnswer(JSON.parse(bytes.toString('utf8')));
+      const found = parseAnswer(JSON.parse(line));
       if (typeof found === 'string') return `${where}: ${found}`;
       // another id with the same hash
       return found.id === id ? found : undefined;
@@ -166,108 +161,46 @@ export class AnswersFile implements Engine {
   }
 }
 
-/** The lines of a file that are not blank, and where they lie. @param hash of all bytes */
-async function* linesOf(path: string, hash: { update(bytes: Buffer): unknown }) {
-  let rest: Buffer[] = [];
-  let [offset, held] = [0, 0];
-  const lineOf = (end: Buffer) => {
-    const line = rest.length === 0 ? end : Buffer.concat([...rest, end]);
-    const found = { line, offset };
-    offset += line.length + 1;
-    [rest, held] = [[], 0];
-    return found;
-  };
+/** Who has answered, by a file's header. */
+function answererOf({
+  rredcot,
+  engine,
+  model,
+  dtype,
+}: Readonly<Record<string, unknown>>): string | undefined {
+  const told = [engine, model, dtype].filter((each) => typeof each === 'string');
+  return rredcot === 'answers' && told.length > 0 ? told.join(', ') : undefined;
+}
+
+/** The bytes of a file, which a hash sees as they go by. */
+async function* hashed(path: string, hash: Hash): AsyncGenerator<Buffer> {
   try {
-    for await (const chunk of createReadStream(path, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>) {
-      hash.update(chunk);
-      let from = 0;
-      for (let to = chunk.indexOf(10); to >= 0; to = chunk.indexOf(10, from)) {
-        const found = lineOf(chunk.subarray(from, to));
-        if (found.line.length > 1) yield found;
-        from = to + 1;
-      }
-      if (from < chunk.length) held += rest.push(chunk.subarray(from));
+    for await (const chunk of createReadStream(path, { highWaterMark: 2 ** 20 })) {
+      hash.update(chunk as Buffer);
+      yield chunk as Buffer;
     }
   } catch (error) {
     failed(path, 'read')(error);
   }
-  if (held > 0) yield lineOf(Buffer.alloc(0));
 }
 
-/** An id at a line's start, where writers put it. */
-const LEADING_ID = /^\s*\{\s*"id"\s*:\s*"((?:[^"\\]|\\.)*)"/;
-
-/** undefined for a line without one, or one that is cut off: nothing is answered there */
-function idIn(line: Buffer): string | undefined {
-  try {
-    const leading = LEADING_ID.exec(line.toString('utf8', 0, Math.min(line.length, 1024)))?.[1];
-    const id = leading === undefined ? JSON.parse(line.toString('utf8')).id : JSON.parse(`"${leading}"`);
-    return typeof id === 'string' ? id : undefined;
-  } catch {
-    return undefined;
+/** The line that begins at a place. */
+async function lineAt(handle: FileHandle, offset: number): Promise<string> {
+  const parts: Buffer[] = [];
+  for (let [at, end] = [offset, -1]; end < 0; ) {
+    const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(CHUNK), 0, CHUNK, at);
+    end = bytesRead === 0 ? 0 : buffer.subarray(0, bytesRead).indexOf(NEWLINE);
+    parts.push(buffer.subarray(0, end < 0 ? bytesRead : end));
+    at += bytesRead;
   }
+  return Buffer.concat(parts).toString('utf8');
 }
 
-/** Who has answered, by a file's header. */
-function answererIn(line: Buffer): string | undefined {
-  try {
-    const { rredcot, engine, model, dtype } = JSON.parse(line.toString('utf8'));
-    const told = [engine, model, dtype].filter((each) => typeof each === 'string');
-    return rredcot === 'answers' && told.length > 0 ? told.join(', ') : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Where lines lie, by id: a table of hashes, since millions of strings would not fit. */
-class Places {
-  private keys = new Float64Array(2 ** 12).fill(-1);
-  private offsets = new Float64Array(2 ** 12);
-  private lengths = new Uint32Array(2 ** 12);
-  private count = 0;
-
-  set(id: string, { file, offset, length }: Line): void {
-    if (2 * ++this.count > this.keys.length) this.grow();
-    this.put(keyOf(id), offset * FILES + file, length);
-  }
-
-  get(id: string): Line | undefined {
-    const at = this.slot(keyOf(id));
-    if (this.keys[at] === -1) return undefined;
-    const place = this.offsets[at] as number;
-    return { file: place % FILES, offset: Math.floor(place / FILES), length: this.lengths[at] as number };
-  }
-
-  private put(key: number, place: number, length: number): void {
-    const at = this.slot(key);
-    this.keys[at] = key;
-    this.offsets[at] = place;
-    this.lengths[at] = length;
-  }
-
-  /** Where a key is, or would be. */
-  private slot(key: number): number {
-    const size = this.keys.length;
-    let at = key % size;
-    while (this.keys[at] !== -1 && this.keys[at] !== key) at = (at + 1) % size;
-    return at;
-  }
-
-  private grow(): void {
-    const { keys, offsets, lengths } = this;
-    const size = 2 * keys.length;
-    this.keys = new Float64Array(size).fill(-1);
-    this.offsets = new Float64Array(size);
-    this.lengths = new Uint32Array(size);
-    for (const [n, key] of keys.entries())
-      if (key !== -1) this.put(key, offsets[n] as number, lengths[n] as number);
-  }
-}
-
+const CHUNK = 2 ** 16;
 /** Files of answers, at most. */
 const FILES = 64;
 
-/** 52 bits: among ten million answers two have one in a hundred times, and then one of them counts as missing. */
+/** 52 bits, since millions of strings would not fit into memory: what is found is compared with the id. */
 function keyOf(id: string): number {
   return Number.parseInt(createHash('sha256').update(id).digest('hex').slice(0, 13), 16);
 }

@@ -22,7 +22,7 @@ export interface Engine extends Partial<AsyncDisposable> {
 }
 
 /** What every question says. */
-interface Asked {
+interface OfTrace {
   /** names trace, exit and question for people: top-0003@120:0 */
   readonly name: string;
   /** the whole list: a trace up to an exit, and what goes on from there */
@@ -32,7 +32,7 @@ interface Asked {
 }
 
 /** How likely `ids[from..]` are, each given all before it. */
-export interface LogprobQuestion extends Asked {
+export interface LogprobQuestion extends OfTrace {
   readonly from: number;
   /** the entropy at each of these places is wanted too: so many of the most likely tokens tell it, where it is not known */
   readonly top?: number;
@@ -41,7 +41,7 @@ export interface LogprobQuestion extends Asked {
 }
 
 /** How the policy goes on from `ids`, T = 1. */
-export interface SampleQuestion extends Asked {
+export interface SampleQuestion extends OfTrace {
   readonly samples: number;
   readonly maxTokens: number;
   /** token ids that end a sample */
