@@ -43,7 +43,7 @@ export interface CutOptions extends JobOptions {
 
 /** What a command does, as far as it is known before a row is read. */
 export interface Work {
-  readonly command: 'score' | 'segment';
+  readonly command: 'score' | 'segment' | 'requests';
   /** beside the input's columns */
   readonly columns: readonly WrittenColumn[];
   /** texts that may be written besides; none where the user or an export says exactly what is written */
