@@ -131,6 +131,15 @@ interface Conversation {
   readonly tools?: unknown;
 }
 
+/** All that a template is given, as transformers calls it: what a caller leaves out is None. */
+export function givenTo(
+  { variables }: Pick<ChatTemplate, 'variables'>,
+  { messages, addGenerationPrompt, tools }: Conversation,
+): ExactObject {
+  const own = { tools, documents: null, add_generation_prompt: addGenerationPrompt };
+  return (exactly({ ...variables, ...own }) as ExactObject).set('messages', messages.map(asHandedOn));
+}
+
 /** A message as transformers hands it to a template: without what is None, and a thought under both its names. */
 function asHandedOn(message: Message): Exact {
   const fields = [...(exactly(message) as ExactObject)].filter(([, value]) => value !== null);
@@ -150,7 +159,7 @@ export function chatRenderer(
   template: ChatTemplate,
   { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
 ) {
-  const { source, variables, file } = template;
+  const { source, file } = template;
   const workerData: TextInit = { chat: { source, maxLength: MAX_LENGTH } };
   const thread = new URL('./text-thread.js', import.meta.url);
   const { call, close } = boundedProcess<TextThread>(
@@ -169,12 +178,7 @@ export function chatRenderer(
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,
     );
   };
-  const ask = ({ messages, addGenerationPrompt, tools }: Conversation): Promise<string> => {
-    // as transformers calls it: what is not given is None
-    const own = { tools, documents: null, add_generation_prompt: addGenerationPrompt };
-    const given = exactly({ ...variables, ...own }) as ExactObject;
-    return rendered(given.set('messages', messages.map(asHandedOn)));
-  };
+  const ask = (conversation: Conversation) => rendered(givenTo(template, conversation));
   return {
     template,
     close,
