@@ -4,68 +4,56 @@
 export type Exact = null | boolean | bigint | number | string | Exact[] | ExactObject;
 export type ExactObject = Map<string, Exact>;
 
+/** Of objects whose own fields do not tell. */
 const exact = new WeakMap<object, () => ExactObject>();
-const floats = new WeakMap<object, readonly string[]>();
+export const standsFor = (value: object, fields: () => ExactObject) => exact.set(value, fields);
 
-/** Says that an object stands for another. */
-export const standsFor = (value: object, other: () => ExactObject) => exact.set(value, other);
-
-/** Says which fields of an object are floats. */
-export const hasFloats = (value: object, names: readonly string[]) => floats.set(value, names);
+/** @param floats names of those that are, be they whole or not */
+export const fieldsOf = (value: object, floats: readonly string[] = []): ExactObject =>
+  new Map(Object.entries(value).map(([key, item]) => [key, exactly(item, floats.includes(key))]));
 
 export function exactly(value: unknown, isFloat = false): Exact {
   if (typeof value === 'number') return Number.isInteger(value) && !isFloat ? BigInt(value) : value;
   if (typeof value !== 'object' || value === null) return (value ?? null) as Exact;
   if (Array.isArray(value)) return value.map((item) => exactly(item, isFloat));
-  const own = floats.get(value);
-  const fields = () =>
-    Object.entries(value).map(([key, item]) => [key, exactly(item, own?.includes(key))] as const);
-  return exact.get(value)?.() ?? new Map(fields());
+  return exact.get(value)?.() ?? fieldsOf(value);
 }
 
-const LOSES = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|"\d+"\s*:/;
-const WORD = /\s*(["{}[\],:]|[^\s{}[\],:"]+)/y;
+/** Of a text in which a number is spelled as a float, or a key is a number. */
+const TELLS = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|"\d+"\s*:/;
 
-/** Where the text ends that begins before a place. No pattern: they take the stack for 30 MB of text. */
-function endOfText(text: string, from: number): number {
-  for (let at = from; ; at++) {
-    at = text.indexOf('"', at);
-    let slashes = 0;
-    while (text[at - 1 - slashes] === '\\') slashes++;
-    if (slashes % 2 === 0) return at + 1;
-  }
-}
-
-/** Notes what a row's JSON text says of the objects in it. @param row what was parsed of the text */
-export function noteExact(text: string, row: object): void {
-  if (exact.has(row) || !LOSES.test(text)) return;
-  const words = new RegExp(WORD); // with a place of its own
-  const next = () => {
-    const word = words.exec(text)?.[1] as string;
+/** Keeps what a JSON text says of the objects in it. @param value what was parsed of it; it is returned */
+export function noteExact<T extends object>(text: string, value: T): T {
+  const words = /["{}[\],]|[^\s{}[\],:"]+/g; // a text's end is found without: patterns take the stack for 30 MB
+  const next = (): string => {
+    const word = words.exec(text)?.[0] as string;
     if (word !== '"') return word;
-    const from = words.lastIndex;
-    words.lastIndex = endOfText(text, from);
-    return text.slice(from - 1, words.lastIndex);
+    let [at, slashes] = [words.lastIndex, 1];
+    for (; slashes % 2 === 1; at++) {
+      at = text.indexOf('"', at);
+      for (slashes = 0; text[at - 1 - slashes] === '\\'; ) slashes++;
+    }
+    const from = words.lastIndex - 1;
+    words.lastIndex = at;
+    return text.slice(from, at);
   };
   const read = (word: string, beside: unknown): Exact => {
-    if (word === '[') {
-      const list: Exact[] = [];
+    const [list, fields]: [Exact[], ExactObject] = [[], new Map()];
+    if (word === '[')
       for (let item = next(); item !== ']'; item = next())
         list.push(read(item === ',' ? next() : item, Object(beside)[list.length]));
-      return list;
-    }
-    if (word !== '{') {
-      if (/^-?\d+$/.test(word)) return BigInt(word);
-      return /^["tfn]/.test(word) ? (JSON.parse(word) as Exact) : Number(word);
-    }
-    const fields: ExactObject = new Map();
+    if (word === '[') return list;
+    if (/^-?\d+$/.test(word)) return BigInt(word);
+    if (word !== '{') return /^["tfn]/.test(word) ? (JSON.parse(word) as Exact) : Number(word);
     for (let key = next(); key !== '}'; key = next()) {
       const name = JSON.parse(key === ',' ? next() : key) as string;
-      next(); // the colon
       fields.set(name, read(next(), Object(beside)[name]));
     }
-    if (typeof beside === 'object' && beside !== null) exact.set(beside, () => fields);
+    if (typeof beside === 'object' && beside !== null) standsFor(beside, () => fields);
     return fields;
   };
-  read(next(), row);
+  if (exact.has(value) || !TELLS.test(text)) return value;
+  read(next(), value);
+  standsFor(value, () => fieldsOf(value)); // lists of ids and logprobs are not kept twice
+  return value;
 }

@@ -13,7 +13,7 @@ import {
   util,
 } from 'apache-arrow';
 import { ByteBuffer } from 'flatbuffers';
-import { hasFloats } from './exact.js';
+import { fieldsOf, standsFor } from './exact.js';
 import { put } from './json.js';
 
 /** What any type has that we look at; arrow-js types are too narrow to be walked generically. */
@@ -75,7 +75,8 @@ export function valueAt(data: Data, index: number): unknown {
       const { children: declared } = type as DataType<Type.Struct>;
       for (const [n, { name }] of declared.entries())
         put(fields, nameOf({ name }), valueAt(children[n] as Data, index));
-      hasFloats(fields, declared.filter(isFloat).map(nameOf));
+      const floats = declared.filter(isFloat).map(nameOf);
+      if (floats.length > 0) standsFor(fields, () => fieldsOf(fields, floats));
       return fields;
     }
     case Type.Dictionary: {

@@ -133,10 +133,7 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
 /** What a text holds as JSON; undefined for any other text. */
 export function objectIn(text: string): object | undefined {
   try {
-    if (!/^\s*[{[]/.test(text)) return undefined;
-    const found = JSON.parse(text) as object;
-    noteExact(text, found);
-    return found;
+    return /^\s*[{[]/.test(text) ? noteExact(text, JSON.parse(text) as object) : undefined;
   } catch {
     return undefined;
   }

@@ -34,22 +34,25 @@ function check(node: Node): void {
   for (const part of node instanceof Map ? [...node].flat() : Object.values(node)) check(part);
   const { type, value, callee, filter, call, operator } = node;
   if (typeof type !== 'string') return;
-  const name = filter?.value ?? filter?.callee?.value;
-  const [, test] = /^is (?:not )?(.*)/.exec(name) ?? [];
-  const isCompared = (sign: string) => TESTS.has(sign);
+  const [name, test] = namesIn(filter);
+  const method = callee?.property && !callee.computed ? callee.property.value : 'get';
+  const signs = operator ? [operator.value, besideOf(node)] : [''];
   const wrong =
     (!(type in EXPRESSIONS || type in STATEMENTS || PARTS.test(type)) && type) ||
     (type === 'Identifier' && UNKNOWN.test(value) && value) ||
     (test !== undefined && !TESTS.has(test) && `the test ${name}`) ||
-    (test === undefined && name !== undefined && !FILTERS.has(name) && `the filter ${name}`) ||
-    (callee?.property &&
-      !callee.computed &&
-      !isMethod(callee.property.value) &&
-      `.${callee.property.value}()`) ||
+    (filter && test === undefined && !FILTERS.has(name) && `the filter ${name}`) ||
+    (!isMethod(method) && `.${method}()`) ||
     (call && call.callee.value !== 'generation' && 'a call block') ||
     (node.assignee?.type === 'FilterExpression' && 'a filter of set') ||
-    (operator && isCompared(operator.value) && isCompared(besideOf(node)) && 'a chain of comparisons');
+    (signs.every((sign) => TESTS.has(sign)) && 'a chain of comparisons');
   if (wrong) throw new SyntaxError(`${wrong} is not supported`);
+}
+
+/** Of a filter, and of the test that it may be. */
+function namesIn(filter: Node): readonly [name: string, test?: string | undefined] {
+  const name: string = filter?.value ?? filter?.callee?.value ?? '';
+  return [name, /^is (?:not )?(.*)/.exec(name)?.[1]];
 }
 
 // ------ expressions
@@ -63,9 +66,7 @@ const EXPRESSIONS: Readonly<Record<string, (node: Node, scope: Scope) => Value>>
   ArrayLiteral: ({ value }, scope) => value.map((item: Node) => get(item, scope)),
   TupleLiteral: ({ value }, scope) => py.Tuple.from(value, (item) => get(item, scope)),
   ObjectLiteral: ({ value }, scope) =>
-    new Map(
-      Array.from(value as Map<Node, Node>, ([key, item]) => [py.keyOf(get(key, scope)), get(item, scope)]),
-    ),
+    new Map([...value].map(([key, item]) => [py.keyOf(get(key, scope)), get(item, scope)])),
   UnaryExpression: ({ operator: { value: sign }, argument }, scope) =>
     sign === 'not' ? !py.isTrue(get(argument, scope)) : py.arithmetic(sign, 0n, get(argument, scope)),
   BinaryExpression: binary,
@@ -75,28 +76,22 @@ const EXPRESSIONS: Readonly<Record<string, (node: Node, scope: Scope) => Value>>
     py.isTrue(get(test, scope)) ? get(lhs, scope) : Symbol('an if without else has no value'),
   MemberExpression: ({ object, property, computed }, scope) => {
     const [owner, { type, value, start, stop, step }] = [get(object, scope), property];
-    if (type === 'SliceExpression')
-      return slice(
-        owner,
-        [start, stop, step].map((at) => (at ? get(at, scope) : null)),
-      );
+    const bounds = () => [start, stop, step].map((at) => (at ? get(at, scope) : null));
+    if (type === 'SliceExpression') return slice(owner, bounds());
     const isDotted = !computed && type === 'Identifier';
     return member(owner, isDotted ? value : get(property, scope), isDotted);
   },
   CallExpression: ({ callee, args }, scope) => {
-    const called = py.defined(get(callee, scope));
-    return typeof called === 'function'
-      ? called(...given(args, scope))
-      : py.fail(`${py.repr(called)} is no function`);
+    const call = py.defined(get(callee, scope));
+    return typeof call === 'function'
+      ? call(...given(args, scope))
+      : py.fail(`${py.repr(call)} is no function`);
   },
   FilterExpression: ({ operand, filter }, scope) => {
     const [args, named] = given(filter.args ?? [], scope);
-    const [, not, test, name] = /^is (not )?(.*)|(.*)/.exec(
-      filter.value ?? filter.callee?.value,
-    ) as RegExpExecArray;
-    const value = get(operand, scope);
-    if (test !== undefined) return TESTS.get(test)?.(value, args[0] as Value) === (not === undefined);
-    return FILTERS.get(name as string)?.([value, ...args], named) as Value;
+    const [name, test, value] = [...namesIn(filter), get(operand, scope)];
+    if (test === undefined) return FILTERS.get(name)?.([value, ...args], named) as Value;
+    return TESTS.get(test)?.(value, args[0] as Value) !== name.startsWith('is not ');
   },
 };
 
@@ -105,10 +100,9 @@ function get(node: Node, scope: Scope): Value {
 }
 
 function given(nodes: readonly Node[], scope: Scope): Parameters<py.Call> {
-  const named = nodes
-    .filter(({ key }) => key)
-    .map(({ key, value }) => [key.value, get(value, scope)] as const);
-  return [nodes.filter(({ key }) => !key).map((node) => get(node, scope)), new Map(named)];
+  const args = nodes.filter(({ key }) => !key).map((node) => get(node, scope));
+  const named = nodes.filter(({ key }) => key);
+  return [args, new Map(named.map(({ key, value }) => [key.value, get(value, scope)]))];
 }
 
 function binary(node: Node, scope: Scope): Value {
@@ -198,24 +192,20 @@ function loop({ loopvar, iterable, body, defaultBlock }: Node, outer: Scope, out
     return scope;
   };
   const look = (): boolean => {
-    for (const item of rest as Iterable<Value>)
+    for (const item of rest)
       if (!filter || py.isTrue(get(filter, scopeOf(item)))) return queue.push(item) > 0;
     return false;
   };
   const hasNext = () => queue.length > 0 || look();
-  const behind = (): number => (look() ? behind() : queue.length);
+  const behind = (): number => {
+    while (look());
+    return queue.length;
+  };
   let [isDone, last]: [boolean, Value] = [false, Symbol('there is no previous item')];
   for (let n = 0; hasNext(); n++) {
     const item: Value = queue.shift() as Value;
     const scope = scopeOf(item);
-    const fields = {
-      index: BigInt(n + 1),
-      index0: BigInt(n),
-      first: n === 0,
-      previtem: last,
-      depth: 1n,
-      depth0: 0n,
-    };
+    const now = { index: BigInt(n + 1), index0: BigInt(n), first: n === 0, previtem: last };
     const later = {
       last: { get: () => !hasNext() },
       nextitem: { get: () => (hasNext() ? queue[0] : Symbol('there is no next item')) },
@@ -223,7 +213,8 @@ function loop({ loopvar, iterable, body, defaultBlock }: Node, outer: Scope, out
       revindex: { get: () => BigInt(1 + behind()) },
       revindex0: { get: () => BigInt(behind()) },
     };
-    scope.loop = new py.Facade(Object.defineProperties(fields, later), false);
+    const fields = { ...now, depth: 1n, depth0: 0n }; // no loop is recursive
+    scope.loop = new py.Facade(Object.defineProperties(fields, later));
     last = item;
     const left = run(body, scope, out);
     if (left === 'Break') break;

@@ -1,6 +1,15 @@
 // Chat templates as Python renders them: what transformers made of each construct, recorded by jinja/render.py.
+import { type Data, Field, Float64, Int32, List, Struct, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
-import { exactly, hasFloats } from '../../../dist/io/arrow/exact.js';
+import { exactly } from '../../../dist/io/arrow/exact.js';
+import { valueAt } from '../../../dist/io/arrow/values.js';
+import { parseFieldMap } from '../../../dist/io/map/fields.js';
+import { mapRow } from '../../../dist/io/map/map.js';
+import { givenTo } from '../../../dist/model/text/chat-template.js';
+import { templateRenderer } from '../../../dist/model/text/render-template.js';
+import type { InputRow } from '../../../dist/rows.js';
+import type { Message, Trace } from '../../../dist/trace.js';
+import { rowsOf } from '../../support/io-helpers.js';
 import { caseText, linesOf, type Rendered, rendered } from './jinja-cases.js';
 
 const SNIPPETS = linesOf(caseText('snippets.jsonl')).map(
@@ -49,12 +58,28 @@ describe('what a template is given of a row', () => {
     expect(found).toEqual({ text: `${first}|${second}` });
   });
 
+  it('comes through a line of JSONL, as columns of it or as JSON in a text', async () => {
+    const turns = [
+      '{"role": "assistant", "content": null, "tool_calls": [{"x": 4.0}]}',
+      '{"role": "tool", "content": "2"}, {"role": "assistant", "content": "It is 2."}',
+    ].join();
+    const prompt = '"prompt": [{"role": "user", "content": "?", "n": 1.0}], "answer": "2"';
+    const [row] = await rowsOf(`{"tools": "[{\\"d\\": 1.0}]", ${prompt}, "completion": [${turns}]}`);
+    const needs = { prompt: true, references: true };
+    const [trace] = [...mapRow(row as InputRow, parseFieldMap(undefined), needs)] as [Trace];
+    const messages = [...(trace.prompt as Message[]), ...(trace.turns ?? [])].slice(0, 2);
+    const given = givenTo({ variables: {} }, { messages, tools: trace.tools, addGenerationPrompt: true });
+    expect(templateRenderer('{{ tools }}{{ messages }}')(given)).toBe(
+      "[{'d': 1.0}][{'role': 'user', 'content': '?', 'n': 1.0}, {'role': 'assistant', 'tool_calls': [{'x': 4.0}]}]",
+    );
+  });
+
   it('is of a columnar row what the types of its columns say', () => {
-    const row = { a: 1, b: 2, c: [1, 2.5], d: null };
-    hasFloats(row, ['a', 'c']);
-    expect(exactly([row])).toEqual([
-      new Map<string, unknown>([...Object.entries({ a: 1, b: 2n, c: [1, 2.5], d: null })]),
-    ]);
+    const floats = new List(new Field('item', new Float64()));
+    const fields = [new Field('a', new Float64()), new Field('b', new Int32()), new Field('c', floats)];
+    const [data] = vectorFromArray([{ a: 1, b: 2, c: [1, 2.5] }], new Struct(fields)).data;
+    const found = new Map<string, unknown>(Object.entries({ a: 1, b: 2n, c: [1, 2.5] }));
+    expect(exactly([valueAt(data as Data, 0)])).toEqual([found]);
   });
 
   it('holds a text of 30 MB', () => {
