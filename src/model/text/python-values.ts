@@ -1,18 +1,8 @@
 // Values as Python has them, for chat templates: None is null, a whole number a bigint, a float a number, a list an array, a dict a Map, and what is
 // undefined a symbol that says why.
 
-export type Value =
-  | null
-  | boolean
-  | bigint
-  | number
-  | string
-  | symbol
-  | Value[]
-  | Dict
-  | Call
-  | Facade
-  | Safe;
+type Scalar = null | boolean | bigint | number | string;
+export type Value = Scalar | symbol | Value[] | Dict | Call | Facade | Safe;
 export type Dict = Map<Value, Value>;
 /** A function, a method, a macro. */
 export type Call = (args: readonly Value[], named: ReadonlyMap<string, Value>) => Value;

@@ -27,7 +27,8 @@ const inside = (scope: Scope): Scope => Object.create(scope) as Scope;
 /** What Python's Jinja knows besides. */
 const UNKNOWN = /^(?:caller|cycler|joiner|lipsum|self|super|varargs|kwargs)$/;
 /** Parts of others. */
-const PARTS = /^(?:KeywordArgumentExpression|SliceExpression|Identifier|.*Operator)$/;
+const PARTS = /^(?:KeywordArgumentExpression|SliceExpression|SpreadExpression|Identifier|.*Operator)$/;
+const SPREAD = 'SpreadExpression';
 
 function check(node: Node): void {
   if (typeof node !== 'object' || node === null) return;
@@ -100,7 +101,9 @@ function get(node: Node, scope: Scope): Value {
 }
 
 function given(nodes: readonly Node[], scope: Scope): Parameters<py.Call> {
-  const args = nodes.filter(({ key }) => !key).map((node) => get(node, scope));
+  const args = nodes
+    .filter(({ key }) => !key)
+    .flatMap((node) => (node.type === SPREAD ? py.items(get(node.argument, scope)) : [get(node, scope)]));
   const named = nodes.filter(({ key }) => key);
   return [args, new Map(named.map(({ key, value }) => [key.value, get(value, scope)]))];
 }

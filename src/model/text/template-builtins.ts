@@ -75,10 +75,11 @@ const OF_DICT = table({
 });
 /** Whether we have such a method. */
 export const isMethod = (name: string): boolean => OF_TEXT.has(name) || OF_DICT.has(name);
-/** What Python has besides, of texts, and of dicts and lists. */
+/** What Python has besides, of texts, of dicts and lists, and of macros. */
 const OTHERS = [
   /^(?:casefold|center|count|encode|expandtabs|r?find|format|format_map|r?index|is[a-z]+|[lr]just|maketrans|r?partition|remove(?:pre|suf)fix|rsplit|swapcase|translate|zfill)$/,
   /^(?:append|clear|copy|count|extend|fromkeys|index|insert|pop|popitem|remove|reverse|setdefault|sort|update)$/,
+  /^(?:arguments|caller|catch_\w+|explicit_caller|name)$/,
 ] as const;
 
 function attributeOf(owner: Value, name: string): Value | undefined {
@@ -86,8 +87,8 @@ function attributeOf(owner: Value, name: string): Value | undefined {
   const [isText, isDict] = [typeof owner === 'string', owner instanceof Map];
   const method = isText ? OF_TEXT.get(name) : isDict ? OF_DICT.get(name) : undefined;
   if (method !== undefined) return (args, named) => method([owner, ...args], named);
-  const isOther = (isText || isDict || Array.isArray(owner)) && OTHERS[isText ? 0 : 1].test(name);
-  return isOther || typeof owner === 'function' ? py.fail(`.${name} is not supported`) : undefined;
+  const kind = isText ? 0 : isDict || Array.isArray(owner) ? 1 : typeof owner === 'function' ? 2 : undefined;
+  return kind !== undefined && OTHERS[kind].test(name) ? py.fail(`.${name} is not supported`) : undefined;
 }
 
 function itemOf(owner: Value, key: Value): Value | undefined {
@@ -126,35 +127,26 @@ export function slice(owner: Value, [start = null, stop = null, step = null]: re
 const isText = (v: Value) => typeof v === 'string' || v instanceof py.Safe;
 const isIterable = (v: Value) => isText(v) || Array.isArray(v) || v instanceof Map || typeof v === 'symbol';
 
+type Test = (value: Value, other: Value) => boolean;
+const isOther: Test = (v, other) => !py.equal(v, other);
+const isDivisible: Test = (v, by) => py.equal(py.arithmetic('%', v, by), 0n);
+const COMPARISONS: Readonly<Record<string, Test>> = {
+  ...{ '==': py.equal, eq: py.equal, equalto: py.equal, '!=': isOther, ne: isOther },
+  ...{ in: py.isIn, 'not in': (v, other) => !py.isIn(v, other) },
+  ...{ '<': (v, other) => py.order(v, other) < 0, '>': (v, other) => py.order(v, other) > 0 },
+  ...{ '<=': (v, other) => py.order(v, other) <= 0, '>=': (v, other) => py.order(v, other) >= 0 },
+};
+const KINDS: Readonly<Record<string, Test>> = {
+  ...{ none: (v) => v === null, true: (v) => v === true, false: (v) => v === false },
+  ...{ defined: (v) => typeof v !== 'symbol', undefined: (v) => typeof v === 'symbol' },
+  ...{ integer: (v) => typeof v === 'bigint', float: (v) => typeof v === 'number' },
+  ...{ boolean: (v) => typeof v === 'boolean', number: (v) => py.numeric(v) !== undefined },
+  ...{ string: isText, mapping: (v) => v instanceof Map, iterable: isIterable },
+  sequence: (v) => (v instanceof py.View ? py.fail('whether a view is a sequence') : isIterable(v)),
+  ...{ divisibleby: isDivisible, even: (v) => isDivisible(v, 2n), odd: (v) => !isDivisible(v, 2n) },
+};
 /** Tests by name, and comparisons by their signs. */
-export const TESTS: ReadonlyMap<string, (value: Value, other: Value) => boolean> = new Map(
-  Object.entries({
-    ...{ '==': py.equal, eq: py.equal, equalto: py.equal, in: py.isIn },
-    '!=': (v: Value, other: Value) => !py.equal(v, other),
-    ne: (v: Value, other: Value) => !py.equal(v, other),
-    'not in': (v: Value, other: Value) => !py.isIn(v, other),
-    '<': (v: Value, other: Value) => py.order(v, other) < 0,
-    '>': (v: Value, other: Value) => py.order(v, other) > 0,
-    '<=': (v: Value, other: Value) => py.order(v, other) <= 0,
-    '>=': (v: Value, other: Value) => py.order(v, other) >= 0,
-    boolean: (v: Value) => typeof v === 'boolean',
-    defined: (v: Value) => typeof v !== 'symbol',
-    divisibleby: (v: Value, by: Value) => py.equal(py.arithmetic('%', v, by), 0n),
-    even: (v: Value) => py.equal(py.arithmetic('%', v, 2n), 0n),
-    false: (v: Value) => v === false,
-    float: (v: Value) => typeof v === 'number',
-    integer: (v: Value) => typeof v === 'bigint',
-    iterable: isIterable,
-    mapping: (v: Value) => v instanceof Map,
-    none: (v: Value) => v === null,
-    number: (v: Value) => py.numeric(v) !== undefined,
-    odd: (v: Value) => py.equal(py.arithmetic('%', v, 2n), 1n),
-    sequence: (v: Value) => (v instanceof py.View ? py.fail('whether it is a sequence') : isIterable(v)),
-    string: isText,
-    true: (v: Value) => v === true,
-    undefined: (v: Value) => typeof v === 'symbol',
-  }),
-);
+export const TESTS: ReadonlyMap<string, Test> = new Map(Object.entries({ ...COMPARISONS, ...KINDS }));
 
 // ------ filters
 
