@@ -71,6 +71,8 @@ export interface Answers extends ReaderAnswers {
   readonly segmentation: Segmentation;
   /** no policy has read the trace: log-probabilities and entropies are zeros that stand for nothing */
   readonly isUnread?: true;
+  /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that. Absent: rounding of float32 */
+  readonly noise?: number;
   /** (E) of the tails at each exit */
   readonly tails?: readonly (readonly Answer[])[];
   /** (T) of each peer's own tokens; undefined for one that could not be read */

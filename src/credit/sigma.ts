@@ -29,6 +29,8 @@ export interface SigmaOptions {
 export interface SigmaInput extends WrittenSegments {
   /** (K+1) values of the states 0..K; logarithms where the estimator's are */
   readonly values: Float32Array;
+  /** (K or K+1) by how much a change of the values may be off: a smaller one is no credit; absent where none is off */
+  readonly noise?: Float32Array;
   /** (T) nats; read where `within` is `entropy`, and by rules and methods that say so */
   readonly entropies: Float32Array;
   /** ζ; null where unknown */
@@ -65,11 +67,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const { ends, reward, baseline } = input;
   const { values, raw } = valueSteps(input, opts.steps);
   const T = ends[ends.length - 1] as number;
-  const uniform = (fallback?: string, deltas = raw): Redistribution => ({
-    sigma: new Float32Array(T).fill(1 / T),
-    deltas: Float32Array.from(deltas),
-    ...(fallback === undefined ? {} : { fallback }),
-  });
+  const uniform = (fallback: string, deltas = raw): Redistribution => {
+    return { sigma: new Float32Array(T).fill(1 / T), deltas: Float32Array.from(deltas), fallback };
+  };
 
   const { ofTokens, ofSegments, needsNoBaseline, flags } = RULES[opts.rule];
   if (ofTokens !== undefined) {
@@ -84,7 +84,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const isScaled = input.estimator.hasOwnScale && baseline !== undefined;
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
   const last = values[values.length - 1] as number;
-  const read = input.estimator.isAttribution ? attributed(raw, input.estimator, advantage) : deltas;
+  const heard = beyondNoise(deltas, input);
+  if (deltas.some(Boolean) && !heard.some(Boolean)) return uniform('uniform:noise', deltas);
+  const read = input.estimator.isAttribution ? attributed(heard, input.estimator, advantage) : heard;
   const steps = { ...input, reward, advantage, last, deltas: read };
   const perSegment = ofSegments?.(steps, opts);
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
@@ -96,7 +98,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
 }
 
 /** Values and their differences, for all steps but free ones as far as the policy was not sure of the segments. */
-function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
+export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
   const values = Float64Array.from(input.values);
   if (steps === 'free') return { values, raw: valueDifferences(values, input) };
   const bounded = boundedSteps(values, input, steps);
@@ -118,6 +120,13 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
   // no reference contributes after an exit: its logarithm has no difference
   for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
   return deltas;
+}
+
+/** The differences, 0 where the values on both sides differ by less than the answers may be off: of it nobody knows the sign. */
+export function beyondNoise(deltas: Float64Array, { values, noise }: SigmaInput): Float64Array {
+  const isNoise = (k: number): boolean =>
+    Math.abs((values[k + 1] as number) - (values[k] as number)) < (noise?.[k] ?? 0);
+  return deltas.map((delta, k) => (isNoise(k) ? 0 : delta));
 }
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
@@ -154,10 +163,13 @@ export function tokenWeights(
   within: 'uniform' | 'entropy' | 'unsure',
 ): Float64Array {
   if (within === 'uniform') return new Float64Array(ends[ends.length - 1] as number).fill(1);
-  const weights =
-    within === 'entropy'
-      ? Float64Array.from(entropies, (h) => Math.max(0, h))
-      : Float64Array.from(logprobs, unsureness);
+  if (within === 'unsure') return ofMeanOne(Float64Array.from(logprobs, unsureness), ends);
+  const entropic = Float64Array.from(entropies, (h) => Math.max(0, h));
+  return ofMeanOne(entropic, ends);
+}
+
+/** Weights of tokens over their mean in the segment, 1 where that is 0: they take its place. */
+export function ofMeanOne(weights: Float64Array, ends: Int32Array): Float64Array {
   let start = 0;
   for (const end of ends) {
     const own = weights.subarray(start, end);
@@ -211,8 +223,9 @@ export function segmentAdvantages(input: SigmaInput, opts: SigmaOptions): Float3
   const { ends, answered, reward } = input;
   if (reward === null) return null;
   const { values, raw } = valueSteps(input, opts.steps);
-  if (answered) raw[ends.length - 1] = reward - (values[values.length - 1] as number);
-  return spread(raw, ends, tokenWeights(input, 'uniform'));
+  const steps = beyondNoise(raw, input);
+  if (answered) steps[ends.length - 1] = reward - (values[values.length - 1] as number);
+  return spread(steps, ends, tokenWeights(input, 'uniform'));
 }
 
 /**

@@ -23,7 +23,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   tokens: ['bytes'],
   thought: ['begin-of-thought', 'named', 'reasoning', 'reopened', 'thinking', 'thought'],
   uniform: [
-    ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight'],
+    ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight', 'noise'],
     ...['one-sided-references', 'small-return'],
   ],
   value: ['asked', 'outcomes', 'thought', 'uncalibrated'],

@@ -62,13 +62,14 @@ export function onnxAnswerer(
   window: (ordinal: number) => number,
 ): Answerer {
   return (windows) => {
-    const cut = eachTrace(scoreWindows(windows, session), async (answered) => {
-      const { job, result } = answered;
+    const noise = Math.max(session.proof?.noise ?? 0, second?.proof?.noise ?? 0);
+    const cut = eachTrace(scoreWindows(windows, session), async ({ job, trace, result: read }) => {
+      const result = noise === 0 ? read : { ...read, noise };
       const { exits } = result.segmentation;
       const questions = job.asked?.whenCut?.(exits);
-      if (questions === undefined) return answered;
+      if (questions === undefined) return { job, trace, result };
       const whenCut = await answerCut(session, job, exits, questions);
-      return { ...answered, result: { ...result, whenCut } };
+      return { job, trace, result: { ...result, whenCut } };
     });
     return second === undefined ? cut : readAgain(cut, second, window);
   };
