@@ -159,15 +159,14 @@ describe('a session', () => {
 });
 
 test('a refusal names folder, device, token and numbers; a record keeps the largest differences', async () => {
-  const { findings } = await shown((value, { token }) => (token === 35 ? value - 3 : value));
+  const proof: Proof = await shown((value, { token }) => (token === 35 ? value - 3 : value));
   const device = { name: 'cuda', deviceId: 1 } as const;
-  const error = disproved('a/folder', device, beyond(findings));
+  const error = disproved('a/folder', device, beyond(proof.findings));
   expect(error.exitCode).toBe(69);
   expect(error.message).toMatch(
     /^a\/folder: on cuda:1 the policy does not give the numbers of its canary: log p of token 35/,
   );
   expect(error.hint).toContain('--device cpu');
-  const proof: Proof = { findings };
   const records: Record<string, unknown>[] = [];
   const record = (_: string, fields: Record<string, unknown>) => void records.push(fields);
   const log = { info: () => {}, record } as unknown as Log;
