@@ -4,7 +4,7 @@ import { main } from '../../dist/cli/program.js';
 import { ModelSession } from '../../dist/model/onnx/session.js';
 import { offByChance } from '../oracle/noise.js';
 import { seeded } from '../oracle/toy.js';
-import { FIXTURES } from '../support/program.js';
+import { FIXTURES, storedValues } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
 const { at, done, expectSame, rows } = await openScene();
@@ -26,37 +26,31 @@ async function scoreOff(noise: number, traces: number, name: string): Promise<vo
 }
 
 it('false segments vanish and true ones stay, in what redistribute makes of the file, too', async () => {
-  const traces = 320;
-  await done(`score ${FIXTURES} --limit ${traces} -o clean.jsonl`);
-  await scoreOff(0.05, traces, 'off.jsonl');
-  const [found, counts] = [await rows('off.jsonl'), { chance: 0, moved: 0, kept: 0, told: 0, lost: 0 }];
-  for (const [n, { status, reward, baseline, segments, ...row }] of (await rows('clean.jsonl')).entries()) {
-    if (status !== 'ok') continue;
-    const sign = Math.sign((reward as number) - (baseline as number));
-    let before = row.value_start as number;
-    for (const [k, { kind, value, delta, start, end }] of segments.entries()) {
-      if (kind !== 'thought') continue;
-      const [v, w, truth] = [before, value as number, delta as number];
-      before = w;
-      const deviation = 0.05 * Math.hypot(v * (1 - v), w * (1 - w));
-      const own = found[n]?.segments[k] as (typeof segments)[number];
-      // what λ spreads over all tokens is no credit
-      const isKept = (own.sigma as number) > (0.1001 * (Number(end) - Number(start))) / row.sigma.length;
-      if (Math.abs(truth) < deviation / 2) {
-        counts.chance++;
-        if (sign * (own.delta as number) > 0) counts.moved++;
-        if (isKept) counts.kept++;
-      } else if (sign * truth > 5 * deviation) {
-        counts.told++;
-        if (!isKept) counts.lost++;
-      }
-    }
-  }
-  const { chance, moved, kept, told, lost } = counts;
-  expect(Math.min(chance, told / 10)).toBeGreaterThan(40);
-  expect(moved / chance).toBeGreaterThan(0.35);
-  expect(kept / chance).toBeLessThan(0.06);
-  expect(lost / told).toBeLessThan(0.005);
+  await done(`score ${FIXTURES} --limit 320 -o clean.jsonl`);
+  await scoreOff(0.05, 320, 'off.jsonl');
+  const found = await rows('off.jsonl');
+  const all = (await rows('clean.jsonl')).flatMap((row, n) => {
+    const [values, sign] = [storedValues(row), Math.sign(Number(row.reward) - Number(row.baseline))];
+    const deviations = values.map((v) => 0.05 * v * (1 - v));
+    return values.slice(1).map((value, k) => {
+      const { delta, sigma, start, end } = found[n]?.segments[k] as (typeof row.segments)[number];
+      return {
+        steps: (sign * (value - (values[k] as number))) / Math.hypot(...deviations.slice(k, k + 2)),
+        isMoved: sign * Number(delta) > 0,
+        // what λ spreads over all tokens is no credit
+        isKept: Number(sigma) > (0.1001 * (Number(end) - Number(start))) / row.sigma.length,
+        isUniform: row.status !== 'ok',
+      };
+    });
+  });
+  const share = (some: typeof all, of: 'isMoved' | 'isKept') =>
+    some.filter((each) => each[of]).length / some.length;
+  const chance = all.filter(({ steps, isUniform }) => Math.abs(steps) < 0.5 && !isUniform);
+  const told = all.filter(({ steps, isUniform }) => steps > 5 && !isUniform);
+  expect(Math.min(chance.length, told.length / 10)).toBeGreaterThan(40);
+  expect(share(chance, 'isMoved')).toBeGreaterThan(0.35);
+  expect(share(chance, 'isKept')).toBeLessThan(0.06);
+  expect(share(told, 'isKept')).toBeGreaterThan(0.995);
   expect((await done('verify off.jsonl')).stdout).toBe('');
   expect((await done('summary off.jsonl')).stdout).toMatch(/below the noise +[12]\d\.\d % of the segments/);
   await done('redistribute off.jsonl --sigma rudder -o rudder.parquet');

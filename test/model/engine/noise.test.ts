@@ -7,7 +7,7 @@ import { loo } from '../../../dist/estimate/loo.js';
 import { siblingValues } from '../../../dist/estimate/siblings.js';
 import { FEATURES } from '../../../dist/estimate/states.js';
 import { traceValues } from '../../../dist/estimate/value.js';
-import { changeNoise } from '../../../dist/model/engine/noise.js';
+import { answerNoise, changeNoise } from '../../../dist/model/engine/noise.js';
 import type { Answer, Answers } from '../../../dist/question.js';
 import { offByChance } from '../../oracle/noise.js';
 import { seeded } from '../../oracle/toy.js';
@@ -94,4 +94,10 @@ it.each(Object.keys(OF))('%s: two deviations of what answers make of it that are
   expect(changeNoise(valuesOf, { ...answers, noise: 0 }, asked)).toBeUndefined();
   const none = { ...answers, branches: answers.branches.map(() => []) };
   if (name === 'pr') expect(changeNoise(valuesOf, none, asked)).toBeUndefined();
+});
+
+it('of answers it is the deviation of their odds, whatever a few are off by that nobody would give', () => {
+  const known = drawn(400, 1).flat();
+  const off = (one: Answer, n: number) => (n % 10 === 0 ? one.map((lp) => lp - 1) : wrong(one));
+  expect(answerNoise(known.map((one, n) => [off(one, n), one])) / NOISE).toBeCloseTo(1.1, 0);
 });

@@ -152,7 +152,9 @@ describe('a session', () => {
     expect(beyond((await shown(single, bf16)).findings)).toEqual([]);
     expect(beyond((await shown(single)).findings)).not.toEqual([]);
     const all: Fault = (value) => value + 0.25;
-    const wrong = beyond((await shown(all, bf16)).findings);
+    const { findings, noise } = await shown(all, bf16);
+    expect([noise > 0.25, (await shown(all)).noise]).toEqual([true, 0]);
+    const wrong = beyond(findings);
     expect(wrong.map(({ what }) => what)).toEqual(['log p', 'entropy', 'branch log p']);
     expect(describeFinding(wrong[0] as (typeof wrong)[0])).toContain('2.5e-1 in the mean, allowed 0.2');
   });
