@@ -41,6 +41,8 @@ export interface TraceQuestions {
   readonly peers?: readonly TokenizedTrace[];
   /** of the policy once the (K+1) exit points are known, which may be many and long */
   readonly whenCut?: (exits: Int32Array) => readonly Question[];
+  /** of the policy once all else is answered */
+  readonly samples?: (answers: Answers) => readonly SampleRequest[];
   /** of the estimator's second reader, or of the policy as such: the trace once more, cut as the policy has cut it */
   readonly second?: SecondReading;
 }
@@ -64,6 +66,16 @@ export interface ReaderAnswers {
   readonly entropies: Float32Array;
   /** (E) of (N) */
   readonly branches: readonly (readonly Answer[])[];
+  /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that; absent: rounding */
+  readonly noise?: number;
+}
+
+/** How the policy is to go on from a state of a trace. */
+export interface SampleRequest {
+  /** tokens of the completion that stand before it */
+  readonly after: number;
+  readonly samples: number;
+  readonly maxTokens: number;
 }
 
 /** The answers to what was asked about a trace, and how it was cut; K segments, K+1 exits. */
@@ -71,14 +83,14 @@ export interface Answers extends ReaderAnswers {
   readonly segmentation: Segmentation;
   /** no policy has read the trace: log-probabilities and entropies are zeros that stand for nothing */
   readonly isUnread?: true;
-  /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that. Absent: rounding of float32 */
-  readonly noise?: number;
   /** (E) of the tails at each exit */
   readonly tails?: readonly (readonly Answer[])[];
   /** (T) of each peer's own tokens; undefined for one that could not be read */
   readonly peers?: readonly (Float32Array | undefined)[];
   readonly whenCut?: readonly Answer[];
   readonly second?: ReaderAnswers;
+  /** (questions) of (samples) token ids behind the state */
+  readonly samples?: readonly (readonly Int32Array[])[];
 }
 
 // ------ one after the other

@@ -151,14 +151,12 @@ export class RunCounts {
     const lost = row.requested?.lost_fraction;
     if (lost instanceof Float32Array) for (const share of lost) sketches.lost_fraction.add(share);
     if (valueStart === null) return;
-    let before = valueStart;
-    for (const { value, noise } of segments) {
-      if (value === null) continue;
+    const thoughts = segments.filter(({ value }) => value !== null);
+    const values = [valueStart, ...thoughts.map(({ value }) => value as number)];
+    for (const [k, { noise }] of thoughts.entries()) {
       if (noise !== null) this.noise.known++;
-      if (Math.abs(value - before) < (noise ?? 0)) this.noise.below++;
-      before = value;
+      if (Math.abs((values[k + 1] as number) - (values[k] as number)) < (noise ?? 0)) this.noise.below++;
     }
-    const values = [valueStart, ...segments.map(({ value }) => value)].filter((value) => value !== null);
     const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
     // all of them may be −∞ (`joint`)
     sketches.value_range.add(high > low ? high - low : 0);

@@ -351,7 +351,6 @@ export function stored(value: unknown): unknown {
 /** Fixed ids: those of a text that the vocabulary has, over and over. */
 export function repeated(ids: ArrayLike<number>, vocab: number, length: number): Int32Array {
   const own = Array.from(ids).filter((id) => id < vocab);
-  return Int32Array.from({ length }, (_, i) =>
-    own.length > 1 ? (own[i % own.length] as number) : i % vocab,
-  );
+  const idAt = (i: number) => (own.length > 1 ? (own[i % own.length] as number) : i % vocab);
+  return Int32Array.from({ length }, (_, i) => idAt(i));
 }
