@@ -2,7 +2,6 @@
 import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
 import { RULES, type SigmaRule } from './rules.js';
 import {
-  beyondNoise,
   ofMeanOne,
   redistribute,
   type SigmaInput,
@@ -122,7 +121,8 @@ function hierarchicalAdvantages(input: SigmaInput, opts: RequestOptions): Float3
   const { alpha, beta } = { ...HIERARCHICAL, ...opts };
   if (reward === null || baseline === undefined) return null;
   const outcome = (reward - baseline) / (groupStd === undefined ? 1 : groupStd + LEAST_STD);
-  const perSegment = beyondNoise(valueSteps(input).raw, input).map((step) => outcome + alpha * step);
+  const { raw, heard } = valueSteps(input);
+  const perSegment = heard(raw).map((step) => outcome + alpha * step);
   const held = tokenWeights(input, 'entropy').map((m) => Math.min(2, Math.max(0, 1 + beta * (m - 1))));
   return spread(perSegment, ends, ofMeanOne(held, ends));
 }

@@ -65,9 +65,9 @@ const FLOAT32_STEP = 2 ** -23;
 /** σ of one trace (METHOD §4). All arithmetic in float64, rounded once at the end. */
 export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribution {
   const { ends, reward, baseline } = input;
-  const { values, raw } = valueSteps(input, opts.steps);
+  const { values, raw, heard } = valueSteps(input, opts.steps);
   const T = ends[ends.length - 1] as number;
-  const uniform = (fallback: string, deltas = raw): Redistribution => {
+  const uniform = (fallback: string, deltas: Float64Array = raw): Redistribution => {
     return { sigma: new Float32Array(T).fill(1 / T), deltas: Float32Array.from(deltas), fallback };
   };
 
@@ -84,9 +84,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const isScaled = input.estimator.hasOwnScale && baseline !== undefined;
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
   const last = values[values.length - 1] as number;
-  const heard = beyondNoise(deltas, input);
-  if (deltas.some(Boolean) && !heard.some(Boolean)) return uniform('uniform:noise', deltas);
-  const read = input.estimator.isAttribution ? attributed(heard, input.estimator, advantage) : heard;
+  const kept = heard(deltas);
+  if (deltas.some(Boolean) && !kept.some(Boolean)) return uniform('uniform:noise', deltas);
+  const read = input.estimator.isAttribution ? attributed(kept, input.estimator, advantage) : kept;
   const steps = { ...input, reward, advantage, last, deltas: read };
   const perSegment = ofSegments?.(steps, opts);
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
@@ -97,14 +97,20 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   return { sigma, deltas: Float32Array.from(deltas) };
 }
 
-/** Values and their differences, for all steps but free ones as far as the policy was not sure of the segments. */
+/**
+ * Values and their differences, for all steps but free ones as far as the policy was not sure of the segments; and what is heard of
+ * differences: 0 of one that is smaller than the answers' noise, as far as the policy was not sure, since nobody knows its sign.
+ */
 export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
-  const values = Float64Array.from(input.values);
-  if (steps === 'free') return { values, raw: valueDifferences(values, input) };
-  const bounded = boundedSteps(values, input, steps);
+  const own = Float64Array.from(input.values);
+  const bounded = steps === 'free' ? undefined : boundedSteps(own, input, steps);
   const raw = new Float64Array(input.ends.length);
-  raw.set(bounded.deltas);
-  return { values: bounded.values, raw };
+  raw.set(bounded?.deltas ?? valueDifferences(own, input));
+  const changes = bounded?.deltas ?? own.subarray(1).map((value, k) => value - (own[k] as number));
+  const least = changes.map((_, k) => (input.noise?.[k] ?? 0) * (bounded?.unsure[k] ?? 1));
+  const isNoise = (k: number) => Math.abs(changes[k] as number) < (least[k] as number);
+  const heard = (deltas: Float64Array) => deltas.map((delta, k) => (isNoise(k) ? 0 : delta));
+  return { values: bounded?.values ?? own, raw, heard };
 }
 
 /**
@@ -120,13 +126,6 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
   // no reference contributes after an exit: its logarithm has no difference
   for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
   return deltas;
-}
-
-/** The differences, 0 where the values on both sides differ by less than the answers may be off: of it nobody knows the sign. */
-export function beyondNoise(deltas: Float64Array, { values, noise }: SigmaInput): Float64Array {
-  const isNoise = (k: number): boolean =>
-    Math.abs((values[k + 1] as number) - (values[k] as number)) < (noise?.[k] ?? 0);
-  return deltas.map((delta, k) => (isNoise(k) ? 0 : delta));
 }
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
@@ -222,8 +221,8 @@ function capped(sigma: Float64Array, most: number): Float64Array {
 export function segmentAdvantages(input: SigmaInput, opts: SigmaOptions): Float32Array | null {
   const { ends, answered, reward } = input;
   if (reward === null) return null;
-  const { values, raw } = valueSteps(input, opts.steps);
-  const steps = beyondNoise(raw, input);
+  const { values, raw, heard } = valueSteps(input, opts.steps);
+  const steps = heard(raw);
   if (answered) steps[ends.length - 1] = reward - (values[values.length - 1] as number);
   return spread(steps, ends, tokenWeights(input, 'uniform'));
 }

@@ -51,7 +51,7 @@ export function drawNumbers(path: string, { numbers, valueName, warnings }: File
     `${escapeControls(path)}: ${plural(numbers.traces, 'trace')} (${numbers.right} right, ${numbers.wrong} wrong, ${numbers.unknown} unknown), ${plural(numbers.tokens, unitOf(numbers))}`,
     named('status', codes(numbers.status)),
     named('σ uniform', `by fallback ${share(fallbacks)}, in effect ${share(numbers.uniform_in_effect)}`),
-    ...(below === null ? [] : [named('below the noise', `${percent(below)} of the segments: no credit`)]),
+    ...(below === null ? [] : [named('below the noise', `${percent(below)} of the segments`)]),
     ...warnings.map(({ message }) => named('! warning', escapeControls(message))),
     ...(Object.keys(unreadable).length > 0 ? [named('not readable', codes(unreadable))] : []),
   ];

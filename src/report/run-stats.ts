@@ -181,7 +181,8 @@ export function endLines(
     lines.push(
       `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
     );
-  if (told.below_noise) lines.push(`segments below the noise: ${percent(told.below_noise)}, without credit`);
+  if (told.below_noise)
+    lines.push(`changes of value below the noise: ${percent(told.below_noise)} of the segments`);
   if (told.median_sigma_gain !== null)
     lines.push(
       `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,

@@ -428,10 +428,10 @@ test('the oracle says the same σ, Δ and fallback on random traces', () => {
           logprobs: input.logprobs,
           reward,
           baseline,
-          // of the values as they are stored, whatever the steps
-          isNoise: [...(input.noise ?? [])].map(
-            (n, k) => Math.abs((input.values[k + 1] ?? Number.NaN) - (input.values[k] as number)) < n,
-          ),
+          isNoise: deltas.map((delta, k) => {
+            const change = steps === 'free' ? (values[k + 1] as number) - (values[k] as number) : delta;
+            return Math.abs(change) < (input.noise?.[k] ?? 0) * (stepped.unsure[k] as number);
+          }),
         },
         options,
       );

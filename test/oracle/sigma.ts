@@ -257,11 +257,12 @@ export function steppedValues(
   logprobs: ArrayLike<number>,
   steps: 'free' | 'scaled' | 'smoothed',
   shownBehind: readonly boolean[] = [],
-): { values: number[]; factors: number[] } {
+): { values: number[]; factors: number[]; unsure: number[] } {
   const pi = segmentProbabilities(segmentEnds, logprobs, values.length - 1, shownBehind);
   return {
     values: steps === 'smoothed' ? smoothedWalk(values, pi) : [...values],
     factors: pi.map((p) => (steps === 'scaled' ? 1 - p : 1)),
+    unsure: pi.map((p) => (steps === 'free' ? 1 : 1 - p)),
   };
 }
 
