@@ -129,10 +129,12 @@ export class AnswersFile implements Engine {
 
   /** By answers that were computed twice, once anew. @param fresh ids of these */
   private async noiseOf(fresh: readonly string[]): Promise<number | undefined> {
-    const compared: [anew: readonly number[], before: readonly number[]][] = [];
+    const compared: [anew: number, before: number][] = [];
     for (const id of fresh) {
       const pair = [await this.read(id), await this.read(id.slice(0, -FRESH.length))];
-      const [anew, before] = pair.map((each) => (typeof each === 'object' ? each.logprobs : undefined));
+      const [anew, before] = pair.map((each) =>
+        typeof each === 'object' ? each.logprobs?.reduce((sum, lp) => sum + lp, 0) : undefined,
+      );
       if (anew !== undefined && before !== undefined) compared.push([anew, before]);
     }
     return compared.length === 0 ? undefined : answerNoise(compared);

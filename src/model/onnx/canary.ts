@@ -332,7 +332,10 @@ export async function prove(session: Asked, { passes }: Canary, precision: Preci
       compared[what]?.push([said[i]?.[1] ?? [], expected, place]);
   }
   const findings = Object.entries(compared).map(([what, all]) => farthest(what, NATS[precision], all));
-  return { findings, noise: precision === 'f32' ? 0 : answerNoise(compared['branch log p'] ?? []) };
+  const tokens = (compared['log p'] ?? []).flatMap(([found, canary]) =>
+    Array.from(canary, (known, t) => [found[t] ?? Number.NaN, known] as const),
+  );
+  return { findings, noise: precision === 'f32' ? 0 : answerNoise(tokens) };
 }
 
 /** Numbers as the file has them: eight digits are finer than any bound. @throws RangeError for what is no number */
