@@ -138,7 +138,7 @@ const functions = {
     await feed.close();
     await written;
     await using file = await openFile(path);
-    const parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
+    const parquet = await openParquetFile(wasm, file, path, failThread);
     // parquet-wasm may have dropped rows without a word
     const rows = parquet.metadata().fileMetadata().numRows();
     parquet.free();

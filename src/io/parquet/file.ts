@@ -11,20 +11,17 @@ const MAX_FOOTER_BYTES = 2 ** 30;
 /** Writers of Arrow keep its schema in the footer under this key. */
 const ARROW_SCHEMA = 'ARROW:schema';
 
-export interface ParquetSource {
-  /** for messages */
-  readonly path: string;
-  /** the types are those of Parquet: parquet-wasm crashes on the dictionaries that polars declares */
-  readonly hidesArrowSchema?: boolean;
-  /** told why a read failed: parquet-wasm only panics */
-  readonly onFailure: (error: unknown) => void;
-}
-
-/** @throws RredcotError (exit 65) where the footer is missing, Error of parquet-wasm where it is damaged */
+/**
+ * @param onFailure told why a read failed: parquet-wasm only panics
+ * @param hidesArrowSchema the types are those of Parquet: parquet-wasm crashes on the dictionaries that polars declares
+ * @throws RredcotError (exit 65) where the footer is missing, Error of parquet-wasm where it is damaged
+ */
 export async function openParquetFile(
   { ParquetFile: Wasm }: { readonly ParquetFile: typeof ParquetFile },
   file: OpenFile,
-  { path, hidesArrowSchema = false, onFailure }: ParquetSource,
+  path: string,
+  onFailure: (error: unknown) => void,
+  hidesArrowSchema = false,
 ): Promise<ParquetFile> {
   const { size } = await file.stat();
   const footerAt = await findFooter(file, path, size);
