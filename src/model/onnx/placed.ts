@@ -1,7 +1,7 @@
 // What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
 
 let lastKept = 0;
-/** A number under which a session may keep keys and values, or rows that write: whoever asks, no other has it. */
+/** A number under which a session may keep keys and values: whoever asks, no other has it. */
 export function nextKept(): number {
   return ++lastKept;
 }
@@ -32,6 +32,8 @@ export interface PackedTrace {
   readonly branches: readonly Branch[];
   /** traces of a run with the same number here have the same prompt, which is read once; absent: read with the trace */
   readonly shares?: number | undefined;
+  /** by which an engine names it */
+  readonly trace?: { readonly id: string };
 }
 
 /** What the policy says of one trace of a run; every token is predicted from everything before it. */
