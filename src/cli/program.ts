@@ -125,13 +125,13 @@ function report(caught: unknown, argv: readonly string[], json: boolean): ExitCo
     path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (error instanceof RredcotError) return tellError(error, json);
-  // nothing of ours is thrown without a place in its stack: `throw 'text'` is of the user's own module
-  const isPlaced = /^\s+at /m.test(String((caught as Error | undefined)?.stack));
-  const place = isPlaced ? placeInModule(caught) : moduleIn(argv);
+  // the program throws nothing else: `throw 'text'` is of the user's own module
+  const isError = caught instanceof Error;
+  const place = isError ? placeInModule(caught) : moduleIn(argv);
   if (place === undefined) return tellBug(error, json);
   return tellError(
     usageError(
-      `${place}: ${isPlaced ? caught : `throws ${describeValue(caught)}, expected an Error`}`,
+      `${place}: ${isError ? caught : `throws ${describeValue(caught)}, expected an Error`}`,
       'docs/your-own-credit.md says what a module gives',
     ),
     json,
