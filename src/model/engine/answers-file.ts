@@ -27,7 +27,7 @@ const NONE =
   'has no answer: rredcot requests with --answers <these files> writes what is left to be answered';
 
 /** The answer to a question out of a line; what is wrong with it, as half a sentence, where it cannot be one. */
-type Check<Q, A> = (found: WireAnswer, question: Q, vocab: number) => A | string;
+type AnswerCheck<Q, A> = (found: WireAnswer, question: Q, vocab: number) => A | string;
 
 export class AnswersFile implements Engine {
   readonly width = 16;
@@ -74,7 +74,7 @@ export class AnswersFile implements Engine {
   }
 
   /** @returns why there is none, as half a sentence, where there is no answer that can be one */
-  async find<Q extends WireQuestion, A>(question: Q, check: Check<Q, A>): Promise<A | string> {
+  async find<Q extends WireQuestion, A>(question: Q, check: AnswerCheck<Q, A>): Promise<A | string> {
     const found = await this.read(idOf(question));
     return typeof found === 'string' ? found : check(found, question, this.vocab);
   }
@@ -84,7 +84,10 @@ export class AnswersFile implements Engine {
   }
 
   /** @throws TraceRejected for a question without; RredcotError (exit 2) where nothing that was asked so far has an answer */
-  private answered<Q extends WireQuestion, A>(questions: readonly Q[], check: Check<Q, A>): Promise<A[]> {
+  private answered<Q extends WireQuestion, A>(
+    questions: readonly Q[],
+    check: AnswerCheck<Q, A>,
+  ): Promise<A[]> {
     const all = questions.map(async (question) => {
       const found = await this.find(question, check);
       this.found += typeof found === 'string' ? 0 : 1;
