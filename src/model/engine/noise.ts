@@ -42,9 +42,9 @@ export function changeNoise(
   const { branches, tails, whenCut, second } = answers;
   const [own, again] = [answers.noise ?? 0, second?.noise ?? 0];
   const N = Math.max(branches[0]?.length ?? 0, second?.branches[0]?.length ?? 0);
-  const most = (tails ?? []).reduce((most, { length }) => Math.max(most, length), whenCut ? N : 0);
-  if (own + again === 0 || N + most === 0) return undefined;
-  const ways = 2 * Math.min(TOLD_APART, N + most);
+  const others = (tails ?? []).reduce((most, { length }) => Math.max(most, length), whenCut ? N : 0);
+  if (own + again === 0 || N + others === 0) return undefined;
+  const ways = 2 * Math.min(TOLD_APART, N + others);
   const squares = new Float64Array(branches.length - 1);
   for (let way = 0; way < ways; way++) {
     const movedBy = (sign: number): Answers => {
@@ -62,9 +62,9 @@ export function changeNoise(
       };
     };
     const [up, down] = [values(movedBy(1)), values(movedBy(-1))];
-    const moved = Float64Array.from(up, (value, k) => (value - (down[k] as number)) / 2);
+    const half = Float64Array.from(up, (value, k) => (value - (down[k] as number)) / 2);
     for (const k of squares.keys()) {
-      const change = (moved[k + 1] as number) - (moved[k] as number);
+      const change = (half[k + 1] as number) - (half[k] as number);
       // to −∞, to which no reference contributes, nothing does
       if (Number.isFinite(change)) squares[k] = (squares[k] as number) + change ** 2;
     }
@@ -78,5 +78,5 @@ function off(own: Answer, by: number, isTwo: boolean): Answer {
     return Float32Array.of(...off(own.subarray(0, -1), by, false), ...off(own.subarray(-1), -by, false));
   const unsure = own.map(unsureness);
   const share = (by * unsureness(sum(own))) / (sum(unsure) || 1);
-  return own.map((logprob, t) => logprob + share * (unsure[t] as number));
+  return own.map((logprob, t) => Math.min(0, logprob + share * (unsure[t] as number)));
 }
