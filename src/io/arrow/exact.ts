@@ -24,18 +24,15 @@ const TELLS = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|"\d+"\s*:/;
 
 /** Keeps what a JSON text says of the objects in it. @param value what was parsed of it; it is returned */
 export function noteExact<T extends object>(text: string, value: T): T {
-  const words = /["{}[\],]|[^\s{}[\],:"]+/g; // a text's end is found without: patterns take the stack for 30 MB
+  const [words, ends] = [/["{}[\],]|[^\s{}[\],:"]+/g, /["\\]/g];
   const next = (): string => {
     const word = words.exec(text)?.[0] as string;
     if (word !== '"') return word;
-    let [at, slashes] = [words.lastIndex, 1];
-    for (; slashes % 2 === 1; at++) {
-      at = text.indexOf('"', at);
-      for (slashes = 0; text[at - 1 - slashes] === '\\'; ) slashes++;
-    }
-    const from = words.lastIndex - 1;
-    words.lastIndex = at;
-    return text.slice(from, at);
+    const from = words.lastIndex;
+    ends.lastIndex = from;
+    while (ends.exec(text)?.[0] === '\\') ends.lastIndex++;
+    words.lastIndex = ends.lastIndex;
+    return text.slice(from - 1, ends.lastIndex);
   };
   const read = (word: string, beside: unknown): Exact => {
     const [list, fields]: [Exact[], ExactObject] = [[], new Map()];

@@ -1,7 +1,7 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
-import { type Exact, type ExactObject, exactly } from '../../io/arrow/exact.js';
+import { type ExactObject, exactly } from '../../io/arrow/exact.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess, StoppedError } from './bounded-process.js';
 import type { ChatReply, TextInit, TextThread } from './text-thread.js';
@@ -131,25 +131,25 @@ interface Conversation {
   readonly tools?: unknown;
 }
 
-/** All that a template is given, as transformers calls it: what a caller leaves out is None. */
+/** All that a template is given, as transformers calls it: what a caller leaves out is None. @param ofText contents are their text */
 export function givenTo(
   { variables }: Pick<ChatTemplate, 'variables'>,
   { messages, addGenerationPrompt, tools }: Conversation,
+  ofText = false,
 ): ExactObject {
   const own = { tools, documents: null, add_generation_prompt: addGenerationPrompt };
-  return (exactly({ ...variables, ...own }) as ExactObject).set('messages', messages.map(asHandedOn));
+  const handedOn = messages.map((each) => asHandedOn(each, ofText));
+  return (exactly({ ...variables, ...own }) as ExactObject).set('messages', handedOn);
 }
 
 /** A message as transformers hands it to a template: without what is None, and a thought under both its names. */
-function asHandedOn(message: Message): Exact {
-  const fields = [...(exactly(message) as ExactObject)].filter(([, value]) => value !== null);
-  const own = new Map(fields);
-  const thought = ['reasoning_content', 'thinking', 'reasoning']
-    .map((name) => own.get(name))
-    .find((it) => it !== undefined);
-  return thought === undefined
-    ? own
-    : new Map([['thinking', thought], ...fields, ['reasoning_content', thought]]);
+function asHandedOn(message: Message, ofText: boolean): ExactObject {
+  const fields = new Map([...(exactly(message) as ExactObject)].filter(([, value]) => value !== null));
+  if (ofText) fields.set('content', message.content);
+  const names = ['reasoning_content', 'thinking', 'reasoning'];
+  const thought = fields.get(names.find((name) => fields.has(name)) as string);
+  if (thought === undefined) return fields;
+  return new Map([['thinking', thought], ...fields, ['reasoning_content', thought]]);
 }
 
 export type ChatRenderer = ReturnType<typeof chatRenderer>;
@@ -178,7 +178,15 @@ export function chatRenderer(
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,
     );
   };
-  const ask = (conversation: Conversation) => rendered(givenTo(template, conversation));
+  const ask = (conversation: Conversation): Promise<string> =>
+    rendered(givenTo(template, conversation)).catch((error: unknown) => {
+      const hasParts = conversation.messages.some((each) =>
+        Array.isArray(asHandedOn(each, false).get('content')),
+      );
+      // a template for texts alone takes no parts
+      if (!(error instanceof TraceRejected) || !hasParts) throw error;
+      return rendered(givenTo(template, conversation, true));
+    });
   return {
     template,
     close,

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RredcotError, TraceRejected } from '../../../dist/errors.js';
+import { parseMessages } from '../../../dist/io/map/messages.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import {
   type ChatTemplate,
@@ -120,6 +121,14 @@ describe('rendering', () => {
     const refused = { code: 'chat_template', reason };
     await expect(chat.render([{ role: 'system', content: 'x' }])).rejects.toMatchObject(refused);
     expect(await chat.render([user('x')])).toBe('ok');
+  });
+
+  it('parts of a content are handed on as they are, and as their text to a template that takes no parts', async () => {
+    const content = ['Hi ', ' you'].map((text) => ({ type: 'text', text }));
+    const messages = parseMessages([{ role: 'user', content }]) as Message[];
+    const parts = renderer('{% for part in messages[0].content %}<{{ part.text | trim }}>{% endfor %}');
+    expect(await parts.render(messages)).toBe('<Hi><you>');
+    expect(await renderer("{{ 'user: ' + messages[0].content }}").render(messages)).toBe('user: Hi  you');
   });
 
   it('is an error of the policy where the template does not parse', async () => {
