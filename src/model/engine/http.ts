@@ -1,4 +1,5 @@
 // An engine's server: one address, asked in JSON until it answers, with growing pauses, for as long as the user's patience goes.
+import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, RredcotError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
@@ -31,6 +32,7 @@ const KEY = 'RREDCOT_API_KEY';
 export function openServer(url: string, patience: number, log: Log, signal: AbortSignal): Server {
   const base = addressOf(url);
   // an answer that got lost is asked for once more before patience ends
+  setMaxListeners(0, signal);
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
   const { [KEY]: key = '' } = process.env;
   const own = { 'content-type': 'application/json' };

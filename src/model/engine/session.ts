@@ -14,7 +14,6 @@ type Read = Pick<PackedTrace, 'ids'> & { readonly name: string };
 
 export class EngineSession implements AsyncDisposable {
   readonly vocab: number;
-  readonly noise: number | undefined;
   readonly width: number;
   private readonly kept = new Map<number, readonly Read[]>();
   /** of all entropies that were told by the likeliest tokens */
@@ -26,8 +25,11 @@ export class EngineSession implements AsyncDisposable {
     private readonly log: Log,
   ) {
     this.vocab = folder.architecture.vocab;
-    this.noise = engine.noise;
     this.width = engine.width;
+  }
+
+  get noise(): number | undefined {
+    return this.engine.noise;
   }
 
   /** @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
