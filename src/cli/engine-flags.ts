@@ -43,17 +43,17 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
       'one answers, a server (--policy-url and --engine) or files (--answers)',
       '--policy-url http://localhost:8000 --engine vllm',
     );
-  const choice = given(engine, (name) => ({
-    engine: oneOf('--engine', name, ['vllm', 'sglang']),
-    model: flags.engineModel,
-    width: positiveInteger('--concurrency', flags.concurrency, 16),
-    patience: positiveInteger('--engine-patience', flags.enginePatience, 600),
-  }));
+  const name = given(engine, (text) => oneOf('--engine', text, ['vllm', 'sglang']));
+  const width = positiveInteger('--concurrency', flags.concurrency, 16);
+  const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
   const open = async (policy: PolicyFolder): Promise<Engine> => {
     const { AnswersFile } = await import('../model/engine/answers-file.js');
-    if (choice === undefined) return AnswersFile.open(paths, policy.architecture.vocab);
-    const { openLive } = await import('../model/engine/proof.js');
-    return openLive(url as string, choice, policy, log, signal);
+    if (url === undefined) return AnswersFile.open(paths, policy.architecture.vocab);
+    const { openServer } = await import('../model/engine/http.js');
+    const { Sglang } = await import('../model/engine/sglang.js');
+    const { Vllm } = await import('../model/engine/vllm.js');
+    const opts = { server: openServer(url, patience, log, signal), width, policy, log };
+    return (name === 'vllm' ? Vllm : Sglang).open(opts, flags.engineModel);
   };
-  return { paths, open: paths.length > 0 || choice !== undefined ? open : undefined };
+  return { paths, open: paths.length > 0 || url !== undefined ? open : undefined };
 }

@@ -55,7 +55,7 @@ export function openServer(url: string, patience: number, log: Log, signal: Abor
           header,
         } = await send({ method, url: new URL(path, base), headers, text });
         const json = jsonOf(bytes);
-        failure = `answers ${status}: ${reasonOf(json) ?? bytes.toString('utf8', 0, 200)}`;
+        failure = `answers ${status}: ${bytes.toString('utf8', 0, 300)}`;
         const isBroken = status === 500 || (status === 200 && json === undefined);
         if (!isBroken && !PASSING.has(status)) heard = Date.now();
         if (status === 200 && !isBroken) return json;
@@ -107,11 +107,4 @@ function jsonOf(bytes: Buffer): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** Why it refuses, as vLLM and SGLang have it. */
-function reasonOf(json: unknown): string | undefined {
-  const { error, message, detail } = (json ?? {}) as Record<string, unknown>;
-  const why = (error as { message?: unknown } | undefined)?.message ?? message ?? detail ?? error;
-  return typeof why === 'string' ? why : JSON.stringify(why);
 }

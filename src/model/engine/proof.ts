@@ -1,4 +1,4 @@
-// An engine proves itself before its first answer counts: it is asked the same alone, among others and anew, and what the policy's folder knows of its model.
+// What an engine has to show before its first answer counts: the same however it is asked, and what the policy's folder knows of its model.
 import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import {
@@ -12,11 +12,9 @@ import {
 } from '../onnx/canary.js';
 import type { PolicyFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import { openServer, REFUSED, type Server } from './http.js';
+import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
+import { REFUSED } from './http.js';
 import { EngineSession } from './session.js';
-import { Sglang } from './sglang.js';
-import { Vllm } from './vllm.js';
 
 /** A prefix of which every engine that caches has whole blocks. */
 const CACHED_PREFIX = 128;
@@ -24,164 +22,60 @@ const CACHED_PREFIX = 128;
 const CERTAIN = -1e-6;
 /** Servers do not say what they compute in. */
 const PRECISION = 'bf16';
+/** What is wrong lies there. */
+const HINT = 'look at how it is served, and by what (docs/engines.md)';
 
-const OPEN = { vllm: Vllm.open, sglang: Sglang.open };
-
-export interface LiveChoice {
-  readonly engine: keyof typeof OPEN;
-  readonly model: string | undefined;
-  readonly width: number;
-  readonly patience: number;
-}
-
-/**
- * A server as an engine, which proves itself at the first trace.
- * @throws RredcotError: exit 2 for a model that it has not, 69 where it does not answer
- */
-export async function openLive(
-  url: string,
-  { engine, model, width, patience }: LiveChoice,
-  folder: PolicyFolder,
-  log: Log,
-  signal: AbortSignal,
-): Promise<Engine> {
-  const server = openServer(url, patience, log, signal);
-  const opts = { server, width, vocab: folder.architecture.vocab, log };
-  return new ProvenEngine(await OPEN[engine](opts, model), server, folder, log);
-}
-
-/** An engine of which nothing is believed until it has proved itself, and again once its server was away. */
-export class ProvenEngine implements Engine {
-  readonly name: string;
-  readonly config: Engine['config'];
-  readonly width: number;
-  noise: number | undefined;
-  private proof: ReturnType<ProvenEngine['prove']> | undefined;
-  private failures: number;
-
-  constructor(
+/** An engine that has proved itself. */
+export class Proof {
+  private constructor(
     private readonly engine: Engine,
-    private readonly server: Pick<Server, 'url' | 'failures'>,
-    private readonly folder: PolicyFolder,
-    private readonly log: Log,
-  ) {
-    ({ name: this.name, config: this.config, width: this.width } = engine);
-    this.failures = server.failures;
-  }
+    private readonly probes: readonly LogprobQuestion[],
+    private readonly answers: readonly LogprobAnswer[],
+    /** nats: by how much the log p of a probe differed, summed over its tokens */
+    readonly noise: number,
+  ) {}
 
-  async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    const [first] = questions;
-    if (first === undefined) return [];
-    this.proof ??= this.prove(first);
-    await this.proof.catch((error) => {
-      // what cannot be asked of one trace proves nothing
-      if (error instanceof TraceRejected) this.proof = undefined;
-      throw error;
-    });
-    return this.whileThere(this.engine.logprobs(questions));
-  }
-
-  samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
-    return this.whileThere(this.engine.samples(questions));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.engine[Symbol.asyncDispose]?.();
-  }
-
-  /** Answers, unless what has given them is no longer what has proved itself. */
-  private async whileThere<T>(asked: Promise<T>): Promise<T> {
-    const answers = await asked;
-    if (this.server.failures > this.failures) {
-      this.failures = this.server.failures;
-      this.proof = this.proof?.then(async (proof) => {
-        this.assertSame('since it was away', await this.ask(proof.probes), proof.answers);
-        return proof;
-      });
-    }
-    await this.proof;
-    return answers;
-  }
-
-  /** @param first of a trace, on whose tokens it is tried */
-  private async prove(first: LogprobQuestion) {
+  /**
+   * @param first of a trace, on whose tokens it is tried
+   * @throws RredcotError (exit 69) where it does not prove itself; TraceRejected where it refuses this trace
+   */
+  static async of(engine: Engine, first: LogprobQuestion, folder: PolicyFolder, log: Log): Promise<Proof> {
     const probes = probesOf(first);
-    const oneByOne = async (questions: readonly LogprobQuestion[]) => {
-      const said: LogprobAnswer[] = [];
-      for (const question of questions) said.push(...(await this.ask([question])));
-      return said;
-    };
-    const alone = await oneByOne(probes);
-    const answers = await this.ask(probes);
-    const anew = await oneByOne(probes.map((probe) => ({ ...probe, fresh: true })));
+    const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
+    for (const probe of probes) {
+      alone.push(...(await ask(engine, [probe])));
+      anew.push(...(await ask(engine, [{ ...probe, fresh: true }])));
+    }
+    const answers = await ask(engine, probes);
     if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
-      throw this.unfit(
-        'is certain of tokens that do not follow: it gives log-probabilities among those that it may write',
+      throw unfit(
+        engine,
+        'is certain of tokens that do not follow: its log-probabilities are among what it may write',
         'vLLM: --logprobs-mode raw_logprobs',
       );
-    this.assertSame('asked anew, with all that stands before', anew, answers);
-    await this.proveModel();
-    const sums = [alone, answers, anew].map((said) =>
-      said.map(({ logprobs }) => logprobs.reduce((a, b) => a + b)),
+    refuse(engine, 'does not say the same asked anew', [compare(anew, answers)]);
+    const noise = probes.reduce((most, _, n) => {
+      const sums = [alone, anew, answers].map((said) => said[n]?.logprobs.reduce((a, b) => a + b) ?? 0);
+      return Math.max(most, Math.max(...sums) - Math.min(...sums));
+    }, 0);
+    log.info(
+      `${engine.name}: log p of an answer is off by ${noise.toPrecision(2)} nats at most, by how it is asked`,
     );
-    const spreads = probes.map((_, n) => sums.map((own) => own[n] as number));
-    this.noise = Math.max(...spreads.map((own) => Math.max(...own) - Math.min(...own)));
-    this.log.info(
-      `${this.name}: log p of an answer is off by ${this.noise.toPrecision(2)} nats at most, by how it is asked`,
-    );
-    const cached = answers.at(-1)?.cached;
-    if ((probes.at(-1)?.shared ?? 0) >= CACHED_PREFIX && !cached)
-      this.log.warn(
-        'engine_cache',
-        cached === 0
-          ? `${this.name} caches no prefix: each exit costs its whole trace (vLLM: --enable-prefix-caching)`
-          : `${this.name} does not say what it has cached (vLLM: --enable-prompt-tokens-details)`,
-      );
-    return { probes, answers };
+    const { shared = 0, cached } = { ...probes.at(-1), ...answers.at(-1) };
+    const lacks =
+      cached === 0
+        ? 'caches no prefix, so that each exit costs its whole trace (vLLM: --enable-prefix-caching)'
+        : 'does not say what it has cached (vLLM: --enable-prompt-tokens-details)';
+    if (shared >= CACHED_PREFIX && !cached) log.warn('engine_cache', `${engine.name} ${lacks}`);
+    await proveModel(engine, folder, log);
+    return new Proof(engine, probes, answers, noise);
   }
 
-  /** @throws RredcotError (exit 69) where another model is served */
-  private async proveModel(): Promise<void> {
-    const { passes } = await readCanary(this.folder);
-    // an engine hides no tokens
-    const seen = passes.map(({ split, traces }) => ({
-      split,
-      traces: traces.map((trace) => ({
-        ...trace,
-        branches: trace.branches.filter(({ gap }) => gap === undefined),
-      })),
-    }));
-    const session = new EngineSession(this.engine, this.folder, this.log);
-    const { findings } = await prove(session, { passes: seen }, PRECISION).catch(this.unbelieved);
-    this.log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
-    const hint = '--policy <folder of the model that is served>, or --engine-model';
-    this.refuse(findings, "is another model than the policy's", hint);
-  }
-
-  private readonly unbelieved = (error: unknown): never => {
-    if (!(error instanceof TraceRejected) || error.code === REFUSED) throw error;
-    throw this.unfit(`is not to be believed: ${error.reason}`, 'look at how it is served');
-  };
-
-  private ask(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    return this.engine.logprobs(questions).catch(this.unbelieved);
-  }
-
-  private assertSame(when: string, found: readonly LogprobAnswer[], before: readonly LogprobAnswer[]): void {
-    const compared = found.map(({ logprobs }, n) => {
-      return [logprobs, before[n]?.logprobs ?? [], (t: number) => `token ${t} of probe ${n}`] as const;
-    });
-    const finding = farthest('log p', NATS[PRECISION], compared);
-    this.refuse([finding], `does not say the same ${when}`, 'look at how it is served');
-  }
-
-  private refuse(findings: readonly CanaryFinding[], what: string, hint: string): void {
-    const wrong = beyond(findings);
-    if (wrong.length > 0) throw this.unfit(`${what}: ${wrong.map(describeFinding).join('; ')}`, hint);
-  }
-
-  private unfit(why: string, hint: string): RredcotError {
-    return new RredcotError(`${this.server.url}: ${this.name} ${why}`, { exitCode: EXIT.device, hint });
+  /** @throws RredcotError (exit 69) where what answers now says something else */
+  async again(): Promise<Proof> {
+    const answers = await ask(this.engine, this.probes);
+    refuse(this.engine, 'does not say the same since it was away', [compare(answers, this.answers)]);
+    return this;
   }
 }
 
@@ -193,4 +87,43 @@ function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
     const own = joinIds(ids.subarray(0, at), ids.subarray(other, other + 2));
     return { name: `probe ${n}`, ids: own, shared: at, from: at };
   });
+}
+
+/** @throws RredcotError (exit 69) where the canary of the folder's model is another's */
+async function proveModel(engine: Engine, folder: PolicyFolder, log: Log): Promise<void> {
+  const { passes } = await readCanary(folder);
+  // an engine hides no tokens
+  const seen = passes.filter(({ traces }) =>
+    traces.every(({ branches }) => branches.every(({ gap }) => gap === undefined)),
+  );
+  const session = new EngineSession(engine, folder, log);
+  const { findings } = await prove(session, { passes: seen }, PRECISION).catch(believed(engine));
+  log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
+  refuse(engine, "is another model than the policy's (--policy, --engine-model)", findings);
+}
+
+function ask(engine: Engine, questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
+  return engine.logprobs(questions).catch(believed(engine));
+}
+
+/** What it refuses is one thing, another what it says that cannot be. */
+const believed = (engine: Engine) => (error: unknown) => {
+  if (!(error instanceof TraceRejected) || error.code === REFUSED) throw error;
+  throw unfit(engine, `is not to be believed: ${error.reason}`);
+};
+
+function compare(found: readonly LogprobAnswer[], before: readonly LogprobAnswer[]): CanaryFinding {
+  const compared = found.map(({ logprobs }, n) => {
+    return [logprobs, before[n]?.logprobs ?? [], (t: number) => `token ${t} of probe ${n}`] as const;
+  });
+  return farthest('log p', NATS[PRECISION], compared);
+}
+
+function refuse(engine: Engine, what: string, findings: readonly CanaryFinding[]): void {
+  const wrong = beyond(findings);
+  if (wrong.length > 0) throw unfit(engine, `${what}: ${wrong.map(describeFinding).join('; ')}`);
+}
+
+function unfit({ name }: Engine, why: string, hint = HINT): RredcotError {
+  return new RredcotError(`${name} ${why}`, { exitCode: EXIT.device, hint });
 }

@@ -1,9 +1,11 @@
-// What engines behind a server have in common: the model that is asked, checks of what it says, samples, and the count of what it was asked.
-import { usageError } from '../../errors.js';
+// What engines behind a server have in common: their proof, checks of what they say, samples, and the count of what they were asked.
+import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
+import type { PolicyFolder } from '../onnx/folder.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
 import type { Server } from './http.js';
+import { Proof } from './proof.js';
 import { checkedLogprobs, checkedSamples, unanswered } from './wire.js';
 
 /** What a server does with a distribution by default is none of the policy's: all that shapes one is named, and off. */
@@ -16,21 +18,26 @@ export interface ServedOptions {
   readonly server: Server;
   /** traces at work at a time */
   readonly width: number;
-  /** tokens of the policy's vocabulary */
-  readonly vocab: number;
+  readonly policy: PolicyFolder;
   readonly log: Log;
 }
 
 /** The model to be asked. @param wanted by name; absent: the only one. @throws RredcotError (exit 2) where that is none */
-export async function modelOf(server: Server, wanted: string | undefined): Promise<string> {
+export async function modelOf({ server, log }: ServedOptions, wanted: string | undefined): Promise<string> {
   const { data = [] } = (await server.ask('v1/models')) as { data?: readonly { readonly id: string }[] };
   const models = data.map(({ id }) => id);
   const model = wanted ?? (models.length === 1 ? models[0] : undefined);
-  if (model !== undefined && models.includes(model)) return model;
-  throw usageError(`${server.url} serves ${JSON.stringify(models)}`, '--engine-model <one of them>');
+  if (model === undefined || !models.includes(model))
+    throw usageError(`${server.url} serves ${JSON.stringify(models)}`, '--engine-model <one of them>');
+  log.info(`${server.url} serves ${model}`);
+  return model;
 }
 
 export abstract class ServedEngine implements Engine {
+  noise: number | undefined;
+  readonly width: number;
+  private proof: Promise<Proof> | undefined;
+  private failures = 0;
   private tokens = 0;
   private cached = 0;
 
@@ -38,33 +45,53 @@ export abstract class ServedEngine implements Engine {
     readonly name: string,
     readonly config: Engine['config'],
     protected readonly opts: ServedOptions,
-  ) {}
-
-  get width(): number {
-    return this.opts.width;
+  ) {
+    this.width = opts.width;
   }
 
-  abstract logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]>;
+  async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
+    const { server, policy, log } = this.opts;
+    const [first] = questions;
+    if (first === undefined) return [];
+    const { name, config, width } = this;
+    const unproved = {
+      name,
+      config,
+      width,
+      logprobs: this.answer.bind(this),
+      samples: this.samples.bind(this),
+    };
+    if (this.proof === undefined) this.failures = server.failures;
+    this.proof ??= Proof.of(unproved, first, policy, log);
+    const proof = await this.proof.catch((error) => {
+      // what it refuses of one trace proves nothing
+      if (error instanceof TraceRejected) this.proof = undefined;
+      throw error;
+    });
+    this.noise = proof.noise;
+    return this.whileThere(this.answer(questions));
+  }
 
   samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
-    const { vocab } = this.opts;
+    const { vocab } = this.opts.policy.architecture;
     const ask = async (question: SampleQuestion) =>
       this.must(checkedSamples({ ids: await this.sample(question) }, question, vocab), question);
-    return Promise.all(questions.map(ask));
+    return this.whileThere(Promise.all(questions.map(ask)));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const { name, tokens, cached } = this;
-    const told = `${count(tokens)} tokens asked, ${count(cached)} of them cached, as far as it says`;
-    this.opts.log.info(`${name}: ${told}`);
-    this.opts.log.record('engine', { engine: name, tokens, cached });
+    const told = `${count(this.tokens)} tokens asked, ${count(this.cached)} of them cached, as far as it says`;
+    this.opts.log.info(`${this.name}: ${told}`);
   }
+
+  /** As {@link logprobs}, whoever it is that answers. */
+  protected abstract answer(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]>;
 
   /** What ends a sample is the question's to say. */
   protected abstract sample(question: SampleQuestion): Promise<number[][]>;
 
   protected checked(found: Parameters<typeof checkedLogprobs>[0], question: LogprobQuestion): LogprobAnswer {
-    return this.must(checkedLogprobs(found, question, this.opts.vocab), question);
+    return this.must(checkedLogprobs(found, question, this.opts.policy.architecture.vocab), question);
   }
 
   /**
@@ -82,6 +109,16 @@ export abstract class ServedEngine implements Engine {
   protected must<T>(found: T | string, { name }: Asked): T {
     if (typeof found === 'string') throw unanswered(this.name, name, found);
     return found;
+  }
+
+  /** What answers after it was away may be another one. */
+  private async whileThere<T>(asked: Promise<T>): Promise<T> {
+    const answers = await asked;
+    const { failures } = this.opts.server;
+    if (failures > this.failures) this.proof = this.proof?.then((proof) => proof.again());
+    this.failures = failures;
+    await this.proof;
+    return answers;
   }
 }
 

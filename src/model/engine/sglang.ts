@@ -20,10 +20,10 @@ export class Sglang extends ServedEngine {
   static async open(opts: ServedOptions, model: string | undefined): Promise<Engine> {
     const { version = '' } = (await opts.server.ask('get_server_info')) as { version?: string };
     const engine = `sglang ${version}`;
-    return new Sglang(engine, { engine, engineModel: await modelOf(opts.server, model) }, opts);
+    return new Sglang(engine, { engine, engineModel: await modelOf(opts, model) }, opts);
   }
 
-  async logprobs([first, ...others]: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
+  protected async answer([first, ...others]: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
     // a trace before its exits, which begin as it does
     const whole = first === undefined ? [] : [await this.score(first)];
     return [...whole, ...(await Promise.all(others.map(this.score, this)))];

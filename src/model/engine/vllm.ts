@@ -8,16 +8,9 @@ const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
 /** Ids of one request. */
 const MOST_IDS = 2 ** 20;
 
-/** Where a token is forced: the i-th of a question, behind `at` ids; its log p goes into a list. */
-interface Place {
-  readonly question: LogprobQuestion;
-  readonly logprobs: number[];
-  readonly i: number;
-  readonly at: number;
-}
+/** What is likely at a place, by token. */
 type Row = Readonly<Record<string, { readonly logprob?: number }>> | null;
 interface Choice {
-  readonly index?: number;
   readonly token_ids?: readonly number[] | null;
   readonly prompt_logprobs?: readonly Row[] | null;
   readonly logprobs?: {
@@ -50,7 +43,7 @@ export class Vllm extends ServedEngine {
   /** @throws RredcotError (exit 69) for what is no server of vLLM, (exit 2) as {@link modelOf} */
   static async open(opts: ServedOptions, model: string | undefined): Promise<Engine> {
     const { version = '' } = (await opts.server.ask('version')) as { version?: string };
-    const engine = new Vllm(`vllm ${version}`, await modelOf(opts.server, model), opts);
+    const engine = new Vllm(`vllm ${version}`, await modelOf(opts, model), opts);
     const probe = { name: 'probe', ids: Int32Array.of(0, 1, 2, 3), shared: 2, from: 2 };
     await engine.replay(probe).catch(() => {
       engine.replays = false;
@@ -58,7 +51,7 @@ export class Vllm extends ServedEngine {
     return engine;
   }
 
-  async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
+  protected async answer(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
     const most = this.replays ? MOST_REPLAYED : MOST_ALLOWED;
     const isForced = ({ ids, from, top, fresh }: LogprobQuestion) =>
       top === undefined && !fresh && ids.length - from <= most;
@@ -110,36 +103,37 @@ export class Vllm extends ServedEngine {
 
   /** Each token as the only one that is allowed behind its prefix; a request allows the same behind several. */
   private async allow(questions: readonly LogprobQuestion[]): Promise<LogprobAnswer[]> {
-    const forced = questions.map((question) => ({ question, logprobs: [] as number[] }));
-    const byToken = new Map<number, Place[]>();
-    for (const each of forced)
-      for (const [i, token] of each.question.ids.subarray(each.question.from).entries())
-        byToken.set(token, [...(byToken.get(token) ?? []), { ...each, i, at: each.question.from + i }]);
-    const requests = [...byToken].flatMap(([token, all]) =>
-      sharingRoom(all, MOST_IDS, ({ at }) => at).map((places) => this.allowOne(token, places)),
+    const found = questions.map(({ ids, from }): { logprobs: number[]; cached?: number } => {
+      return { logprobs: new Array<number>(ids.length - from).fill(Number.NaN) };
+    });
+    const places = questions.flatMap(({ ids, from, name }, n) =>
+      Array.from(ids.subarray(from), (token, i) => ({
+        token,
+        name,
+        prompt: ids.subarray(0, from + i),
+        n,
+        i,
+      })),
     );
-    const cached = Math.max(...(await Promise.all(requests)));
-    return forced.map(({ question, logprobs }) =>
-      this.checked({ logprobs, ...(cached >= 0 && { cached }) }, question),
-    );
-  }
-
-  /** @returns tokens that were cached of the last prefix; −1 where it does not say */
-  private async allowOne(token: number, places: readonly Place[]): Promise<number> {
-    const prompts = places.map(({ question, at }) => question.ids.subarray(0, at));
-    const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
-    const params = { ...forcing, return_tokens_as_token_ids: true };
-    const { choices, cached = -1 } = await this.complete(prompts, params, (places[0] as Place).question);
-    for (const [p, { question, logprobs, i }] of places.entries()) {
-      const { tokens: [written] = [], token_logprobs: [logprob] = [] } =
-        choices.find(({ index }) => index === p)?.logprobs ?? {};
-      this.must(
-        written === `token_id:${token}` || `it has written ${written}, forced was ${token}`,
-        question,
-      );
-      logprobs[i] = numberOf(logprob);
-    }
-    return cached;
+    const requests = [...new Set(places.map(({ token }) => token))].flatMap((token) => {
+      const own = places.filter((place) => place.token === token);
+      return sharingRoom(own, MOST_IDS, ({ prompt }) => prompt.length).map(async (some) => {
+        const prompts = some.map(({ prompt }) => prompt);
+        const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
+        const params = { ...forcing, return_tokens_as_token_ids: true };
+        const { choices, cached } = await this.complete(prompts, params, some[0] as Asked);
+        for (const [p, { name, n, i }] of some.entries()) {
+          const { tokens: [written] = [], token_logprobs: [logprob] = [] } = choices[p]?.logprobs ?? {};
+          this.must(written === `token_id:${token}` || `it has written ${written}, forced was ${token}`, {
+            name,
+          });
+          found[n]?.logprobs.splice(i, 1, numberOf(logprob));
+          if (cached !== undefined) Object.assign(found[n] ?? {}, { cached });
+        }
+      });
+    });
+    await Promise.all(requests);
+    return questions.map((question, n) => this.checked(found[n] ?? {}, question));
   }
 
   private complete(prompts: readonly Int32Array[], params: object, of: Asked) {

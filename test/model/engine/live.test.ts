@@ -125,7 +125,7 @@ describe('what is refused before row 1', () => {
 
   it('another model', async () => {
     const engine = await engineOf({ checkpoint: PROVER });
-    await scene.fails(asked(engine, 'none.jsonl'), 69, /another model than the policy's: log p/);
+    await scene.fails(asked(engine, 'none.jsonl'), 69, /another model than the policy's.*log p of token/);
   });
 
   it('a model that is not served, and an address that is none', async () => {
