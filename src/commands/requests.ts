@@ -47,11 +47,9 @@ async function* askedRows(rows: AsyncIterable<OutputRow | BadRow>): AsyncGenerat
 function tell({ questions, tokens, whole, exits, samples }: Asking['counts'], log: Log): void {
   const left =
     questions === 0
-      ? 'nothing is left: rredcot score --answers takes what was answered'
-      : exits + samples > 0
-        ? 'then rredcot score --answers <what it says>'
-        : 'where the exits are follows from the answers: then rredcot requests --answers <what it says> for the next round';
+      ? ': nothing is left to ask, rredcot score --answers takes what was said'
+      : '; what is said to them goes to --answers of this command again, which asks what is left, and then of rredcot score';
   log.info(
-    `${plural(questions, 'question')} (${count(whole)} whole traces, ${count(exits)} at exits, ${count(samples)} for samples), ${count(tokens)} tokens beside shared prefixes; ${left}`,
+    `${plural(questions, 'question')} (${count(whole)} whole traces, ${count(exits)} at exits, ${count(samples)} for samples), ${count(tokens)} tokens beside shared prefixes${left}`,
   );
 }

@@ -76,7 +76,7 @@ export async function scoring(
   const runs = need === 'pass' && opts.engine === undefined;
   await using opened = await openPolicy(runs ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
-  const engine = await openEngine(opts, need, policy);
+  await using engine = await openEngine(opts, need, policy);
   const { thoughtTags } = segments;
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });

@@ -1,7 +1,7 @@
 // Files of answers as an engine: found by id, in whatever order they stand there.
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
 import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
@@ -24,7 +24,7 @@ const ENOUGH = 32;
 
 export class AnswersFile implements Engine {
   readonly width = 16;
-  readonly noise: number | undefined;
+  noise: number | undefined;
   private readonly counts = { asked: 0, found: 0 };
 
   private constructor(
@@ -33,48 +33,28 @@ export class AnswersFile implements Engine {
     private readonly files: readonly { readonly path: string; readonly handle: FileHandle }[],
     private readonly places: ReadonlyMap<number, number>,
     private readonly vocab: number,
-    noise: number | undefined,
-  ) {
-    this.noise = noise;
-  }
+  ) {}
 
   /**
    * Reads the files once, to know where each answer lies; of one that is there twice the last counts.
    * @throws RredcotError: exit 2 for a file that cannot be read or has no answer in it
    */
   static async open(paths: readonly string[], vocab: number): Promise<AnswersFile> {
-    const places = new Map<number, number>();
-    const files: { path: string; handle: FileHandle }[] = [];
-    const hashes: string[] = [];
-    const fresh: string[] = [];
-    const who = new Set<string>();
-    let first: string | undefined;
-    for (const [file, path] of paths.entries()) {
-      files.push({ path, handle: await open(path, 'r').catch(failed(path, 'read')) });
-      const hash = createHash('sha256');
-      for await (const row of readJsonRows(hashed(path, hash), { file: path, stem: path })) {
-        // a line that is cut off answers nothing
-        if (isBad(row)) continue;
-        const { id } = row.columns;
-        const header = answererOf(row.columns);
-        if (header !== undefined) who.add(header);
-        if (typeof id !== 'string') continue;
-        first ??= id;
-        places.set(keyOf(id), (row.byteOffset as number) * FILES + file);
-        if (id.endsWith(FRESH)) fresh.push(id);
-      }
-      hashes.push(hash.digest('hex'));
-    }
-    if (first === undefined)
+    const { places, hashes, who, fresh } = await indexed(paths);
+    if (places.size === 0)
       throw usageError(
         `--answers ${paths.join()}: has no line with an id`,
         'what an engine has said to the lines of rredcot requests (docs/engines.md)',
       );
-    const config = { answers: hashes, ...(who.size > 0 && { answerer: [...who].join('; ') }) };
-    const name = [...who].join('; ') || paths.join();
-    const unproved = new AnswersFile(name, config, files, places, vocab, undefined);
-    const noise = await unproved.noiseOf(fresh);
-    return new AnswersFile(name, config, files, places, vocab, noise);
+    const answerer = [...who].join('; ');
+    const config = { answers: hashes, ...(answerer !== '' && { answerer }) };
+    const opened = paths.map(async (path) => ({
+      path,
+      handle: await open(path).catch(failed(path, 'read')),
+    }));
+    const file = new AnswersFile(answerer || paths.join(), config, await Promise.all(opened), places, vocab);
+    file.noise = await file.noiseOf(fresh);
+    return file;
   }
 
   async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
@@ -159,6 +139,36 @@ export class AnswersFile implements Engine {
     }
     return largest;
   }
+}
+
+/** Where answers lie, by what is found of their ids; and what else the files say. */
+async function indexed(paths: readonly string[]) {
+  const found = {
+    places: new Map<number, number>(),
+    hashes: [] as string[],
+    who: new Set<string>(),
+    fresh: [] as string[],
+  };
+  for (const [file, path] of paths.entries()) {
+    if (!(await stat(path).catch(failed(path, 'read'))).isFile())
+      throw usageError(
+        `--answers ${path}: is no regular file`,
+        'a file, in which answers are found by their places',
+      );
+    const hash = createHash('sha256');
+    for await (const row of readJsonRows(hashed(path, hash), { file: path, stem: path })) {
+      // a line that is cut off answers nothing
+      if (isBad(row)) continue;
+      const { id } = row.columns;
+      const header = answererOf(row.columns);
+      if (header !== undefined) found.who.add(header);
+      if (typeof id !== 'string') continue;
+      found.places.set(keyOf(id), (row.byteOffset as number) * FILES + file);
+      if (id.endsWith(FRESH)) found.fresh.push(id);
+    }
+    found.hashes.push(hash.digest('hex'));
+  }
+  return found;
 }
 
 /** Who has answered, by a file's header. */

@@ -1,7 +1,7 @@
 // What an engine is to the program: it answers questions about token ids with log-probabilities, or with samples, however it computes them.
 
 /** Who answers: a file of answers, or a server. */
-export interface Engine extends Partial<AsyncDisposable> {
+export interface Engine extends AsyncDisposable {
   /** e.g. `vllm 0.32.0`; said in the run, and in every error */
   readonly name: string;
   /** what decides its numbers, for the identity of a run: no address, no time */

@@ -12,7 +12,7 @@ const TOP = 20;
 /** What was read, whose branches may follow. */
 type Read = Pick<PackedTrace, 'ids'> & { readonly name: string };
 
-export class EngineSession implements AsyncDisposable {
+export class EngineSession {
   readonly vocab: number;
   readonly width: number;
   private readonly kept = new Map<number, readonly Read[]>();
@@ -82,17 +82,13 @@ export class EngineSession implements AsyncDisposable {
     this.kept.delete(kept);
   }
 
+  /** Tells what its answers were worth; the engine is closed by whoever has opened it. */
   async close(): Promise<void> {
     const { sum, count } = this.widths;
     if (count > 0)
       this.log.info(
         `entropies are told by the ${TOP} likeliest tokens: the middles of intervals that are ${(sum / count).toPrecision(2)} nats wide in the mean`,
       );
-    await this.engine[Symbol.asyncDispose]?.();
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
   }
 }
 
