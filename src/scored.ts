@@ -26,8 +26,6 @@ export interface OutputRow {
   readonly promptIds: Int32Array | null;
   readonly completionIds: Int32Array | null; // (T)
   readonly logprobs: Float32Array | null; // (T)
-  /** why a completion that was sampled has ended; absent where it was read */
-  readonly finish?: 'stop' | 'length';
   readonly entropies: Float32Array | null; // (T)
   readonly sigma: Float32Array | null; // (T)
   readonly segments: readonly SegmentRow[]; // (K) or (K+1)

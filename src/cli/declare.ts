@@ -32,7 +32,6 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
   score: ['method.md', OF_A_JOB],
   requests: ['engines.md', '65 data, 75 interrupted'],
   segment: ['method.md', OF_A_JOB],
-  sample: ['sampling.md', OF_A_JOB],
   inspect: ['looking.md', '65 a row that is no trace, or no trace that fits'],
   summary: ['looking.md', OF_A_FILE],
   report: ['looking.md', OF_A_FILE],
@@ -67,10 +66,6 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
   segment: [
     ...['--segmenter', '--max-segments', '--policy', '--no-policy', '--output', '--map', '--preset'],
     ...['--device', '--shard', '--limit', '--max-rejects'],
-  ],
-  sample: [
-    ...['--policy', '--samples', '--max-tokens', '--temperature', '--top-p', '--seed', '--stop', '--judge'],
-    ...['--output', '--map', '--preset', '--device', '--shard', '--limit'],
   ],
   redistribute: [
     ...['--estimator', '--sigma', '--baseline', '--within', '--mix', '--cap', '--steps', '--calibration'],

@@ -20,7 +20,6 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
   ['score', 'score traces: entropies, values at exit points, σ', runs],
   ['requests', 'write what score would ask the policy, for an engine to answer', runs],
   ['segment', 'cut traces into segments, without scoring them', runs],
-  ['sample', 'write completions of prompts: traces that score reads', () => import('./sample-command.js')],
   [
     'inspect',
     'show one trace: of a dump what the program makes of it, of a scored file its values and σ',
@@ -39,7 +38,7 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
-  ...['score', 'requests', 'segment', 'sample', 'verify'],
+  ...['score', 'requests', 'segment', 'verify'],
   ...['redistribute', 'filter'],
 ]);
 

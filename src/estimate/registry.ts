@@ -12,7 +12,6 @@ import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { failed } from '../io/files/files.js';
 import type { Config } from '../io/write/output.js';
-import { mc } from '../model/decode/mc.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
@@ -37,8 +36,8 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, mc],
-  ...[loo, surprise, ratio, ask, posterior],
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, loo],
+  ...[surprise, ratio, ask, posterior],
 ];
 
 const BUILT_IN = known.length;

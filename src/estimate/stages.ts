@@ -79,10 +79,8 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     for (const session of sessions.toReversed()) await session.close();
   };
   try {
-    const sampling = await estimator.sampling?.open(policy, device);
-    const open = async () =>
-      (sampling?.session as ModelSession | undefined) ?? (await ModelSession.open(policy, device));
-    const session = engine === undefined ? await open() : new EngineSession(engine, policy, log);
+    const session =
+      engine === undefined ? await ModelSession.open(policy, device) : new EngineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
     let second: PolicyRuns | undefined = estimator.second && session;
@@ -107,10 +105,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
           return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
         });
       },
-      answer(asked) {
-        const answered = answerer(asked);
-        return sampling?.sampled(answered, window) ?? answered;
-      },
+      answer: answerer,
       async [Symbol.asyncDispose]() {
         await far?.[Symbol.asyncDispose]();
         await close();

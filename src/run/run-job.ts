@@ -126,7 +126,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
       partOfRow(row, run.rows_per_part) % shard.count === shard.index,
   };
   const before = sumCounts(parts?.existing.values() ?? []);
-  const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
+  const done = before.traces + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
   // what follows of a group follows of what is left of it
@@ -137,7 +137,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
   // traces of one turn each need no mask; of rows that nobody has looked at it is written
-  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns && !job.hasTurns;
+  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns;
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });

@@ -101,10 +101,6 @@ const OURS = {
     ...{ key: 'logprobs', type: FLOAT32_LIST, isPerToken: true, isThere: 'read', range: LOGPROB_RANGE },
     meaning: 'log-probability of each completion token under the policy, nats, temperature 1',
   },
-  finish_reason: {
-    ...{ key: 'finish', type: STRING },
-    meaning: 'of `sample`: `stop`: ended by itself; `length`: cut at the limit of tokens',
-  },
   entropies: {
     ...{ key: 'entropies', type: FLOAT32_LIST, isPerToken: true, isThere: 'read' },
     range: [-LOGIT_TOLERANCE, Math.log(MOST_TOKENS) + LOGIT_TOLERANCE],

@@ -128,15 +128,10 @@ export class ModelSession implements AsyncDisposable {
     await this.thread.call('release', [kept]);
   }
 
-  /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of PREFIX_MULTIPLE */
+  /** Reads B traces and keeps their keys and values. @param ids (B) */
   async keepPrefixes(keep: number, ids: readonly Int32Array[]): Promise<void> {
     const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
     await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
-  }
-
-  /** Asks what generates, in this session's thread and with its keys and values (`model/decode/decoding-run.ts`). @throws OutOfMemoryError */
-  decode(name: string, args: readonly unknown[]): Promise<unknown> {
-    return this.call('decode', [name, args]);
   }
 
   /**
@@ -178,7 +173,7 @@ export class ModelSession implements AsyncDisposable {
   }
 }
 
-export function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
+function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
   return new RredcotError(
     `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
     {

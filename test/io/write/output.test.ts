@@ -49,7 +49,6 @@ const FULL: OutputRow = {
   referenceTokens: Int32Array.of(2, 1),
   referenceUtilities: f32(1, 0.5),
   sigmaEss: 1.4,
-  finish: 'stop',
   sigmaMaxWeight: 2.7,
   sigmaGain: 1.2,
   status: ['uniform:flat', 'truncated', 'truncated'],
@@ -66,7 +65,6 @@ const FULL_EXPECTED = {
   completion_ids: [5, 2147483647, 0],
   completion_mask: [1, 1, 1],
   logprobs: [r(-0.1), -2.5, 0],
-  finish_reason: 'stop',
   entropies: [1.5, 0, r(3e-20)],
   sigma: [r(0.2), r(-0.1), r(0.9)],
   segments: SEGMENTS,
@@ -99,7 +97,7 @@ const EXPECTED = [FULL_EXPECTED, BARE_EXPECTED];
 const SEGMENT =
   'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)';
 const TYPES: Record<string, readonly string[]> = {
-  VARCHAR: ['question', 'id', 'group', 'prompt', 'completion', 'finish_reason', 'source_file', 'status'],
+  VARCHAR: ['question', 'id', 'group', 'prompt', 'completion', 'source_file', 'status'],
   FLOAT: ['value_start', 'baseline', 'reward', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'],
   INTEGER: ['source_item'],
   BIGINT: ['source_row'],
