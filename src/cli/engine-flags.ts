@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import type { Engine } from '../model/engine/engine.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
+import type { TextFolder } from '../model/onnx/folder.js';
 import type { Log } from '../report/log.js';
 import { appended } from './job-flags.js';
 
@@ -46,7 +46,7 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
   const name = given(engine, (text) => oneOf('--engine', text, ['vllm', 'sglang']));
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
-  const open = async (policy: PolicyFolder): Promise<Engine> => {
+  const open = async (policy: TextFolder): Promise<Engine> => {
     const { AnswersFile } = await import('../model/engine/answers-file.js');
     if (url === undefined) return AnswersFile.open(paths, policy.architecture.vocab);
     const { openServer } = await import('../model/engine/http.js');

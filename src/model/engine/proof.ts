@@ -10,7 +10,7 @@ import {
   prove,
   readCanary,
 } from '../onnx/canary.js';
-import type { PolicyFolder } from '../onnx/folder.js';
+import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
 import { REFUSED } from './http.js';
@@ -39,7 +39,7 @@ export class Proof {
    * @param first of a trace, on whose tokens it is tried
    * @throws RredcotError (exit 69) where it does not prove itself; TraceRejected where it refuses this trace
    */
-  static async of(engine: Engine, first: LogprobQuestion, folder: PolicyFolder, log: Log): Promise<Proof> {
+  static async of(engine: Engine, first: LogprobQuestion, folder: TextFolder, log: Log): Promise<Proof> {
     const probes = probesOf(first);
     const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
     for (const probe of probes) {
@@ -67,7 +67,7 @@ export class Proof {
         ? 'caches no prefix, so that each exit costs its whole trace (vLLM: --enable-prefix-caching)'
         : 'does not say what it has cached (vLLM: --enable-prompt-tokens-details)';
     if (shared >= CACHED_PREFIX && !cached) log.warn('engine_cache', `${engine.name} ${lacks}`);
-    await proveModel(engine, folder, log);
+    if ('canary' in folder) await proveModel(engine, folder as PolicyFolder, log);
     return new Proof(engine, probes, answers, noise);
   }
 

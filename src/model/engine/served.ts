@@ -2,7 +2,7 @@
 import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
-import type { PolicyFolder } from '../onnx/folder.js';
+import type { TextFolder } from '../onnx/folder.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
 import type { Server } from './http.js';
 import { Proof } from './proof.js';
@@ -18,7 +18,7 @@ export interface ServedOptions {
   readonly server: Server;
   /** traces at work at a time */
   readonly width: number;
-  readonly policy: PolicyFolder;
+  readonly policy: TextFolder;
   readonly log: Log;
 }
 
@@ -53,16 +53,8 @@ export abstract class ServedEngine implements Engine {
     const { server, policy, log } = this.opts;
     const [first] = questions;
     if (first === undefined) return [];
-    const { name, config, width } = this;
-    const unproved = {
-      name,
-      config,
-      width,
-      logprobs: this.answer.bind(this),
-      samples: this.samples.bind(this),
-    };
     if (this.proof === undefined) this.failures = server.failures;
-    this.proof ??= Proof.of(unproved, first, policy, log);
+    this.proof ??= Proof.of(this.unproved(), first, policy, log);
     const proof = await this.proof.catch((error) => {
       // what it refuses of one trace proves nothing
       if (error instanceof TraceRejected) this.proof = undefined;
@@ -109,6 +101,13 @@ export abstract class ServedEngine implements Engine {
   protected must<T>(found: T | string, { name }: Asked): T {
     if (typeof found === 'string') throw unanswered(this.name, name, found);
     return found;
+  }
+
+  /** What is to prove itself. */
+  private unproved(): Engine {
+    const { name, config, width } = this;
+    const [samples, dispose] = [this.samples.bind(this), this[Symbol.asyncDispose].bind(this)];
+    return { name, config, width, logprobs: this.answer.bind(this), samples, [Symbol.asyncDispose]: dispose };
   }
 
   /** What answers after it was away may be another one. */

@@ -1,7 +1,7 @@
 // An engine as those see it who put traces to a policy: as a session that reads traces and scores branches of them.
 import { usageError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import type { PolicyFolder } from '../onnx/folder.js';
+import type { TextFolder } from '../onnx/folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../onnx/placed.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
@@ -21,7 +21,7 @@ export class EngineSession {
 
   constructor(
     private readonly engine: Engine,
-    readonly folder: PolicyFolder,
+    readonly folder: TextFolder,
     private readonly log: Log,
   ) {
     this.vocab = folder.architecture.vocab;

@@ -2,15 +2,21 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { openServer } from '../../../dist/model/engine/http.js';
+import { Sglang } from '../../../dist/model/engine/sglang.js';
+import { Vllm } from '../../../dist/model/engine/vllm.js';
+import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { type EngineSetup, type Lies, startEngine } from '../../support/engine-server.js';
 import { EMBEDDED, PROVER, type ScoredRow } from '../../support/program.js';
 import { fixtureRows, openScene, type Scene } from '../../support/scene.js';
+
+/** ends a completion of the embedded policy */
+const END = 258;
 
 let scene: Scene;
 beforeAll(async () => {
   scene = await openScene();
   await scene.write('traces.jsonl', await fixtureRows(0, 3));
-  await scene.write('one.jsonl', await fixtureRows(3, 4));
   await scene.done('score traces.jsonl --max-segments 4 -o graph.jsonl');
 });
 
@@ -88,6 +94,37 @@ describe('the rows of the graph', () => {
     expect(exits.length).toBeGreaterThanOrEqual(3 * 5);
   });
 });
+
+it('a folder without graphs is enough for an engine, and for nothing else', async () => {
+  const engine = await engineOf({ kind: 'sglang' });
+  const template = `--exit-template ${EMBEDDED}/exit_template.json`;
+  await scene.done(`policy build ${EMBEDDED} -o text --tokenizer-only ${template}`);
+  expect((await scene.done('policy info text')).stdout).toMatch(/graphs +none: an engine answers/);
+  await scene.fails('score traces.jsonl --policy text', 2, /no graph.*--policy-url, --answers/s);
+  await scene.fails('segment traces.jsonl --policy text', 2, /no graph/);
+  await scene.done(`${asked(engine, 'live.jsonl').replace('vllm', 'sglang')} --policy text`);
+  await expectSameRows('live.jsonl');
+});
+
+it.each(['vllm', 'sglang'] as const)(
+  'samples of %s end where they are told to, that token included',
+  async (kind) => {
+    const { url } = await engineOf({ kind });
+    const log = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
+    const server = openServer(url, 3, log, new AbortController().signal);
+    const opts = { server, width: 1, policy: await openPolicyFolder(EMBEDDED), log };
+    await using engine = await (kind === 'vllm' ? Vllm : Sglang).open(opts, undefined);
+    const [row] = await fixtureRows(0, 1);
+    const ids = Int32Array.from(row?.prompt_ids ?? []);
+    const question = { name: 'one', ids, shared: ids.length, samples: 2, stop: [END] };
+    const [whole, cut] = await engine.samples([
+      { ...question, maxTokens: 200 },
+      { ...question, maxTokens: 5 },
+    ]);
+    expect(whole?.map((sample) => sample.indexOf(END))).toEqual(whole?.map(({ length }) => length - 1));
+    expect(cut).toEqual(whole?.map((sample) => sample.slice(0, 5)));
+  },
+);
 
 const LIES: readonly (readonly [string, Lies, RegExp])[] = [
   [

@@ -10,7 +10,7 @@ const { RREDCOT_VLLM_PYTHON: python = '' } = process.env;
 const PORT = 18_347;
 const SERVER = `http://127.0.0.1:${PORT}`;
 const FLAGS =
-  '--dtype float32 --block-size 32 --max-model-len 4096 --max-logprobs 32 --enforce-eager --enable-prompt-tokens-details --host 127.0.0.1';
+  '--dtype float32 --block-size 32 --max-model-len 4096 --max-logprobs 32 --gpu-memory-utilization 0.3 --enforce-eager --enable-prompt-tokens-details --host 127.0.0.1';
 const QUIET = {
   OMP_NUM_THREADS: '1',
   VLLM_CPU_KVCACHE_SPACE: '1',
