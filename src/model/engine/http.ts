@@ -22,7 +22,7 @@ export const REFUSED = 'engine';
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
 /** One that breaks at a question so often, and answers others meanwhile, breaks at it. */
-const BROKEN_TRIES = 6;
+const BROKEN_TRIES = 5;
 /** It queues what it cannot compute at once. */
 const REQUESTS = 256;
 /** Its key's environment variable; no other address is told the key. */

@@ -17,7 +17,7 @@ import { REFUSED } from './http.js';
 import { EngineSession } from './session.js';
 
 /** A prefix of which every engine that caches has whole blocks. */
-const CACHED_PREFIX = 128;
+const CACHED_PREFIX = 96;
 /** Nobody computes this of tokens that do not follow. */
 const CERTAIN = -1e-6;
 /** Servers do not say what they compute in. */

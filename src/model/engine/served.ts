@@ -91,14 +91,14 @@ export abstract class ServedEngine implements Engine {
    * @param sent ids @param read how many the server has read @param cached of these
    * @throws TraceRejected where that is something else
    */
-  protected took(of: Asked, sent: number, read = sent, cached = 0): void {
+  protected took(of: NamedQuestion, sent: number, read = sent, cached = 0): void {
     this.must(read === sent || `it has read ${read} tokens, ${sent} were sent: does it truncate?`, of);
     this.tokens += sent;
     this.cached += cached;
   }
 
   /** What was found. @throws TraceRejected where that is why there is nothing */
-  protected must<T>(found: T | string, { name }: Asked): T {
+  protected must<T>(found: T | string, { name }: NamedQuestion): T {
     if (typeof found === 'string') throw unanswered(this.name, name, found);
     return found;
   }
@@ -121,7 +121,7 @@ export abstract class ServedEngine implements Engine {
   }
 }
 
-export type Asked = Pick<LogprobQuestion, 'name'>;
+export type NamedQuestion = Pick<LogprobQuestion, 'name'>;
 
 /** A log-probability as JSON has it. vLLM and SGLang say −9999 or null of what is no number. */
 export function numberOf(logprob: number | null | undefined): number {

@@ -1,7 +1,7 @@
 // A vLLM server as an engine: a trace is read by prompt_logprobs, and behind its exits, whose prefixes are cached then, answers are forced.
 import { sharingRoom } from '../onnx/layout.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import { type Asked, modelOf, numberOf, PLAIN, ServedEngine, type ServedOptions } from './served.js';
+import { modelOf, type NamedQuestion, numberOf, PLAIN, ServedEngine, type ServedOptions } from './served.js';
 
 /** Tokens that are forced at most; more are read with their prefix. Those that are allowed one by one are a request each. */
 const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
@@ -9,18 +9,18 @@ const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
 const MOST_IDS = 2 ** 20;
 
 /** What is likely at a place, by token. */
-type Row = Readonly<Record<string, { readonly logprob?: number }>> | null;
-interface Choice {
+type VllmRow = Readonly<Record<string, { readonly logprob?: number }>> | null;
+interface VllmChoice {
   readonly token_ids?: readonly number[] | null;
-  readonly prompt_logprobs?: readonly Row[] | null;
+  readonly prompt_logprobs?: readonly VllmRow[] | null;
   readonly logprobs?: {
     readonly tokens?: readonly string[];
     readonly token_logprobs?: readonly (number | null)[];
     readonly content?: readonly { readonly logprob?: number }[];
   } | null;
 }
-interface Completion {
-  readonly choices?: readonly Choice[];
+interface VllmAnswer {
+  readonly choices?: readonly VllmChoice[];
   readonly usage?: {
     readonly prompt_tokens?: number;
     /** of the last of several prompts */
@@ -121,7 +121,7 @@ export class Vllm extends ServedEngine {
         const prompts = some.map(({ prompt }) => prompt);
         const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
         const params = { ...forcing, return_tokens_as_token_ids: true };
-        const { choices, cached } = await this.complete(prompts, params, some[0] as Asked);
+        const { choices, cached } = await this.complete(prompts, params, some[0] as NamedQuestion);
         for (const [p, { name, n, i }] of some.entries()) {
           const { tokens: [written] = [], token_logprobs: [logprob] = [] } = choices[p]?.logprobs ?? {};
           this.must(written === `token_id:${token}` || `it has written ${written}, forced was ${token}`, {
@@ -136,14 +136,14 @@ export class Vllm extends ServedEngine {
     return questions.map((question, n) => this.checked(found[n] ?? {}, question));
   }
 
-  private complete(prompts: readonly Int32Array[], params: object, of: Asked) {
+  private complete(prompts: readonly Int32Array[], params: object, of: NamedQuestion) {
     const body = { prompt: prompts.map((ids) => [...ids]), ...PLAIN, ...params };
     return this.post('v1/completions', body, prompts, of);
   }
 
-  private async post(path: string, body: object, prompts: readonly Int32Array[], of: Asked) {
+  private async post(path: string, body: object, prompts: readonly Int32Array[], of: NamedQuestion) {
     const said = await this.opts.server.ask(path, { model: this.model, ...body });
-    const { choices = [], usage } = said as Completion;
+    const { choices = [], usage } = said as VllmAnswer;
     const sent = prompts.reduce((sum, { length }) => sum + length, 0);
     const cached = usage?.prompt_tokens_details?.cached_tokens;
     // as much as of the last is left of each

@@ -153,6 +153,13 @@ const LIES: readonly (readonly [string, Lies, RegExp])[] = [
   ['leaves out rows', { says: (said) => said.replace(/,\{"[^}]*\}(?:,"[^}]*\})*\}\]/, ']') }, /expected \d+/],
 ];
 
+it('one that caches nothing is said to cost a trace for each exit', async () => {
+  const engine = await engineOf();
+  engine.lie({ says: (said) => said.replace(/"cached_tokens":\d+/, '"cached_tokens":0') });
+  const { stderr } = await scene.done(asked(engine, 'live.jsonl'));
+  expect(stderr).toMatch(/WARN: vllm 0.0.0 caches no prefix.*--enable-prefix-caching/);
+});
+
 describe('what is refused before row 1', () => {
   it.each(LIES)('a server that %s', async (_, lies, why) => {
     const engine = await engineOf();
@@ -246,14 +253,17 @@ describe('what is survived', () => {
     if (code === 0) await expectSameRows('live.jsonl');
   });
 
-  it('a trace that it refuses is rejected, and the others are scored', async () => {
-    const engine = await engineOf();
-    const isNow = await isSecond();
-    engine.lie({ fails: (_, body) => (isNow(body) ? 400 : undefined) });
-    const { stderr } = await scene.done(asked(engine, 'live.jsonl'));
-    expect(stderr).toContain('rejected: 1 (engine 1)');
-    expect(await scene.rows('live.jsonl')).toHaveLength(2);
-  });
+  it.each([400, 500])(
+    'a trace that it answers with %i alone is rejected, and the others are scored',
+    async (status) => {
+      const engine = await engineOf();
+      const isNow = await isSecond();
+      engine.lie({ fails: (_, body) => (isNow(body) ? status : undefined) });
+      const { stderr } = await scene.done(asked(engine, 'live.jsonl').replace('--engine-patience 3', ''));
+      expect(stderr).toContain('rejected: 1 (engine 1)');
+      expect(await scene.rows('live.jsonl')).toHaveLength(2);
+    },
+  );
 
   it('no more than patience allows', async () => {
     const engine = await engineOf();
