@@ -43,17 +43,25 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
       'one answers, a server (--policy-url and --engine) or files (--answers)',
       '--policy-url http://localhost:8000 --engine vllm',
     );
-  const name = given(engine, (text) => oneOf('--engine', text, ['vllm', 'sglang']));
+  if (url === undefined)
+    return {
+      paths,
+      open: paths.length === 0 ? undefined : (policy: TextFolder) => openAnswers(paths, policy),
+    };
+  const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
   const open = async (policy: TextFolder): Promise<Engine> => {
-    const { AnswersFile } = await import('../model/engine/answers-file.js');
-    if (url === undefined) return AnswersFile.open(paths, policy.architecture.vocab);
     const { openServer } = await import('../model/engine/http.js');
     const { Sglang } = await import('../model/engine/sglang.js');
     const { Vllm } = await import('../model/engine/vllm.js');
     const opts = { server: openServer(url, patience, log, signal), width, policy, log };
     return (name === 'vllm' ? Vllm : Sglang).open(opts, flags.engineModel);
   };
-  return { paths, open: paths.length > 0 || url !== undefined ? open : undefined };
+  return { paths, open };
+}
+
+async function openAnswers(paths: readonly string[], { architecture }: TextFolder): Promise<Engine> {
+  const { AnswersFile } = await import('../model/engine/answers-file.js');
+  return AnswersFile.open(paths, architecture.vocab);
 }

@@ -16,6 +16,8 @@ import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
 import { REFUSED } from './http.js';
 import { EngineSession } from './session.js';
 
+/** So many times so many tokens are probed: as long as an answer is, among as many as an engine computes together. */
+const [PROBES, PROBED] = [8, 3];
 /** A prefix of which every engine that caches has whole blocks. */
 const CACHED_PREFIX = 96;
 /** Nobody computes this of tokens that do not follow. */
@@ -79,12 +81,12 @@ export class Proof {
   }
 }
 
-/** At three places of what is asked two tokens of another: few follow there. */
+/** At some places of what is asked the tokens of another: few follow there. */
 function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
-  const places = [1, 2, 3].map((n) => Math.max(1, from + Math.floor(((ids.length - from) * n) / 4)));
-  return places.map((at, n) => {
-    const other = places[(n + 1) % places.length] as number;
-    const own = joinIds(ids.subarray(0, at), ids.subarray(other, other + 2));
+  const place = (n: number) => Math.max(1, from + Math.floor(((ids.length - from) * (n + 1)) / (PROBES + 1)));
+  return Array.from({ length: PROBES }, (_, n) => {
+    const [at, other] = [place(n), place((n + PROBES / 2) % PROBES)];
+    const own = joinIds(ids.subarray(0, at), ids.subarray(other, other + PROBED));
     return { name: `probe ${n}`, ids: own, shared: at, from: at };
   });
 }
@@ -97,20 +99,22 @@ async function proveModel(engine: Engine, folder: PolicyFolder, log: Log): Promi
     traces.every(({ branches }) => branches.every(({ gap }) => gap === undefined)),
   );
   const session = new EngineSession(engine, folder, log);
-  const { findings } = await prove(session, { passes: seen }, PRECISION).catch(believed(engine));
+  const { findings } = await prove(session, { passes: seen }, PRECISION).catch((error) => {
+    throw error instanceof TraceRejected
+      ? unfit(engine, `does not answer the canary: ${error.reason}`)
+      : error;
+  });
   log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
   refuse(engine, "is another model than the policy's (--policy, --engine-model)", findings);
 }
 
-function ask(engine: Engine, questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-  return engine.logprobs(questions).catch(believed(engine));
-}
-
 /** What it refuses is one thing, another what it says that cannot be. */
-const believed = (engine: Engine) => (error: unknown) => {
-  if (!(error instanceof TraceRejected) || error.code === REFUSED) throw error;
-  throw unfit(engine, `is not to be believed: ${error.reason}`);
-};
+function ask(engine: Engine, questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
+  return engine.logprobs(questions).catch((error) => {
+    if (!(error instanceof TraceRejected) || error.code === REFUSED) throw error;
+    throw unfit(engine, `is not to be believed: ${error.reason}`);
+  });
+}
 
 function compare(found: readonly LogprobAnswer[], before: readonly LogprobAnswer[]): CanaryFinding {
   const compared = found.map(({ logprobs }, n) => {
