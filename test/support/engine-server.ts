@@ -13,6 +13,18 @@ import {
 } from '../oracle/llama.js';
 
 type Body = Record<string, unknown> & { sampling_params?: Record<string, unknown> };
+type VllmBody = Body & {
+  prompt?: number[][];
+  token_ids?: number[];
+  prompt_logprobs?: number;
+  allowed_token_ids?: [number];
+};
+type SglangBody = Body & {
+  input_ids: number[];
+  logprob_start_len?: number;
+  top_logprobs_num: number;
+  sampling_params: { max_new_tokens: number; stop_token_ids: number[]; n: number };
+};
 
 export interface EngineSetup {
   readonly kind: 'vllm' | 'sglang';
@@ -90,62 +102,49 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
 
   const best = (logprobs: Float64Array, n: number) =>
     [...logprobs.entries()].sort((a, b) => b[1] - a[1]).slice(0, n);
+  const lengthOf = (ids: readonly number[]) => (lies.reads?.(ids) ?? ids).length;
   /** the ids behind a prompt, one by one, with what they are forced with */
   function force(ids: readonly number[], tokens: readonly number[]) {
     const read = [...(lies.reads?.(ids) ?? ids)];
     return tokens.map((token) => {
       const written = lies.writes?.(token) ?? token;
       const own = after(read, read.length);
-      const logprob = (lies.forced?.(own) ?? own)[written] as number;
       read.push(written);
-      return { written, logprob };
+      return { written, logprob: (lies.forced?.(own) ?? own)[written] as number };
     });
   }
   /** the likeliest way to go on */
   function write(ids: readonly number[], most: number, stop: readonly number[]): number[] {
     const read = [...ids];
     while (read.length < ids.length + most && !stop.includes(read.at(-1) as number))
-      read.push((best(after(read, read.length), 1)[0] as [number, number])[0]);
+      read.push(best(after(read, read.length), 1)[0]?.[0] as number);
     return read.slice(ids.length);
   }
 
-  function vllm(path: string, body: Body): object | undefined {
+  function vllm(path: string, body: VllmBody): object | undefined {
     if (path === '/version') return { version: '0.0.0' };
-    if (path === '/v1/models') return { data: [{ id: 'policy' }] };
-    const usage = (sent: readonly (readonly number[])[], ofCache: number) => ({
-      prompt_tokens: sent.reduce((sum, ids) => sum + (lies.reads?.(ids) ?? ids).length, 0),
-      prompt_tokens_details: { cached_tokens: ofCache },
-    });
+    const all = body.prompt ?? [body.token_ids ?? []];
+    const last = all.at(-1) as number[];
+    const { prompt_logprobs: k, allowed_token_ids: allowed, sampling_params: sampling } = body;
+    const isRead = k !== undefined && prompts.push(last) > 0;
+    const cached_tokens = isRead ? 0 : cached(last);
+    const prompt_tokens = all.reduce((sum, ids) => sum + lengthOf(ids), 0);
+    const usage = { prompt_tokens, prompt_tokens_details: { cached_tokens } };
     if (path === '/inference/v1/generate' && replays) {
-      const { token_ids: ids } = body as unknown as { token_ids: number[] };
-      const ofCache = cached(ids);
-      const forced = force(ids, body.sampling_params?.trace_decode_token_ids as number[]);
-      const content = forced.map(({ logprob }) => ({ logprob }));
-      const token_ids = forced.map(({ written }) => written);
-      return { choices: [{ token_ids, logprobs: { content } }], usage: usage([ids], ofCache) };
+      const forced = force(last, sampling?.trace_decode_token_ids as number[]);
+      return {
+        choices: [{ token_ids: forced.map(({ written }) => written), logprobs: { content: forced } }],
+        usage,
+      };
     }
     if (path !== '/v1/completions') return undefined;
-    const {
-      prompt: all,
-      prompt_logprobs: k,
-      allowed_token_ids: allowed,
-    } = body as unknown as {
-      prompt: number[][];
-      prompt_logprobs?: number;
-      allowed_token_ids?: [number];
+    const rowOf = (ids: number[], t: number) => {
+      const own = after(ids, t);
+      const shown = [[ids[t], own[ids[t] as number]] as const, ...best(own, k as number)];
+      return Object.fromEntries(shown.map(([token, logprob]) => [token, { logprob }]));
     };
-    const ofCache = k === undefined ? cached(all.at(-1) as number[]) : 0;
     const choices = all.flatMap((ids): object[] => {
-      if (k !== undefined) {
-        prompts.push(ids);
-        const rows = ids.map((id, t) => {
-          if (t === 0) return null;
-          const own = after(ids, t);
-          const shown = [[id, own[id] as number] as const, ...best(own, k)];
-          return Object.fromEntries(shown.map(([token, logprob]) => [token, { logprob }]));
-        });
-        return [{ prompt_logprobs: rows }];
-      }
+      if (isRead) return [{ prompt_logprobs: ids.map((_, t) => (t === 0 ? null : rowOf(ids, t))) }];
       if (allowed !== undefined)
         return force(ids, allowed).map(({ written, logprob }) => {
           return { logprobs: { tokens: [`token_id:${written}`], token_logprobs: [logprob] } };
@@ -153,44 +152,27 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
       const token_ids = write(ids, body.max_tokens as number, body.stop_token_ids as number[]);
       return Array.from({ length: body.n as number }, () => ({ token_ids }));
     });
-    return {
-      choices: choices.map((choice, index) => ({ index, ...choice })),
-      usage: usage(all, ofCache),
-    };
+    return { choices, usage };
   }
 
-  function sglang(path: string, body: Body): object | undefined {
+  function sglang(path: string, body: SglangBody): object | undefined {
     if (path === '/get_server_info') return { version: '0.0.0' };
-    if (path === '/v1/models') return { data: [{ id: 'policy' }] };
     if (path !== '/generate') return undefined;
-    const { input_ids: ids, sampling_params: sampling = {} } = body as Body & { input_ids: number[] };
-    const from = (body.logprob_start_len as number | undefined) ?? ids.length;
-    const meta = {
-      prompt_tokens: (lies.reads?.(ids) ?? ids).length,
-      cached_tokens: Math.min(from, cached(ids)),
-    };
-    if (body.return_logprob !== true) {
-      const stop = sampling.stop_token_ids as number[];
-      const output_ids = write(ids, sampling.max_new_tokens as number, stop);
-      const isStopped = stop.includes(output_ids.at(-1) as number);
+    const { input_ids: ids, sampling_params: sampling, logprob_start_len: from = ids.length } = body;
+    const meta = { prompt_tokens: lengthOf(ids), cached_tokens: Math.min(from, cached(ids)) };
+    if (from === ids.length) {
+      const output_ids = write(ids, sampling.max_new_tokens, sampling.stop_token_ids);
+      const isStopped = sampling.stop_token_ids.includes(output_ids.at(-1) as number);
       const finish_reason = isStopped ? { type: 'stop', matched: output_ids.pop() } : { type: 'length' };
-      return Array.from({ length: sampling.n as number }, () => ({
+      return Array.from({ length: sampling.n }, () => ({
         output_ids,
         meta_info: { ...meta, finish_reason },
       }));
     }
-    const places = ids.slice(from).map((id, i) => ({
-      id: lies.writes?.(id) ?? id,
-      t: from + i,
-      own: i === 0 ? null : after(ids, from + i),
-    }));
-    const input_token_logprobs = places.map(({ id, own }) => [
-      own && ((lies.forced?.(own) ?? own)[id] as number),
-      id,
-      null,
-    ]);
+    const places = ids.slice(from).map((id, i) => ({ id, own: i === 0 ? null : after(ids, from + i) }));
+    const input_token_logprobs = places.map(({ id, own }) => [own?.[id] ?? null, id, null]);
     const input_top_logprobs = places.map(
-      ({ own }) => own && best(own, body.top_logprobs_num as number).map(([id, lp]) => [lp, id, null]),
+      ({ own }) => own && best(own, body.top_logprobs_num).map(([id, logprob]) => [logprob, id, null]),
     );
     return { output_ids: [], meta_info: { ...meta, input_token_logprobs, input_top_logprobs } };
   }
@@ -198,15 +180,13 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
   function answer(path: string, body: Body, response: ServerResponse): void {
     const fault = lies.fails?.(requests++, body);
     if (fault === 'silent') return;
-    const found = (kind === 'vllm' ? vllm : sglang)(path, body);
+    const engine = kind === 'vllm' ? vllm : sglang;
+    const found =
+      path === '/v1/models' ? { data: [{ id: 'policy' }] } : engine(path, body as VllmBody & SglangBody);
     const status = typeof fault === 'number' ? fault : found === undefined ? 404 : 200;
-    const said =
-      status === 200 ? JSON.stringify(found) : JSON.stringify({ error: { message: `it is ${status}` } });
-    const text = status === 200 && path !== '/v1/models' ? (lies.says?.(said) ?? said) : said;
-    response.writeHead(status, {
-      'content-length': Buffer.byteLength(text),
-      'content-type': 'application/json',
-    });
+    const said = JSON.stringify(status === 200 ? found : { error: { message: `it is ${status}` } });
+    const text = /completions|generate/.test(path) ? (lies.says?.(said) ?? said) : said;
+    response.writeHead(status, { 'content-length': Buffer.byteLength(text) });
     if (fault === 'cut') response.write(text.slice(0, text.length / 2), () => response.destroy());
     else response.end(text);
   }

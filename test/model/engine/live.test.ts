@@ -1,13 +1,14 @@
 // A server in the place of the policy's graph: vLLM and SGLang on loopback, who answer rightly, fail, or lie.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as after } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { openServer } from '../../../dist/model/engine/http.js';
 import { Sglang } from '../../../dist/model/engine/sglang.js';
 import { Vllm } from '../../../dist/model/engine/vllm.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { type EngineSetup, type Lies, startEngine } from '../../support/engine-server.js';
-import { EMBEDDED, PROVER, type ScoredRow } from '../../support/program.js';
+import { EMBEDDED, PROVER, type ScoredRow, start } from '../../support/program.js';
 import { fixtureRows, openScene, type Scene } from '../../support/scene.js';
 
 /** ends a completion of the embedded policy */
@@ -264,6 +265,18 @@ describe('what is survived', () => {
       expect(await scene.rows('live.jsonl')).toHaveLength(2);
     },
   );
+
+  it('SIGTERM is heard while a server is silent', async () => {
+    const engine = await engineOf();
+    engine.lie({ fails: () => 'silent' });
+    const line = asked(engine, 'none.jsonl').replace('--engine-patience 3', '');
+    const { child, end } = start(line.trim().split(/ +/), { cwd: scene.folder });
+    while (engine.seen.length === 0) await after(50);
+    const since = Date.now();
+    child.kill('SIGTERM');
+    expect((await end).code).toBe(75);
+    expect(Date.now() - since).toBeLessThan(3000);
+  });
 
   it('no more than patience allows', async () => {
     const engine = await engineOf();
