@@ -1,6 +1,7 @@
 // The real vLLM in the place of the policy's graph, where RREDCOT_VLLM_PYTHON names a Python that has it; killed and started again in the middle of a run.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { setTimeout as after } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EMBEDDED, type ScoredRow, start } from '../../support/program.js';
@@ -98,7 +99,7 @@ describe.skipIf(python === '')(
 
     it('is killed in the middle and comes back: the same rows', async () => {
       const { end } = start(live('again.jsonl').split(' '), { cwd: scene.folder });
-      await after(2500);
+      while (!existsSync(scene.at('.again.jsonl.run/part-00000.jsonl'))) await after(20);
       await kill();
       await serve();
       const { code, stderr } = await end;
