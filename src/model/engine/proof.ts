@@ -14,10 +14,11 @@ import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
 import { REFUSED } from './http.js';
+import { answerNoise } from './noise.js';
 import { EngineSession } from './session.js';
 
-/** So many times so many tokens are probed: as long as an answer is, among as many as an engine computes together. */
-const [PROBES, PROBED] = [8, 3];
+/** So many times so many tokens are probed, as long as an answer is; among so many of a completion. */
+const [PROBES, PROBED, PROBED_TOKENS] = [10, 3, 512];
 /** A prefix of which every engine that caches has whole blocks. */
 const CACHED_PREFIX = 96;
 /** Nobody computes this of tokens that do not follow. */
@@ -33,7 +34,7 @@ export class Proof {
     private readonly engine: Engine,
     private readonly probes: readonly LogprobQuestion[],
     private readonly answers: readonly LogprobAnswer[],
-    /** nats: by how much the log p of a probe differed, summed over its tokens */
+    /** nats, as {@link answerNoise} has it */
     readonly noise: number,
   ) {}
 
@@ -56,12 +57,15 @@ export class Proof {
         'vLLM: --logprobs-mode raw_logprobs',
       );
     refuse(engine, 'does not say the same asked anew', [compare(anew, answers)]);
-    const noise = probes.reduce((most, _, n) => {
-      const sums = [alone, anew, answers].map((said) => said[n]?.logprobs.reduce((a, b) => a + b) ?? 0);
-      return Math.max(most, Math.max(...sums) - Math.min(...sums));
-    }, 0);
+    const total = (said: readonly LogprobAnswer[]) =>
+      said.map(({ logprobs }) => logprobs.reduce((sum, lp) => sum + lp, 0));
+    const known = total(anew);
+    const pairs = [alone, answers].flatMap((said) =>
+      total(said).map((sum, n) => [sum, known[n] ?? 0] as const),
+    );
+    const noise = answerNoise(pairs);
     log.info(
-      `${engine.name}: log p of an answer is off by ${noise.toPrecision(2)} nats at most, by how it is asked`,
+      `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
     );
     const { shared = 0, cached } = { ...probes.at(-1), ...answers.at(-1) };
     const lacks =
@@ -81,11 +85,13 @@ export class Proof {
   }
 }
 
-/** At some places of what is asked the tokens of another: few follow there. */
+/** At places of what is asked, not far in, in turn the tokens that follow, and those of another place: few follow there. */
 function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
-  const place = (n: number) => Math.max(1, from + Math.floor(((ids.length - from) * (n + 1)) / (PROBES + 1)));
+  const length = Math.min(ids.length - from, PROBED_TOKENS);
+  const place = (n: number) => Math.max(1, from + Math.floor((length * (n + 1)) / (PROBES + 1)));
   return Array.from({ length: PROBES }, (_, n) => {
-    const [at, other] = [place(n), place((n + PROBES / 2) % PROBES)];
+    const at = place(n);
+    const other = n % 2 === 0 ? at : place((n + PROBES / 2) % PROBES);
     const own = joinIds(ids.subarray(0, at), ids.subarray(other, other + PROBED));
     return { name: `probe ${n}`, ids: own, shared: at, from: at };
   });

@@ -68,7 +68,7 @@ describe('the rows of the graph', () => {
       asked(engine, 'live.jsonl').replace('--engine vllm', `--engine ${setup.kind}`),
     );
     await expectSameRows('live.jsonl');
-    expect(stderr).toMatch(/off by [\d.e-]+ nats.*tokens asked, [1-9][\d,]* of them cached/s);
+    expect(stderr).toMatch(/noise of [\d.e-]+ nats.*tokens asked, [1-9][\d,]* of them cached/s);
     expect(new Set(engine.seen.map(({ key }) => key))).toEqual(new Set(['Bearer secret']));
     expect(await scene.config('live.jsonl')).toMatchObject({
       engine: `${setup.kind} 0.0.0`,

@@ -89,7 +89,7 @@ describe.skipIf(python === '')(
       const before = await computed();
       const { stderr } = await scene.done(live('live.jsonl'));
       await expectSame('live.jsonl', 'graph.jsonl', 1e-4);
-      expect(stderr).toMatch(/off by [\d.e-]+ nats/);
+      expect(stderr).toMatch(/noise of [\d.e-]+ nats/);
       const rows = await scene.rows<ScoredRow>('live.jsonl');
       const tokens = rows.reduce((sum, row) => sum + row.prompt_ids.length + row.completion_ids.length, 0);
       const answers = rows.reduce((sum, row) => sum + (row.segments.length + 1) * 3, 0);
