@@ -31,8 +31,8 @@ const KEY = 'RREDCOT_API_KEY';
 /** @throws RredcotError (exit 2) for what is no address */
 export function openServer(url: string, patience: number, log: Log, signal: AbortSignal): Server {
   const base = addressOf(url);
+  setMaxListeners(0, signal); // one a request
   // an answer that got lost is asked for once more before patience ends
-  setMaxListeners(0, signal);
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
   const { [KEY]: key = '' } = process.env;
   const own = { 'content-type': 'application/json' };
@@ -49,17 +49,14 @@ export function openServer(url: string, patience: number, log: Log, signal: Abor
       let failure: string;
       let pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries) * (0.5 + Math.random() / 2);
       try {
-        const {
-          status,
-          body: bytes,
-          header,
-        } = await send({ method, url: new URL(path, base), headers, text });
-        const json = jsonOf(bytes);
-        failure = `answers ${status}: ${bytes.toString('utf8', 0, 300)}`;
+        const { status, header, ...got } = await send({ method, url: new URL(path, base), headers, text });
+        const json = jsonOf(got.body);
+        failure = `answers ${status}: ${got.body.toString('utf8', 0, 300)}`;
         const isBroken = status === 500 || (status === 200 && json === undefined);
         if (!isBroken && !PASSING.has(status)) heard = Date.now();
         if (status === 200 && !isBroken) return json;
-        if ([400, 413, 422].includes(status)) throw new TraceRejected(REFUSED, `the engine ${failure}`);
+        if (body && [400, 413, 422].includes(status))
+          throw new TraceRejected(REFUSED, `the engine ${failure}`);
         if (!isBroken && !PASSING.has(status))
           throw final(failure, path, `check the address and --engine; a key goes into ${KEY}`);
         if (isBroken && ++broken >= BROKEN_TRIES && heard > begun)
