@@ -28,61 +28,65 @@ const PRECISION = 'bf16';
 /** What is wrong lies there. */
 const HINT = 'look at how it is served, and by what (docs/engines.md)';
 
-/** An engine that has proved itself. */
-export class Proof {
-  private constructor(
-    private readonly engine: Engine,
-    private readonly probes: readonly LogprobQuestion[],
-    private readonly answers: readonly LogprobAnswer[],
-    /** nats, as {@link answerNoise} has it */
-    readonly noise: number,
-  ) {}
-
-  /**
-   * @param first of a trace, on whose tokens it is tried
-   * @throws RredcotError (exit 69) where it does not prove itself; TraceRejected where it refuses this trace
-   */
-  static async of(engine: Engine, first: LogprobQuestion, folder: TextFolder, log: Log): Promise<Proof> {
-    const probes = probesOf(first);
-    const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
-    for (const probe of probes) {
-      alone.push(...(await ask(engine, [probe])));
-      anew.push(...(await ask(engine, [{ ...probe, fresh: true }])));
-    }
-    const answers = await ask(engine, probes);
-    if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
-      throw unfit(
-        engine,
-        'is certain of tokens that do not follow: its log-probabilities are among what it may write',
-        'vLLM: --logprobs-mode raw_logprobs',
-      );
-    refuse(engine, 'does not say the same asked anew', [compare(anew, answers)]);
-    const total = (said: readonly LogprobAnswer[]) =>
-      said.map(({ logprobs }) => logprobs.reduce((sum, lp) => sum + lp, 0));
-    const known = total(anew);
-    const pairs = [alone, answers].flatMap((said) =>
-      total(said).map((sum, n) => [sum, known[n] ?? 0] as const),
-    );
-    const noise = answerNoise(pairs);
-    log.info(
-      `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
-    );
-    const { shared = 0, cached } = { ...probes.at(-1), ...answers.at(-1) };
-    const lacks =
-      cached === 0
-        ? 'caches no prefix, so that each exit costs its whole trace (vLLM: --enable-prefix-caching)'
-        : 'does not say what it has cached (vLLM: --enable-prompt-tokens-details)';
-    if (shared >= CACHED_PREFIX && !cached) log.warn('engine_cache', `${engine.name} ${lacks}`);
-    if ('canary' in folder) await proveModel(engine, folder as PolicyFolder, log);
-    return new Proof(engine, probes, answers, noise);
-  }
-
+/** Of an engine that has proved itself. */
+export interface EngineProof {
+  /** nats, as {@link answerNoise} has it */
+  readonly noise: number;
   /** @throws RredcotError (exit 69) where what answers now says something else */
-  async again(): Promise<Proof> {
-    const answers = await ask(this.engine, this.probes);
-    refuse(this.engine, 'does not say the same since it was away', [compare(answers, this.answers)]);
-    return this;
+  again(): Promise<EngineProof>;
+}
+
+/**
+ * Lets an engine prove itself.
+ * @param first of a trace, on whose tokens it is tried
+ * @throws RredcotError (exit 69) where it does not; TraceRejected where it refuses this trace
+ */
+export async function proofOf(
+  engine: Engine,
+  first: LogprobQuestion,
+  folder: TextFolder,
+  log: Log,
+): Promise<EngineProof> {
+  const probes = probesOf(first);
+  const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
+  for (const probe of probes) {
+    alone.push(...(await ask(engine, [probe])));
+    anew.push(...(await ask(engine, [{ ...probe, fresh: true }])));
   }
+  const answers = await ask(engine, probes);
+  if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
+    throw unfit(
+      engine,
+      'is certain of tokens that do not follow: its log-probabilities are among what it may write',
+      'vLLM: --logprobs-mode raw_logprobs',
+    );
+  refuse(engine, 'does not say the same asked anew', [compare(anew, answers)]);
+  const total = (said: readonly LogprobAnswer[]) =>
+    said.map(({ logprobs }) => logprobs.reduce((sum, lp) => sum + lp, 0));
+  const known = total(anew);
+  const pairs = [alone, answers].flatMap((said) =>
+    total(said).map((sum, n) => [sum, known[n] ?? 0] as const),
+  );
+  const noise = answerNoise(pairs);
+  log.info(
+    `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
+  );
+  const { shared = 0, cached } = { ...probes.at(-1), ...answers.at(-1) };
+  const lacks =
+    cached === 0
+      ? 'caches no prefix, so that each exit costs its whole trace (vLLM: --enable-prefix-caching)'
+      : 'does not say what it has cached (vLLM: --enable-prompt-tokens-details)';
+  if (shared >= CACHED_PREFIX && !cached) log.warn('engine_cache', `${engine.name} ${lacks}`);
+  if ('canary' in folder) await proveModel(engine, folder as PolicyFolder, log);
+  const proof: EngineProof = {
+    noise,
+    async again() {
+      const now = await ask(engine, probes);
+      refuse(engine, 'does not say the same since it was away', [compare(now, answers)]);
+      return proof;
+    },
+  };
+  return proof;
 }
 
 /** At places of what is asked, not far in, in turn the tokens that follow, and those of another place: few follow there. */

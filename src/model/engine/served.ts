@@ -5,7 +5,7 @@ import type { Log } from '../../report/log.js';
 import type { TextFolder } from '../onnx/folder.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
 import type { Server } from './http.js';
-import { Proof } from './proof.js';
+import { type EngineProof, proofOf } from './proof.js';
 import { checkedLogprobs, checkedSamples, unanswered } from './wire.js';
 
 /** What a server does with a distribution by default is none of the policy's: all that shapes one is named, and off. */
@@ -36,7 +36,7 @@ export async function modelOf({ server, log }: ServedOptions, wanted: string | u
 export abstract class ServedEngine implements Engine {
   noise: number | undefined;
   readonly width: number;
-  private proof: Promise<Proof> | undefined;
+  private proof: Promise<EngineProof> | undefined;
   private failures = 0;
   private tokens = 0;
   private cached = 0;
@@ -50,17 +50,9 @@ export abstract class ServedEngine implements Engine {
   }
 
   async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    const { server, policy, log } = this.opts;
     const [first] = questions;
     if (first === undefined) return [];
-    if (this.proof === undefined) this.failures = server.failures;
-    this.proof ??= Proof.of(this.unproved(), first, policy, log);
-    const proof = await this.proof.catch((error) => {
-      // what it refuses of one trace proves nothing
-      if (error instanceof TraceRejected) this.proof = undefined;
-      throw error;
-    });
-    this.noise = proof.noise;
+    this.noise = (await this.proved(first)).noise;
     return this.whileThere(this.answer(questions));
   }
 
@@ -103,11 +95,21 @@ export abstract class ServedEngine implements Engine {
     return found;
   }
 
-  /** What is to prove itself. */
-  private unproved(): Engine {
-    const { name, config, width } = this;
-    const [samples, dispose] = [this.samples.bind(this), this[Symbol.asyncDispose].bind(this)];
-    return { name, config, width, logprobs: this.answer.bind(this), samples, [Symbol.asyncDispose]: dispose };
+  /** By the first trace that it does not refuse. */
+  private async proved(first: LogprobQuestion): Promise<EngineProof> {
+    const { server, policy, log } = this.opts;
+    const isMine = this.proof === undefined;
+    if (isMine) this.failures = server.failures;
+    // itself, as it is without a proof
+    const unproved = Object.create(this, { logprobs: { value: this.answer.bind(this) } }) as Engine;
+    this.proof ??= proofOf(unproved, first, policy, log);
+    const { proof } = this;
+    return proof.catch((error) => {
+      if (!(error instanceof TraceRejected)) throw error;
+      if (this.proof === proof) this.proof = undefined;
+      if (isMine) throw error;
+      return this.proved(first);
+    });
   }
 
   /** What answers after it was away may be another one. */

@@ -266,6 +266,17 @@ describe('what is survived', () => {
     },
   );
 
+  it('a first trace that is too long for it costs no other', async () => {
+    const engine = await engineOf();
+    await scene.write('long.jsonl', [...(await fixtureRows(1, 3)), ...(await fixtureRows(0, 1))]);
+    engine.lie({
+      fails: (_, { prompt }) => (`${(prompt as number[][])?.[0]}`.split(',').length > 150 ? 400 : undefined),
+    });
+    const { stderr } = await scene.done(asked(engine, 'live.jsonl').replace('traces.jsonl', 'long.jsonl'));
+    expect(stderr).toContain('rejected: 1 (engine 1)');
+    expect(await scene.rows('live.jsonl')).toHaveLength(2);
+  });
+
   it('SIGTERM is heard while a server is silent', async () => {
     const engine = await engineOf();
     engine.lie({ fails: () => 'silent' });
