@@ -1,7 +1,7 @@
 // What a command counts of its rows and rejects as they go by, and what it says of them at the end.
 import type { Counts } from '../io/write/facts.js';
 import type { Target } from '../io/write/target.js';
-import { type PolicyFacts, type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
+import { type PolicyFacts, policyFacts, type TextFolder } from '../model/onnx/folder.js';
 import { count, duration, percent, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -12,7 +12,7 @@ import { type Expected, openProgress, type ProgressTotals } from './progress.js'
 import { type MadeBy, onOneLine, rejectWarning, seenNames, warningsOf } from './warnings.js';
 
 export interface StatsOptions {
-  readonly policy: PolicyFolder | undefined;
+  readonly policy: TextFolder | undefined;
   /** whether what follows of a trace's group counts */
   readonly usesGroups: boolean;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */

@@ -1,7 +1,7 @@
 // An engine as those see it who put traces to a policy: as a session that reads traces and scores branches of them.
 import { usageError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import type { PolicyFolder } from '../onnx/folder.js';
+import type { TextFolder } from '../onnx/folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../onnx/placed.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
@@ -14,7 +14,6 @@ type Read = Pick<PackedTrace, 'ids'> & { readonly name: string };
 
 export class EngineSession {
   readonly vocab: number;
-  readonly noise: number | undefined;
   readonly width: number;
   private readonly kept = new Map<number, readonly Read[]>();
   /** of all entropies that were told by the likeliest tokens */
@@ -22,12 +21,15 @@ export class EngineSession {
 
   constructor(
     private readonly engine: Engine,
-    readonly folder: PolicyFolder,
+    readonly folder: TextFolder,
     private readonly log: Log,
   ) {
     this.vocab = folder.architecture.vocab;
-    this.noise = engine.noise;
     this.width = engine.width;
+  }
+
+  get noise(): number | undefined {
+    return this.engine.noise;
   }
 
   /** @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
