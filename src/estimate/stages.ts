@@ -119,8 +119,8 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
 
 /** The values of what was answered. */
 export function valuesOf(answered: Answered, estimator: OpenEstimator): AsyncIterable<Valued | BadRow> {
-  return eachTrace(answered, ({ job, trace, result }) => {
-    return { job, trace, row: valuedRow(job, result, estimator.values(job, result, job.asked)) };
+  return eachTrace(answered, async ({ job, trace, result }) => {
+    return { job, trace, row: valuedRow(job, result, await estimator.values(job, result, job.asked)) };
   });
 }
 
