@@ -44,12 +44,12 @@ describe('on a toy', () => {
 
   it('the mean of many draws is the value itself, and one draw is nearer to it where a prior is heard', () => {
     const error = { plain: 0, shrunk: 0 };
-    for (const seed of [1, 2, 3, 4]) {
+    for (const seed of [1, 2, 3]) {
       const random = seeded(seed);
       const model = randomToy(random);
       const exact = STATES.map((s) => exactValue(model, s, zeta));
       const sums = exact.map(() => 0);
-      const N = 400;
+      const N = 300;
       for (let n = 0; n < N; n++) {
         const found = once(model, exact, random);
         for (const [k, v] of exact.entries()) {
@@ -262,11 +262,8 @@ describe('with an engine that samples', async () => {
     await fails(`${mc} --calibration back.json -o x.jsonl`, 2, '--calibration stands back (one-reward)');
     await done('requests t.jsonl --estimator mc --mc-tokens 1.5x --max-segments 4 -o few.req.jsonl');
     await write('few.jsonl', answersOf(await text('few.req.jsonl'), model));
-    await done(`${mc} --mc-tokens 1.5x --max-segments 4 --answers few.jsonl -o few.out.jsonl`);
-    const [reject] = await rows<{ code: string; reason: string }>('few.out.jsonl.rejects.jsonl');
-    expect(reject).toMatchObject({
-      code: 'budget',
-      reason: expect.stringMatching(/at each of its 5 exits takes [\d.]+ times its \d+ tokens: a larger/),
-    });
+    const few = `${mc} --mc-tokens 1.5x --max-segments 4 --answers few.jsonl -o few.out.jsonl`;
+    await fails(few, 65, /at each of its 5 exits takes [\d.]+ times its \d+ tokens: a larger/);
+  });
   });
 });
