@@ -54,7 +54,9 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
   readonly peers?: number;
   /** absent: the reference set's continuations after every exit point. @throws TraceRejected */
   ask?(trace: ValueJob): A | Promise<A>;
-  values(trace: ValueJob, answers: Answers, asked: A): TraceValues | Promise<TraceValues>;
+  /** the answers with what their samples came to. @throws TraceRejected */
+  judge?(trace: ValueJob, answers: Answers): Promise<Answers>;
+  values(trace: ValueJob, answers: Answers, asked: A): TraceValues;
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy */
   readonly second?: { readonly model?: OpenModel | undefined; readonly name: string };
 }

@@ -66,22 +66,24 @@ export const mc: Estimator = {
         refuseWithoutEngine(context);
         const judge = judgeCommand === undefined ? undefined : new JudgeCommand(`${judgeCommand}`, signal);
         const limits = { samples, maxTokens, budget, context: policy.architecture.maxTokens };
-        const known = (trace: ValueJob, answers: Answers) => planned(trace, answers, calibration, limits);
+        const before = (trace: ValueJob, answers: Answers) => knownBefore(trace, answers, calibration);
+        const plan = (trace: ValueJob, answers: Answers) =>
+          planned(trace, answers, before(trace, answers), limits);
         const told = { tokens: 0, own: 0 };
         return {
           ...(await open(context)),
           ask(trace) {
             if (trace.tokens.own !== undefined && judge === undefined) throw OF_TURNS;
             const { continuations: atExits } = trace;
-            return { atExits, samples: (answers) => known(trace, answers).requests };
+            return { atExits, samples: (answers) => plan(trace, answers).requests };
           },
-          async values(trace, answers) {
-            const plan = known(trace, answers);
-            const outcomes = await outcomesOf(trace, answers, plan, context, judge);
+          async judge(trace, answers) {
             told.tokens += sum((answers.samples ?? []).flat().map(({ length }) => length));
             told.own += trace.completionIds.length;
-            return mcValues(plan, outcomes);
+            const outcomes = await outcomesOf(trace, answers, plan(trace, answers), context, judge);
+            return { ...answers, outcomes };
           },
+          values: (trace, answers) => mcValues(before(trace, answers), answers.outcomes ?? []),
           async [Symbol.asyncDispose]() {
             await judge?.[Symbol.asyncDispose]();
             const times = (told.tokens / told.own).toFixed(2);
@@ -127,23 +129,25 @@ function refuseWithoutEngine({ engine, policy }: LoadContext): void {
 /** Tokens that a completion is expected to take at least. */
 const SHORTEST = 16;
 
-/**
- * What is known of a trace before its completions come, and how many those are of each exit.
- * @throws TraceRejected (`budget`) without a calibration, where there is not one for each
- */
-function planned(
-  job: ValueJob,
-  answers: Answers,
-  calibration: Calibration | undefined,
-  limits: Readonly<Record<'samples' | 'maxTokens' | 'budget' | 'context', number>>,
-) {
-  const { exits, thoughtEnds: ends } = answers.segmentation;
-  const { promptIds, completionIds, tokens } = job;
+/** What is known of a trace before its completions come: π of its segments, and with a calibration its values. */
+function knownBefore(job: ValueJob, answers: Answers, calibration: Calibration | undefined) {
+  const { thoughtEnds: ends } = answers.segmentation;
+  const shownBehind = Array.from(ends, (end) => job.tokens.own?.[end - 1] === 0);
+  const pi = certainty({ ends, logprobs: answers.logprobs, shownBehind }, ends.length);
   const found = calibration && calibratedValues(job, answers, calibration);
   const isMade = calibration?.model.estimator === 'none' || found?.referenceTokens.length !== 0;
-  const prior = found && { ...found, ...(!isMade && { values: found.values.map(() => 0.5) }) };
-  const shownBehind = Array.from(ends, (end) => tokens.own?.[end - 1] === 0);
-  const pi = certainty({ ends, logprobs: answers.logprobs, shownBehind }, ends.length);
+  return { pi, prior: found && { ...found, ...(!isMade && { values: found.values.map(() => 0.5) }) } };
+}
+
+type Before = ReturnType<typeof knownBefore>;
+
+/** How many completions of each exit are asked for. @throws TraceRejected (`budget`) where that is not one for each without a prior */
+function planned(
+  { promptIds, completionIds }: ValueJob,
+  { segmentation: { exits } }: Answers,
+  { pi, prior }: Before,
+  limits: Readonly<Record<'samples' | 'maxTokens' | 'budget' | 'context', number>>,
+) {
   const expected = exits.map((exit) =>
     Math.min(Math.max(SHORTEST, completionIds.length - exit), limits.maxTokens),
   );
@@ -161,7 +165,7 @@ function planned(
     const room = limits.context - promptIds.length - after;
     return { after, samples: counts[k] as number, maxTokens: Math.min(limits.maxTokens, room) };
   });
-  return { pi, prior, counts, requests: requests.filter((one) => one.samples > 0 && one.maxTokens > 0) };
+  return { counts, requests: requests.filter((one) => one.samples > 0 && one.maxTokens > 0) };
 }
 
 /** (K+1) how much each value may still move: V (1 − V), by how much a segment beside it can have changed it. */
@@ -198,8 +202,7 @@ export function allotted(
 
 // ------ what it comes to
 
-/** Of one exit: Σζ of so many completions, and the share of them that was cut or has no verdict. */
-type Outcome = Readonly<Record<'right' | 'count' | 'lost', number>>;
+type Outcomes = NonNullable<Answers['outcomes']>;
 
 /** @param judge in the place of the comparison with the references */
 async function outcomesOf(
@@ -208,7 +211,7 @@ async function outcomesOf(
   { counts, requests }: ReturnType<typeof planned>,
   { policy: { stops }, tokenizer, marks }: LoadContext,
   judge: JudgeCommand | undefined,
-): Promise<Outcome[]> {
+): Promise<Outcomes> {
   const ended = requests.flatMap(({ after }, n) =>
     (samples[n] ?? [])
       .filter((ids) => stops.includes(ids.at(-1) ?? -1))
@@ -231,13 +234,10 @@ async function outcomesOf(
 const MUCH_LOST = 0.5;
 
 /** Values by what completions have earned. @param outcomes (K+1) */
-export function mcValues(
-  { pi, prior }: Pick<ReturnType<typeof planned>, 'pi' | 'prior'>,
-  outcomes: readonly Outcome[],
-): TraceValues {
+export function mcValues({ pi, prior }: Before, outcomes: Outcomes): TraceValues {
   const seen = outcomes.map(({ right, count }) => [right, count] as const);
   const values = prior ? smoothedValues(prior.values, pi, seen) : seen.map(([right, count]) => right / count);
-  const list = (name: keyof Outcome) => Float32Array.from(outcomes, (each) => each[name]);
+  const list = (name: keyof Outcomes[number]) => Float32Array.from(outcomes, (each) => each[name]);
   return {
     ...(prior ?? noReferences(outcomes.length)),
     values: Float32Array.from(values),

@@ -265,5 +265,4 @@ describe('with an engine that samples', async () => {
     const few = `${mc} --mc-tokens 1.5x --max-segments 4 --answers few.jsonl -o few.out.jsonl`;
     await fails(few, 65, /at each of its 5 exits takes [\d.]+ times its \d+ tokens: a larger/);
   });
-  });
 });

@@ -20,7 +20,9 @@ export const DOCS = PAGES.filter((page) => page.startsWith('docs/'));
 
 /** Every command there is. */
 export const COMMANDS = [
-  ...'score segment inspect summary report calibrate compare redistribute filter verify doctor'.split(' '),
+  ...'score requests segment inspect summary report calibrate compare redistribute filter verify doctor'.split(
+    ' ',
+  ),
   ...['policy build', 'policy info'],
 ];
 
