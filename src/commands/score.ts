@@ -76,7 +76,7 @@ export async function scoring(
   await using engine = await openEngine(opts, need, policy);
   const { thoughtTags } = segments;
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
-  const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
+  const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
   const credit = { ...own, estimator: nature };

@@ -123,10 +123,11 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
 
 /** The values of what was answered. */
 export function valuesOf(answered: Answered, estimator: OpenEstimator): AsyncIterable<Valued | BadRow> {
-  return eachTrace(answered, ({ job, trace, result }) => {
+  return eachTrace(answered, async ({ job, trace, result }) => {
+    const judged = (await estimator.judge?.(job, result)) ?? result;
     const valuesOf = (answers: Answers) => estimator.values(job, answers, job.asked);
-    const noise = changeNoise((answers) => valuesOf(answers).values, result, job.asked);
-    return { job, trace, row: valuedRow(job, result, valuesOf(result), noise) };
+    const noise = changeNoise((answers) => valuesOf(answers).values, judged, job.asked);
+    return { job, trace, row: valuedRow(job, judged, valuesOf(judged), noise) };
   });
 }
 

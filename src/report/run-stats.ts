@@ -147,6 +147,7 @@ export function endRecord({ credited, distributions: of, ...numbers }: RunNumber
     mean_logprob: of.mean_logprob.mean,
     median_value_range: of.value_range.median,
     median_sigma_gain: of.sigma_gain.median,
+    ...(of.lost_fraction.mean !== null && { lost_fraction: of.lost_fraction.mean }),
     ...(numbers.below_noise !== null && { below_noise: numbers.below_noise }),
     uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
     uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
@@ -177,6 +178,7 @@ export function endLines(
     const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
     lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
   }
+  if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
   if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
     lines.push(
       `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,

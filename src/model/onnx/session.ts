@@ -1,5 +1,6 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary, unproved } from './canary.js';
@@ -22,6 +23,11 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
     readonly width?: number;
     /** of its answers, as `answerNoise` measures it; absent or 0: rounding of float32 */
     readonly noise?: number | undefined;
+    /** of an engine: samples behind states of a trace, (requests) of (samples) */
+    sample?(
+      trace: TokenizedTrace,
+      requests: readonly SampleRequest[],
+    ): Promise<NonNullable<Answers['samples']>>;
   };
 
 /** A policy's folder, of which the canary may not yet be there. */
