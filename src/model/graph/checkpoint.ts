@@ -42,15 +42,19 @@ type Located = StoredTensor & { readonly location: string };
 /** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   await refuseForeign(folder);
-  const config = await untrustedText(folder, CHECKPOINT_CONFIG);
-  if (config === undefined)
-    throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
-  const configPath = join(folder, CHECKPOINT_CONFIG);
-  const architecture = parseArchitecture(parseJson(config, configPath), configPath);
+  const architecture = parseArchitecture(...(await readConfig(folder)));
   const { files, tensors } = await locateTensors(folder);
   const weights = chooseWeights(folder, architecture, tensors);
   await refuseOthers(folder, architecture, files, tensors, weights);
   return { architecture, weights, files };
+}
+
+/** What its config.json says, and where that lies. @throws RredcotError (exit 2) where there is none */
+export async function readConfig(folder: string): Promise<[config: unknown, path: string]> {
+  const path = join(folder, CHECKPOINT_CONFIG);
+  const config = await untrustedText(folder, CHECKPOINT_CONFIG);
+  if (config !== undefined) return [parseJson(config, path), path];
+  throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
 }
 
 /** @throws RredcotError (exit 2) for a path that is no folder, saying how to get one of the Hub */

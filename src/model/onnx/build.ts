@@ -5,7 +5,8 @@ import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promis
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
-import { CHECKPOINT_CONFIG, readCheckpoint, type WeightFile } from '../graph/checkpoint.js';
+import { parseSizes } from '../graph/architecture.js';
+import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Graph, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
 import { checkChatTemplate } from '../text/chat-template.js';
@@ -31,7 +32,9 @@ import {
   hasAccess,
   MANIFEST,
   openPolicyFolder,
+  openTextFolder,
   type PolicyFolder,
+  type TextFolder,
   TOKENIZER_FILES,
 } from './folder.js';
 import { ModelSession, type Unproved } from './session.js';
@@ -59,20 +62,7 @@ export async function buildPolicyFolder(
   const { architecture, weights } = read;
   const dtypes = Array.from(weights.values(), ({ dtype }) => dtype);
   const precision = opts.cudaPrecision ?? cudaPrecisionOf(dtypes);
-  // refuses a tokenizer that would fail at the first trace
-  const tokenizer = await openTokenizer(checkpoint);
-  const text = async () => {
-    await checkChatTemplate(checkpoint);
-    const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
-    const exitTemplate = { ...derived, ...given };
-    await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
-    const asked = await readAskTemplate(checkpoint);
-    if (asked !== undefined) await askedIds(asked, tokenizer, architecture.vocab);
-    const stops = await readStops(checkpoint, tokenizer, architecture.vocab);
-    const ids = await checkedIds(tokenizer, exitTemplate);
-    return { exitTemplate, stops, ids };
-  };
-  const { exitTemplate, stops, ids } = await text().finally(() => tokenizer.close());
+  const { exitTemplate, stops, ids } = await readTexts(checkpoint, given, architecture.vocab);
   const cuda = { graph: CUDA_GRAPH, precision };
   const unproved = { path: out, architecture, exitTemplate, cuda, stops, files: {} };
   const parts: FolderParts = {
@@ -88,6 +78,40 @@ export async function buildPolicyFolder(
   };
   await writeFolder(checkpoint, out, parts, opts.log);
   return openPolicyFolder(out, { verify: false });
+}
+
+/** Builds one that has no graph: an engine answers, whatever it runs. @throws RredcotError (exit 2) as {@link buildPolicyFolder} */
+export async function buildTextFolder(
+  checkpoint: string,
+  out: string,
+  given: Partial<ExitTemplate>,
+  log?: BuildOptions['log'],
+): Promise<TextFolder> {
+  const architecture = parseSizes(...(await readConfig(checkpoint)));
+  const { exitTemplate, stops } = await readTexts(checkpoint, given, architecture.vocab);
+  const manifest = (files: TextFolder['files']) => ({
+    format: FORMAT,
+    architecture,
+    exitTemplate,
+    stops,
+    files,
+  });
+  await writeFolder(checkpoint, out, { weightFiles: [], graphs: [], manifest }, log);
+  return openTextFolder(out, { verify: false });
+}
+
+/** What a folder says of texts, by a tokenizer and a chat template that do not fail at the first trace. */
+async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab: number) {
+  await checkChatTemplate(checkpoint);
+  const tokenizer = await openTokenizer(checkpoint);
+  await using _ = { [Symbol.asyncDispose]: () => tokenizer.close() };
+  const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
+  const exitTemplate = { ...derived, ...given };
+  await checkExitTemplate(exitTemplate, tokenizer, vocab);
+  const asked = await readAskTemplate(checkpoint);
+  if (asked !== undefined) await askedIds(asked, tokenizer, vocab);
+  const stops = await readStops(checkpoint, tokenizer, vocab);
+  return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
 }
 
 /** A new folder's canary: its float32 graph reads a few tokens on the CPU. */
@@ -111,16 +135,16 @@ interface FolderParts {
   readonly weightFiles: readonly WeightFile[];
   readonly graphs: readonly (readonly [name: string, build: () => Graph])[];
   /** made when all others are there: the model runs for it */
-  readonly canary: readonly [name: string, make: () => Promise<object>];
+  readonly canary?: readonly [name: string, make: () => Promise<object>];
   /** what it says, from the hashes of its files */
-  readonly manifest: (files: PolicyFolder['files'], canary: CanaryFile) => object;
+  readonly manifest: (files: PolicyFolder['files'], canary?: CanaryFile) => object;
 }
 
 /** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
 async function writeFolder(
   checkpoint: string,
   out: string,
-  { weightFiles, graphs, canary: [canary, makeCanary], manifest }: FolderParts,
+  { weightFiles, graphs, canary, manifest }: FolderParts,
   log: ((message: string) => void) | undefined,
 ): Promise<void> {
   const kept = await keptFiles(checkpoint, weightFiles);
@@ -131,11 +155,11 @@ async function writeFolder(
     if ((await realpath(out)) !== (await realpath(checkpoint)))
       for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
     for (const [name, build] of graphs) await writeText(join(out, name), serialiseModel(build()));
-    await writeJson(join(out, canary), await makeCanary());
+    if (canary !== undefined) await writeJson(join(out, canary[0]), await canary[1]());
     const files: Record<string, string> = {};
     for (const file of [...graphs.map(([name]) => name), ...kept.map(({ name }) => name)])
       files[file] = await sha256(join(out, file));
-    const proof = { file: canary, sha256: await sha256(join(out, canary)) };
+    const proof = canary && { file: canary[0], sha256: await sha256(join(out, canary[0])) };
     await writeText(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;

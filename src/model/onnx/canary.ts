@@ -31,14 +31,14 @@ export interface Bound {
  * single tokens of a text that is unlike what a model knows are far off, most where they are unlikely: in the embedded policy
  * .13 in float16 and 1.04 in bfloat16, .01 and .1 in the mean. A wrong mask, row or position costs a nat in the mean.
  */
-const NATS: Readonly<Record<Precision, Bound>> = {
+export const NATS: Readonly<Record<Precision, Bound>> = {
   f32: { off: 1e-3, share: 0, mean: 1e-3 },
   f16: { off: 0.2, share: 0.02, mean: 0.03 },
   bf16: { off: 1.5, share: 0.05, mean: 0.2 },
 };
 
 /** Where a session is farthest from the canary, of one kind of number. */
-interface CanaryFinding {
+export interface CanaryFinding {
   /** e.g. `log p` */
   readonly what: string;
   /** numbers compared */

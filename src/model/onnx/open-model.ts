@@ -4,7 +4,7 @@ import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';
 import { type Device, type DeviceChoice, resolveDevice } from './device.js';
-import { openPolicyFolder, type PolicyFolder } from './folder.js';
+import { openTextFolder, type PolicyFolder, type TextFolder } from './folder.js';
 
 /** What is asked of it. */
 export interface ModelChoice {
@@ -14,17 +14,17 @@ export interface ModelChoice {
 }
 
 /** A model that reads; its graphs are opened by whoever runs them. */
-export interface OpenModel extends AsyncDisposable {
-  readonly policy: PolicyFolder;
+export interface OpenModel<Folder extends TextFolder = PolicyFolder> extends AsyncDisposable {
+  readonly policy: Folder;
   readonly device: Device;
   readonly tokenizer: OpenTokenizer;
 }
 
 /** @throws RredcotError: exit 2 for a tokenizer that is none, 69 where the device is not there */
-export async function openModel(
-  policy: PolicyFolder,
+export async function openModel<Folder extends TextFolder>(
+  policy: Folder,
   { device: choice, signal }: ModelChoice,
-): Promise<OpenModel> {
+): Promise<OpenModel<Folder>> {
   const [device, tokenizer] = await Promise.all([
     resolveDevice(choice),
     openTokenizer(policy.path, { signal }),
@@ -33,7 +33,7 @@ export async function openModel(
 }
 
 /** One that makes of prompts what it reads. */
-export interface OpenPolicy extends OpenModel {
+export interface OpenPolicy extends OpenModel<TextFolder> {
   readonly prompts: Prompts;
 }
 
@@ -47,7 +47,7 @@ export async function openPolicy(
   { policy: path, chatTemplateArgs, ...choice }: PolicyChoice,
   log: Log,
 ): Promise<OpenPolicy> {
-  const policy = await openPolicyFolder(path);
+  const policy = await openTextFolder(path);
   const opened = await openModel(policy, choice);
   const template = await loadChatTemplate(policy, chatTemplateArgs);
   const chat = template && chatRenderer(template, { signal: choice.signal });
