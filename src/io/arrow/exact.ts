@@ -19,8 +19,8 @@ export function exactly(value: unknown, isFloat = false): Exact {
   return exact.get(value)?.() ?? fieldsOf(value);
 }
 
-/** Of a text in which a number is spelled as a float, or a key is a number. */
-const TELLS = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|"\d+"\s*:/;
+/** Of a text in which a number is spelled as a float or is large, or a key is a number. */
+const TELLS = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|\d{16}|"\d+"\s*:/;
 
 /** Keeps what a JSON text says of the objects in it. @param value what was parsed of it; it is returned */
 export function noteExact<T extends object>(text: string, value: T): T {

@@ -64,13 +64,15 @@ describe('what a template is given of a row', () => {
       '{"role": "tool", "content": "2"}, {"role": "assistant", "content": "It is 2."}',
     ].join();
     const prompt = '"prompt": [{"role": "user", "content": "?", "n": 1.0}], "answer": "2"';
-    const [row] = await rowsOf(`{"tools": "[{\\"d\\": 1.0}]", ${prompt}, "completion": [${turns}]}`);
+    const [row] = await rowsOf(
+      `{"tools": "[{\\"d\\": 12345678901234567890}]", ${prompt}, "completion": [${turns}]}`,
+    );
     const needs = { prompt: true, references: true };
     const [trace] = [...mapRow(row as InputRow, parseFieldMap(undefined), needs)] as [Trace];
     const messages = [...(trace.prompt as Message[]), ...(trace.turns ?? [])].slice(0, 2);
     const given = givenTo({ variables: {} }, { messages, tools: trace.tools, addGenerationPrompt: true });
     expect(templateRenderer('{{ tools }}{{ messages }}')(given)).toBe(
-      "[{'d': 1.0}][{'role': 'user', 'content': '?', 'n': 1.0}, {'role': 'assistant', 'tool_calls': [{'x': 4.0}]}]",
+      "[{'d': 12345678901234567890}][{'role': 'user', 'content': '?', 'n': 1.0}, {'role': 'assistant', 'tool_calls': [{'x': 4.0}]}]",
     );
   });
 
