@@ -2,20 +2,20 @@
 // undefined a symbol that says why.
 
 type Scalar = null | boolean | bigint | number | string;
-export type Value = Scalar | symbol | Value[] | Dict | Call | Facade | Safe;
-export type Dict = Map<Value, Value>;
+export type Datum = Scalar | symbol | Datum[] | Dict | Callable | Facade | Safe;
+export type Dict = Map<Datum, Datum>;
 /** A function, a method, a macro. */
-export type Call = (args: readonly Value[], named: ReadonlyMap<string, Value>) => Value;
+export type Callable = (args: readonly Datum[], named: ReadonlyMap<string, Datum>) => Datum;
 
-export class Tuple extends Array<Value> {}
+export class Tuple extends Array<Datum> {}
 /** A range, or keys of a dict and the like: no list. */
-export class View extends Array<Value> {}
+export class View extends Array<Datum> {}
 /** What filters hand on item by item: gone once it is read, and always true. */
 export class Lazy extends View {}
 /** A loop or a namespace, which has attributes alone. */
 export class Facade {
   constructor(
-    readonly fields: Record<string, Value>,
+    readonly fields: Record<string, Datum>,
     readonly isNamespace = false,
   ) {}
 }
@@ -29,42 +29,42 @@ export function fail(message: string): never {
 }
 
 /** @throws TypeError for what is undefined */
-export function defined(value: Value): Value {
+export function defined(value: Datum): Datum {
   return typeof value === 'symbol' ? fail(value.description as string) : value;
 }
 
-export const isList = (value: Value): value is Value[] => Array.isArray(value) && !(value instanceof View);
+export const isList = (value: Datum): value is Datum[] => Array.isArray(value) && !(value instanceof View);
 
-export function isTrue(value: Value): boolean {
+export function isTrue(value: Datum): boolean {
   if (value instanceof Lazy) return true;
   if (value instanceof Map || Array.isArray(value)) return length(value) > 0;
   return value instanceof Safe ? value.text !== '' : typeof value !== 'symbol' && Boolean(value);
 }
 
 /** What a loop goes through; a text's code points. */
-export function items(value: Value): Value[] {
+export function items(value: Datum): Datum[] {
   if (Array.isArray(value)) return value instanceof Lazy ? Array.from(value.splice(0)) : value;
   if (value instanceof Map) return [...value.keys()];
   return typeof value === 'symbol' ? [] : Array.from(text(value));
 }
 
-export function length(value: Value): number {
+export function length(value: Datum): number {
   return value instanceof Lazy ? fail('a generator has no length') : items(value).length;
 }
 
 /** @throws TypeError for anything but a text */
-export function text(value: Value): string {
+export function text(value: Datum): string {
   return typeof value === 'string' ? value : fail(`${repr(value)} is no text`);
 }
 
 // ------ as text
 
-export function str(value: Value): string {
+export function str(value: Datum): string {
   if (typeof value === 'string') return value;
   return value instanceof Safe ? value.text : typeof value === 'symbol' ? '' : repr(value);
 }
 
-export function repr(value: Value): string {
+export function repr(value: Datum): string {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (typeof value === 'number') return floatText(value);
@@ -99,13 +99,13 @@ function quoted(text: string): string {
 }
 
 /** As `json.dumps` writes it. */
-export function jsonText(value: Value, between: readonly string[], indent?: string, margin = '\n'): string {
+export function jsonText(value: Datum, between: readonly string[], indent?: string, margin = '\n'): string {
   if (typeof value === 'number') return Number.isFinite(value) ? floatText(value) : String(value);
   if (typeof value === 'bigint') return String(value);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return JSON.stringify(value);
   const inner = indent === undefined ? '' : margin + indent;
-  const json = (item: Value) => jsonText(item, between, indent, inner);
-  const key = (item: Value) => (typeof item === 'string' ? json(item) : `"${json(item)}"`);
+  const json = (item: Datum) => jsonText(item, between, indent, inner);
+  const key = (item: Datum) => (typeof item === 'string' ? json(item) : `"${json(item)}"`);
   const isDict = value instanceof Map;
   if (!isDict && !isList(value)) return fail(`${repr(value)} cannot be written as JSON`);
   const parts = isDict
@@ -118,12 +118,12 @@ export function jsonText(value: Value, between: readonly string[], indent?: stri
 // ------ comparison and arithmetic
 
 /** True and false are numbers too; undefined for anything else. */
-export function numeric(value: Value): bigint | number | undefined {
+export function numeric(value: Datum): bigint | number | undefined {
   if (typeof value === 'boolean') return BigInt(value);
   return typeof value === 'bigint' || typeof value === 'number' ? value : undefined;
 }
 
-export function equal(a: Value | undefined, b: Value | undefined): boolean {
+export function equal(a: Datum | undefined, b: Datum | undefined): boolean {
   if (a === undefined || b === undefined) return false;
   const [x, y] = [numeric(a), numeric(b)];
   if (x !== undefined && y !== undefined) return x <= y && x >= y;
@@ -137,14 +137,14 @@ export function equal(a: Value | undefined, b: Value | undefined): boolean {
 }
 
 /** Below, at or above 0. @throws TypeError for other values than two numbers or two texts */
-export function order(a: Value, b: Value): number {
+export function order(a: Datum, b: Datum): number {
   const [x, y] = [numeric(a), numeric(b)];
   if (x !== undefined && y !== undefined) return x < y ? -1 : x > y ? 1 : 0;
   return Buffer.compare(Buffer.from(text(a)), Buffer.from(text(b))); // UTF-8 has the order of code points
 }
 
 /** `item in list` */
-export function isIn(item: Value, list: Value): boolean {
+export function isIn(item: Datum, list: Datum): boolean {
   if (typeof list === 'string') return list.includes(text(item));
   if (list instanceof Map) return list.has(keyOf(item));
   const at = (list instanceof Lazy ? list : items(list)).findIndex((each) => equal(each, item));
@@ -152,12 +152,12 @@ export function isIn(item: Value, list: Value): boolean {
   return at >= 0;
 }
 
-export function keyOf(key: Value): Value {
+export function keyOf(key: Datum): Datum {
   const isKey = key === null || typeof key === 'string' || typeof key === 'bigint';
   return isKey ? key : fail(`${repr(key)} as a key is not supported`);
 }
 
-export function arithmetic(sign: string, a: Value, b: Value): Value {
+export function arithmetic(sign: string, a: Datum, b: Datum): Datum {
   const [x, y] = [numeric(defined(a)), numeric(defined(b))];
   if (x !== undefined && y !== undefined) return ofNumbers(sign, x, y);
   if (sign === '+' && typeof a === 'string' && typeof b === 'string') return a + b;
@@ -166,7 +166,7 @@ export function arithmetic(sign: string, a: Value, b: Value): Value {
   return fail(`${repr(a)} ${sign} ${repr(b)} is not supported`);
 }
 
-function ofNumbers(sign: string, x: bigint | number, y: bigint | number): Value {
+function ofNumbers(sign: string, x: bigint | number, y: bigint | number): Datum {
   const isWhole = typeof x === 'bigint' && typeof y === 'bigint' && sign !== '/';
   // typed as numbers: JavaScript has the same signs for both
   const [p, q] = (isWhole ? [x, y] : [Number(x), Number(y)]) as [number, number];

@@ -1,18 +1,18 @@
 // Renders a chat template as Python does, from the tree that @huggingface/jinja parses; what cannot be rendered so is refused by name.
 import { parse } from '@huggingface/jinja';
+import type { Datum } from './python-values.js';
 import * as py from './python-values.js';
 import { FILTERS, FUNCTIONS, isMethod, member, slice, TESTS } from './template-builtins.js';
 import { areSideBySide, tokensOf } from './template-tokens.js';
 
-type Value = py.Value;
 /** Variables by name; those of an outer scope are its prototype's. */
-type Scope = Record<string, Value>;
+type Scope = Record<string, Datum>;
 /** What a node has depends on its type, and the parser exports none of them. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
 type Node = any;
 
 /** @throws SyntaxError naming what cannot be rendered as Python does */
-export function templateRenderer(source: string): (variables: ReadonlyMap<string, Value>) => string {
+export function templateRenderer(source: string): (variables: ReadonlyMap<string, Datum>) => string {
   const { body } = parse(tokensOf(source));
   check(body);
   return (variables) => written(body, Object.assign(inside(GLOBALS), Object.fromEntries(variables)));
@@ -58,12 +58,12 @@ function namesIn(filter: Node): readonly [name: string, test?: string | undefine
 
 // ------ expressions
 
-const EXPRESSIONS: Readonly<Record<string, (node: Node, scope: Scope) => Value>> = {
+const EXPRESSIONS: Readonly<Record<string, (node: Node, scope: Scope) => Datum>> = {
   IntegerLiteral: ({ value }) => BigInt(value),
   FloatLiteral: ({ value }) => value,
   StringLiteral: ({ value }) => value,
   Identifier: ({ value }, scope) =>
-    value in scope ? (scope[value] as Value) : Symbol(`'${value}' is undefined`),
+    value in scope ? (scope[value] as Datum) : Symbol(`'${value}' is undefined`),
   ArrayLiteral: ({ value }, scope) => value.map((item: Node) => get(item, scope)),
   TupleLiteral: ({ value }, scope) => py.Tuple.from(value, (item) => get(item, scope)),
   ObjectLiteral: ({ value }, scope) =>
@@ -91,16 +91,16 @@ const EXPRESSIONS: Readonly<Record<string, (node: Node, scope: Scope) => Value>>
   FilterExpression: ({ operand, filter }, scope) => {
     const [args, named] = given(filter.args ?? [], scope);
     const [name, test, value] = [...namesIn(filter), get(operand, scope)];
-    if (test === undefined) return FILTERS.get(name)?.([value, ...args], named) as Value;
-    return TESTS.get(test)?.(value, args[0] as Value) !== name.startsWith('is not ');
+    if (test === undefined) return FILTERS.get(name)?.([value, ...args], named) as Datum;
+    return TESTS.get(test)?.(value, args[0] as Datum) !== name.startsWith('is not ');
   },
 };
 
-function get(node: Node, scope: Scope): Value {
-  return EXPRESSIONS[node.type]?.(node, scope) as Value;
+function get(node: Node, scope: Scope): Datum {
+  return EXPRESSIONS[node.type]?.(node, scope) as Datum;
 }
 
-function given(nodes: readonly Node[], scope: Scope): Parameters<py.Call> {
+function given(nodes: readonly Node[], scope: Scope): Parameters<py.Callable> {
   const args = nodes
     .filter(({ key }) => !key)
     .flatMap((node) => (node.type === SPREAD ? py.items(get(node.argument, scope)) : [get(node, scope)]));
@@ -108,7 +108,7 @@ function given(nodes: readonly Node[], scope: Scope): Parameters<py.Call> {
   return [args, new Map(named.map(({ key, value }) => [key.value, get(value, scope)]))];
 }
 
-function binary(node: Node, scope: Scope): Value {
+function binary(node: Node, scope: Scope): Datum {
   const { operator, left, right } = node;
   const { value: sign } = operator;
   // in Python `~` comes before `+`
@@ -128,9 +128,9 @@ function besideOf({ left, operator }: Node): string {
 // ------ statements
 
 /** Writes to `out`; tells whether the round of the loop around it is left. */
-type Run = (node: Node, scope: Scope, out: string[]) => 'Break' | 'Continue' | undefined;
+type Statement = (node: Node, scope: Scope, out: string[]) => 'Break' | 'Continue' | undefined;
 
-const STATEMENTS: Readonly<Record<string, Run>> = {
+const STATEMENTS: Readonly<Record<string, Statement>> = {
   Comment: () => undefined,
   Break: () => 'Break',
   Continue: () => 'Continue',
@@ -142,7 +142,7 @@ const STATEMENTS: Readonly<Record<string, Run>> = {
   CallStatement: ({ body }, scope, out) => void out.push(written(body, inside(scope))),
   Macro: ({ name, args, body }, outer) => {
     const names: string[] = args.map((arg: Node) => (arg.key ?? arg).value);
-    const call: py.Call = (list, named) => {
+    const call: py.Callable = (list, named) => {
       const scope = inside(outer);
       if (list.length > names.length || ![...named.keys()].every((key) => names.includes(key)))
         py.fail(`${name.value}(${names.join(', ')}) gets other arguments`);
@@ -157,7 +157,7 @@ const STATEMENTS: Readonly<Record<string, Run>> = {
   },
 };
 
-function run(nodes: readonly Node[], scope: Scope, out: string[]): ReturnType<Run> {
+function run(nodes: readonly Node[], scope: Scope, out: string[]): ReturnType<Statement> {
   for (const node of nodes) {
     const statement = STATEMENTS[node.type];
     const left = statement ? statement(node, scope, out) : void out.push(py.str(get(node, scope)));
@@ -172,12 +172,12 @@ function written(nodes: readonly Node[], scope: Scope): string {
   return out.join('');
 }
 
-function assign({ type, value: name, object, property }: Node, value: Value, scope: Scope): undefined {
+function assign({ type, value: name, object, property }: Node, value: Datum, scope: Scope): undefined {
   if (type === 'Identifier') scope[name] = value;
   else if (type === 'TupleLiteral') {
     const values = py.items(value);
     if (values.length !== name.length) py.fail(`${values.length} values for ${name.length} names`);
-    for (const [n, each] of name.entries()) assign(each, values[n] as Value, scope);
+    for (const [n, each] of name.entries()) assign(each, values[n] as Datum, scope);
   } else {
     const owner = get(object, scope);
     if (!(owner instanceof py.Facade && owner.isNamespace)) py.fail('only a namespace has fields to set');
@@ -185,11 +185,15 @@ function assign({ type, value: name, object, property }: Node, value: Value, sco
   }
 }
 
-function loop({ loopvar, iterable, body, defaultBlock }: Node, outer: Scope, out: string[]): ReturnType<Run> {
+function loop(
+  { loopvar, iterable, body, defaultBlock }: Node,
+  outer: Scope,
+  out: string[],
+): ReturnType<Statement> {
   const filter = iterable.type === 'SelectExpression' ? iterable.test : undefined;
-  const rest: Iterable<Value> = py.items(get(filter ? iterable.lhs : iterable, outer)).values();
-  const queue: Value[] = []; // what was looked at before its round
-  const scopeOf = (item: Value) => {
+  const rest: Iterable<Datum> = py.items(get(filter ? iterable.lhs : iterable, outer)).values();
+  const queue: Datum[] = []; // what was looked at before its round
+  const scopeOf = (item: Datum) => {
     const scope = inside(outer);
     assign(loopvar, item, scope);
     return scope;
@@ -204,9 +208,9 @@ function loop({ loopvar, iterable, body, defaultBlock }: Node, outer: Scope, out
     while (look());
     return queue.length;
   };
-  let [isDone, last]: [boolean, Value] = [false, Symbol('there is no previous item')];
+  let [isDone, last]: [boolean, Datum] = [false, Symbol('there is no previous item')];
   for (let n = 0; hasNext(); n++) {
-    const item: Value = queue.shift() as Value;
+    const item: Datum = queue.shift() as Datum;
     const scope = scopeOf(item);
     const now = { index: BigInt(n + 1), index0: BigInt(n), first: n === 0, previtem: last };
     const later = {

@@ -1,16 +1,16 @@
 // What chat templates may call, as Python's Jinja and transformers have it: methods, filters, tests and functions.
+import type { Datum } from './python-values.js';
 import * as py from './python-values.js';
 
-type Value = py.Value;
 /** Takes its operand and what a template gives it, which is checked where it matters. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
-type Body = (...values: any[]) => Value;
+type Body = (...values: any[]) => Datum;
 
 /** Functions by name, each declared as `name|name parameter …`, the operand not counted. */
-function table(declared: Readonly<Record<string, Body>>): Map<string, py.Call> {
+function table(declared: Readonly<Record<string, Body>>): Map<string, py.Callable> {
   const calls = Object.entries(declared).flatMap(([signature, body]) => {
     const [names = '', ...parameters] = signature.split(' ');
-    const call: py.Call = ([operand, ...args], named) => {
+    const call: py.Callable = ([operand, ...args], named) => {
       const places = [...named.keys()].map((name) => parameters.indexOf(name));
       if (args.length > parameters.length || places.some((at) => at < args.length))
         py.fail(`${names}(${parameters.join(', ')}) gets other arguments`);
@@ -29,13 +29,13 @@ const SPACE = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029
 const LINE_END = /\r\n|[\n-\r\x1c-\x1e\x85\u2028\u2029]/g;
 
 /** @param ends `^` the left one, `$` the right one */
-function strip(text: string, set: Value, ends = '^$'): string {
+function strip(text: string, set: Datum, ends = '^$'): string {
   const cut = (set ?? null) === null ? SPACE : `[${py.text(set).replaceAll(/[\]\\^-]/g, '\\$&')}]`;
   const start = ends.startsWith('^') ? text.replace(new RegExp(`^${cut}+`, 'u'), '') : text;
   return ends.endsWith('$') ? start.replace(new RegExp(`(?<!${cut})${cut}+$`, 'u'), '') : start;
 }
 
-function split(text: string, by: Value = null, limit: Value = -1n): string[] {
+function split(text: string, by: Datum = null, limit: Datum = -1n): string[] {
   const most = whole(limit);
   if (by === null && most < 0) return text.split(new RegExp(`${SPACE}+`)).filter(Boolean);
   if (by === null || by === '') return py.fail('such a split() is not supported');
@@ -44,12 +44,12 @@ function split(text: string, by: Value = null, limit: Value = -1n): string[] {
   return most < 0 || parts.length <= most ? parts : [...parts.slice(0, most), rest];
 }
 
-const whole = (value: Value): number =>
+const whole = (value: Datum): number =>
   typeof value === 'bigint' ? Number(value) : py.fail(`${py.repr(value)} is no whole number`);
 const capitalized = (s: string) => s.toLowerCase().replace(/^./su, (first) => first.toUpperCase());
-const replaced = (s: string, old: Value, by: Value, count: Value = -1n) =>
+const replaced = (s: string, old: Datum, by: Datum, count: Datum = -1n) =>
   split(s, py.text(old), count).join(py.text(by));
-const textsIn = (value: Value) => (value instanceof py.Tuple ? value : [value]).map(py.text);
+const textsIn = (value: Datum) => (value instanceof py.Tuple ? value : [value]).map(py.text);
 const pairs = (dict: py.Dict) => Array.from(dict, (pair) => py.Tuple.from(pair));
 
 const OF_TEXT = table({
@@ -82,7 +82,7 @@ const OTHERS = [
   /^(?:arguments|caller|catch_\w+|explicit_caller|name)$/,
 ] as const;
 
-function attributeOf(owner: Value, name: string): Value | undefined {
+function attributeOf(owner: Datum, name: string): Datum | undefined {
   if (owner instanceof py.Facade) return Object.hasOwn(owner.fields, name) ? owner.fields[name] : undefined;
   const [isText, isDict] = [typeof owner === 'string', owner instanceof Map];
   const method = isText ? OF_TEXT.get(name) : isDict ? OF_DICT.get(name) : undefined;
@@ -91,7 +91,7 @@ function attributeOf(owner: Value, name: string): Value | undefined {
   return kind !== undefined && OTHERS[kind].test(name) ? py.fail(`.${name} is not supported`) : undefined;
 }
 
-function itemOf(owner: Value, key: Value): Value | undefined {
+function itemOf(owner: Datum, key: Datum): Datum | undefined {
   if (owner instanceof Map) return owner.get(py.keyOf(key));
   const at = py.numeric(key);
   if (typeof at !== 'bigint' || (typeof owner !== 'string' && !Array.isArray(owner))) return undefined;
@@ -99,7 +99,7 @@ function itemOf(owner: Value, key: Value): Value | undefined {
 }
 
 /** `owner.key`, or `owner[key]`: where there is none of the one kind, Python takes the other. */
-export function member(owner: Value, key: Value, isDotted: boolean): Value {
+export function member(owner: Datum, key: Datum, isDotted: boolean): Datum {
   if (py.defined(owner) instanceof py.Safe) py.fail('a part of safe text is not supported');
   const attribute = () => (typeof key === 'string' ? attributeOf(owner, key) : undefined);
   const first = isDotted ? attribute() : itemOf(owner, key);
@@ -107,27 +107,27 @@ export function member(owner: Value, key: Value, isDotted: boolean): Value {
   return found === undefined ? Symbol(`there is no ${py.repr(key)}`) : found;
 }
 
-export function slice(owner: Value, [start = null, stop = null, step = null]: readonly Value[]): Value {
+export function slice(owner: Datum, [start = null, stop = null, step = null]: readonly Datum[]): Datum {
   const all = typeof owner === 'string' ? Array.from(owner) : owner;
   if (!py.isList(all)) return py.fail('only texts and lists have slices');
   const by = step === null ? 1 : whole(step) || py.fail('a slice has no steps of 0');
   const [least, most] = by < 0 ? [-1, all.length - 1] : [0, all.length];
-  const place = (value: Value, other: number): number => {
+  const place = (value: Datum, other: number): number => {
     const at = value === null ? other : whole(value);
     return value === null ? other : Math.min(Math.max(at < 0 ? at + all.length : at, least), most);
   };
   const [from, to] = [place(start, by < 0 ? most : least), place(stop, by < 0 ? least : most)];
   const taken = all.slice(0, 0);
-  for (let n = from; by < 0 ? n > to : n < to; n += by) taken.push(all[n] as Value);
+  for (let n = from; by < 0 ? n > to : n < to; n += by) taken.push(all[n] as Datum);
   return typeof owner === 'string' ? taken.join('') : taken;
 }
 
 // ------ tests
 
-const isText = (v: Value) => typeof v === 'string' || v instanceof py.Safe;
-const isIterable = (v: Value) => isText(v) || Array.isArray(v) || v instanceof Map || typeof v === 'symbol';
+const isText = (v: Datum) => typeof v === 'string' || v instanceof py.Safe;
+const isIterable = (v: Datum) => isText(v) || Array.isArray(v) || v instanceof Map || typeof v === 'symbol';
 
-type Test = (value: Value, other: Value) => boolean;
+type Test = (value: Datum, other: Datum) => boolean;
 const isOther: Test = (v, other) => !py.equal(v, other);
 const isDivisible: Test = (v, by) => py.equal(py.arithmetic('%', v, by), 0n);
 const COMPARISONS: Readonly<Record<string, Test>> = {
@@ -150,24 +150,24 @@ export const TESTS: ReadonlyMap<string, Test> = new Map(Object.entries({ ...COMP
 
 // ------ filters
 
-const pathOf = (item: Value, path: Value | undefined): Value =>
+const pathOf = (item: Datum, path: Datum | undefined): Datum =>
   String(path)
     .split('.')
     .reduce((at, part) => member(at, /^\d+$/.test(part) ? BigInt(part) : part, false), item);
 
 /** `select` and `reject`: those of a list that pass a test, or fail it, by themselves or by an attribute. */
-function chosen(name: string): [string, py.Call] {
-  const call: py.Call = ([list = null, ...rest]) => {
+function chosen(name: string): [string, py.Callable] {
+  const call: py.Callable = ([list = null, ...rest]) => {
     const path = name.endsWith('attr') ? rest.shift() : undefined;
     const passes = rest.length === 0 ? py.isTrue : TESTS.get(rest[0] as string);
-    if (passes === undefined) return py.fail(`the test ${py.repr(rest[0] as Value)} is not supported`);
-    const isKept = (item: Value) => passes(path === undefined ? item : pathOf(item, path), rest[1] as Value);
+    if (passes === undefined) return py.fail(`the test ${py.repr(rest[0] as Datum)} is not supported`);
+    const isKept = (item: Datum) => passes(path === undefined ? item : pathOf(item, path), rest[1] as Datum);
     return py.Lazy.from(py.items(list).filter((item) => isKept(item) === name.startsWith('select')));
   };
   return [name, call];
 }
 
-const mapped: py.Call = ([list = null, name, ...args], named) => {
+const mapped: py.Callable = ([list = null, name, ...args], named) => {
   const filter = FILTERS.get(name as string);
   if (name !== undefined && filter === undefined) py.fail(`the filter ${py.repr(name)} is not supported`);
   const [path, other] = [named.get('attribute'), named.get('default')];
@@ -177,16 +177,16 @@ const mapped: py.Call = ([list = null, name, ...args], named) => {
   });
 };
 
-const byKey = (a: Value, b: Value) => {
+const byKey = (a: Datum, b: Datum) => {
   const [x, y] = [a, b].map((value) => (typeof value === 'string' ? value.toLowerCase() : value));
-  return py.order(x as Value, y as Value);
+  return py.order(x as Datum, y as Datum);
 };
-const margin = (width: Value) => (typeof width === 'string' ? width : ' '.repeat(whole(width)));
+const margin = (width: Datum) => (typeof width === 'string' ? width : ' '.repeat(whole(width)));
 /** What is done to a text; beside safe text, other text would be escaped. */
-const plain = (value: Value) => (value instanceof py.Safe ? py.fail('a filter of safe text') : py.str(value));
+const plain = (value: Datum) => (value instanceof py.Safe ? py.fail('a filter of safe text') : py.str(value));
 const NOTHING = Symbol('there is no such item');
 
-export const FILTERS: ReadonlyMap<string, py.Call> = new Map([
+export const FILTERS: ReadonlyMap<string, py.Callable> = new Map([
   ...['select', 'reject', 'selectattr', 'rejectattr'].map(chosen),
   ['map', mapped],
   ...table({
@@ -199,8 +199,8 @@ export const FILTERS: ReadonlyMap<string, py.Call> = new Map([
     'default|d default_value boolean': (v, other = '', byTruth = false) =>
       typeof v === 'symbol' || (py.isTrue(byTruth) && !py.isTrue(v)) ? other : v,
     dictsort: (d) => pairs(d).sort(([a = null], [b = null]) => byKey(a, b)),
-    first: (v) => (v instanceof py.Lazy ? v.splice(0, 1) : py.items(v)).concat(NOTHING)[0] as Value,
-    last: (v) => (py.length(v) === 0 ? NOTHING : (py.items(v).at(-1) as Value)),
+    first: (v) => (v instanceof py.Lazy ? v.splice(0, 1) : py.items(v)).concat(NOTHING)[0] as Datum,
+    last: (v) => (py.length(v) === 0 ? NOTHING : (py.items(v).at(-1) as Datum)),
     int: (v) => {
       const number = py.numeric(typeof v === 'string' && /^\s*-?\d+\s*$/.test(v) ? BigInt(v) : v);
       return BigInt(Math.trunc(Number(number ?? py.fail(`int of ${py.repr(v)} is not supported`))));
@@ -249,7 +249,7 @@ function today(format: string): string {
   );
 }
 
-function range(first: Value, end?: Value, step: Value = 1n): Value {
+function range(first: Datum, end?: Datum, step: Datum = 1n): Datum {
   const [start, stop] = end === undefined ? [0, whole(first)] : [whole(first), whole(end)];
   const count = Math.max(0, Math.ceil((stop - start) / whole(step)));
   if (count <= LONGEST_RANGE)
@@ -257,12 +257,12 @@ function range(first: Value, end?: Value, step: Value = 1n): Value {
   return py.fail(`range() of ${count} numbers, expected ${LONGEST_RANGE} at most`);
 }
 
-const fieldsOf = ([given = new Map()]: readonly Value[], named: ReadonlyMap<string, Value>) => [
+const fieldsOf = ([given = new Map()]: readonly Datum[], named: ReadonlyMap<string, Datum>) => [
   ...(given instanceof Map ? given : py.fail(`${py.repr(given)} is no dict`)),
   ...named,
 ];
 
-export const FUNCTIONS: ReadonlyMap<string, py.Call> = new Map([
+export const FUNCTIONS: ReadonlyMap<string, py.Callable> = new Map([
   ...table({ 'range stop step': range, raise_exception: py.fail, strftime_now: today }),
   ['dict', (args, named) => new Map(fieldsOf(args, named))],
   ['namespace', (args, named) => new py.Facade(Object.fromEntries(fieldsOf(args, named)), true)],
