@@ -13,9 +13,10 @@ export interface SegmentRow {
   readonly kind: 'thought' | 'answer' | 'shown';
   /** nats, summed over the segment's tokens */
   readonly entropy: number | null;
-  /** v̂ after the segment */
+  /** v̂ after the segment, what the segment changed, and by how much the values' difference may be off, where that is known */
   readonly value: number | null;
   readonly delta: number | null;
+  readonly noise: number | null;
   /** summed over the segment's tokens */
   readonly sigma: number | null;
 }

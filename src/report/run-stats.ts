@@ -147,6 +147,7 @@ export function endRecord({ credited, distributions: of, ...numbers }: RunNumber
     mean_logprob: of.mean_logprob.mean,
     median_value_range: of.value_range.median,
     median_sigma_gain: of.sigma_gain.median,
+    ...(numbers.below_noise !== null && { below_noise: numbers.below_noise }),
     uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
     uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
   };
@@ -180,6 +181,8 @@ export function endLines(
     lines.push(
       `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
     );
+  if (told.below_noise)
+    lines.push(`changes of value below the noise: ${percent(told.below_noise)} of the segments`);
   if (told.median_sigma_gain !== null)
     lines.push(
       `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,

@@ -8,6 +8,7 @@ import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
+import { answerNoise } from './noise.js';
 import {
   checkedLogprobs,
   checkedSamples,
@@ -126,18 +127,15 @@ export class AnswersFile implements Engine {
     }
   }
 
-  /** How far answers are off that were computed twice, once anew: the largest difference of a sum. @param fresh ids of these */
+  /** By answers that were computed twice, once anew. @param fresh ids of these */
   private async noiseOf(fresh: readonly string[]): Promise<number | undefined> {
-    let largest: number | undefined;
+    const compared: [anew: readonly number[], before: readonly number[]][] = [];
     for (const id of fresh) {
       const pair = [await this.read(id), await this.read(id.slice(0, -FRESH.length))];
-      const [anew, before] = pair.map((each) =>
-        typeof each === 'object' ? each.logprobs?.reduce((sum, lp) => sum + lp, 0) : undefined,
-      );
-      if (anew === undefined || before === undefined) continue;
-      largest = Math.max(largest ?? 0, Math.abs(anew - before));
+      const [anew, before] = pair.map((each) => (typeof each === 'object' ? each.logprobs : undefined));
+      if (anew !== undefined && before !== undefined) compared.push([anew, before]);
     }
-    return largest;
+    return compared.length === 0 ? undefined : answerNoise(compared);
   }
 }
 

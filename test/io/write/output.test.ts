@@ -24,11 +24,11 @@ const r = Math.fround;
 const SEGMENTS = [
   {
     ...{ start: 0, end: 2, char_start: 0, char_end: 1, kind: 'thought' as const, entropy: 1.5 },
-    ...{ value: r(0.3), delta: r(0.1), sigma: r(0.1) },
+    ...{ value: r(0.3), delta: r(0.1), noise: r(0.02), sigma: r(0.1) },
   },
   {
     ...{ start: 2, end: 3, char_start: null, char_end: null, kind: 'answer' as const, entropy: null },
-    ...{ value: null, delta: null, sigma: r(0.9) },
+    ...{ value: null, delta: null, noise: null, sigma: r(0.9) },
   },
 ];
 /** One row with every value there, one with none. */
@@ -95,7 +95,7 @@ const BARE_EXPECTED = {
 const EXPECTED = [FULL_EXPECTED, BARE_EXPECTED];
 
 const SEGMENT =
-  'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)';
+  'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, noise FLOAT, sigma FLOAT)';
 const TYPES: Record<string, readonly string[]> = {
   VARCHAR: ['question', 'id', 'group', 'prompt', 'completion', 'source_file', 'status'],
   FLOAT: ['value_start', 'baseline', 'reward', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'],
