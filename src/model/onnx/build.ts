@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, type WeightFile } from '../graph/checkpoint.js';
-import { type CudaPrecision, cudaPrecisionOf, type Graph, serialiseModel } from '../graph/onnx.js';
+import { type CudaPrecision, cudaPrecisionOf, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
@@ -21,7 +21,6 @@ import {
 import { sha256, untrustedFile } from '../text/untrusted-files.js';
 import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
 import {
-  type CanaryFile,
   CUDA_GRAPH,
   type ExitTemplate,
   FORMAT,
@@ -46,7 +45,7 @@ interface BuildOptions {
  * the file system allows; the graphs point into them.
  * @param out folder to write; may be the checkpoint itself
  * @param given parts of the exit template; the others are derived from tokenizer and chat template
- * @throws RredcotError (exit 2) where the checkpoint is not one that can be built
+ * @throws RredcotError (exit 2) where the checkpoint is not one that can be built, and for a folder that cannot be written, or that holds another
  */
 export async function buildPolicyFolder(
   checkpoint: string,
@@ -54,38 +53,54 @@ export async function buildPolicyFolder(
   given: Partial<ExitTemplate> = {},
   opts: BuildOptions = {},
 ): Promise<PolicyFolder> {
-  const read = await readCheckpoint(checkpoint);
-  const { architecture, weights } = read;
-  const dtypes = Array.from(weights.values(), ({ dtype }) => dtype);
-  const precision = opts.cudaPrecision ?? cudaPrecisionOf(dtypes);
-  // refuses a tokenizer that would fail at the first trace
+  const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
+  const precision = opts.cudaPrecision ?? cudaPrecisionOf(Array.from(weights.values(), ({ dtype }) => dtype));
+  const { ids, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
+  const cuda = { graph: CUDA_GRAPH, precision };
+  const graphs = { [GRAPH]: 'f32', [CUDA_GRAPH]: precision } as const;
+  const kept = await keptFiles(checkpoint, weightFiles);
+  try {
+    await mkdir(out, { recursive: true });
+    await checkTarget(checkpoint, out, weightFiles);
+    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
+    if ((await realpath(out)) !== (await realpath(checkpoint)))
+      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), opts.log);
+    for (const [name, type] of Object.entries(graphs))
+      await writeText(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, type)));
+    await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
+    const files: Record<string, string> = {};
+    for (const name of [...Object.keys(graphs), ...kept.map(({ name }) => name)])
+      files[name] = await sha256(join(out, name));
+    const canary = { file: CANARY, sha256: await sha256(join(out, CANARY)) };
+    const { exitTemplate, stops } = texts;
+    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files };
+    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (cause instanceof RredcotError || code === undefined) throw cause;
+    throw usageError(
+      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
+      '-o <a folder that can be written>',
+      cause,
+    );
+  }
+  return openPolicyFolder(out, { verify: false });
+}
+
+/** What tokenizer and templates say. @throws RredcotError (exit 2) for those that would fail at the first trace */
+async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab: number) {
   const tokenizer = await openTokenizer(checkpoint);
-  const text = async () => {
+  try {
     const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
     const exitTemplate = { ...derived, ...given };
-    await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+    await checkExitTemplate(exitTemplate, tokenizer, vocab);
     const asked = await readAskTemplate(checkpoint);
-    if (asked !== undefined) await askedIds(asked, tokenizer, architecture.vocab);
-    const stops = await readStops(checkpoint, tokenizer, architecture.vocab);
-    const ids = await checkedIds(tokenizer, exitTemplate);
-    return { exitTemplate, stops, ids };
-  };
-  const { exitTemplate, stops, ids } = await text().finally(() => tokenizer.close());
-  const cuda = { graph: CUDA_GRAPH, precision };
-  const unproved = { path: out, architecture, exitTemplate, cuda, stops, files: {} };
-  const parts: FolderParts = {
-    weightFiles: read.files,
-    graphs: [
-      [GRAPH, () => buildScoringGraph(architecture, weights, 'f32')],
-      [CUDA_GRAPH, () => buildScoringGraph(architecture, weights, precision)],
-    ],
-    canary: [CANARY, () => canaryOf(unproved, ids)],
-    manifest: (files, canary) => ({
-      ...{ format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files },
-    }),
-  };
-  await writeFolder(checkpoint, out, parts, opts.log);
-  return openPolicyFolder(out, { verify: false });
+    if (asked !== undefined) await askedIds(asked, tokenizer, vocab);
+    const stops = await readStops(checkpoint, tokenizer, vocab);
+    return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
+  } finally {
+    await tokenizer.close();
+  }
 }
 
 /** A new folder's canary: its float32 graph reads a few tokens on the CPU. */
@@ -104,47 +119,6 @@ async function canaryOf(folder: Unproved, ids: CheckedIds): Promise<object> {
 
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
-
-interface FolderParts {
-  readonly weightFiles: readonly WeightFile[];
-  readonly graphs: readonly (readonly [name: string, build: () => Graph])[];
-  /** made when all others are there: the model runs for it */
-  readonly canary: readonly [name: string, make: () => Promise<object>];
-  /** what it says, from the hashes of its files */
-  readonly manifest: (files: PolicyFolder['files'], canary: CanaryFile) => object;
-}
-
-/** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
-async function writeFolder(
-  checkpoint: string,
-  out: string,
-  { weightFiles, graphs, canary: [canary, makeCanary], manifest }: FolderParts,
-  log: ((message: string) => void) | undefined,
-): Promise<void> {
-  const kept = await keptFiles(checkpoint, weightFiles);
-  try {
-    await mkdir(out, { recursive: true });
-    await checkTarget(checkpoint, out, weightFiles);
-    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
-    if ((await realpath(out)) !== (await realpath(checkpoint)))
-      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
-    for (const [name, build] of graphs) await writeText(join(out, name), serialiseModel(build()));
-    await writeJson(join(out, canary), await makeCanary());
-    const files: Record<string, string> = {};
-    for (const file of [...graphs.map(([name]) => name), ...kept.map(({ name }) => name)])
-      files[file] = await sha256(join(out, file));
-    const proof = { file: canary, sha256: await sha256(join(out, canary)) };
-    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (cause instanceof RredcotError || code === undefined) throw cause;
-    throw usageError(
-      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
-      '-o <a folder that can be written>',
-      cause,
-    );
-  }
-}
 
 /** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
 async function checkTarget(

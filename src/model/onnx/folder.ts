@@ -59,7 +59,6 @@ const Manifest = z.object({
 });
 
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
-export type CanaryFile = PolicyFolder['canary'];
 
 /** What is to be known of the policy that made a run's numbers. */
 export interface PolicyFacts {

@@ -24,7 +24,8 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   };
 
 /** A policy's folder, of which the canary may not yet be there. */
-export type Unproved = Omit<PolicyFolder, 'canary'> & Partial<Pick<PolicyFolder, 'canary'>>;
+export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda'> &
+  Partial<Pick<PolicyFolder, 'canary'>>;
 
 /** A running policy. */
 export class ModelSession implements AsyncDisposable {
