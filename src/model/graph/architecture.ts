@@ -92,7 +92,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   };
   refuseModel(config, path, FAMILY_NAMES);
   const [name] = read(Named).architectures;
-  const family: Family = FAMILIES[name];
+  const family = FAMILIES[name];
   const c = read(Config.extend(family.config)) as z.infer<typeof Config>;
   const kvHeads = c.num_key_value_heads ?? family.defaults.kvHeads ?? c.num_attention_heads;
   const headDim = c.head_dim ?? family.defaults.headDim ?? c.hidden_size / c.num_attention_heads;

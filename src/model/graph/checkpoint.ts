@@ -12,7 +12,6 @@ import {
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { FAMILIES } from './families.js';
-import type { Family } from './family.js';
 import { refuseForeign } from './foreign.js';
 import { expectedWeights, type Weight } from './operators.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
@@ -48,7 +47,9 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   const configPath = join(folder, CHECKPOINT_CONFIG);
   const architecture = parseArchitecture(parseJson(config, configPath), configPath);
   const { files, tensors } = await locateTensors(folder);
-  const weights = chooseWeights(folder, architecture, tensors);
+  const shapes = expectedWeights(architecture);
+  assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
+  const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Located]));
   await refuseOthers(folder, architecture, files, tensors, weights);
   return { architecture, weights, files };
 }
@@ -110,59 +111,31 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
 
 // ------ tensors against config.json
 
-/** The tensors that an architecture needs, by name. @throws RredcotError (exit 2) where one is missing or has another shape */
-function chooseWeights(
-  folder: string,
-  architecture: Architecture,
-  tensors: ReadonlyMap<string, Located>,
-): Map<string, Located> {
-  const shapes = expectedWeights(architecture);
-  assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
-  return new Map([...shapes.keys()].map((name) => [name, tensors.get(name) as Located]));
-}
-
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
 async function refuseOthers(
   folder: string,
-  architecture: Architecture,
+  { family: name, layers }: Architecture,
   files: readonly WeightFile[],
   tensors: ReadonlyMap<string, Located>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
-  const family: Family = FAMILIES[architecture.family];
-  for (const name of tensors.keys()) {
+  const { head, embedding } = FAMILIES[name];
+  const hashOf = ({ location, offset, length }: Located): Promise<string> => {
+    const { path } = files.find((file) => file.name === location) as WeightFile;
+    return sha256(path, offset, offset + length - 1);
+  };
+  for (const [tensorName, tensor] of tensors) {
     // older checkpoints store the rotary frequencies, which follow from config.json
-    if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
-    if (name === family.head) await checkTied(folder, family, files, tensors);
-    else
-      throw mismatch(
-        folder,
-        `tensor ${name} has no place in a ${architecture.family} of ${architecture.layers} layers`,
-      );
+    if (weights.has(tensorName) || tensorName.endsWith('.rotary_emb.inv_freq')) continue;
+    const refuse = (found: string): never => {
+      throw usageError(`${folder}: ${found}`, 'config.json and the weights must be of the same checkpoint');
+    };
+    if (tensorName !== head) refuse(`tensor ${tensorName} has no place in a ${name} of ${layers} layers`);
+    // a head that is stored although config.json says that it is the embedding must be the embedding
+    const tied = tensors.get(embedding) as Located;
+    if (tensor.dtype !== tied.dtype || (await hashOf(tensor)) !== (await hashOf(tied)))
+      refuse(`config.json has tie_word_embeddings: true, but ${head} is stored and is not ${embedding}`);
   }
-}
-
-function mismatch(folder: string, message: string): RredcotError {
-  return usageError(`${folder}: ${message}`, 'config.json and the weights must be of the same checkpoint');
-}
-
-/** A head that is stored although config.json says that it is the embedding must be the embedding. */
-async function checkTied(
-  folder: string,
-  { head: ownHead, embedding: matrix }: Pick<Family, 'head' | 'embedding'>,
-  files: readonly WeightFile[],
-  tensors: ReadonlyMap<string, Located>,
-): Promise<void> {
-  const [head, embedding] = [ownHead, matrix].map((name) => {
-    const tensor = tensors.get(name) as Located;
-    return { ...tensor, path: files.find((file) => file.name === tensor.location)?.path ?? '' };
-  }) as [Located & WeightFile, Located & WeightFile];
-  const hashOf = ({ path, offset, length }: typeof head) => sha256(path, offset, offset + length - 1);
-  if (head.dtype !== embedding.dtype || (await hashOf(head)) !== (await hashOf(embedding)))
-    throw mismatch(
-      folder,
-      `config.json has tie_word_embeddings: true, but ${ownHead} is stored and is not ${matrix}`,
-    );
 }
 
 // ------ small things

@@ -7,7 +7,6 @@ import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
 import { FAMILIES } from '../graph/families.js';
-import type { Family } from '../graph/family.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
@@ -111,7 +110,7 @@ async function assertSizes({ path, architecture, files }: PolicyFolder): Promise
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
   const { vocab, hidden, layers, tiedHead } = architecture;
-  const family: Family = FAMILIES[architecture.family];
+  const family = FAMILIES[architecture.family];
   const shapes = new Map([[family.embedding, [vocab, hidden]]]);
   if (!tiedHead) shapes.set(family.head, [vocab, hidden]);
   assertShapes(path, MANIFEST, shapes, tensors);
