@@ -2,7 +2,7 @@
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
-import { beyond, disproved, type Proof, prove, readCanary, unproved } from './canary.js';
+import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { GRAPH, type PolicyFolder } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
@@ -90,7 +90,7 @@ export class ModelSession implements AsyncDisposable {
       this.noise = this.proof.noise;
       return this.proof;
     } catch (cause) {
-      throw unproved(folder.path, device, cause as Error);
+      throw disproved(folder.path, device, cause as Error);
     }
   }
 
