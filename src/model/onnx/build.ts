@@ -1,6 +1,6 @@
 // Builds a policy's folder from a Hugging Face checkpoint: links to its files where the file system allows, graphs, the canary, for which the
 // policy runs once, and at last policy.json.
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
@@ -26,7 +26,6 @@ import {
   FORMAT,
   GRAPH,
   HINT_TEMPLATE,
-  hasAccess,
   MANIFEST,
   openPolicyFolder,
   type PolicyFolder,
@@ -134,7 +133,7 @@ async function checkTarget(
           `${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`,
           elsewhere,
         );
-  } else if ((await hasAccess(join(out, CHECKPOINT_CONFIG))) && !(await hasAccess(join(out, MANIFEST))))
+  } else if (existsSync(join(out, CHECKPOINT_CONFIG)) && !existsSync(join(out, MANIFEST)))
     throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
 }
 

@@ -91,9 +91,10 @@ export async function openPolicyFolder(path: string, { verify = true } = {}): Pr
   const { cuda, canary } = manifest;
   const files = { ...manifest.files, [canary.file]: canary.sha256 };
   for (const name of new Set([GRAPH, cuda.graph, ...TOKENIZER_FILES, ...Object.keys(files)])) {
-    const file = await untrustedFile(path, name);
-    if (file === undefined || !(await hasAccess(file, constants.R_OK)))
-      throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD);
+    const file = (await untrustedFile(path, name)) ?? join(path, name);
+    await access(file, constants.R_OK).catch((cause) => {
+      throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD, cause);
+    });
   }
   // the hashes go into the output as its provenance: files that are not what was built are refused
   for (const [name, expected] of verify ? Object.entries(files) : []) {
@@ -120,13 +121,6 @@ async function assertSizes({ path, architecture, files }: PolicyFolder): Promise
 
 // ------ its files
 
-export function hasAccess(path: string, mode = constants.F_OK): Promise<boolean> {
-  return access(path, mode).then(
-    () => true,
-    () => false,
-  );
-}
-
 /** Files up to this size are hashed whenever the folder is opened; larger ones as `watchPolicy` says. */
 export const HASHED_BYTES = 64 * 2 ** 20;
 
@@ -139,25 +133,17 @@ function notAsBuilt(file: string): RredcotError {
 
 // ------ the same files from the first shard of a run to the end of its last
 
-/** A file as it lay there: enough to notice that it was written since. */
-interface FileStamp {
-  readonly bytes: number;
-  readonly mtime_ms: number;
-  readonly inode: number;
-}
-
 /** Looks at a policy's files. */
-export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) {
-  const { path, files } = policy;
-  const stampsNow = async (): Promise<Readonly<Record<string, FileStamp>>> => {
-    const entries = Object.keys(files).map(async (name) => {
+export async function watchPolicy({ path, files }: Pick<PolicyFolder, 'path' | 'files'>) {
+  /** each file as it lies there: enough to notice that it was written since */
+  const stampsNow = async () => {
+    const stamps = Object.keys(files).map(async (name) => {
       const { size: bytes, mtimeMs: mtime_ms, ino: inode } = await stat(join(path, name));
       return [name, { bytes, mtime_ms, inode }] as const;
     });
-    return Object.fromEntries(await Promise.all(entries));
+    return Object.fromEntries(await Promise.all(stamps));
   };
-  const isAsBuilt = async (name: string): Promise<boolean> =>
-    (await sha256(join(path, name))) === files[name];
+  const isAsBuilt = async (name: string) => (await sha256(join(path, name))) === files[name];
   const stamps = await stampsNow();
   return {
     /**
