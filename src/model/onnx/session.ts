@@ -112,8 +112,7 @@ export class ModelSession implements AsyncDisposable {
     const packed = traces.map(({ ids, promptLength, branches, shares }) => {
       return { ids, promptLength, branches, shares };
     });
-    const cache = keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } as const };
-    return this.send({ traces: packed, ...cache });
+    return this.send({ traces: packed, keep });
   }
 
   /**
@@ -123,7 +122,7 @@ export class ModelSession implements AsyncDisposable {
    */
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
     const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
-    return this.send({ traces, cache: { id: kept, mode: 'use' } });
+    return this.send({ traces, use: kept });
   }
 
   /** Frees what a run has kept. */
@@ -134,7 +133,7 @@ export class ModelSession implements AsyncDisposable {
   /** Reads B traces and keeps their keys and values. @param ids (B) */
   async keepPrefixes(keep: number, ids: readonly Int32Array[]): Promise<void> {
     const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
-    await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
+    await this.send({ traces, keep });
   }
 
   /**
@@ -149,17 +148,10 @@ export class ModelSession implements AsyncDisposable {
     return this.close();
   }
 
-  private call<Name extends keyof SessionThread>(
-    name: Name,
-    args: Parameters<SessionThread[Name]>,
-  ): Promise<Awaited<ReturnType<SessionThread[Name]>>> {
-    return this.thread.call(name, args).catch((error: Error) => {
+  private async send(job: RunJob): Promise<TraceScores[]> {
+    const { entropies, logprobs } = await this.thread.call('run', [job]).catch((error: Error) => {
       throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
     });
-  }
-
-  private async send(job: RunJob): Promise<TraceScores[]> {
-    const { entropies, logprobs } = await this.call('run', [job]);
     // the traces' own tokens come first, then the branches': unpack in the same order
     let own = 0;
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
