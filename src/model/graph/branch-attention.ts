@@ -7,21 +7,18 @@ import { cast, Graph, type Precision } from './onnx.js';
  * What a branch row sees and where it stands: graph inputs [G,W,R], W lanes, a trace each; `from` and `to` [G,2] cut a group's keys
  * from the prefixes' [B,T], of W traces in a row, `suffixFrom` and `suffixTo` those behind them from the suffixes' [N,L].
  */
-export interface BranchInputs {
-  readonly pos: string;
-  readonly exit: string;
-  readonly number: string;
-  readonly from: string;
-  readonly to: string;
-  readonly suffixFrom: string;
-  readonly suffixTo: string;
+export function branchInputs(g: Graph) {
+  const row = (name: string) => g.input(`branch_${name}`, 'i64', ['G', 'W', 'R']);
+  const place = (name: string) => g.input(name, 'i64', ['G', 2]);
+  return {
+    ...{ pos: row('pos'), exit: row('exit'), number: row('number') },
+    ...{ from: place('prefix_from'), to: place('prefix_to') },
+    ...{ suffixFrom: place('suffix_from'), suffixTo: place('suffix_to') },
+  };
 }
 
-/** Keys or values, one tensor each [B,kvHeads,T,headDim]. */
-interface KeysAndValues {
-  readonly k: string;
-  readonly v: string;
-}
+/** One tensor each [B,kvHeads,T,headDim]. */
+type KeysAndValues = Readonly<Record<'k' | 'v', string>>;
 
 /**
  * Attention of the branches: q [G·W·R,heads·hd], k, v [G·W·R,kvHeads·hd], the prefixes' and the suffixes' keys and values in float32
@@ -30,7 +27,7 @@ interface KeysAndValues {
 export function branchAttention(
   g: Graph,
   arch: Architecture,
-  branch: BranchInputs,
+  branch: ReturnType<typeof branchInputs>,
   rope: Rope,
   precision: Precision,
 ) {

@@ -60,21 +60,11 @@ const Manifest = z.object({
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
 
 /** What is to be known of the policy that made a run's numbers. */
-export interface PolicyFacts {
-  /** its folder, as the user named it */
-  readonly path: string;
-  /** whether it is the one that ships with the program */
-  readonly isEmbedded: boolean;
-  /** tokens of its vocabulary */
-  readonly vocab: number;
-  /** exit template: close and open */
-  readonly exit: string;
-}
+export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;
 
-export function policyFacts({ path, architecture, exitTemplate }: PolicyFolder): PolicyFacts {
-  const { close, open } = exitTemplate;
-  const isEmbedded = resolve(path) === EMBEDDED_POLICY;
-  return { path, isEmbedded, vocab: architecture.vocab, exit: `${close}${open}` };
+/** Its folder as the user named it, whether that ships with the program, tokens of its vocabulary, and close and open of its exit template. */
+export function policyFacts({ path, architecture: { vocab }, exitTemplate: { close, open } }: PolicyFolder) {
+  return { path, isEmbedded: resolve(path) === EMBEDDED_POLICY, vocab, exit: `${close}${open}` };
 }
 
 /**

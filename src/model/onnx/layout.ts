@@ -154,29 +154,6 @@ function rowsOf(branches: readonly BranchRow[]): number {
 
 // ------ the rows that the scoring graph runs over: pure index arithmetic
 
-/** The branch rows of a run: G groups of R rows for each of W lanes. */
-export interface PackedBranches {
-  readonly groups: number;
-  readonly lanes: number;
-  readonly rowsPerGroup: number;
-  /** (G·W·R) token, position, tokens of the trace in sight, branch number */
-  readonly ids: BigInt64Array;
-  readonly pos: BigInt64Array;
-  readonly exit: BigInt64Array;
-  readonly number: BigInt64Array;
-  /** (G,2) where the group's keys begin and end among the prefixes' [B,T]: its W traces', up to the farthest exit */
-  readonly from: BigInt64Array;
-  readonly to: BigInt64Array;
-  /** (G,2) the same among the suffixes' [N,L], of what is behind the prefix */
-  readonly suffixFrom: BigInt64Array;
-  readonly suffixTo: BigInt64Array;
-  /** (N) the row of each suffix's tokens in the flattened [G·W·R] */
-  readonly suffixRows: readonly Int32Array[];
-  /** rows of the flattened [G·W·R] to read out and the token that follows each, in the order of the branches given */
-  readonly rows: readonly number[];
-  readonly targets: readonly number[];
-}
-
 /**
  * The branches of each trace, sorted by exit, fill one group after the other. Of a group's rows R belong to each of W traces, which
  * follow one another, and a branch never straddles two groups, since its rows attend to each other inside their group only. Before
@@ -191,7 +168,7 @@ export function packBranches(
   places: readonly PrefixPlace[] = traces.map((_, prefix) => ({ prefix })),
   suffixes: readonly Int32Array[] = [],
   device: Device['name'] = 'cpu',
-): PackedBranches {
+) {
   // copies: the same branch may be given twice
   const own = traces.map((branches) => branches.map((branch): Branch & BranchRow => ({ ...branch })));
   const all = own.flat();
@@ -228,11 +205,18 @@ export function packBranches(
   const table = (entry: (group: BranchGroup) => readonly [number, number]) =>
     BigInt64Array.from(groups.flatMap(entry), BigInt);
   return {
-    ...{ groups: G, lanes: W, rowsPerGroup: R, ids, pos, exit, number, suffixRows },
+    // G groups of R rows for each of W lanes
+    ...{ groups: G, lanes: W, rowsPerGroup: R },
+    // (G·W·R) token, position, tokens of the trace in sight, branch number
+    ...{ ids, pos, exit, number },
+    // (G,2) where the group's keys begin and end among the prefixes' [B,T]: its W traces', up to the farthest exit
     from: table(({ place }) => [place.prefix, 0]),
     to: table(({ place, keys }) => [place.prefix + W, keys[0]]),
+    // (G,2) the same among the suffixes' [N,L], of what is behind the prefix
     suffixFrom: table(({ place }) => [place.suffix?.number ?? 0, 0]),
     suffixTo: table(({ place, keys }) => [(place.suffix?.number ?? 0) + W, keys[1]]),
+    /** (N) the row of each suffix's tokens in the flattened [G·W·R] */
+    suffixRows,
     ...readOut(all),
   };
 }
@@ -241,8 +225,8 @@ function rowNumbers({ ids, first = 0 }: BranchRow): number[] {
   return Array.from(ids, (_, j) => first + j);
 }
 
-/** Which rows are read out for some branches, and for which tokens. */
-function readOut(branches: readonly (Branch & BranchRow)[]): Pick<PackedBranches, 'rows' | 'targets'> {
+/** Rows of the flattened [G·W·R] to read out and the token that follows each, in the order of the branches given. */
+function readOut(branches: readonly (Branch & BranchRow)[]) {
   const rows: number[] = [];
   const targets: number[] = [];
   for (const [i, branch] of branches.entries()) {
