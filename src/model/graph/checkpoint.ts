@@ -20,6 +20,7 @@ export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
 const CHECKPOINT_FILES = 'give the folder that holds config.json, model.safetensors and tokenizer.json';
 const AGAIN = 'copy or download the checkpoint again';
+const lie = (path: string, found: string): RredcotError => usageError(`${path}: ${found}`, AGAIN);
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -63,9 +64,7 @@ export async function assertCheckpoint(folder: string): Promise<void> {
 // ------ files
 
 /** One file, or the shards of an index; as in transformers the one file wins where both are there. */
-async function locateTensors(
-  folder: string,
-): Promise<{ files: WeightFile[]; tensors: Map<string, Located> }> {
+async function locateTensors(folder: string) {
   const tensors = new Map<string, Located>();
   const indexPath = join(folder, INDEX);
   const isSingle = (await untrustedFile(folder, SINGLE)) !== undefined;
@@ -136,10 +135,4 @@ async function refuseOthers(
     if (tensor.dtype !== tied.dtype || (await hashOf(tensor)) !== (await hashOf(tied)))
       refuse(`config.json has tie_word_embeddings: true, but ${head} is stored and is not ${embedding}`);
   }
-}
-
-// ------ small things
-
-function lie(path: string, found: string): RredcotError {
-  return usageError(`${path}: ${found}`, AGAIN);
 }

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 
@@ -228,12 +229,9 @@ export async function linkedLibraries(file: string, env: NodeJS.ProcessEnv): Pro
 }
 
 /** What a short command prints; undefined where it cannot be run, fails or hangs. */
-function output(
-  command: string,
-  args: readonly string[],
-  env: NodeJS.ProcessEnv,
-): Promise<string | undefined> {
-  return new Promise((done) => {
-    execFile(command, args, { env, timeout: 10_000 }, (error, stdout) => done(error ? undefined : stdout));
-  });
+function output(command: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+  return promisify(execFile)(command, args, { env, timeout: 10_000 }).then(
+    ({ stdout }) => stdout,
+    () => undefined,
+  );
 }

@@ -74,7 +74,10 @@ export class ModelSession implements AsyncDisposable {
       return new ModelSession(thread, folder, device);
     } catch (cause) {
       await thread.finish();
-      throw cannotLoad(folder, device, cause as Error);
+      throw new RredcotError(
+        `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`,
+        { exitCode: EXIT.device, hint: sessionHint(device) ?? AGAIN, cause },
+      );
     }
   }
 
@@ -168,23 +171,12 @@ export class ModelSession implements AsyncDisposable {
   }
 }
 
-function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
-  return new RredcotError(
-    `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
-    {
-      exitCode: EXIT.device,
-      hint:
-        sessionHint(device) ??
-        'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
-      cause,
-    },
-  );
-}
+/** what mends a policy that cannot be loaded on the CPU */
+const AGAIN =
+  'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip';
 
 /** CUDA runs the half-precision graph, the CPU the float32 one. */
-export function graphFor(
-  { cuda }: Pick<PolicyFolder, 'cuda'>,
-  device: Device,
-): Pick<WorkerInit, 'graph' | 'precision'> {
-  return device.name === 'cuda' ? cuda : { graph: GRAPH, precision: 'f32' };
+export function graphFor({ cuda }: Pick<PolicyFolder, 'cuda'>, device: Device) {
+  const float32 = { graph: GRAPH, precision: 'f32' } as const;
+  return device.name === 'cuda' ? cuda : float32;
 }
