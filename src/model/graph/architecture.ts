@@ -18,34 +18,33 @@ const TOO_LONG = `more than ${count(MOST_TOKENS)} tokens, which is four times th
 const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
-const Sizes = z.object({
-  family: z.enum(FAMILY_NAMES),
-  layers: layerCount,
-  hidden: size,
-  heads: size,
-  /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
-  kvHeads: size,
-  headDim: size,
-  intermediate: size,
-  vocab: size,
-  /** longest sequence the checkpoint declares */
-  maxTokens: contextTokens,
-  rmsNormEps: z.number().positive(),
-  ropeTheta: z.number().positive(),
-  /** the output head is the embedding matrix */
-  tiedHead: z.boolean(),
-  /** how the rotary frequencies are stretched; absent: as ropeTheta says */
-  ropeScaling: RopeScalingSchema.exactOptional(),
-  /** the layers whose rows see only the last `tokens` keys, their own among them; absent where none is shorter than maxTokens */
-  slidingWindow: z
-    .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
-    .exactOptional(),
-});
-/** …, and its windows are of layers that there are. */
-export const ArchitectureSchema = Sizes.refine(
-  ({ layers, slidingWindow }) => slidingWindow?.layers.every((layer) => layer < layers) ?? true,
-  { path: ['slidingWindow'], error: 'names layers that the policy does not have' },
-);
+export const ArchitectureSchema = z
+  .object({
+    family: z.enum(FAMILY_NAMES),
+    layers: layerCount,
+    hidden: size,
+    heads: size,
+    /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
+    kvHeads: size,
+    headDim: size,
+    intermediate: size,
+    vocab: size,
+    /** longest sequence the checkpoint declares */
+    maxTokens: contextTokens,
+    rmsNormEps: z.number().positive(),
+    ropeTheta: z.number().positive(),
+    /** the output head is the embedding matrix */
+    tiedHead: z.boolean(),
+    /** how the rotary frequencies are stretched; absent: as ropeTheta says */
+    ropeScaling: RopeScalingSchema.exactOptional(),
+    /** the layers whose rows see only the last `tokens` keys, their own among them; absent where none is shorter than maxTokens */
+    slidingWindow: z
+      .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
+      .exactOptional(),
+  })
+  .refine(({ layers, slidingWindow }) => slidingWindow?.layers.every((layer) => layer < layers) ?? true, {
+    ...{ path: ['slidingWindow'], error: 'names layers that the policy does not have' },
+  });
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
 const nothing = z.null().optional();

@@ -3,10 +3,7 @@ import { type Architecture, layerWindow } from './architecture.js';
 import { cast, Graph, MICROSOFT, type Precision } from './onnx.js';
 
 /** Rotation tables, graph inputs [M, headDim/2]. */
-export interface Rope {
-  readonly cos: string;
-  readonly sin: string;
-}
+export type Rope = Readonly<Record<'cos' | 'sin', string>>;
 
 /**
  * Fewest rows of a block of the prefix's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
@@ -108,11 +105,8 @@ function inBlocks(g: Graph, arch: Architecture, batch: string, length: string) {
     const own = rows.map((x) => body.node('Slice', [x, from, end, body.ints([1])]));
     const [attended, k, v] = block(body, own, [keys, values], end);
     body.output(name('still'), goesOn, 'bool', []);
-    body.output(name('all'), body.node('Concat', [done, attended], { axis: 1 }), 'f32', [
-      'B',
-      'E',
-      heads * headDim,
-    ]);
+    const all = body.node('Concat', [done, attended], { axis: 1 });
+    body.output(name('all'), all, 'f32', ['B', 'E', heads * headDim]);
     for (const each of [k, v]) body.output(name(`next_${each}`), each, 'f32', ['B', kvHeads, 'Q', headDim]);
     const outputs = outputsOf(g, i);
     g.node('Loop', [count, '', none[0], none[1], none[1]], { body: { graph: body } }, { outputs });

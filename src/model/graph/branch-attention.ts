@@ -45,14 +45,9 @@ export function branchAttention(
   return (i: number, q: string, k: string, v: string, prefix: KeysAndValues, suffix: KeysAndValues) => {
     const scaled = g.node('Mul', [rotated(q), g.float(1 / Math.sqrt(headDim))]);
     const queries = g.node('Reshape', [scaled, grouped]);
-    const mixed = g.node(
-      'Scan',
-      [queries, rotated(k), perHead(v), ...places, from, to, suffixFrom, suffixTo],
-      {
-        body: { graph: groupAttention(arch, i, prefix, suffix) },
-        num_scan_inputs: 12,
-      },
-    ); // [G,W,kvHeads,shared·R,hd]
+    const inputs = [queries, rotated(k), perHead(v), ...places, from, to, suffixFrom, suffixTo];
+    const body = { graph: groupAttention(arch, i, prefix, suffix) };
+    const mixed = g.node('Scan', inputs, { body, num_scan_inputs: inputs.length }); // [G,W,kvHeads,shared·R,hd]
     const byRow = g.node('Transpose', [g.node('Reshape', [mixed, ungrouped])], { perm: [0, 1, 3, 2, 4] });
     return cast(g, g.node('Reshape', [byRow, asRows]), 'f32', precision);
   };
@@ -136,15 +131,15 @@ function groupAttention(
   const exit = column('exit');
   const [branch, branchOfKey] = [column('branch'), row('branch_of_key')];
   const [pos, posOfKey] = [column('pos'), row('pos_of_key')];
-  const [from, to, suffixFrom, suffixTo] = ['from', 'to', 'suffix_from', 'suffix_to'].map((n) =>
-    g.input(name(n), 'i64', [2]),
-  ) as [string, string, string, string];
+  const place = (n: string) => g.input(name(n), 'i64', [2]);
+  const onPrefix = [place('from'), place('to')];
+  const onSuffix = [place('suffix_from'), place('suffix_to')];
 
   /** what the group may see of its prefixes, of the suffix behind one, and the branch rows' own: [W,kvHeads,E,hd] */
   const inSight = (prefixes: string, suffixes: string, own: string) => {
     const parts = [
-      g.node('Slice', [prefixes, from, to, g.ints([0, 2])]),
-      g.node('Slice', [suffixes, suffixFrom, suffixTo, g.ints([0, 2])]),
+      g.node('Slice', [prefixes, ...onPrefix, g.ints([0, 2])]),
+      g.node('Slice', [suffixes, ...onSuffix, g.ints([0, 2])]),
       own,
     ];
     return g.node('Concat', parts, { axis: 2 });

@@ -14,7 +14,7 @@ import { type Architecture, parseArchitecture } from './architecture.js';
 import { FAMILIES } from './families.js';
 import { refuseForeign } from './foreign.js';
 import { expectedWeights, type Weight } from './operators.js';
-import { assertShapes, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
+import { assertShapes, readSafetensorsHeader } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
@@ -30,28 +30,23 @@ export interface WeightFile {
   readonly path: string;
 }
 
-export interface Checkpoint {
-  readonly architecture: Architecture;
-  /** the tensors that the graphs need, by name; `location` is a file's name */
-  readonly weights: ReadonlyMap<string, Weight>;
-  readonly files: readonly WeightFile[];
-}
-
-type Located = StoredTensor & { readonly location: string };
-
-/** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
-export async function readCheckpoint(folder: string): Promise<Checkpoint> {
+/**
+ * What config.json says, the files of weights, and of their tensors those that the graphs need, by name.
+ * @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other
+ */
+export async function readCheckpoint(folder: string) {
   await refuseForeign(folder);
   const config = await untrustedText(folder, CHECKPOINT_CONFIG);
   if (config === undefined)
     throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
   const configPath = join(folder, CHECKPOINT_CONFIG);
   const architecture = parseArchitecture(parseJson(config, configPath), configPath);
-  const { files, tensors } = await locateTensors(folder);
+  const located = await locateTensors(folder);
+  const { files, tensors } = located;
   const shapes = expectedWeights(architecture);
   assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
-  const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Located]));
-  await refuseOthers(folder, architecture, files, tensors, weights);
+  const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Weight]));
+  await refuseOthers(folder, architecture, located, weights);
   return { architecture, weights, files };
 }
 
@@ -65,7 +60,7 @@ export async function assertCheckpoint(folder: string): Promise<void> {
 
 /** One file, or the shards of an index; as in transformers the one file wins where both are there. */
 async function locateTensors(folder: string) {
-  const tensors = new Map<string, Located>();
+  const tensors = new Map<string, Weight>();
   const indexPath = join(folder, INDEX);
   const isSingle = (await untrustedFile(folder, SINGLE)) !== undefined;
   const index = isSingle ? undefined : await readIndex(folder);
@@ -114,12 +109,11 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
 async function refuseOthers(
   folder: string,
   { family: name, layers }: Architecture,
-  files: readonly WeightFile[],
-  tensors: ReadonlyMap<string, Located>,
+  { files, tensors }: Awaited<ReturnType<typeof locateTensors>>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
   const { head, embedding } = FAMILIES[name];
-  const hashOf = ({ location, offset, length }: Located): Promise<string> => {
+  const hashOf = ({ location, offset, length }: Weight): Promise<string> => {
     const { path } = files.find((file) => file.name === location) as WeightFile;
     return sha256(path, offset, offset + length - 1);
   };
@@ -131,7 +125,7 @@ async function refuseOthers(
     };
     if (tensorName !== head) refuse(`tensor ${tensorName} has no place in a ${name} of ${layers} layers`);
     // a head that is stored although config.json says that it is the embedding must be the embedding
-    const tied = tensors.get(embedding) as Located;
+    const tied = tensors.get(embedding) as Weight;
     if (tensor.dtype !== tied.dtype || (await hashOf(tensor)) !== (await hashOf(tied)))
       refuse(`config.json has tie_word_embeddings: true, but ${head} is stored and is not ${embedding}`);
   }

@@ -81,11 +81,7 @@ export interface Family {
   /** ids [N] → [N,d] */
   embed(o: Operators, ids: string): string;
   /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */
-  project(
-    o: Operators,
-    layer: number,
-    x: string,
-  ): { readonly q: string; readonly k: string; readonly v: string };
+  project(o: Operators, layer: number, x: string): Readonly<Record<'q' | 'k' | 'v', string>>;
   /** what stands behind the attention: x [N,d], attended [N,heads·hd] → [N,d] */
   finish(o: Operators, layer: number, x: string, attended: string): string;
   /** x [N,d] → what the output head multiplies */

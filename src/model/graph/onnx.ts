@@ -60,7 +60,7 @@ export class Graph {
   private readonly initializers: WireField[] = [];
   private readonly inputs: WireField[] = [];
   private readonly outputs: WireField[] = [];
-  private readonly constants = new Set<string>();
+  private readonly stored = new Set<string>();
   private counter = 0;
 
   /** @param name prefix of all value names made here: a body graph must not shadow its outer scope's names */
@@ -109,16 +109,12 @@ export class Graph {
     return this.constant('f32', new Float32Array([value]), String(value), []);
   }
 
-  /** A weight whose bytes stay in the file where they are. */
+  /** A weight whose bytes stay in the file where they are; of one name there is one. */
   weight(name: string, dtype: Dtype, shape: readonly number[], data: ExternalData): string {
     const entries = Object.entries(data).map(
       ([key, value]): WireField => [13, message([1, key], [2, String(value)])],
     );
-    this.initializers.push([
-      5,
-      message([1, shape], [2, DTYPE[dtype]], [8, name], ...entries, [14, EXTERNAL]),
-    ]);
-    return name;
+    return this.initializer(name, dtype, shape, ...entries, [14, EXTERNAL]);
   }
 
   /** GraphProto, for a control-flow body or for {@link serialiseModel}. */
@@ -127,11 +123,14 @@ export class Graph {
   }
 
   private constant(dtype: Dtype, data: ArrayBufferView, key: string, shape: readonly number[]): string {
-    const name = `${this.name}.${dtype}_${key}_${shape.join('x')}`;
     const raw = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    if (!this.constants.has(name))
-      this.initializers.push([5, message([1, shape], [2, DTYPE[dtype]], [8, name], [9, raw])]);
-    this.constants.add(name);
+    return this.initializer(`${this.name}.${dtype}_${key}_${shape.join('x')}`, dtype, shape, [9, raw]);
+  }
+
+  private initializer(name: string, dtype: Dtype, shape: readonly number[], ...data: WireField[]): string {
+    if (!this.stored.has(name))
+      this.initializers.push([5, message([1, shape], [2, DTYPE[dtype]], [8, name], ...data)]);
+    this.stored.add(name);
     return name;
   }
 }

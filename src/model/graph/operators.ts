@@ -3,14 +3,11 @@ import type { Architecture } from './architecture.js';
 import { FAMILIES } from './families.js';
 import { operators } from './family.js';
 import { entropyHead, type MatrixSlice } from './head.js';
-import { cast, type Dtype, type ExternalData, Graph, type Precision } from './onnx.js';
+import { cast, type ExternalData, Graph, type Precision } from './onnx.js';
+import type { StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
-export interface Weight extends ExternalData {
-  readonly name: string;
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-}
+export type Weight = StoredTensor & ExternalData;
 
 /** Every tensor that the layers of an architecture name, with its shape. */
 export function expectedWeights(arch: Architecture): Map<string, readonly number[]> {
@@ -31,7 +28,7 @@ export function expectedWeights(arch: Architecture): Map<string, readonly number
   return shapes;
 }
 
-/** A family's layers in a graph, each weight put there once, when it is first asked for. */
+/** A family's layers in a graph, each weight put there when it is first asked for. */
 export function rowLayers(
   g: Graph,
   arch: Architecture,
@@ -43,12 +40,9 @@ export function rowLayers(
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
     return weight;
   };
-  const placed = new Set<string>();
   const stored = (name: string): string => {
     const { dtype, shape, location, offset, length } = weightOf(name);
-    if (!placed.has(name)) g.weight(name, dtype, shape, { location, offset, length });
-    placed.add(name);
-    return name;
+    return g.weight(name, dtype, shape, { location, offset, length });
   };
   const converted = new Map<string, string>();
   /** one of another type is cast in the graph itself, where bodies see it too */

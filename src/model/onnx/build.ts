@@ -155,12 +155,9 @@ async function linkOrCopy(source: string, to: string, log?: (message: string) =>
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const megabytes = Math.ceil((await stat(source)).size / 1e6);
-    log?.(`${to}: copied (${megabytes} MB), it cannot be linked to ${source}: ${reasonOf(code)}`);
+    const reason =
+      code === 'EXDEV' ? 'it lies on another file system' : `the system allows no hard link (${code})`;
+    log?.(`${to}: copied (${megabytes} MB), it cannot be linked to ${source}: ${reason}`);
     await copyFile(source, to, constants.COPYFILE_FICLONE | constants.COPYFILE_EXCL);
   }
-}
-
-function reasonOf(code: string | undefined): string {
-  if (code === 'EXDEV') return 'it lies on another file system';
-  return code === 'EPERM' || code === 'ENOTSUP' ? `the system allows no hard link (${code})` : String(code);
 }
