@@ -2,9 +2,9 @@
 import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
 import { sharingRoom } from '../../model/onnx/layout.js';
-import { type Branch, nextKept } from '../../model/onnx/placed.js';
+import { type Branch, nextKept, type TraceScores } from '../../model/onnx/placed.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
-import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
+import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
 import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';

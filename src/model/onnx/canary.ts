@@ -1,7 +1,6 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
@@ -10,7 +9,7 @@ import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
 import { parseJson, untrustedText } from '../text/untrusted-files.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import type { PolicyFolder } from './folder.js';
+import { buildAgain, type PolicyFolder } from './folder.js';
 import type { Branch, PackedTrace, TraceScores } from './placed.js';
 
 /** The file of a folder that holds it. */
@@ -144,10 +143,6 @@ export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | '
   const found = parseJson(text, `${path}/${canary.file}`, buildAgain(path)) as Canary | null;
   if (Array.isArray(found?.passes)) return found as Canary;
   throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));
-}
-
-function buildAgain(path: string): string {
-  return `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`;
 }
 
 // ------ what a canary asks: made when a folder is built, and asked of every session

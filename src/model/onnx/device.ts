@@ -12,17 +12,13 @@ export type Device = { readonly name: 'cpu' } | { readonly name: 'cuda'; readonl
 
 export type DeviceChoice = 'auto' | Device;
 
-/**
- * Reads `--device`.
- * @param flag the one that the user gave
- * @throws RredcotError (exit 2)
- */
-export function parseDevice(text: string, flag = '--device'): DeviceChoice {
+/** Reads `--device`. @throws RredcotError (exit 2) */
+export function parseDevice(text: string): DeviceChoice {
   if (text === 'auto') return 'auto';
   if (text === 'cpu') return { name: text };
   const cuda = /^cuda(?::(\d{1,3}))?$/.exec(text);
   if (cuda !== null) return { name: 'cuda', deviceId: Number(cuda[1] ?? 0) };
-  throw usageError(`${flag} ${text}: expected auto, cpu, cuda or cuda:<number of the GPU>`, `${flag} auto`);
+  throw usageError(`--device ${text}: expected auto, cpu, cuda or cuda:<number of the GPU>`, '--device auto');
 }
 
 /** As it is written on the command line. */

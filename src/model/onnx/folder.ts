@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
+import { shellWord } from '../../printable.js';
 import { ArchitectureSchema } from '../graph/architecture.js';
 import { FAMILIES } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
@@ -37,22 +38,20 @@ const BUILD = 'build one with: rredcot policy build <checkpoint> -o <folder>';
 const FileName = z.string().regex(/^(?!\.\.?$)[^/\\]+$/);
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const Id = z.number().int().nonnegative();
-const Cuda = z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) });
-const Canary = z.object({ file: FileName, sha256: Sha256 });
 
 const Manifest = z.object({
   format: z.literal(FORMAT),
   architecture: ArchitectureSchema,
   exitTemplate: ExitTemplateSchema,
   /** the graph for CUDA, and what it computes in */
-  cuda: Cuda,
+  cuda: z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) }),
   /** the tokens after which the policy's own completions end */
   stops: z.array(Id).readonly(),
   /**
    * The file of the numbers that every session has to reproduce. Its hash stands apart from those that say which model a folder
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
    */
-  canary: Canary,
+  canary: z.object({ file: FileName, sha256: Sha256 }),
   /** sha256 of every file, by name */
   files: z.record(FileName, Sha256),
 });
@@ -89,7 +88,8 @@ export async function openPolicyFolder(path: string, { verify = true } = {}): Pr
   // the hashes go into the output as its provenance: files that are not what was built are refused
   for (const [name, expected] of verify ? Object.entries(files) : []) {
     const file = join(path, name);
-    if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected) throw notAsBuilt(file);
+    if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected)
+      throw notAsBuilt(path, name);
   }
   await assertSizes({ path, ...manifest });
   return { path, ...manifest };
@@ -114,11 +114,13 @@ async function assertSizes({ path, architecture, files }: PolicyFolder): Promise
 /** Files up to this size are hashed whenever the folder is opened; larger ones as `watchPolicy` says. */
 export const HASHED_BYTES = 64 * 2 ** 20;
 
-function notAsBuilt(file: string): RredcotError {
-  return usageError(
-    `${file}: is not the file that policy.json was built with (sha256)`,
-    'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
-  );
+export function buildAgain(path: string): string {
+  return `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`;
+}
+
+function notAsBuilt(path: string, name: string): RredcotError {
+  const found = `${join(path, name)}: is not the file that policy.json was built with (sha256)`;
+  return usageError(found, buildAgain(path));
 }
 
 // ------ the same files from the first shard of a run to the end of its last
@@ -145,7 +147,7 @@ export async function watchPolicy({ path, files }: Pick<PolicyFolder, 'path' | '
       const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
       for (const [name, stamp] of Object.entries(stamps)) {
         if (stamp.bytes <= HASHED_BYTES || (await stat(join(path, name))).ctimeMs <= builtMs) continue;
-        if (!(await isAsBuilt(name))) throw notAsBuilt(join(path, name));
+        if (!(await isAsBuilt(name))) throw notAsBuilt(path, name);
       }
     },
     /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */

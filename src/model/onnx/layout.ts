@@ -45,14 +45,10 @@ interface BranchGroup {
   /** how many the farthest exit sees on the prefix, and on the suffix behind it */
   readonly keys: readonly [onPrefix: number, behind: number];
 }
-interface GroupLayout {
-  readonly groups: readonly BranchGroup[];
-  /** of each trace, those of its suffix */
-  readonly pieces: readonly (readonly BranchRow[])[];
-  readonly lanes: number;
-  readonly rowsPerGroup: number;
-  /** what all groups cost, in rows */
-  readonly cost: number;
+
+/** @param cost what all groups of it cost, in rows */
+function cheapest<T extends { readonly cost: number }>(layouts: readonly T[]): T {
+  return layouts.reduce((best, other) => (other.cost < best.cost ? other : best));
 }
 
 /** Full groups, or equal parts of the busiest trace's rows, whichever pads less: finer divisions gain 2 % more at most. */
@@ -61,14 +57,14 @@ function layOut(
   places: readonly PrefixPlace[],
   suffixes: readonly Int32Array[],
   device: Device['name'],
-): GroupLayout {
+) {
   const isBehind = places.some(({ suffix }) => suffix !== undefined);
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
   const loads = branches.map((rows, b) => rowsOf(rows) + (suffixes[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
   const sorted = branches.map((own) => [...own].sort(byExit));
   /** parts of up to `room` rows, of as many lanes as leave least padding */
-  const of = (room: number): GroupLayout => {
+  const of = (room: number) => {
     const pieces = places.map(({ suffix }, b) =>
       piecesOf(suffixes[b] as Int32Array, suffix?.from ?? 0, room),
     );
@@ -79,19 +75,20 @@ function layOut(
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
     const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].lanes / rowsPerGroup);
-    let best: GroupLayout | undefined;
-    for (let lanes = Math.max(1, Math.min(side, parts.length)); lanes >= 1; lanes >>= 1) {
-      const groups = groupsOf(parts, places, lanes);
-      const cost = groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
-      if (best === undefined || cost < best.cost) best = { groups, pieces, lanes, rowsPerGroup, cost };
-    }
-    return best as GroupLayout;
+    const most = Math.max(1, Math.min(side, parts.length));
+    const tried = Array.from({ length: 1 + Math.floor(Math.log2(most)) }, (_, n) => most >> n);
+    return cheapest(
+      tried.map((lanes) => {
+        const groups = groupsOf(parts, places, lanes);
+        const cost = groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
+        return { groups, pieces, lanes, rowsPerGroup, cost };
+      }),
+    );
   };
   const most = rowsPerGroup(longest, busiest, isBehind, device);
   // equal parts with a branch's room beyond pad little; where branches are long, full ones may pad less
   const equal = Math.min(most, Math.ceil(busiest / Math.ceil(busiest / most)) + longest - 1);
-  const [full, even] = [of(most), of(equal)];
-  return full.cost <= even.cost ? full : even;
+  return cheapest([most, equal].map(of));
 }
 
 /** Of one exit by length and ids: references in another order stand in the same rows, and have the same bits. */

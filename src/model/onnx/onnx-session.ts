@@ -46,7 +46,7 @@ export function readOut(
   return { rows: ofRows, targets: ofTargets };
 }
 
-export function int64(data: BigInt64Array, dims: readonly number[] = [data.length]): Tensor {
+export function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
   return new Tensor('int64', data, dims);
 }
 

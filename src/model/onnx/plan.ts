@@ -57,14 +57,8 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
 }
 
-/** A batch of a window: which of its traces run together, and how. */
-interface Batch {
-  readonly strategy: Strategy;
-  readonly jobs: readonly TraceJob[];
-}
-
-/** Batches of a window, by strategy and length. The same jobs give the same batches. */
-export function planWindow(jobs: readonly TraceJob[], device: Device = { name: 'cpu' }): Batch[] {
+/** Batches of a window, by strategy and length: which of its traces run together, and how. The same jobs give the same batches. */
+export function planWindow(jobs: readonly TraceJob[], device: Device = { name: 'cpu' }) {
   const parts = withSamePrompt(jobs).flatMap((alike) => partsOf(alike, device));
   return (['one-run', 'two-run'] as const).flatMap((strategy) => {
     const chosen = parts.filter((part) => part.strategy === strategy);

@@ -8,8 +8,6 @@ import { GRAPH, type PolicyFolder } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
-export type { TraceScores } from './placed.js';
-
 // ONNX Runtime's own binary sends telemetry by default, and leaves files in the temporary folder. It asks the process's environment
 // when it is loaded: a thread's `process.env` is a copy of it, in which this would come to nothing.
 process.env.ORT_DISABLE_TELEMETRY = '1';
