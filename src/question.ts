@@ -91,6 +91,8 @@ export interface Answers extends ReaderAnswers {
   readonly second?: ReaderAnswers;
   /** (questions) of (samples) token ids behind the state */
   readonly samples?: readonly (readonly Int32Array[])[];
+  /** (K+1) what those of each exit came to: Σζ of so many, and the share that was cut or has no verdict */
+  readonly outcomes?: readonly Readonly<Record<'right' | 'count' | 'lost', number>>[];
 }
 
 // ------ one after the other

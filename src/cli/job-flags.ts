@@ -1,13 +1,13 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { END_TOKEN } from '../estimate/finished.js';
 import { given, oneOf, otherFlag, parseNames, positiveInteger } from '../flag-values.js';
 import { fileError } from '../io/files/files.js';
+import type { Shard } from '../io/files/run-folder.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
-import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
 import { resolveMaxRejects } from '../report/reject-limits.js';
@@ -277,6 +277,15 @@ function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmen
   );
 }
 
+/** Reads `--shard i/n`. @throws RredcotError (exit 2) */
+function parseShard(text: string): Shard {
+  const [, index, count] = /^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? [];
+  const shard = { index: Number(index), count: Number(count) };
+  if (index === undefined || shard.count < 1 || shard.index >= shard.count)
+    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ 99999`, '--shard 0/8');
+  return shard;
+}
+
 function resolveTags(text: string): ThoughtTags {
   const [open = '', close = '', ...more] = text.split(',').map((tag) => tag.trim());
   if (open !== '' && close !== '' && open !== close && more.length === 0)
@@ -291,7 +300,11 @@ const EXAMPLE = '--keywords Wait,But,Let me, or --keywords words.txt with a word
 
 /** The words of a list, or of a file where there is one of that name, a word a line. */
 function resolveKeywords(text: string): readonly string[] {
-  const found = existsSync(text) ? readWords(text) : text.split(',');
+  const isThere = existsSync(text);
+  // a pipe without a writer would hold the program up, and no clock would be heard
+  if (isThere && !statSync(text).isFile())
+    throw usageError(`--keywords ${text}: is no regular file, expected one with a word a line`, EXAMPLE);
+  const found = isThere ? readWords(text) : text.split(',');
   const words = [...new Set(found.map((word) => word.trim()).filter((word) => word !== ''))];
   if (words.length === 0) throw usageError(`--keywords ${text}: holds no word`, EXAMPLE);
   // as a list they stand in the configuration, and in the command that `summary` prints

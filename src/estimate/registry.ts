@@ -16,6 +16,7 @@ import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
+import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
 import {
   given,
@@ -36,7 +37,7 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, loo],
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, mc, progress, given, loo],
   ...[surprise, ratio, ask, posterior],
 ];
 
@@ -134,11 +135,6 @@ const Module = Facts.extend({
 
 const HINT = 'docs/your-own-credit.md has one of 30 lines';
 
-/** Whether a value of `--estimator` names a file. */
-export function isModule(estimator: string): boolean {
-  return /[\\/]|\.[cm]?js$/.test(estimator);
-}
-
 /**
  * Loads it, once. @returns the name that it gives itself
  * @throws RredcotError (exit 2) where it is none
@@ -148,9 +144,9 @@ export async function loadEstimator(path: string): Promise<string> {
   const sha256 = createHash('sha256').update(bytes).digest('hex');
   // Node keeps what it has loaded by its URL: an edited file is another one
   const url = `${pathToFileURL(resolve(path)).href}?${sha256}`;
-  const module = (await import(url).catch((error: Error) => {
-    const place = placeInModule(error) ?? path;
-    throw usageError(`--estimator ${place}: cannot be loaded: ${error.message}`, HINT);
+  const module = (await import(url).catch((error: unknown) => {
+    const [place, why] = [placeInModule(error) ?? path, error instanceof Error ? error.message : error];
+    throw usageError(`--estimator ${place}: cannot be loaded: ${why}`, HINT);
   })) as { readonly default?: unknown };
   const parsed = Module.safeParse(module.default);
   if (!parsed.success)

@@ -105,7 +105,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const typed = opts.typed && columnar === null;
   // the first row that is not passed over since an earlier attempt has done it
   let first: number | undefined;
-  const all = read({ maxLineBytes, wanted, onTail: (message) => log.warn('input_tail', message) });
+  const all = read({ maxLineBytes, wanted, onLoss: (code, message) => log.warn(code, message) });
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const columns = columnar?.columns ?? (typed ? prescan?.columns : undefined) ?? window?.columns ?? [];

@@ -145,7 +145,7 @@ export function branchOf(
 
 /** What reads a trace once for questions that come in several runs. */
 export type KeepsPrefix = Pick<ModelSession, 'keepPrefixes' | 'branches' | 'release'> &
-  Partial<Pick<ModelSession, 'vocab' | 'device' | 'folder'>>;
+  Partial<Pick<PolicyRuns, 'vocab' | 'device' | 'folder'>>;
 
 /**
  * Answers questions about one trace whose cut is known, however many and long they are.
@@ -194,7 +194,7 @@ const LOGPROB_ROUNDING = 1e-3;
 function assertPossible(
   scores: readonly TraceScores[],
   jobs: readonly Pick<TraceJob, 'trace'>[],
-  { vocab, device = { name: 'cpu' }, folder }: Partial<Pick<ModelSession, 'vocab' | 'device' | 'folder'>>,
+  { vocab, device = { name: 'cpu' }, folder }: Partial<Pick<PolicyRuns, 'vocab' | 'device' | 'folder'>>,
 ): void {
   const most = vocab === undefined ? Number.POSITIVE_INFINITY : Math.log(vocab);
   const range = vocab === undefined ? 'a finite number' : `${most.toFixed(2)} (ln V)`;

@@ -70,8 +70,24 @@ export function onnxAnswerer(
       const whenCut = await answerCut(session, job, exits, questions);
       return { ...answered, result: { ...result, whenCut } };
     });
-    return second === undefined ? cut : readAgain(cut, second, window);
+    const read = second === undefined ? cut : readAgain(cut, second, window);
+    return session.sample === undefined ? read : sampledToo(read, session);
   };
+}
+
+/** Once all else of a trace is answered: samples, where some are asked for. */
+async function* sampledToo<T extends AskedJob>(
+  answered: AsyncIterable<AnsweredJob<T> | BadRow>,
+  session: PolicyRuns,
+): AsyncGenerator<AnsweredJob<T> | BadRow> {
+  yield* inOrder(answered, session.width ?? 1, async (item) => {
+    const sampled = eachTrace([item], async ({ result, ...own }: AnsweredJob<T>) => {
+      const requests = own.job.asked?.samples?.(result) ?? [];
+      const samples = requests.length === 0 ? [] : await session.sample?.(own.job, requests);
+      return { ...own, result: { ...result, ...(samples && { samples }) } };
+    });
+    return (await sampled.next()).value as AnsweredJob<T> | BadRow;
+  });
 }
 
 /**

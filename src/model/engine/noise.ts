@@ -3,25 +3,24 @@ import { sum } from '../../credit/rules.js';
 import { unsureness } from '../../credit/sigma.js';
 import type { Answer, Answers, TraceQuestions } from '../../question.js';
 
-/** Of normal errors the standard deviation, by their median: it does not mind a few answers that nobody would give. */
+/** Of normal errors the standard deviation, by their median, which does not mind a few large ones. */
 const OF_MEDIAN = 1.48;
-/** Of an answer that is surer nothing is learned. */
-const LEAST_UNSURE = 1e-3;
+/** What is surer tells nothing, and what is less likely than this is often off by more: nobody would give it. */
+const SURE = -1e-3;
+const LIKELY = Math.log(0.05);
 
 /**
- * Standard deviation of an improbable answer's log-probability, nats. Errors are of logits, so that of an answer of probability p is
+ * Standard deviation of the log-probability of an improbable answer, or token, nats. Errors are of logits, so that of one of probability p is
  * (1 − p) times as large, whatever p is. What was not off at all was computed alike, and says nothing.
- * @param compared log-probabilities of each answer's tokens, as they were given and as they are known
+ * @param compared log-probabilities as they were given and as they are known
  */
-export function answerNoise(
-  compared: readonly (readonly [found: ArrayLike<number>, known: ArrayLike<number>, ...unknown[]])[],
-): number {
-  const errors = compared.map(([found, known]) => {
-    const logprob = sum(Array.from(known));
-    return Math.abs(sum(Array.from(found)) - logprob) / Math.max(LEAST_UNSURE, unsureness(logprob));
-  });
-  const off = errors.filter((error) => error > 0).sort((a, b) => a - b);
-  return OF_MEDIAN * (off[off.length >> 1] ?? 0);
+export function answerNoise(compared: readonly (readonly [found: number, known: number])[]): number {
+  const errors = compared
+    .filter(([found, known]) => found !== known && known < SURE)
+    .map(([found, known]) => ({ known, off: Math.abs(found - known) / unsureness(known) }));
+  const likely = errors.filter(({ known }) => known > LIKELY);
+  const sorted = (likely.length > 0 ? likely : errors).map(({ off }) => off).sort((a, b) => a - b);
+  return OF_MEDIAN * (sorted[sorted.length >> 1] ?? 0);
 }
 
 /** So many standard deviations a change may be off by: one in twenty of those that are none comes out larger. */
@@ -43,9 +42,9 @@ export function changeNoise(
   const { branches, tails, whenCut, second } = answers;
   const [own, again] = [answers.noise ?? 0, second?.noise ?? 0];
   const N = Math.max(branches[0]?.length ?? 0, second?.branches[0]?.length ?? 0);
-  const most = (tails ?? []).reduce((most, { length }) => Math.max(most, length), whenCut ? N : 0);
-  if (own + again === 0 || N + most === 0) return undefined;
-  const ways = 2 * Math.min(TOLD_APART, N + most);
+  const others = (tails ?? []).reduce((most, { length }) => Math.max(most, length), whenCut ? N : 0);
+  if (own + again === 0 || N + others === 0) return undefined;
+  const ways = 2 * Math.min(TOLD_APART, N + others);
   const squares = new Float64Array(branches.length - 1);
   for (let way = 0; way < ways; way++) {
     const movedBy = (sign: number): Answers => {
@@ -63,9 +62,9 @@ export function changeNoise(
       };
     };
     const [up, down] = [values(movedBy(1)), values(movedBy(-1))];
-    const moved = Float64Array.from(up, (value, k) => (value - (down[k] as number)) / 2);
+    const half = Float64Array.from(up, (value, k) => (value - (down[k] as number)) / 2);
     for (const k of squares.keys()) {
-      const change = (moved[k + 1] as number) - (moved[k] as number);
+      const change = (half[k + 1] as number) - (half[k] as number);
       // to −∞, to which no reference contributes, nothing does
       if (Number.isFinite(change)) squares[k] = (squares[k] as number) + change ** 2;
     }
@@ -79,5 +78,5 @@ function off(own: Answer, by: number, isTwo: boolean): Answer {
     return Float32Array.of(...off(own.subarray(0, -1), by, false), ...off(own.subarray(-1), -by, false));
   const unsure = own.map(unsureness);
   const share = (by * unsureness(sum(own))) / (sum(unsure) || 1);
-  return own.map((logprob, t) => logprob + share * (unsure[t] as number));
+  return own.map((logprob, t) => Math.min(0, logprob + share * (unsure[t] as number)));
 }

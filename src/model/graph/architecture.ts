@@ -18,33 +18,37 @@ const TOO_LONG = `more than ${count(MOST_TOKENS)} tokens, which is four times th
 const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
-export const ArchitectureSchema = z
-  .object({
-    family: z.enum(FAMILY_NAMES),
-    layers: layerCount,
-    hidden: size,
-    heads: size,
-    /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
-    kvHeads: size,
-    headDim: size,
-    intermediate: size,
-    vocab: size,
-    /** longest sequence the checkpoint declares */
-    maxTokens: contextTokens,
-    rmsNormEps: z.number().positive(),
-    ropeTheta: z.number().positive(),
-    /** the output head is the embedding matrix */
-    tiedHead: z.boolean(),
-    /** how the rotary frequencies are stretched; absent: as ropeTheta says */
-    ropeScaling: RopeScalingSchema.exactOptional(),
-    /** the layers whose rows see only the last `tokens` keys, their own among them; absent where none is shorter than maxTokens */
-    slidingWindow: z
-      .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
-      .exactOptional(),
-  })
-  .refine(({ layers, slidingWindow }) => slidingWindow?.layers.every((layer) => layer < layers) ?? true, {
-    ...{ path: ['slidingWindow'], error: 'names layers that the policy does not have' },
-  });
+const Sizes = z.object({
+  family: z.enum(FAMILY_NAMES),
+  layers: layerCount,
+  hidden: size,
+  heads: size,
+  /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
+  kvHeads: size,
+  headDim: size,
+  intermediate: size,
+  vocab: size,
+  /** longest sequence the checkpoint declares */
+  maxTokens: contextTokens,
+  rmsNormEps: z.number().positive(),
+  ropeTheta: z.number().positive(),
+  /** the output head is the embedding matrix */
+  tiedHead: z.boolean(),
+  /** how the rotary frequencies are stretched; absent: as ropeTheta says */
+  ropeScaling: RopeScalingSchema.exactOptional(),
+  /** the layers whose rows see only the last `tokens` keys, their own among them; absent where none is shorter than maxTokens */
+  slidingWindow: z
+    .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
+    .exactOptional(),
+});
+/** What is to be known of one whose graph is not built. */
+export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true });
+
+/** …, and its windows are of layers that there are. */
+export const ArchitectureSchema = Sizes.refine(
+  ({ layers, slidingWindow }) => slidingWindow?.layers.every((layer) => layer < layers) ?? true,
+  { path: ['slidingWindow'], error: 'names layers that the policy does not have' },
+);
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
 const nothing = z.null().optional();
@@ -120,6 +124,21 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
   };
+}
+
+const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextTokens });
+
+/** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
+export function parseSizes(config: unknown, path: string): Pick<Architecture, 'vocab' | 'maxTokens'> {
+  // that of a model which also sees or hears
+  const { text_config = config } = Object(config) as { text_config?: unknown };
+  const parsed = TextSizes.safeParse(text_config);
+  if (parsed.success)
+    return { vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings };
+  throw usageError(
+    `${path}: ${inOneLine(z.prettifyError(parsed.error))}`,
+    'vocab_size and max_position_embeddings belong there',
+  );
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */

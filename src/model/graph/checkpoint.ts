@@ -36,11 +36,7 @@ export interface WeightFile {
  */
 export async function readCheckpoint(folder: string) {
   await refuseForeign(folder);
-  const config = await untrustedText(folder, CHECKPOINT_CONFIG);
-  if (config === undefined)
-    throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
-  const configPath = join(folder, CHECKPOINT_CONFIG);
-  const architecture = parseArchitecture(parseJson(config, configPath), configPath);
+  const architecture = parseArchitecture(...(await readConfig(folder)));
   const located = await locateTensors(folder);
   const { files, tensors } = located;
   const shapes = expectedWeights(architecture);
@@ -48,6 +44,14 @@ export async function readCheckpoint(folder: string) {
   const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Weight]));
   await refuseOthers(folder, architecture, located, weights);
   return { architecture, weights, files };
+}
+
+/** What its config.json says, and where that lies. @throws RredcotError (exit 2) where there is none */
+export async function readConfig(folder: string): Promise<[config: unknown, path: string]> {
+  const path = join(folder, CHECKPOINT_CONFIG);
+  const config = await untrustedText(folder, CHECKPOINT_CONFIG);
+  if (config !== undefined) return [parseJson(config, path), path];
+  throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
 }
 
 /** @throws RredcotError (exit 2) for a path that is no folder, saying how to get one of the Hub */

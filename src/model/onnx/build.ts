@@ -5,7 +5,8 @@ import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promis
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
-import { CHECKPOINT_CONFIG, readCheckpoint, type WeightFile } from '../graph/checkpoint.js';
+import { parseSizes } from '../graph/architecture.js';
+import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
 import { readStops } from '../text/edge-tokens.js';
@@ -28,7 +29,9 @@ import {
   HINT_TEMPLATE,
   MANIFEST,
   openPolicyFolder,
+  openTextFolder,
   type PolicyFolder,
+  type TextFolder,
   TOKENIZER_FILES,
 } from './folder.js';
 import { ModelSession, type Unproved } from './session.js';
@@ -44,7 +47,7 @@ interface BuildOptions {
  * the file system allows; the graphs point into them.
  * @param out folder to write; may be the checkpoint itself
  * @param given parts of the exit template; the others are derived from tokenizer and chat template
- * @throws RredcotError (exit 2) where the checkpoint is not one that can be built, and for a folder that cannot be written, or that holds another
+ * @throws RredcotError (exit 2) where the checkpoint is not one that can be built
  */
 export async function buildPolicyFolder(
   checkpoint: string,
@@ -56,34 +59,29 @@ export async function buildPolicyFolder(
   const precision = opts.cudaPrecision ?? cudaPrecisionOf(Array.from(weights.values(), ({ dtype }) => dtype));
   const { ids, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
   const cuda = { graph: CUDA_GRAPH, precision };
-  const graphs = { [GRAPH]: 'f32', [CUDA_GRAPH]: precision } as const;
-  const kept = await keptFiles(checkpoint, weightFiles);
-  try {
-    await mkdir(out, { recursive: true });
-    await checkTarget(checkpoint, out, weightFiles);
-    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
-    if ((await realpath(out)) !== (await realpath(checkpoint)))
-      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), opts.log);
-    for (const [name, type] of Object.entries(graphs))
+  const writeGraphs = async () => {
+    for (const [name, type] of [
+      [GRAPH, 'f32'],
+      [CUDA_GRAPH, precision],
+    ] as const)
       await writeText(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, type)));
     await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
-    const files: Record<string, string> = {};
-    for (const name of [...Object.keys(graphs), ...kept.map(({ name }) => name)])
-      files[name] = await sha256(join(out, name));
-    const canary = { file: CANARY, sha256: await sha256(join(out, CANARY)) };
-    const { exitTemplate, stops } = texts;
-    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files };
-    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (cause instanceof RredcotError || code === undefined) throw cause;
-    throw usageError(
-      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
-      '-o <a folder that can be written>',
-      cause,
-    );
-  }
+  };
+  await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, cuda, writeGraphs }, opts.log);
   return openPolicyFolder(out, { verify: false });
+}
+
+/** Builds one that has no graph: an engine answers, whatever it runs. @throws RredcotError (exit 2) as {@link buildPolicyFolder} */
+export async function buildTextFolder(
+  checkpoint: string,
+  out: string,
+  given: Partial<ExitTemplate>,
+  log?: BuildOptions['log'],
+): Promise<TextFolder> {
+  const architecture = parseSizes(...(await readConfig(checkpoint)));
+  const { ids: _, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
+  await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles: [] }, log);
+  return openTextFolder(out, { verify: false });
 }
 
 /** What tokenizer and templates say. @throws RredcotError (exit 2) for those that would fail at the first trace */
@@ -99,6 +97,45 @@ async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab
     return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
   } finally {
     await tokenizer.close();
+  }
+}
+
+interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' | 'stops'> {
+  readonly weightFiles: readonly WeightFile[];
+  /** of one with graphs, which are written with the canary that they give */
+  readonly cuda?: PolicyFolder['cuda'];
+  readonly writeGraphs?: () => Promise<void>;
+}
+
+/** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
+async function writeFolder(
+  checkpoint: string,
+  out: string,
+  { architecture, exitTemplate, stops, weightFiles, cuda, writeGraphs }: FolderParts,
+  log: BuildOptions['log'],
+): Promise<void> {
+  const kept = await keptFiles(checkpoint, weightFiles);
+  try {
+    await mkdir(out, { recursive: true });
+    await checkTarget(checkpoint, out, weightFiles);
+    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
+    if ((await realpath(out)) !== (await realpath(checkpoint)))
+      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
+    await writeGraphs?.();
+    const files: Record<string, string> = {};
+    for (const name of [...(cuda ? [GRAPH, cuda.graph] : []), ...kept.map(({ name }) => name)])
+      files[name] = await sha256(join(out, name));
+    const canary = cuda && { file: CANARY, sha256: await sha256(join(out, CANARY)) };
+    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files };
+    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (cause instanceof RredcotError || code === undefined) throw cause;
+    throw usageError(
+      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
+      '-o <a folder that can be written>',
+      cause,
+    );
   }
 }
 

@@ -31,13 +31,13 @@ const NATS = {
 export type Proof = Awaited<ReturnType<typeof prove>>;
 
 /** Where a session is farthest from the canary, of one kind of number. */
-type CanaryFinding = ReturnType<typeof farthest>;
+export type CanaryFinding = ReturnType<typeof farthest>;
 
 /** Numbers of one kind, those of the canary, and what names the place of one by its index. */
 type Compared = readonly [found: Numbers, expected: Numbers, place: (i: number) => string];
 
 /** The largest difference of one kind of number, measured by what is allowed for it; NaN where the session gave no number. */
-function farthest(what: string, precision: Precision, compared: readonly Compared[]) {
+export function farthest(what: string, precision: Precision, compared: readonly Compared[]) {
   const bound = NATS[precision];
   let worst = { off: 0, allowed: bound.off as number, found: 0, expected: 0, place: 'token 0' };
   let [largest, count, sum] = [0, 0, 0];
@@ -294,7 +294,10 @@ export async function prove(session: Asked, { passes }: Canary, precision: Preci
       compared[what]?.push([said[i]?.[1] ?? [], expected, place]);
   }
   const findings = Object.entries(compared).map(([what, all]) => farthest(what, precision, all));
-  return { findings, noise: precision === 'f32' ? 0 : answerNoise(compared['branch log p'] ?? []) };
+  const tokens = (compared['log p'] ?? []).flatMap(([found, canary]) =>
+    Array.from(canary, (known, t) => [found[t] ?? Number.NaN, known] as const),
+  );
+  return { findings, noise: precision === 'f32' ? 0 : answerNoise(tokens) };
 }
 
 /** Numbers as the file has them: eight digits are finer than any bound. @throws RangeError for what is no number */

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
-import { ArchitectureSchema } from '../graph/architecture.js';
+import { ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
 import { FAMILIES } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
@@ -14,6 +14,7 @@ import { ExitTemplateSchema } from '../text/templates.js';
 import {
   assertModelFolder,
   fromJson,
+  parseJson,
   sha256,
   untrustedFile,
   untrustedText,
@@ -39,30 +40,37 @@ const FileName = z.string().regex(/^(?!\.\.?$)[^/\\]+$/);
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const Id = z.number().int().nonnegative();
 
-const Manifest = z.object({
+/** Of a folder that only reads texts as a model does: an engine answers. */
+const TextManifest = z.strictObject({
   format: z.literal(FORMAT),
-  architecture: ArchitectureSchema,
+  architecture: TextSizesSchema,
   exitTemplate: ExitTemplateSchema,
-  /** the graph for CUDA, and what it computes in */
-  cuda: z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) }),
   /** the tokens after which the policy's own completions end */
   stops: z.array(Id).readonly(),
+  /** sha256 of every file, by name */
+  files: z.record(FileName, Sha256),
+});
+
+const Manifest = z.object({
+  ...TextManifest.shape,
+  architecture: ArchitectureSchema,
+  /** the graph for CUDA, and what it computes in */
+  cuda: z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) }),
   /**
    * The file of the numbers that every session has to reproduce. Its hash stands apart from those that say which model a folder
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
    */
   canary: z.object({ file: FileName, sha256: Sha256 }),
-  /** sha256 of every file, by name */
-  files: z.record(FileName, Sha256),
 });
 
+export type TextFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof TextManifest>, 'format'>>;
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
 
 /** What is to be known of the policy that made a run's numbers. */
 export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;
 
 /** Its folder as the user named it, whether that ships with the program, tokens of its vocabulary, and close and open of its exit template. */
-export function policyFacts({ path, architecture: { vocab }, exitTemplate: { close, open } }: PolicyFolder) {
+export function policyFacts({ path, architecture: { vocab }, exitTemplate: { close, open } }: TextFolder) {
   return { path, isEmbedded: resolve(path) === EMBEDDED_POLICY, vocab, exit: `${close}${open}` };
 }
 
@@ -71,15 +79,38 @@ export function policyFacts({ path, architecture: { vocab }, exitTemplate: { clo
  * @param verify also that files of up to 64 MiB are the ones that were built
  * @throws RredcotError (exit 2) where the folder is missing, unreadable, of another format, or changed
  */
-export async function openPolicyFolder(path: string, { verify = true } = {}): Promise<PolicyFolder> {
+export async function openPolicyFolder(path: string, opts?: { verify?: boolean }): Promise<PolicyFolder> {
+  return withGraphs(await openTextFolder(path, opts));
+}
+
+/** The same of one that is to be run. @throws RredcotError (exit 2) */
+export function withGraphs(folder: TextFolder | PolicyFolder): PolicyFolder {
+  if ('cuda' in folder) return folder;
+  throw usageError(
+    `${folder.path}: has no graph that could be run, it was built with --tokenizer-only`,
+    'let an engine answer (--policy-url, --answers), or build it again without --tokenizer-only',
+  );
+}
+
+/** The same, whether it has graphs or not. */
+export async function openTextFolder(
+  path: string,
+  { verify = true } = {},
+): Promise<TextFolder | PolicyFolder> {
   await assertModelFolder(path, 'a policy folder', BUILD);
   const file = join(path, MANIFEST);
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
-  const { format: _, ...manifest } = fromJson(Manifest, text, file, BUILD);
-  const { cuda, canary } = manifest;
-  const files = { ...manifest.files, [canary.file]: canary.sha256 };
-  for (const name of new Set([GRAPH, cuda.graph, ...TOKENIZER_FILES, ...Object.keys(files)])) {
+  const isText = !Object.hasOwn(Object(parseJson(text, file, BUILD)), 'cuda');
+  const { format: _, ...read } = fromJson<z.infer<typeof Manifest> | z.infer<typeof TextManifest>>(
+    isText ? TextManifest : Manifest,
+    ...[text, file, BUILD],
+  );
+  const manifest = { path, ...read };
+  const { cuda, canary } = 'cuda' in manifest ? manifest : {};
+  const files = { ...manifest.files, ...(canary && { [canary.file]: canary.sha256 }) };
+  const graphs = cuda === undefined ? [] : [GRAPH, cuda.graph];
+  for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
     const file = (await untrustedFile(path, name)) ?? join(path, name);
     await access(file, constants.R_OK).catch((cause) => {
       throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD, cause);
@@ -91,8 +122,8 @@ export async function openPolicyFolder(path: string, { verify = true } = {}): Pr
     if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected)
       throw notAsBuilt(path, name);
   }
-  await assertSizes({ path, ...manifest });
-  return { path, ...manifest };
+  if ('cuda' in manifest) await assertSizes(manifest);
+  return manifest;
 }
 
 /** The manifest's numbers steer loops and memory: they have to be those of the weights. */

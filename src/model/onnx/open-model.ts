@@ -4,16 +4,20 @@ import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';
 import { type DeviceChoice, resolveDevice } from './device.js';
-import { openPolicyFolder, type PolicyFolder } from './folder.js';
+import { openTextFolder, type PolicyFolder, type TextFolder } from './folder.js';
 
 /** A model that reads; its graphs are opened by whoever runs them. */
-export type OpenModel = Awaited<ReturnType<typeof openModel>>;
+export type OpenModel = Awaited<ReturnType<typeof openModel<PolicyFolder>>>;
 
 /**
  * @param signal ends what its threads are at
  * @throws RredcotError: exit 2 for a tokenizer that is none, 69 where the device is not there
  */
-export async function openModel(policy: PolicyFolder, choice: DeviceChoice, signal: AbortSignal) {
+export async function openModel<Folder extends TextFolder>(
+  policy: Folder,
+  choice: DeviceChoice,
+  signal: AbortSignal,
+) {
   const [device, tokenizer] = await Promise.all([
     resolveDevice(choice),
     openTokenizer(policy.path, { signal }),
@@ -33,7 +37,7 @@ export type OpenPolicy = Awaited<ReturnType<typeof openPolicy>>;
 
 /** The policy of a run. @throws RredcotError as {@link openModel}, exit 2 also for a folder or a template that is none */
 export async function openPolicy({ policy: path, chatTemplateArgs, device, signal }: PolicyChoice, log: Log) {
-  const policy = await openPolicyFolder(path);
+  const policy = await openTextFolder(path);
   const opened = await openModel(policy, device, signal);
   const template = await loadChatTemplate(policy, chatTemplateArgs);
   const chat = template && chatRenderer(template, { signal });

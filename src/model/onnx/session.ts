@@ -1,5 +1,6 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
@@ -14,11 +15,17 @@ process.env.ORT_DISABLE_TELEMETRY = '1';
 
 /** What scoring asks of a policy; without a device it is taken to run on the CPU, without a vocabulary entropies have no bound. */
 export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
-  Partial<Pick<ModelSession, 'device' | 'vocab' | 'folder'>> & {
+  Partial<Pick<ModelSession, 'device' | 'vocab'>> & {
+    readonly folder?: Pick<PolicyFolder, 'path'>;
     /** of an engine, to which traces are put one by one: so many at a time */
     readonly width?: number;
     /** of its answers, as `answerNoise` measures it; absent or 0: rounding of float32 */
     readonly noise?: number | undefined;
+    /** of an engine: samples behind states of a trace, (requests) of (samples) */
+    sample?(
+      trace: TokenizedTrace,
+      requests: readonly SampleRequest[],
+    ): Promise<NonNullable<Answers['samples']>>;
   };
 
 /** A policy's folder, of which the canary may not yet be there. */

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/schema.js';
 import { bytesFault, FACTS_KEY, parseFacts } from '../../../dist/io/files/facts.js';
 import { parseFieldMap } from '../../../dist/io/map/fields.js';
+import { sumCounts } from '../../../dist/io/write/facts.js';
 import { formatOf, type OutputTarget, openOutput, openRejects } from '../../../dist/io/write/output.js';
 import { rejectRow } from '../../../dist/rows.js';
 import { declared, OUR_COLUMNS } from '../../../dist/scored/columns.js';
@@ -107,7 +108,8 @@ const TYPES: Record<string, readonly string[]> = {
   [`${SEGMENT}[]`]: ['segments'],
 };
 
-const FACTS = { run: '0'.repeat(64), traces: 2, rejects: 0, tokens: 3, sigma: 1.5, rejects_sha256: null };
+const COUNTS = { ...sumCounts([]), traces: 2, tokens: 3, sigma: 1.5 };
+const FACTS = { run: '0'.repeat(64), ...COUNTS, rejects_sha256: null };
 
 const open = (path: string, changes: Partial<OutputTarget> = {}) =>
   openOutput({

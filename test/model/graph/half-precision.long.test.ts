@@ -104,8 +104,9 @@ describe('the half-precision graphs, in float32 that is rounded after every node
       // what the canary would say of a GPU that computes so, and of one that computes float32 so
       const canary = await readCanary(half);
       const { findings, noise } = await prove(gpu, canary, precision);
-      // answers to its own traces: .003 and .025 (docs/method.md)
-      expect(noise / { f16: 0.009, bf16: 0.056 }[precision]).toBeCloseTo(1, 0);
+      // answers to the policy's own traces have .0034 and .025 (docs/method.md); the canary's text is foreign to it
+      const share = noise / { f16: 0.0034, bf16: 0.025 }[precision];
+      expect([share > 1, share < 4]).toEqual([true, true]);
       if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('canary', precision, findings);
       for (const { what, off } of findings) expect(off, what).toBeGreaterThan(1e-5);
       expect(beyond(findings)).toEqual([]);
