@@ -7,7 +7,7 @@ import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { parseSizes } from '../graph/architecture.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
-import { type CudaPrecision, cudaPrecisionOf, serialiseModel } from '../graph/onnx.js';
+import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
@@ -59,12 +59,10 @@ export async function buildPolicyFolder(
   const precision = opts.cudaPrecision ?? cudaPrecisionOf(Array.from(weights.values(), ({ dtype }) => dtype));
   const { ids, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
   const cuda = { graph: CUDA_GRAPH, precision };
+  const graph = (type: Precision) => serialiseModel(buildScoringGraph(architecture, weights, type));
   const writeGraphs = async () => {
-    for (const [name, type] of [
-      [GRAPH, 'f32'],
-      [CUDA_GRAPH, precision],
-    ] as const)
-      await writeText(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, type)));
+    await writeText(join(out, GRAPH), graph('f32'));
+    await writeText(join(out, CUDA_GRAPH), graph(precision));
     await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
   };
   await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, cuda, writeGraphs }, opts.log);
@@ -87,19 +85,17 @@ export async function buildTextFolder(
 /** What tokenizer and templates say. @throws RredcotError (exit 2) for those that would fail at the first trace */
 async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab: number) {
   const tokenizer = await openTokenizer(checkpoint);
-  try {
-    const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
-    const exitTemplate = { ...derived, ...given };
-    await checkExitTemplate(exitTemplate, tokenizer, vocab);
-    const asked = await readAskTemplate(checkpoint);
-    if (asked !== undefined) await askedIds(asked, tokenizer, vocab);
-    const stops = await readStops(checkpoint, tokenizer, vocab);
-    return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
-  } finally {
-    await tokenizer.close();
-  }
+  await using _ = { [Symbol.asyncDispose]: () => tokenizer.close() };
+  const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
+  const exitTemplate = { ...derived, ...given };
+  await checkExitTemplate(exitTemplate, tokenizer, vocab);
+  const asked = await readAskTemplate(checkpoint);
+  if (asked !== undefined) await askedIds(asked, tokenizer, vocab);
+  const stops = await readStops(checkpoint, tokenizer, vocab);
+  return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
 }
 
+/** What a folder is written of. */
 interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' | 'stops'> {
   readonly weightFiles: readonly WeightFile[];
   /** of one with graphs, which are written with the canary that they give */
@@ -157,19 +153,12 @@ async function canaryOf(folder: Unproved, ids: CheckedIds): Promise<object> {
 const CHAT_TEMPLATE = 'chat_template.jinja';
 
 /** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
-async function checkTarget(
-  checkpoint: string,
-  out: string,
-  weightFiles: readonly WeightFile[],
-): Promise<void> {
+async function checkTarget(checkpoint: string, out: string, weightFiles: readonly WeightFile[]) {
   const elsewhere = '-o <another folder>';
   if ((await realpath(out)) === (await realpath(checkpoint))) {
-    for (const { name } of weightFiles)
-      if ((await lstat(join(out, name))).isSymbolicLink())
-        throw usageError(
-          `${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`,
-          elsewhere,
-        );
+    for (const file of weightFiles.map(({ name }) => join(out, name)))
+      if ((await lstat(file)).isSymbolicLink())
+        throw usageError(`${file}: a symbolic link, which ONNX Runtime does not follow`, elsewhere);
   } else if (existsSync(join(out, CHECKPOINT_CONFIG)) && !existsSync(join(out, MANIFEST)))
     throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
 }

@@ -99,13 +99,13 @@ export function noteProof(
 
 /** Of a session that is not to be believed. @param why its wrong numbers, or what has ended the canary's run */
 export function disproved(path: string, device: Device, why: readonly CanaryFinding[] | Error): RredcotError {
-  const cause = why instanceof Error ? why : undefined;
-  const found =
-    why instanceof Error
-      ? `cannot run its canary: ${why.message}`
-      : `does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`;
+  const isError = why instanceof Error;
+  const found = isError
+    ? `cannot run its canary: ${why.message}`
+    : `does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`;
   return new RredcotError(`${path}: on ${deviceName(device)} the policy ${found}`, {
-    ...{ exitCode: EXIT.device, hint: sessionHint(device) ?? buildAgain(path), cause },
+    ...{ exitCode: EXIT.device, hint: sessionHint(device) ?? buildAgain(path) },
+    cause: isError ? why : undefined,
   });
 }
 

@@ -88,15 +88,12 @@ function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
   const rowsBehind = (job: TraceJob) => job.ids.length - promptLength + loadOf(job).rows[together];
   return shareOut(promptLength, alike, rowsBehind).map((members): BatchPart => {
     const longestBranch = mostOf(members.map((job) => loadOf(job).longestBranch));
-    if (members.length > 1)
-      return {
-        ...{ strategy: together, members, longestBranch },
-        ...{ tokens: promptLength, behind: members.map(rowsBehind) },
-      };
-    const job = members[0] as TraceJob;
-    const strategy = chooseStrategy(members, device);
-    const behind = [loadOf(job).rows[strategy]];
-    return { strategy, members, longestBranch, tokens: job.ids.length, behind };
+    const first = members[0] as TraceJob;
+    const isShared = members.length > 1;
+    const strategy = isShared ? together : chooseStrategy(members, device);
+    const tokens = isShared ? promptLength : first.ids.length;
+    const behind = isShared ? members.map(rowsBehind) : [loadOf(first).rows[strategy]];
+    return { strategy, members, tokens, behind, longestBranch };
   });
 }
 

@@ -35,8 +35,6 @@ let session: InferenceSession;
 const caches = new Map<number, Kept>();
 const ropeFor = growingRope(arch);
 
-const ONE = Int32Array.of(0);
-
 async function open(): Promise<void> {
   session = await InferenceSession.create(join(folder, graph), {
     executionProviders: [device],
@@ -81,7 +79,7 @@ async function scores({ traces, keep, use }: RunJob) {
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
   // padded at their ends: causal rows before it never see that; one idle token each where the branches alone are run
-  const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE), B, 1);
+  const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => Int32Array.of(0)), B, 1);
   const S = ids.dims[1] as number;
   const branches = traces.map((trace) => trace.branches);
   const packed = packBranches(branches, places, suffixes, device.name);

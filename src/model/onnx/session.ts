@@ -5,7 +5,7 @@ import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { GRAPH, type PolicyFolder } from './folder.js';
+import { buildAgain, GRAPH, type PolicyFolder } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
@@ -79,10 +79,10 @@ export class ModelSession implements AsyncDisposable {
       return new ModelSession(thread, folder, device);
     } catch (cause) {
       await thread.finish();
-      throw new RredcotError(
-        `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`,
-        { exitCode: EXIT.device, hint: sessionHint(device) ?? AGAIN, cause },
-      );
+      const found = `ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`;
+      const again = `${buildAgain(path)}; reinstall with: npm ci --onnxruntime-node-install=skip`;
+      const hint = sessionHint(device) ?? again;
+      throw new RredcotError(`${path}: ${found}`, { exitCode: EXIT.device, hint, cause });
     }
   }
 
@@ -175,10 +175,6 @@ export class ModelSession implements AsyncDisposable {
     });
   }
 }
-
-/** what mends a policy that cannot be loaded on the CPU */
-const AGAIN =
-  'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip';
 
 /** CUDA runs the half-precision graph, the CPU the float32 one. */
 export function graphFor({ cuda }: Pick<PolicyFolder, 'cuda'>, device: Device) {
