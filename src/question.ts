@@ -41,6 +41,8 @@ export interface TraceQuestions {
   readonly peers?: readonly TokenizedTrace[];
   /** of the policy once the (K+1) exit points are known, which may be many and long */
   readonly whenCut?: (exits: Int32Array) => readonly Question[];
+  /** of the policy once all else is answered */
+  readonly samples?: (answers: Answers) => readonly SampleRequest[];
   /** of the estimator's second reader, or of the policy as such: the trace once more, cut as the policy has cut it */
   readonly second?: SecondReading;
 }
@@ -66,6 +68,14 @@ export interface ReaderAnswers {
   readonly branches: readonly (readonly Answer[])[];
 }
 
+/** How the policy is to go on from a state of a trace. */
+export interface SampleRequest {
+  /** tokens of the completion that stand before it */
+  readonly after: number;
+  readonly samples: number;
+  readonly maxTokens: number;
+}
+
 /** The answers to what was asked about a trace, and how it was cut; K segments, K+1 exits. */
 export interface Answers extends ReaderAnswers {
   readonly segmentation: Segmentation;
@@ -77,6 +87,10 @@ export interface Answers extends ReaderAnswers {
   readonly peers?: readonly (Float32Array | undefined)[];
   readonly whenCut?: readonly Answer[];
   readonly second?: ReaderAnswers;
+  /** (questions) of (samples) token ids behind the state */
+  readonly samples?: readonly (readonly Int32Array[])[];
+  /** nats: by how much the log-probability of an answer, summed over its tokens, may be off; absent: nothing worth a word */
+  readonly noise?: number;
 }
 
 // ------ one after the other

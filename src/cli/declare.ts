@@ -30,6 +30,7 @@ const OF_A_FILE = '65 a file without a trace, or changed after it was written';
 const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
   rredcot: ['README.md', '65 data, 69 device, 75 interrupted or not finished'],
   score: ['method.md', OF_A_JOB],
+  requests: ['engines.md', '65 data, 75 interrupted'],
   segment: ['method.md', OF_A_JOB],
   sample: ['sampling.md', OF_A_JOB],
   inspect: ['looking.md', '65 a row that is no trace, or no trace that fits'],

@@ -18,6 +18,7 @@ type Declare = (command: Command, call: CommandCall) => void | Promise<void>;
 /** Every command with its summary; its flags are declared by what is called as it is, which is loaded when it is called. */
 const COMMANDS: readonly (readonly [name: string, summary: string, load: () => Promise<object>])[] = [
   ['score', 'score traces: entropies, values at exit points, σ', runs],
+  ['requests', 'write what score would ask the policy, for an engine to answer', runs],
   ['segment', 'cut traces into segments, without scoring them', runs],
   ['sample', 'write completions of prompts: traces that score reads', () => import('./sample-command.js')],
   [
@@ -38,7 +39,7 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
-  ...['score', 'segment', 'sample', 'verify'],
+  ...['score', 'requests', 'segment', 'sample', 'verify'],
   ...['redistribute', 'filter'],
 ]);
 

@@ -13,20 +13,30 @@ import {
   setOwn,
   setUpEstimator,
 } from '../estimate/registry.js';
-import { given, oneOf } from '../flag-values.js';
+import { given, oneOf, parseNames } from '../flag-values.js';
+import type { Engine } from '../model/engine/engine.js';
+import type { PolicyFolder } from '../model/onnx/folder.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { type CommandCall, logOf } from './declare.js';
-import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
+import { appended, type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export async function score(command: Command, { argv, interruption, done }: CommandCall): Promise<void> {
   await withModule(argv);
-  run(command, 'scored.parquet', argv)
+  const isAsking = command.name() === 'requests';
+  run(command, isAsking ? 'JSONL on stdout' : 'scored.parquet', argv)
     .description(
-      'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
+      isAsking
+        ? 'Writes what score with the same flags would ask the policy, as JSON lines that any engine can answer (docs/engines.md).'
+        : 'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
     .optionsGroup('Values and credit:')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .option(
+      '--answers <file,…>',
+      "what an engine has answered to rredcot requests, in the place of the policy's graph; several rounds add up",
+      appended,
+    )
     .option(
       '--references <source>',
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
@@ -58,16 +68,28 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const options = jobOptions(flags);
       const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const method = { credit, setUp, isRangeGiven, references };
+      const answers = given(flags.answers, (text) => parseNames('--answers', text));
+      const engine = answers && (async (policy: PolicyFolder) => openAnswers(answers, policy));
+      const method = { credit, setUp, isRangeGiven, references, engine };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       given(flags.timeLimit, interruption.limitTime);
-      done(await commandScore.score(inputs, job, log));
+      if (!isAsking) return done(await commandScore.score(inputs, job, log));
+      const { requests } = await import('../commands/requests.js');
+      done(await requests(inputs, job, answers ?? [], log));
     });
   credited(command, true);
   ofEstimators(command, argv);
 }
 
-type ScoreFlags = JobFlags & CreditFlags & { policy: string; references: string };
+/** `rredcot requests`: the flags of `score`, whose questions it writes. */
+export const requests = score;
+
+async function openAnswers(paths: readonly string[], { architecture }: PolicyFolder): Promise<Engine> {
+  const { AnswersFile } = await import('../model/engine/answers-file.js');
+  return AnswersFile.open(paths, architecture.vocab);
+}
+
+type ScoreFlags = JobFlags & CreditFlags & { policy: string; references: string; answers?: string };
 
 export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
   run(command, 'JSONL on stdout', argv)

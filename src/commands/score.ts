@@ -10,20 +10,22 @@ import {
 } from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
-import type { ExitCode } from '../errors.js';
+import { type ExitCode, usageError } from '../errors.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { policyNeed, preparing, rewarding } from '../estimate/ready.js';
+import { type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
 import { openStages, valuesOf } from '../estimate/stages.js';
+import type { Engine } from '../model/engine/engine.js';
+import type { PolicyFolder } from '../model/onnx/folder.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import type { CutOptions } from '../run/options.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
-import { openInputs } from '../run/source.js';
+import { type JobInputs, openInputs } from '../run/source.js';
 import { chosenColumns, OUR_COLUMNS } from '../scored/columns.js';
 
 export interface ScoreOptions extends CutOptions {
@@ -34,7 +36,12 @@ export interface ScoreOptions extends CutOptions {
   readonly setUp: EstimatorSetup;
   /** whether the user has named the rewards' range: else the inputs say it */
   readonly isRangeGiven: boolean;
+  /** opens who answers in the place of the policy's graph */
+  readonly engine?: ((policy: PolicyFolder) => Promise<Engine>) | undefined;
 }
+
+/** A job whose run is to be made while what it has opened is open. */
+type MakeRun = (given: JobInputs, job: CommandJob) => Promise<ExitCode>;
 
 /** Nothing is looked for that would run nothing. */
 const NO_DEVICE = { name: 'cpu' } as const;
@@ -43,7 +50,17 @@ const NO_DEVICE = { name: 'cpu' } as const;
 const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
-export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
+export function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
+  return scoring(paths, opts, log, (given, job) => runJob(given, opts, job, log));
+}
+
+/** The same, whatever is made of its rows. */
+export async function scoring(
+  paths: readonly string[],
+  opts: ScoreOptions,
+  log: Log,
+  makeRun: MakeRun,
+): Promise<ExitCode> {
   const { setUp, segments, chatTemplateArgs, endToken, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
@@ -56,19 +73,21 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewardRange = isRangeGiven ? opts.credit.rewardRange : await findRewardRange(given, needs, signal);
   if (!isRangeGiven && rewardRange[0] < 0) log.info(SIGNED_NOTICE);
   const rewards = new RewardCheck(rewardRange, isRangeGiven);
-  await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
+  const runs = need === 'pass' && opts.engine === undefined;
+  await using opened = await openPolicy(runs ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
-  const opening = await opened.prompts.opening();
-  const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags, opening };
+  await using engine = await openEngine(opts, need, policy);
+  const { thoughtTags } = segments;
+  const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
-  const credit: CreditOptions = { ...own, estimator: nature };
+  const credit = { ...own, estimator: nature };
   if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
     ...{ need, opened, segments, rewardRange, marks, endToken, nature, setUp, estimator },
-    references: opts.references,
+    ...{ references: opts.references, engine, log, signal },
   };
   const { rewardOf, reward, counted, groupReferences } = rewarding(method);
   const usesGroups = groupReferences !== undefined || asksForMean(credit) || setUp.readsPeers === true;
@@ -94,7 +113,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const cut = eachTrace(withMeans, prepare);
 
     // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
-    await using stages = await openStages({ ...method, run, source, prepare, rewardOf, log, signal });
+    await using stages = await openStages({ ...method, run, source, prepare, rewardOf });
     const asked = stages.ask(cut);
     const answered = stages.answer(asked);
     const valued = valuesOf(answered, estimator);
@@ -107,6 +126,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     ...{ references: opts.references, chatTemplateArgs, endToken },
     ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
+    ...engine?.config,
   };
   const warning = setUp.warning?.({ policy: policy.files, config });
   if (warning !== undefined) log.warn('calibration', warning);
@@ -118,12 +138,21 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     ...{ config, needs, rewards, groupReferences, stages },
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
-    passes: need === 'pass' ? { precision: graphFor(policy, device).precision } : null,
+    passes: need === 'pass' ? { precision: engine?.name ?? graphFor(policy, device).precision } : null,
     meter: estimator.sampling?.meter,
     reward: usesGroups ? counted : undefined,
     readsPeers: setUp.readsPeers === true,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     valueName: valueNameOf(nature),
   };
-  return await runJob(given, opts, job, log);
+  return await makeRun(given, job);
+}
+
+/** @throws RredcotError (exit 2) where nobody is asked; as the engine */
+async function openEngine({ engine }: ScoreOptions, need: PolicyNeed, policy: PolicyFolder) {
+  if (need === 'pass' || engine === undefined) return engine?.(policy);
+  throw usageError(
+    "no policy is asked: values and segments are the rows' own",
+    'leave out the flag that names who answers, or take another --estimator',
+  );
 }

@@ -1,7 +1,9 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
 import { windowOf } from '../io/files/run-folder.js';
+import type { Engine } from '../model/engine/engine.js';
+import { EngineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
-import { ModelSession } from '../model/onnx/session.js';
+import { ModelSession, type PolicyRuns } from '../model/onnx/session.js';
 import type { AnsweredJob, Answers, TraceQuestions, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
@@ -21,6 +23,8 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
   readonly source: Pick<WholeInput, 'again'>;
   readonly prepare: Awaited<ReturnType<typeof preparing>>;
   readonly rewardOf: (trace: Trace) => Reward;
+  /** who answers in the place of the policy's graph */
+  readonly engine: Engine | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -66,26 +70,28 @@ function unread({ pieces, completionIds }: ValueJob): Answers {
 
 /** @throws RredcotError (exit 69) where a model does not prove itself */
 export async function openStages(opts: StageOptions): Promise<Stages> {
-  const { need, estimator, opened, run, source, prepare, rewardOf, log, signal } = opts;
+  const { need, estimator, opened, run, source, prepare, rewardOf, engine, log, signal } = opts;
   if (need !== 'pass') return WITHOUT_PASS;
   const { policy, device } = opened;
   const window = (row: number): number => windowOf(row, run.rowsPerPart);
-  const sessions: ModelSession[] = [];
+  const sessions: { close(): Promise<void> }[] = [];
   const close = async (): Promise<void> => {
     for (const session of sessions.toReversed()) await session.close();
   };
   try {
     const sampling = await estimator.sampling?.open(policy, device);
-    const session =
+    const open = async () =>
       (sampling?.session as ModelSession | undefined) ?? (await ModelSession.open(policy, device));
+    const session = engine === undefined ? await open() : new EngineSession(engine, policy, log);
     sessions.push(session);
-    noteProof(log, session, 'policy');
-    let second = estimator.second && session;
+    if (session instanceof ModelSession) noteProof(log, session, 'policy');
+    let second: PolicyRuns | undefined = estimator.second && session;
     if (estimator.second?.model !== undefined) {
       const { model, name } = estimator.second;
-      second = await ModelSession.open(model.policy, model.device);
-      sessions.push(second);
-      noteProof(log, second, name);
+      const other = await ModelSession.open(model.policy, model.device);
+      sessions.push(other);
+      noteProof(log, other, name);
+      second = other;
     }
     const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
       prepare({ trace, reward: rewardOf(trace), groupMean: undefined });

@@ -44,7 +44,7 @@ export interface CutOptions extends JobOptions {
 
 /** What a command does, as far as it is known before a row is read. */
 export interface Work {
-  readonly command: 'score' | 'segment' | 'sample';
+  readonly command: 'score' | 'segment' | 'sample' | 'requests';
   /** rows of the output that a trace of the input becomes (default 1) */
   readonly rowsPerTrace?: number;
   /** where the command counts tokens as it writes them */

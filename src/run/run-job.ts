@@ -31,7 +31,7 @@ import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';
 import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
-import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
+import { beginRun, type LineWriter, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
 
 /** What a command adds to that. */
 export interface CommandJob extends Work {
@@ -39,6 +39,8 @@ export interface CommandJob extends Work {
   readonly ending?: string;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: RunContext): AsyncIterable<OutputRow | BadRow>;
+  /** Lines that are written in the place of rows: nothing of the run is kept, and `text` gives those that came since it was asked. */
+  readonly writes?: LineWriter;
 }
 
 /**
@@ -55,7 +57,8 @@ export async function runJob(
   const prints = inputs.map(({ print }) => print);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
-  const target = await resolveTarget(opts.output ?? byDefault, format, inputs);
+  const asked = await resolveTarget(opts.output ?? byDefault, format, inputs);
+  const target = job.writes === undefined ? asked : { ...asked, kind: 'stdout' as const };
   const isStream = inputs.some(({ size }) => size === null);
   const { shard = WHOLE } = opts;
   assertShardable(target, shard, opts.limit, isStream);
@@ -155,7 +158,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish });
+  const { writes } = job;
+  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish, writes });
   if (parts?.todo.size === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);

@@ -3,9 +3,10 @@
 import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { outputColumns } from '../io/arrow/output-columns.js';
+import { openAtomicFile } from '../io/files/atomic-file.js';
 import { fileBytes, isStored } from '../io/files/files.js';
 import { filePaths, hiddenFolder, MAX_PARTS, type Shard } from '../io/files/run-folder.js';
-import { ReaderClosedError } from '../io/files/stdout.js';
+import { openStreamSink, ReaderClosedError } from '../io/files/stdout.js';
 import { type Counts, PART_KEY, type Part, sumCounts } from '../io/write/facts.js';
 import { type OutputTarget, openOutput, openRejects } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
@@ -98,6 +99,7 @@ export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunP
   readonly overwrite: boolean;
   readonly stats: RunStats;
   readonly signal: AbortSignal;
+  readonly writes?: LineWriter | undefined;
   /** of a folder: writes what stands beside the parts of a run that is whole */
   readonly finish?: (folder: string) => Promise<void>;
 }
@@ -161,10 +163,29 @@ async function leaveReasons(folder: string, target: Target): Promise<void> {
   await rejects.publish();
 }
 
+/** What is written in the place of rows. */
+export interface LineWriter {
+  text(): string;
+}
+
+/** Lines to stdout, or to a file that appears when it is whole. */
+async function openLines({ path }: Target, { text }: LineWriter) {
+  const file = path === '-' ? undefined : await openAtomicFile(path);
+  const sink = file ?? openStreamSink();
+  return {
+    write: () => sink.write(Buffer.from(text())),
+    async finish(): Promise<void> {
+      await sink.finish();
+      await file?.publish();
+    },
+    abort: () => sink.abort(),
+  };
+}
+
 /** Stdout, and the rejects beside it, which are left whatever becomes of it. */
-async function openStdout({ target, ...opts }: SinkOptions): Promise<Sink> {
+async function openStdout({ target, writes, ...opts }: SinkOptions): Promise<Sink> {
   const rejects = await openRejects(target.rejects);
-  const output = await openOutput({ ...opts, ...target });
+  const output = writes ? await openLines(target, writes) : await openOutput({ ...opts, ...target });
   const end = async (ended: Promise<void>): Promise<void> => {
     await ended;
     await rejects.finish();

@@ -1,11 +1,11 @@
 // Answers questions about a stream of traces by ONNX sessions: windows of neighbours, which alone may share runs of the policy, one after the other, in input order.
 import { TraceRejected } from '../../errors.js';
-import { planWindow, type TraceJob } from '../../model/onnx/plan.js';
+import { planWindow, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/encode.js';
 import type { AnsweredJob, Answerer, Answers, AskedJob, TraceQuestions, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
-import type { Pieces, Segmentation } from '../../segment/segment.js';
+import { isCutLate, type Pieces, type Segmentation } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import { answerCut, type KeepsPrefix, runBatch } from './batch.js';
 
@@ -130,16 +130,17 @@ async function* scoreWindows<T extends AskedJob>(
           asked,
         };
       });
-      const planned = planWindow(jobs, session.device);
+      const planned = session.width === undefined ? planWindow(jobs, session.device) : jobs.map(aloneAs);
       // a window without a job still has to pass in its turn
       if (planned.length === 0) planned.push({ strategy: 'one-run', jobs: [] });
       for (const [n, batch] of planned.entries())
         yield { ...batch, window, isLast: n === planned.length - 1 };
     }
   }
-  const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => {
+  const done = inOrder(batches(), session.width ?? BATCHES_AT_WORK, async (batch) => {
     const { jobs, strategy } = batch;
-    return { ...batch, scored: jobs.length === 0 ? [] : await runBatch(session, jobs, strategy) };
+    const run = jobs.length === 0 ? [] : runBatch(session, jobs, strategy).catch(rejectedAlone);
+    return { ...batch, scored: await run };
   });
   const results = new Map<Trace, Answers | TraceRejected>(); // of one window
   const logprobsOf = (trace: Trace): Float32Array | undefined => {
@@ -154,10 +155,25 @@ async function* scoreWindows<T extends AskedJob>(
       const result = results.get(item.trace) as Answers | TraceRejected;
       if (result instanceof TraceRejected) throw result;
       const peers = item.asked?.peers?.map(({ trace }) => logprobsOf(trace));
-      return { job: item, trace: item.trace, result: peers === undefined ? result : { ...result, peers } };
+      const { noise } = session;
+      const told = { ...result, ...(peers && { peers }), ...(noise !== undefined && { noise }) };
+      return { job: item, trace: item.trace, result: told };
     });
     results.clear();
   }
+}
+
+/** As an engine is asked: where nothing has to be merged the exits are known from the start. */
+function aloneAs(job: TraceJob): { readonly strategy: Strategy; readonly jobs: readonly TraceJob[] } {
+  const { ends, segments } = job.pieces;
+  const isCut = ends.length === segments && !isCutLate(job.pieces);
+  return { strategy: isCut ? 'one-run' : 'two-run', jobs: [job] };
+}
+
+/** What an engine does not answer of a trace is the end of that trace alone. */
+function rejectedAlone(error: unknown): readonly TraceRejected[] {
+  if (error instanceof TraceRejected) return [error];
+  throw error;
 }
 
 /** Yields `fn(item)` for every item, `width` of them at work at a time. */

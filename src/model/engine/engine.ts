@@ -1,13 +1,18 @@
 // What an engine is to the program: it answers questions about token ids with log-probabilities, or with samples, however it computes them.
 
 /** Who answers: a file of answers, or a server. */
-export interface Engine extends Partial<AsyncDisposable> {
+export interface Engine extends AsyncDisposable {
   /** e.g. `vllm 0.32.0`; said in the run, and in every error */
   readonly name: string;
+  /** what decides its numbers, for the identity of a run: no address, no time */
+  readonly config: Readonly<Record<string, unknown>>;
   /** traces of which questions are at work at a time */
   readonly width: number;
+  /** nats: by how much the log-probability of an answer, summed over its tokens, may be off, as it has shown itself; absent: nobody has looked */
+  readonly noise?: number | undefined;
   /**
-   * Answers all questions of a call, in their order. Those of a call are of one trace, its exits ascending.
+   * Answers all questions of a call, in their order. They are of one trace: where the whole of it is asked too, that comes first,
+   * since what follows begins as it does; exits ascend.
    * @throws TraceRejected where one cannot be answered, and the others of the run can
    * @throws RredcotError (exit 69) where none can be any more
    */
@@ -17,7 +22,7 @@ export interface Engine extends Partial<AsyncDisposable> {
 }
 
 /** What every question says. */
-interface Asked {
+interface OfTrace {
   /** names trace, exit and question for people: top-0003@120:0 */
   readonly name: string;
   /** the whole list: a trace up to an exit, and what goes on from there */
@@ -27,7 +32,7 @@ interface Asked {
 }
 
 /** How likely `ids[from..]` are, each given all before it. */
-export interface LogprobQuestion extends Asked {
+export interface LogprobQuestion extends OfTrace {
   readonly from: number;
   /** the entropy at each of these places is wanted too: so many of the most likely tokens tell it, where it is not known */
   readonly top?: number;
@@ -36,7 +41,7 @@ export interface LogprobQuestion extends Asked {
 }
 
 /** How the policy goes on from `ids`, T = 1. */
-export interface SampleQuestion extends Asked {
+export interface SampleQuestion extends OfTrace {
   readonly samples: number;
   readonly maxTokens: number;
   /** token ids that end a sample */

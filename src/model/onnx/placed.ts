@@ -32,6 +32,8 @@ export interface PackedTrace {
   readonly branches: readonly Branch[];
   /** traces of a run with the same number here have the same prompt, which is read once; absent: read with the trace */
   readonly shares?: number | undefined;
+  /** by which an engine names it */
+  readonly trace?: { readonly id: string };
 }
 
 /** What the policy says of one trace of a run; every token is predicted from everything before it. */

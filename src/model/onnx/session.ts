@@ -16,7 +16,12 @@ process.env.ORT_DISABLE_TELEMETRY = '1';
 
 /** What scoring asks of a policy; without a device it is taken to run on the CPU, without a vocabulary entropies have no bound. */
 export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
-  Partial<Pick<ModelSession, 'device' | 'vocab' | 'folder'>>;
+  Partial<Pick<ModelSession, 'device' | 'vocab' | 'folder'>> & {
+    /** of an engine, to which traces are put one by one: so many at a time */
+    readonly width?: number;
+    /** nats: by how much the log-probability of an answer may be off; absent: nothing worth a word */
+    readonly noise?: number | undefined;
+  };
 
 /** A policy's folder, of which the canary may not yet be there. */
 export type Unproved = Omit<PolicyFolder, 'canary'> & Partial<Pick<PolicyFolder, 'canary'>>;

@@ -1,0 +1,55 @@
+// `rredcot requests`: what `score` with the same flags would ask a policy, as lines that any engine can answer.
+import type { ExitCode } from '../errors.js';
+import { AnswersFile } from '../model/engine/answers-file.js';
+import { ASKED, Asking } from '../model/engine/asking.js';
+import { count, plural } from '../plural.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, isBad } from '../rows.js';
+import { runJob } from '../run/run-job.js';
+import { blankRow, type OutputRow } from '../scored.js';
+import { type ScoreOptions, scoring } from './score.js';
+
+/** @param answers files of what was answered in earlier rounds */
+export async function requests(
+  paths: readonly string[],
+  opts: ScoreOptions,
+  answers: readonly string[],
+  log: Log,
+): Promise<ExitCode> {
+  let asking: Asking | undefined;
+  const engine: ScoreOptions['engine'] = async ({ architecture: { vocab } }) => {
+    const known = answers.length === 0 ? undefined : await AnswersFile.open(answers, vocab);
+    asking = new Asking(vocab, known);
+    return asking;
+  };
+  const own = { ...opts, engine, output: opts.output ?? '-', format: 'jsonl' as const };
+  const code = await scoring(paths, own, log, (given, job) => {
+    const writes = { text: () => asking?.take() ?? '' };
+    const stages: typeof job.stages = (source, run) => askedRows(job.stages(source, run));
+    return runJob(given, own, { ...job, command: 'requests', columns: [], texts: [], stages, writes }, log);
+  });
+  if (asking !== undefined) tell(asking.counts, log);
+  return code;
+}
+
+/** A trace whose questions were written down is done with. */
+async function* askedRows(rows: AsyncIterable<OutputRow | BadRow>): AsyncGenerator<OutputRow | BadRow> {
+  for await (const row of rows) {
+    if (!isBad(row) || row.rejection.code !== ASKED) yield row;
+    else {
+      const source = { ...row, columns: {} };
+      const trace = { id: row.id ?? '', prompt: '', completion: '', references: [], reward: null, source };
+      yield { ...blankRow(trace), status: [ASKED] };
+    }
+  }
+}
+
+function tell({ questions, tokens, whole, exits, samples }: Asking['counts'], log: Log): void {
+  const left =
+    questions === 0
+      ? ': nothing is left to ask, rredcot score --answers takes what was said'
+      : '; what is said to them goes to --answers of this command again, which asks what is left, and then of rredcot score';
+  log.info(
+    `${plural(questions, 'question')} (${count(whole)} whole traces, ${count(exits)} at exits, ${count(samples)} for samples), ${count(tokens)} tokens beside shared prefixes${left}`,
+  );
+}
