@@ -12,12 +12,12 @@ import collections
 import importlib
 import itertools
 import json
+import math
 import os
 import sys
 import time
 
 BASES = 256  # lists of token ids that are kept for later questions to begin with
-TOKENS = 2**21  # about as many an engine gets at a time
 
 # log p of ids[start:] is asked, with `top` of the largest; or, where start is 0, samples. Questions of one `base` begin with the same
 # ids, `shared` of them. What is `fresh` is computed alone, with nothing that is cached.
@@ -26,62 +26,46 @@ Question = collections.namedtuple("Question", "id ids base shared start top fres
 
 def questions(lines):
     """The questions of JSON lines, each with all its token ids."""
-    bases = collections.OrderedDict()
+    bases = {}
     for said in map(json.loads, lines):
         if "id" not in said:
             continue
-        ids, prefix = said["token_ids"], said.get("prefix")
-        if prefix is None:
-            bases[said["id"]] = ids
-            if len(bases) > BASES:
-                bases.popitem(last=False)
-        elif prefix["of"] in bases:
-            ids = bases[prefix["of"]][: prefix["length"]] + ids
+        ids, base, shared = said["token_ids"], said["id"], len(said["token_ids"])
+        if "prefix" in said:
+            base, shared = said["prefix"]["of"], said["prefix"]["length"]
+            if base not in bases:
+                raise SystemExit(f"answer.py: {said['id']} begins with {base}, expected one of the last {BASES} without a prefix")
+            ids = bases[base][:shared] + ids
         else:
-            raise SystemExit(f"answer.py: {said['id']} begins with {prefix['of']}, expected one of the last {BASES} without a prefix")
+            bases[base] = ids
+            if len(bases) > BASES:
+                del bases[next(iter(bases))]
         if "from" in said or "samples" in said:
-            base = (prefix["of"], prefix["length"]) if prefix else (said["id"], len(ids))
             asked = [said.get(name, 0) for name in ("from", "top", "fresh", "samples", "max_tokens")]
-            yield Question(said["id"], ids, *base, *asked, said.get("stop", []))
+            yield Question(said["id"], ids, base, shared, *asked, said.get("stop", []))
 
 
 def windows(asked, size):
-    """Lists of at least `size` questions; those of a base stay together, unless they are too many tokens."""
-    window, tokens = [], 0
-    for q in asked:
-        if window and (len(window) >= size and q.base != window[-1].base or tokens > TOKENS):
+    """Lists of at least `size` questions, in which those of a base stand together."""
+    window = []
+    for _, same in itertools.groupby(asked, lambda q: q.base):
+        window += same
+        if len(window) >= size:
             yield window
-            window, tokens = [], 0
-        window.append(q)
-        tokens += len(q.ids)
+            window = []
     if window:
         yield window
 
 
 def answers(window, engine):
     """The answer to each question, as it is written."""
-    refusals = [refusal(q, engine) for q in window]
-    found = iter(engine.answer([q for q, why in zip(window, refusals) if not why]))
-    return [{"id": q.id, **({"error": why} if why else checked(next(found), q))} for q, why in zip(window, refusals)]
-
-
-def refusal(q, engine):
-    if not 0 <= min(q.ids, default=-1) <= max(q.ids, default=0) < engine.vocabulary:
-        return f"no token ids, or not all of them in the model's vocabulary of {engine.vocabulary}"
-    if len(q.ids) + max(1, q.max_tokens) > engine.longest:
-        return f"{len(q.ids)} token ids and {max(1, q.max_tokens)} to come, where the engine takes {engine.longest}"
-    return None if q.samples or 0 < q.start < len(q.ids) else f"from token {q.start} of {len(q.ids)}"
-
-
-def checked(answer, q):
-    """The answer with all the digits that mean something, or what is wrong with it."""
-    numbers = lambda values: [numbers(v) if isinstance(v, list) else round(v, 6) for v in values]
-    for name in answer.keys() & {"logprobs", "entropies", "top"}:
-        if len(answer[name]) != len(q.ids) - q.start:
-            return {"error": f"{len(answer[name])} {name}, expected {len(q.ids) - q.start}"}
-        answer[name] = numbers(answer[name])
-    wrong = [value for value in answer.get("logprobs", []) if not float("-inf") < value <= 0]
-    return {"error": f"a log-probability of {wrong[0]}"} if wrong else answer
+    fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary for q in window]
+    found = iter(engine.answer([q for q, fit in zip(window, fits) if fit]))
+    why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}"
+    for q, fit in zip(window, fits):
+        answer = next(found) if fit else {"error": why}
+        finite = all(map(math.isfinite, answer.get("logprobs", ())))
+        yield {"id": q.id, **(answer if finite else {"error": "a log-probability is not finite"})}
 
 
 def standing(path, header):

@@ -19,11 +19,14 @@ class Engine:
         found = {}
         for some in filter(None, (whole, exits, *([q] for q in asked if q.fresh))):
             # nothing behind logprob_start_len comes from the cache; the first row is None
-            more = {"logprob_start_len": [0 if q.fresh else q.start - 1 for q in some], "top_logprobs_num": [q.top for q in some]}
-            for q, r in zip(some, self.generate([q.ids for q in some], [{"max_new_tokens": 0}] * len(some), return_logprob=True, **more)):
-                rows, top = (r["meta_info"].get(f"input_{name}_logprobs") or [] for name in ("token", "top"))
-                found[q.id] = {"logprobs": [row[0] for row in rows[q.start - len(q.ids) :]], "cached": r["meta_info"]["cached_tokens"]}
-                found[q.id] |= {"top": [[one[0] for one in row] for row in top[q.start - len(q.ids) :]]} if q.top else {}
+            starts, how = [0 if q.fresh else q.start - 1 for q in some], [{"max_new_tokens": 0}] * len(some)
+            more = {"return_logprob": True, "logprob_start_len": starts, "top_logprobs_num": [q.top for q in some]}
+            for q, r in zip(some, self.generate([q.ids for q in some], how, **more)):
+                meta, behind = r["meta_info"], slice(q.start - len(q.ids), None)
+                found[q.id] = {"logprobs": [round(row[0], 6) for row in meta["input_token_logprobs"][behind]]}
+                if q.top:
+                    found[q.id]["top"] = [[round(one[0], 6) for one in row] for row in meta["input_top_logprobs"][behind]]
+                found[q.id]["cached"] = meta["cached_tokens"]
         drawn = [q for q in asked for _ in range(q.samples)]
         how = [{"max_new_tokens": q.max_tokens, "stop_token_ids": q.stop} for q in drawn]
         for q, r in zip(drawn, self.generate([q.ids for q in drawn], how)):

@@ -1,12 +1,11 @@
 """The engine `torch` of answer.py: any causal model that transformers opens, on a GPU or the CPU. A trace is computed once.
 
-What goes on from its exits is computed behind its cache: in one forward pass, where a mask lets each branch see the trace up to its exit,
-and itself; or, where layers have a state in place of attention, one by one, behind a copy of the cache at the exit. Both are compared
-with plain passes before the first answer, and what does not agree is not used.
+What goes on from its exits is computed behind its cache: in one forward pass, where a mask lets each branch see the trace up to its
+exit, and itself; or, where layers have a state in place of attention, one by one, behind a copy of the cache at the exit. Both are
+compared with plain passes before the first answer, and what does not agree is not used.
 """
 import copy
 import inspect
-import itertools
 import sys
 import zlib
 
@@ -17,7 +16,7 @@ CHUNK = 1024  # tokens of a forward pass: bounds its mask (CHUNK, trace + CHUNK)
 
 
 class Engine:
-    window = 1  # question, and the others of its trace
+    window = 1  # question, and those of the same trace
 
     def __init__(self, model, dtype, more):
         self.name = f"torch {torch.__version__}, transformers {transformers.__version__}"
@@ -28,19 +27,16 @@ class Engine:
         self.config = self.model.config.get_text_config()
         self.vocabulary = self.model.get_input_embeddings().weight.shape[0]
         self.longest = getattr(self.config, "max_position_embeddings", float("inf"))
-        # transformers calls it so since 5.2x
+        # transformers 5.24 calls it cache, 5.19 does not yet
         self.cache = "cache" if "cache" in inspect.signature(self.model.forward).parameters else "past_key_values"
         self.way, self.computed = None, 0
 
     @torch.inference_mode()
     def answer(self, asked):
-        found = {}
-        for _, trace in itertools.groupby(asked, lambda q: q.base):
-            trace = list(trace)
-            self.way = self.way or self.chosen(trace[0])
-            alone = [q for q in trace if q.fresh or self.way == "plain"]
-            found |= {q.id: self.plain(q) if q.start else self.draw(q) for q in alone}
-            found |= self.together([q for q in trace if q.id not in found], self.way == "packed")
+        self.way = self.way or self.chosen(asked[0])
+        found = {q.id: self.draw(q) for q in asked if q.samples}
+        found |= {q.id: self.plain(q) for q in asked if q.start and (q.fresh or self.way == "plain")}
+        found |= self.together([q for q in asked if q.id not in found], self.way == "packed")
         return [found[q.id] for q in asked]
 
     def chosen(self, q):
@@ -68,25 +64,23 @@ class Engine:
     def together(self, asked, packed):
         """Answers by id: one pass over the trace, in chunks, and what goes on from it behind its cache."""
         # a branch begins with the token that predicts the first of what it is asked
-        cut = {q.id: min(q.shared, (q.start or len(q.ids)) - 1) for q in asked if q.shared < len(q.ids) or q.samples}
-        whole, apart = [q for q in asked if q.id not in cut], [q for q in asked if q.id in cut and not (packed and q.start)]
+        cut = {q.id: min(q.shared, q.start - 1) for q in asked if q.shared < len(q.ids)}
+        whole, branches = [q for q in asked if q.id not in cut], [q for q in asked if q.id in cut]
         trace = max((q.ids[: q.shared] for q in asked), key=len, default=[])
         length = max([len(q.ids) - 1 for q in whole] + list(cut.values()), default=0)
         follow = {row: token for q in whole for row, token in follows(q).items()}
         cache, at, rows, found = transformers.DynamicCache() if packed else None, 0, {}, {}
-        for stop in sorted({*range(CHUNK, length, CHUNK), length, *(cut[q.id] for q in apart)}):
+        for stop in sorted({*range(CHUNK, length, CHUNK), length, *([] if packed else cut.values())}):
             here = {row - at: follow[row] for row in range(at, stop) if row in follow}
             if stop > at:
                 new, cache = self.forward(trace[at:stop], here, cache)
                 rows |= zip([at + row for row in here], new)
-            for q in (q for q in apart if cut[q.id] == stop):
-                mine = copy.deepcopy(cache)
-                new = self.forward(q.ids[stop:-1], follows(q, stop), mine)[0] if q.start else None
-                found[q.id] = said(q, new, stop) if q.start else self.draw(q, stop, mine)
+            for q in (q for q in branches if cut[q.id] == stop and not packed):
+                new, _ = self.forward(q.ids[stop:-1], follows(q, stop), copy.deepcopy(cache))
+                found[q.id] = said(q, new, stop)
             at = stop
         found |= {q.id: said(q, [rows[row] for row in follows(q)], 0) for q in whole}
-        branches = [q for q in asked if q.id in cut and q.id not in found]
-        while branches:
+        while packed and branches:
             found |= self.pack(branches, cut, cache, length)
         return found
 
@@ -120,21 +114,17 @@ class Engine:
         for logits, token in zip(out.logits[0].split(256), tokens.split(256)):
             logprobs = logits.float().log_softmax(-1)
             found += zip(logprobs.gather(-1, token[:, None])[:, 0].tolist(), torch.special.entr(logprobs.exp()).sum(-1).tolist())
-        return found[: len(follow)], getattr(out, self.cache)
+        return found[: len(follow)], getattr(out, self.cache, None)
 
-    def draw(self, q, cached=0, cache=None):
+    def draw(self, q):
         """Samples at T = 1, the same whenever they are asked."""
         torch.manual_seed(zlib.crc32(q.id.encode()))
         ids = torch.tensor([q.ids] * q.samples, device=self.model.device)
-        if cached:
-            cache.reorder_cache(torch.zeros_like(ids[:, 0]))  # its one row, for each sample
-        more = {self.cache: cache} if cached else {}
         stops = {"eos_token_id": q.stop, "pad_token_id": q.stop[0]} if q.stop else {}
         how = transformers.GenerationConfig(do_sample=True, top_k=0, max_new_tokens=q.max_tokens, **stops)
-        drawn = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=how, **more)[:, len(q.ids) :]
-        drawn = [row[: next((n + 1 for n, token in enumerate(row) if token in q.stop), None)] for row in drawn.tolist()]
-        self.computed += len(q.ids) - cached + sum(map(len, drawn))
-        return {"ids": drawn, "cached": cached}
+        drawn = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=how)[:, len(q.ids) :].tolist()
+        self.computed += ids.numel() + sum(map(len, drawn))
+        return {"ids": [row[: next((n + 1 for n, token in enumerate(row) if token in q.stop), None)] for row in drawn]}
 
 
 def follows(q, at=0):
@@ -143,5 +133,5 @@ def follows(q, at=0):
 
 
 def said(q, rows, cached):
-    logprobs, entropies = [logprob for logprob, _ in rows], [entropy for _, entropy in rows]
+    logprobs, entropies = ([round(row[n], 6) for row in rows] for n in (0, 1))
     return {"logprobs": logprobs, **({"entropies": entropies} if q.top else {}), "cached": cached}

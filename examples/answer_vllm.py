@@ -1,6 +1,5 @@
 """The engine `vllm` of answer.py, in its process: what questions have in common is computed once, by the prefix cache."""
 import os
-import zlib
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 import vllm
@@ -39,8 +38,8 @@ class Engine:
             forced = [{"allowed_token_ids": [q.ids[i]], "logprobs": q.top} for i in missing]
             rows = [one.outputs[0].logprobs[0] for one in self.generate([q.ids[:i] for i in missing], forced)]
             rows += [r.prompt_logprobs[i - len(q.ids)] for i in range(q.start + len(missing), len(q.ids))]
-            top = [sorted((one.logprob for one in row.values()), reverse=True)[: q.top] for row in rows]
-            logprobs = [row[i].logprob for row, i in zip(rows, q.ids[q.start :])]
+            top = [sorted((round(one.logprob, 6) for one in row.values()), reverse=True)[: q.top] for row in rows]
+            logprobs = [round(row[i].logprob, 6) for row, i in zip(rows, q.ids[q.start :])]
             found.append({"logprobs": logprobs, **({"top": top} if q.top else {}), "cached": cached})
         return found
 
