@@ -259,10 +259,10 @@ class Proof(unittest.TestCase):
         logprobs = np.full(len(ids), -1e-3)
         logprobs[ends[0]] = logprobs[ends[2] + 1] = np.log(0.7)  # in the second line, and in the fourth
         rows = [{"completion_ids": ids, "reward": 1}, {"completion_ids": ids[:9], "reward": 0}, {"completion_ids": ids, "reward": 0}]
-        cut, holds = arms.behind_unsure(rows, [{"logprobs": logprobs.tolist()}, {"logprobs": logprobs[:9].tolist()}, None])
-        sampled = [{"value_start": 0.5, "segments": [{"kind": "thought", "value": 0.25}, {"kind": "thought", "value": 0.75}, {"kind": "answer", "value": None}]}, None, None]
-        found = arms.carried(rows, holds, sampled)
-        self.assertEqual([row["segment_ends"] for row in cut], [[ends[1], ends[3]], [9], [len(ids)]])
+        places = arms.behind_unsure(rows, [{"logprobs": logprobs.tolist()}, {"logprobs": logprobs[:9].tolist()}, None])
+        self.assertEqual([cut for _, cut, _ in places], [[ends[1], ends[3]], [], []])
+        flat = [dict(zip(("segment_ends", "values"), arms.flat(row))) for row in rows[1:]]
+        found = arms.carried([{"segment_ends": [ends[1], ends[3]], "values": [0.5, 0.25, 0.75]}, *flat], places)
         # nothing moves where nothing is known
         expected = [[ends, [0.5, 0.5, 0.25, 0.25, 0.75]], [[9], [0, 0]], [[len(ids)], [0, 0]]]
         self.assertEqual([[row["segment_ends"], list(row["values"])] for row in found], expected)

@@ -18,7 +18,7 @@ export class RredcotError extends Error {
   /** what to do about it, e.g. `use --map completion=<path>` */
   readonly hint: string | undefined;
 
-  constructor(message: string, options: { exitCode: ExitCode; hint?: string; cause?: unknown }) {
+  constructor(message: string, options: { exitCode: ExitCode; hint?: string | undefined; cause?: unknown }) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'RredcotError';
     this.exitCode = options.exitCode;

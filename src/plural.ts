@@ -34,17 +34,3 @@ export function duration(seconds: number): string {
   const minutes = Math.round(seconds / 60);
   return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
-
-/** More than so many are cut short. */
-const MOST_RANGES = 8;
-
-/** Numbers in order as people write them: 0–3, 7, 9–12, … */
-export function ranges(numbers: readonly number[]): string {
-  const parts: string[] = [];
-  for (let from = 0, to = 0; from < numbers.length; from = ++to) {
-    while (numbers[to + 1] === (numbers[to] as number) + 1) to++;
-    parts.push(from === to ? `${numbers[from]}` : `${numbers[from]}–${numbers[to]}`);
-  }
-  const shown = parts.slice(0, MOST_RANGES).join(', ');
-  return parts.length <= MOST_RANGES ? shown : `${shown}, … (${count(numbers.length)})`;
-}

@@ -66,6 +66,8 @@ export interface ReaderAnswers {
   readonly entropies: Float32Array;
   /** (E) of (N) */
   readonly branches: readonly (readonly Answer[])[];
+  /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that; absent: rounding */
+  readonly noise?: number;
 }
 
 /** How the policy is to go on from a state of a trace. */
@@ -89,8 +91,6 @@ export interface Answers extends ReaderAnswers {
   readonly second?: ReaderAnswers;
   /** (questions) of (samples) token ids behind the state */
   readonly samples?: readonly (readonly Int32Array[])[];
-  /** nats: by how much the log-probability of an answer, summed over its tokens, may be off; absent: nothing worth a word */
-  readonly noise?: number;
 }
 
 // ------ one after the other

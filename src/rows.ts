@@ -8,8 +8,8 @@ export interface ReadOptions {
   readonly maxLineBytes?: number | undefined;
   /** told how much further an input of known size has been read, in its own bytes: row by row, what is packed in small pieces */
   readonly onBytes?: ((count: number) => void) | undefined;
-  /** told of what stands behind the end of packed data */
-  readonly onTail?: ((message: string) => void) | undefined;
+  /** told of what is not read as it stands there: what is behind the end of packed data, a key of a folder */
+  readonly onLoss?: ((code: 'input_tail' | 'hive_key', message: string) => void) | undefined;
   /** Asked for every row by its number over all inputs, of columnar ones more than once: others are counted, not parsed. */
   readonly wanted?: ((ordinal: number) => boolean) | undefined;
   /** which of a file's columns are looked at; those of Parquet alone are left where they are (default: all) */
@@ -22,6 +22,8 @@ export interface RowOptions extends ReadOptions {
   readonly file: string;
   /** how ids begin */
   readonly stem: string;
+  /** what rows have beside the columns that are their own */
+  readonly beside?: ((columns: readonly string[]) => readonly [name: string, value: unknown][]) | undefined;
   /** number over all inputs of the file's first row */
   readonly firstOrdinal?: number | undefined;
 }
@@ -67,15 +69,11 @@ export async function* eachTrace<A extends { readonly trace: Trace }, B>(
   fn: (item: A) => B | Promise<B>,
 ): AsyncGenerator<B | BadRow> {
   for await (const item of items) {
-    if (isBad(item)) {
-      yield item;
-      continue;
-    }
     let result: B | BadRow;
     try {
-      result = await fn(item);
+      result = isBad(item) ? item : await fn(item);
     } catch (error) {
-      if (!(error instanceof TraceRejected)) throw error;
+      if (isBad(item) || !(error instanceof TraceRejected)) throw error;
       result = rejectTrace(item.trace, error);
     }
     yield result;

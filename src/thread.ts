@@ -157,8 +157,7 @@ function sent(thrown: unknown): SentError {
 
 function received(error: SentError): Error {
   const { message, exitCode, hint } = error;
-  if (exitCode !== undefined)
-    return new RredcotError(message, { exitCode, ...(hint === undefined ? {} : { hint }) });
+  if (exitCode !== undefined) return new RredcotError(message, { exitCode, hint });
   return Object.assign(new Error(error.message), error);
 }
 

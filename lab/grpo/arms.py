@@ -1,7 +1,10 @@
 """The arms of Stage 0: for each trace the advantages of its tokens, every one read from the tool's own output."""
 import random
 import numpy as np
+import torch
 import truth
+from evaluate import sampled
+from setting import task
 
 ALWAYS_RIGHT = {"+": 0.0, "-": 0.0, "*": 0.0}
 UNSURE = 0.2  # a line that the policy would have written with a probability of less than 1 − this
@@ -125,30 +128,36 @@ def shuffled_values(scored, seed):
     return found
 
 
-def behind_unsure(rows, scored):
-    """Rows cut behind their unsure lines alone, and of each the number of the cut whose value holds behind each of its lines (0: none yet). What was sure cannot have changed the value."""
-    cut, holds = [], []
-    for row, own in zip(rows, scored):
-        lines, ends = truth.lines_of(row["completion_ids"]) or ([], [])
-        sure = [np.exp(np.sum(own["logprobs"][start:end])) if own else 1.0 for start, end in zip([2, *ends], ends)]
-        unsure = [p < 1 - UNSURE for p in sure]
-        cut.append({**row, "segment_ends": [end for end, is_unsure in zip(ends, unsure) if is_unsure] or [len(row["completion_ids"])]})
-        holds.append((ends, [int(n) for n in np.cumsum(unsure)]))
-    return cut, holds
-
-
-def carried(rows, holds, sampled):
-    """Rows with a value behind each line: the one that was sampled last."""
-    found = []
-    for row, (ends, at), own in zip(rows, holds, sampled):
-        values = own and [own["value_start"], *(s["value"] for s in own["segments"] if s["kind"] == "thought")]
-        ends, values = (ends, [values[0], *(values[n] for n in at)]) if values and ends else flat(row)
+def sampled_values(model, rows, cuts, seed, samples):
+    """Rows with values at the beginning of the thought and at each of its cuts: the mean reward of so many completions from there."""
+    starts = [[2 if row["completion_ids"][0] == task.THINK else 0, *cut] if cut else [] for row, cut in zip(rows, cuts)]
+    states = [row["prompt_ids"] + row["completion_ids"][:start] for row, own in zip(rows, starts) for start in own]
+    ended, found = iter(sampled(model, states, torch.Generator().manual_seed(seed), samples)), []
+    for row, own in zip(rows, starts):
+        texts = [[task.decode(next(ended)[len(row["prompt_ids"]):]) for _ in range(samples)] for _ in own]
+        values = [float(np.mean([task.final_answer(text) == row["answer"] for text in each])) for each in texts]
+        ends, values = (own[1:], values) if own else flat(row)
         found.append({**row, "segment_ends": ends, "values": values})
     return found
 
 
-def monte_carlo_unsure(tool, rows, seed, samples=8):
+def behind_unsure(rows, scored):
+    """Of each row the ends of its lines, those of its unsure ones, and how many of these there are up to each line. What was sure cannot have changed the value."""
+    found = []
+    for row, own in zip(rows, scored):
+        lines, ends = own and truth.lines_of(row["completion_ids"]) or ([], [])
+        unsure = [np.exp(np.sum(own["logprobs"][start:end])) < 1 - UNSURE for start, end in zip([2, *ends], ends)]
+        found.append((ends, [end for end, is_unsure in zip(ends, unsure) if is_unsure], [int(n) for n in np.cumsum(unsure)]))
+    return found
+
+
+def carried(rows, places):
+    """Rows with a value behind each line: the one that was sampled last. One without any stays as it is."""
+    return [{**row, "segment_ends": ends, "values": [row["values"][0], *(row["values"][n] for n in at)]} if cut else row
+            for row, (ends, cut, at) in zip(rows, places)]
+
+
+def monte_carlo_unsure(tool, model, rows, seed, samples=8):
     """Rows with values of so many completions behind unsure lines alone."""
-    cut, holds = behind_unsure(rows, tool.score(rows, ["--estimator", "surprise"], ("logprobs",)))
-    mc = ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed), "--segmenter", "given"]
-    return carried(rows, holds, tool.score(cut, mc, ("segments", "value_start")))
+    places = behind_unsure(rows, tool.score(rows, ["--estimator", "surprise"], ("logprobs",)))
+    return carried(sampled_values(model, rows, [cut for _, cut, _ in places], seed, samples), places)

@@ -20,7 +20,7 @@ from model import Llama
 DRAWS = 2000  # of the bootstrap
 
 
-def credits(tool, others, problems, rows, seed, mc):
+def credits(tool, model, others, problems, rows, seed, mc):
     """Token advantages of every arm, by name. The policy is built; `others` has the folders of the prover, the hint's reader and the reward model."""
     scale = [a / len(rows) for a in advantages(rows, COPIES)]
     found = {"uniform": arms.uniform(rows, scale), "return": arms.summed(rows, [a / len(rows) for a in centred(rows, COPIES)])}
@@ -64,7 +64,8 @@ def credits(tool, others, problems, rows, seed, mc):
     keep("oracle", tool.score(arms.with_values(rows, arms.known_mistakes), given))
     keep("oracle decisions", tool.score(arms.with_values(rows, arms.known_decisions), given))
     for samples in mc:
-        path, scored = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed)], f"mc-{samples}")
+        cuts = [[each["end"] for each in row["segments"] if each["kind"] == "thought"] if row else [] for row in own]
+        path, scored = tool.score_to(arms.sampled_values(model, rows, cuts, seed, samples), given, f"mc-{samples}")
         keep(f"share mc {samples}", scored)
         keep(f"rudder mc {samples}, group", tool.redistribute(rows, path, ["--sigma", "rudder", "--baseline", "group"], ("sigma",)))
         found[f"segment mc {samples}"] = arms.as_advantage(rows, tool.redistribute(rows, path, ["--method", "segment"], ("token_advantage",)))
@@ -199,7 +200,7 @@ def main():
         problems = {f"p{i}": problem for i, problem in enumerate(drawn)}
         mc = list(map(int, filter(None, args.mc.split(",")))) if number < args.mc_blocks else []
         counted += truth.operations(rows)
-        found = credits(tool, others, problems, rows, number, mc)
+        found = credits(tool, model, others, problems, rows, number, mc)
         seconds = time.time() - started
         blocks.append(products(gradients(model, rows, found), [direction for *_, direction in references]))
         groups, halves, _ = references[0]

@@ -23,7 +23,7 @@ OPTIONS = {
 }
 
 
-def options(tool, rows, _):
+def options(tool, _, rows, __):
     """Token advantages of `pr` and `calibrated` under every option; the tool's seconds are of no interest here."""
     scale = [a / len(rows) for a in advantages(rows, COPIES)]
     pr, _ = tool.score_to(rows, [], "pr")
@@ -35,7 +35,7 @@ def options(tool, rows, _):
     return found, {}
 
 
-def credits(tool, rows, seed):
+def credits(tool, model, rows, seed):
     """Token advantages of every arm, and the tool's seconds for its values."""
     scale = [a / len(rows) for a in advantages(rows, COPIES)]
     found, seconds = {"uniform": arms.uniform(rows, scale)}, {}
@@ -51,7 +51,7 @@ def credits(tool, rows, seed):
     keep("calibrated", lambda: tool.score_to(rows, ["--estimator", "calibrated", "--calibration", tool.calibrate([pr])], "calibrated")[0])
     for name, flags in {"joint": ["--references", "group", "--baseline", "group"], "loo": [], "attention": [], "gradient": []}.items():
         keep(name, lambda: tool.score_to(rows, ["--estimator", name, *flags], name)[0])
-    keep("mc 8 unsure", lambda: tool.score_to(arms.monte_carlo_unsure(tool, rows, seed), ["--estimator", "given", "--segmenter", "given", "--within", "entropy"], "unsure")[0])
+    keep("mc 8 unsure", lambda: tool.score_to(arms.monte_carlo_unsure(tool, model, rows, seed), ["--estimator", "given", "--segmenter", "given", "--within", "entropy"], "unsure")[0])
     return found, seconds
 
 
@@ -75,7 +75,7 @@ def main():
     blocks, started, seconds = [], time.time(), {}
     for number in range(args.blocks):
         _, rows = drawn_block(puzzle, model, args.groups, f"stage0-named/{args.density}/{number}", 20_000 + number)
-        found, own = (options if args.options else credits)(tool, rows, number)
+        found, own = (options if args.options else credits)(tool, model, rows, number)
         seconds = {name: round(seconds.get(name, 0) + value, 1) for name, value in own.items()}
         blocks.append(products(gradients(model, rows, found), [direction])[0])
         result = {

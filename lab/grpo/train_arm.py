@@ -73,7 +73,7 @@ class Credit:
         if self.arm in ONE_CALL:
             scored = self.tool.score(rows, ONE_CALL[self.arm], COLUMNS)
         elif self.arm == UNSURE:
-            scored = self.tool.score(arms.monte_carlo_unsure(self.tool, rows, step), GIVEN, COLUMNS)
+            scored = self.tool.score(arms.monte_carlo_unsure(self.tool, model, rows, step), GIVEN, COLUMNS)
         elif self.arm == HIERARCHICAL:
             scored = self.tool.score(rows, ["--method", "hierarchical", "--prover", self.tool.path("prover")], ("token_advantage",))
         elif self.arm == "exact":

@@ -32,6 +32,7 @@ def main():
     parser.add_argument("--model", default="../embedded/model.safetensors")
     parser.add_argument("--out", default="../../fixtures/chains.jsonl")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--drawn-by", help="a name that no other set has, such as bench-1 (default: fixtures-<seed>)")
     parser.add_argument("--problems", type=int, default=32, help="a family")
     parser.add_argument("--completions", type=int, default=8, help="a problem")
     args = parser.parse_args()
@@ -41,7 +42,7 @@ def main():
     generator = torch.Generator().manual_seed(args.seed)
     rows = []
     for family in puzzle.FAMILIES:
-        problems = puzzle.problems(f"fixtures-{args.seed}", family, args.problems)
+        problems = puzzle.problems(args.drawn_by or f"fixtures-{args.seed}", family, args.problems)
         prompts = [task.encode(puzzle.prompt_text(p)) for p in problems for _ in range(args.completions)]
         for i, ids in enumerate(generate(model, prompts, LIMIT, task.END, generator)):
             number, index = divmod(i, args.completions)

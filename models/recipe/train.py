@@ -27,8 +27,7 @@ def sequence(puzzle, rng, exits):
     # the last line's exit is the trunk's own ending
     ends = tree.exit_points(prompt, chain.lines)[:-1]
     # the label is the answer to which this chain leads in the end: v is then the sampled chains' own success rate
-    shown = puzzle.shown(completion) if hasattr(puzzle, "shown") else None
-    return tree.with_exits(prompt, completion, rng.sample(ends, min(exits, len(ends))), chain.answer, shown=shown)
+    return tree.with_exits(prompt, completion, rng.sample(ends, min(exits, len(ends))), chain.answer)
 
 
 def micro_batches(puzzle, rng, count, size, exits):
@@ -67,7 +66,7 @@ def rate_at(progress):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", choices=("task", "puzzles", "calculator", "reach"), default="task", help="module that draws problems and writes chains")
+    parser.add_argument("--task", choices=("task", "puzzles", "reach"), default="task", help="module that draws problems and writes chains")
     parser.add_argument("--steps", type=int, default=1600)
     parser.add_argument("--begin", help="weights of a policy to begin with, such as the embedded one's, which can reckon")
     parser.add_argument("--first", type=int, default=0, help="the first step, where another run has made those before it")

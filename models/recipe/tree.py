@@ -13,18 +13,18 @@ def exit_points(prompt, lines):
     return [int(n) for n in np.cumsum([len(prompt) + 2] + [len(task.encode(line)) for line in lines])]
 
 
-def with_exits(prompt, completion, ends, answer, score_trunk=True, shown=None):
+def with_exits(prompt, completion, ends, answer, score_trunk=True):
     """A chain with the exit template (not scored), the answer and the closer behind some of its exits."""
-    return with_branches(prompt, completion, [(end, TEMPLATE, task.encode(answer) + CLOSER) for end in ends], score_trunk, shown)
+    return with_branches(prompt, completion, [(end, TEMPLATE, task.encode(answer) + CLOSER) for end in ends], score_trunk)
 
 
-def with_branches(prompt, completion, branches, score_trunk=True, shown=None):
+def with_branches(prompt, completion, branches, score_trunk=True):
     """
-    One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored, as all that is `shown`).
+    One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored).
     A branch is (tokens of the trunk that it sees, its own that are not scored, those that are).
     """
     trunk = prompt + completion
-    scored = [i if score_trunk and not (shown and shown[t]) else -1 for t, i in enumerate(completion)]
+    scored = [i if score_trunk else -1 for i in completion]
     ids, targets = trunk[:-1], [-1] * (len(prompt) - 1) + scored
     positions, owner, limit = list(range(len(ids))), [0] * len(ids), list(range(1, len(ids) + 1))
     for number, (end, given, scored) in enumerate(branches, 1):

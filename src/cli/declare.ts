@@ -1,6 +1,7 @@
 // What all commands have in common: flags that are declared when their command is called, the flags of the log, and how their help reads.
 import { type Argument, type Command, Help, type Option } from 'commander';
 import type { ExitCode } from '../errors.js';
+import { isModule } from '../estimate/module-place.js';
 import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
@@ -23,6 +24,13 @@ export interface CommandCall {
   readonly done: (code: ExitCode) => void;
 }
 
+/** The module that a command line names as its estimator. */
+export function moduleIn(argv: readonly string[]): string | undefined {
+  const at = argv.findIndex((word) => /^--estimator(=|$)/.test(word));
+  const [, named = argv[at + 1]] = /=(.*)/s.exec(argv[at] ?? '') ?? [];
+  return at >= 0 && named !== undefined && isModule(named) ? named : undefined;
+}
+
 const OF_A_JOB = '65 data, 69 device, 75 interrupted: the same command goes on';
 const OF_A_FILE = '65 a file without a trace, or changed after it was written';
 
@@ -32,7 +40,6 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
   score: ['method.md', OF_A_JOB],
   requests: ['engines.md', '65 data, 75 interrupted'],
   segment: ['method.md', OF_A_JOB],
-  sample: ['sampling.md', OF_A_JOB],
   inspect: ['looking.md', '65 a row that is no trace, or no trace that fits'],
   summary: ['looking.md', OF_A_FILE],
   report: ['looking.md', OF_A_FILE],
@@ -67,10 +74,6 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
   segment: [
     ...['--segmenter', '--max-segments', '--policy', '--no-policy', '--output', '--map', '--preset'],
     ...['--device', '--shard', '--limit', '--max-rejects'],
-  ],
-  sample: [
-    ...['--policy', '--samples', '--max-tokens', '--temperature', '--top-p', '--seed', '--stop', '--judge'],
-    ...['--output', '--map', '--preset', '--device', '--shard', '--limit'],
   ],
   redistribute: [
     ...['--estimator', '--sigma', '--baseline', '--within', '--mix', '--cap', '--steps', '--calibration'],

@@ -1,13 +1,13 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { END_TOKEN } from '../estimate/finished.js';
 import { given, oneOf, otherFlag, parseNames, positiveInteger } from '../flag-values.js';
 import { fileError } from '../io/files/files.js';
+import type { Shard } from '../io/files/run-folder.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
-import { parseShard } from '../io/write/target.js';
 import { parseDevice } from '../model/onnx/device.js';
 import { parseTemplateArgs } from '../model/text/chat-template.js';
 import { resolveMaxRejects } from '../report/reject-limits.js';
@@ -38,8 +38,8 @@ export interface MappingFlags {
   readonly maxLineBytes?: string;
 }
 
-/** Flags of every command that makes a run, as commander hands them on. */
-export interface RunFlags extends MappingFlags, LogFlags {
+/** Flags of `score` and `segment`, as commander hands them on. */
+export interface JobFlags extends MappingFlags, SegmentFlags, LogFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
@@ -52,19 +52,14 @@ export interface RunFlags extends MappingFlags, LogFlags {
   readonly overwrite: boolean;
   readonly timeLimit?: string;
   readonly chatTemplateArg?: readonly string[];
-}
-
-/** Flags of `score` and `segment`. */
-export interface JobFlags extends RunFlags, SegmentFlags {
   readonly endToken: string;
 }
 
 /**
- * The flags that `score`, `segment` and `sample` share.
- * @param argv where those of the segmentation are among them, of which help shows what the command line names
+ * The flags that `score` and `segment` share.
+ * @param argv of which help shows those of the segmenter that it names
  */
-export function run(command: Command, defaultOutput: string, argv?: readonly string[]): Command {
-  const things = command.name() === 'sample' ? 'prompts' : 'traces';
+export function run(command: Command, defaultOutput: string, argv: readonly string[]): Command {
   const output = mapped(command)
     .optionsGroup('Output:')
     .argument(
@@ -81,12 +76,13 @@ export function run(command: Command, defaultOutput: string, argv?: readonly str
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--drop <a,b>', 'columns of the input that are not written', appended);
-  if (argv !== undefined)
-    segmented(output, argv)
-      .optionsGroup('Rows to traces:')
-      .option(...END_TOKEN_FLAG);
-  return output
+  return segmented(output, argv)
     .optionsGroup('Rows to traces:')
+    .option(
+      '--end-token <how>',
+      "auto|add|none: which completions of text get the policy's end token back: those that were finished, all, none",
+      END_TOKEN[0],
+    )
     .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--join-columns <a,b>',
@@ -101,10 +97,10 @@ export function run(command: Command, defaultOutput: string, argv?: readonly str
     )
     .option('--threads <n>', "cores that the policy may use (default: the machine's, or RREDCOT_THREADS)")
     .optionsGroup('The run:')
-    .option('--limit <n>', `take the first n ${things}, rejected ones counted (default: all)`)
+    .option('--limit <n>', 'take the first n traces, rejected ones counted (default: all)')
     .option(
       '--max-rejects <n|p%>',
-      `rejected ${things} beyond which the run fails, with exit 65 (default: no limit)`,
+      'rejected traces beyond which the run fails, with exit 65 (default: no limit)',
     )
     .option('--shard <i/n>', 'make every n-th part of a folder, from the i-th (default: the whole)')
     .option(
@@ -125,12 +121,6 @@ export function run(command: Command, defaultOutput: string, argv?: readonly str
       if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
     });
 }
-
-const END_TOKEN_FLAG: [string, string, string] = [
-  '--end-token <how>',
-  "auto|add|none: which completions of text get the policy's end token back: those that were finished, all, none",
-  END_TOKEN[0],
-];
 
 /** `--overwrite`, for every command that writes rows. */
 export const OVERWRITE_FLAG: [string, string, boolean] = [
@@ -186,11 +176,6 @@ export function mappingOptions(flags: MappingFlags) {
 }
 
 export function jobOptions(flags: JobFlags) {
-  const endToken = oneOf('--end-token', flags.endToken, END_TOKEN);
-  return { ...runOptions(flags), segments: resolveSegmentOptions(flags), endToken };
-}
-
-export function runOptions(flags: RunFlags) {
   return {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
@@ -205,6 +190,8 @@ export function runOptions(flags: RunFlags) {
     shard: given(flags.shard, parseShard),
     rowsPerPart: given(flags.rowsPerPart, (text) => positiveInteger('--rows-per-part', text, 512)),
     overwrite: flags.overwrite,
+    endToken: oneOf('--end-token', flags.endToken, END_TOKEN),
+    segments: resolveSegmentOptions(flags),
   };
 }
 
@@ -290,6 +277,15 @@ function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmen
   );
 }
 
+/** Reads `--shard i/n`. @throws RredcotError (exit 2) */
+function parseShard(text: string): Shard {
+  const [, index, count] = /^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? [];
+  const shard = { index: Number(index), count: Number(count) };
+  if (index === undefined || shard.count < 1 || shard.index >= shard.count)
+    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ 99999`, '--shard 0/8');
+  return shard;
+}
+
 function resolveTags(text: string): ThoughtTags {
   const [open = '', close = '', ...more] = text.split(',').map((tag) => tag.trim());
   if (open !== '' && close !== '' && open !== close && more.length === 0)
@@ -304,7 +300,11 @@ const EXAMPLE = '--keywords Wait,But,Let me, or --keywords words.txt with a word
 
 /** The words of a list, or of a file where there is one of that name, a word a line. */
 function resolveKeywords(text: string): readonly string[] {
-  const found = existsSync(text) ? readWords(text) : text.split(',');
+  const isThere = existsSync(text);
+  // a pipe without a writer would hold the program up, and no clock would be heard
+  if (isThere && !statSync(text).isFile())
+    throw usageError(`--keywords ${text}: is no regular file, expected one with a word a line`, EXAMPLE);
+  const found = isThere ? readWords(text) : text.split(',');
   const words = [...new Set(found.map((word) => word.trim()).filter((word) => word !== ''))];
   if (words.length === 0) throw usageError(`--keywords ${text}: holds no word`, EXAMPLE);
   // as a list they stand in the configuration, and in the command that `summary` prints

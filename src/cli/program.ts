@@ -5,9 +5,9 @@ import { placeInModule } from '../estimate/module-place.js';
 import { removeTemporaryFiles } from '../io/files/atomic-file.js';
 import { endReading, fileError } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
-import { escapeLines } from '../printable.js';
+import { describeValue, escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
-import { type CommandCall, endHelp, type Interruption, readableHelp } from './declare.js';
+import { type CommandCall, endHelp, type Interruption, moduleIn, readableHelp } from './declare.js';
 
 const runs = () => import('./score-command.js');
 const scored = () => import('./scored-commands.js');
@@ -20,7 +20,6 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
   ['score', 'score traces: entropies, values at exit points, σ', runs],
   ['requests', 'write what score would ask the policy, for an engine to answer', runs],
   ['segment', 'cut traces into segments, without scoring them', runs],
-  ['sample', 'write completions of prompts: traces that score reads', () => import('./sample-command.js')],
   [
     'inspect',
     'show one trace: of a dump what the program makes of it, of a scored file its values and σ',
@@ -39,7 +38,7 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
-  ...['score', 'requests', 'segment', 'sample', 'verify'],
+  ...['score', 'requests', 'segment', 'verify'],
   ...['redistribute', 'filter'],
 ]);
 
@@ -106,29 +105,35 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       if (argv[2] === 'help' && each.name() === argv[3]) await declared(each);
     await program.parseAsync(argv as string[]);
     const fault = await stdoutError();
-    return fault === undefined ? result : report(fault, json);
+    return fault === undefined ? result : report(fault, argv, json);
   } catch (error) {
     // help that did not get out was none
     const fault = error instanceof CommanderError && error.exitCode === 0 ? await stdoutError() : undefined;
-    if (fault !== undefined) return report(fault, json);
+    if (fault !== undefined) return report(fault, argv, json);
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;
-    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }), json);
+    const told = isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted });
+    return report(told, argv, json);
   }
 }
 
 /** Tells of what went wrong. @param json as a record of the log */
-function report(caught: unknown, json: boolean): ExitCode {
+function report(caught: unknown, argv: readonly string[], json: boolean): ExitCode {
   // a failure of the file system that nobody has named yet is the machine's, no bug
   const { path, syscall } = (caught ?? {}) as NodeJS.ErrnoException;
   const error =
     path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (error instanceof RredcotError) return tellError(error, json);
-  const place = placeInModule(caught);
+  // the program throws nothing else: `throw 'text'` is of the user's own module
+  const isError = caught instanceof Error;
+  const place = isError ? placeInModule(caught) : moduleIn(argv);
   if (place === undefined) return tellBug(error, json);
   return tellError(
-    usageError(`${place}: ${caught}`, 'docs/your-own-credit.md says what a module gives'),
+    usageError(
+      `${place}: ${isError ? caught : `throws ${describeValue(caught)}, expected an Error`}`,
+      'docs/your-own-credit.md says what a module gives',
+    ),
     json,
   );
 }

@@ -4,20 +4,14 @@ import { scoresReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import { type CreditFlags, creditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
+import { isModule } from '../estimate/module-place.js';
 import { REFERENCE_SOURCES } from '../estimate/references.js';
-import {
-  ESTIMATORS,
-  flagsOfAll,
-  isModule,
-  loadEstimator,
-  setOwn,
-  setUpEstimator,
-} from '../estimate/registry.js';
+import { ESTIMATORS, flagsOfAll, loadEstimator, setOwn, setUpEstimator } from '../estimate/registry.js';
 import { given, oneOf, parseNames } from '../flag-values.js';
 import type { Engine } from '../model/engine/engine.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import { type CommandCall, logOf } from './declare.js';
+import { type CommandCall, logOf, moduleIn } from './declare.js';
 import { appended, type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
@@ -126,9 +120,8 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
 /** Loads the module that a command line names, so that its flags are there; what is wrong with it is said when the command runs. */
 async function withModule(argv: readonly string[]): Promise<void> {
   setOwn(undefined);
-  const at = argv.findIndex((word) => /^--estimator(=|$)/.test(word));
-  const named = argv[at]?.includes('=') ? argv[at]?.slice('--estimator='.length) : argv[at + 1];
-  if (at >= 0 && named !== undefined && isModule(named)) await loadEstimator(named).catch(() => {});
+  const module = moduleIn(argv);
+  if (module !== undefined) await loadEstimator(module).catch(() => {});
 }
 
 /** Adds what estimators ask `score` for beside those of the credit; help shows what those ask for that the command line names. */

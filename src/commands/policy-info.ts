@@ -113,14 +113,10 @@ export async function askLines(
 }
 
 /** With what a prompt begins, and by what a completion ends. */
-export function writingLines(
-  { decoding }: Pick<PolicyFolder, 'decoding'>,
-  tokenizer: PolicyTokenizer,
-): string[] {
+export function writingLines({ stops }: Pick<PolicyFolder, 'stops'>, tokenizer: PolicyTokenizer): string[] {
   const shown = (id: number): string =>
     `${JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8'))} (${id})`;
   const { id, warning } = tokenizer.start;
-  const stops = decoding?.stops ?? [];
   return [
     ...under('prompt start', [id === null ? 'none' : shown(id), ...(warning === undefined ? [] : [warning])]),
     ...under('end tokens', [stops.length === 0 ? 'none named' : stops.map(shown).join(', ')]),

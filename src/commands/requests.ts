@@ -24,7 +24,7 @@ export async function requests(
   };
   const own = { ...opts, engine, output: opts.output ?? '-', format: 'jsonl' as const };
   const code = await scoring(paths, own, log, (given, job) => {
-    const writes = { text: () => asking?.take() ?? '' };
+    const writes = () => asking?.take() ?? '';
     const stages: typeof job.stages = (source, run) => askedRows(job.stages(source, run));
     return runJob(given, own, { ...job, command: 'requests', columns: [], texts: [], stages, writes }, log);
   });

@@ -46,9 +46,6 @@ type MakeRun = (given: JobInputs, job: CommandJob) => Promise<ExitCode>;
 /** Nothing is looked for that would run nothing. */
 const NO_DEVICE = { name: 'cpu' } as const;
 
-/** What it writes. */
-const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
-
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   return scoring(paths, opts, log, (given, job) => runJob(given, opts, job, log));
@@ -64,7 +61,7 @@ export async function scoring(
   const { setUp, segments, chatTemplateArgs, endToken, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
   const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
-  const written = chosenColumns(COLUMNS, opts.columns);
+  const written = chosenColumns(OUR_COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
   const given = await openInputs(paths, opts, log);
@@ -139,7 +136,6 @@ export async function scoring(
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
     passes: need === 'pass' ? { precision: engine?.name ?? graphFor(policy, device).precision } : null,
-    meter: estimator.sampling?.meter,
     reward: usesGroups ? counted : undefined,
     readsPeers: setUp.readsPeers === true,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,

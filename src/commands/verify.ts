@@ -3,11 +3,11 @@ import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.j
 import { isList } from '../io/arrow/output-columns.js';
 import { FACTS_KEY, type WrittenFacts } from '../io/files/facts.js';
 import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
-import { filePaths, runPaths } from '../io/files/run-folder.js';
+import { filePaths, ranges, runPaths } from '../io/files/run-folder.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { factsOfFile, factsOfPart, fileFault, type Part, partText, sumCounts } from '../io/write/facts.js';
 import type { Config } from '../io/write/output.js';
-import { plural, ranges } from '../plural.js';
+import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { presentParts } from '../run/folder.js';

@@ -60,6 +60,7 @@ function sigmaInput(row: OutputRow, mean: GroupMean, opts: CreditOptions): Sigma
     shownBehind: row.segments.flatMap(({ kind }, n) =>
       kind === 'shown' ? [] : [row.segments[n + 1]?.kind === 'shown'],
     ),
+    noise: Float32Array.from(segments, ({ noise }) => noise ?? 0),
     entropies: entropies ?? new Float32Array(T),
     logprobs: logprobs ?? new Float32Array(T),
     groupStd: isMean && mean.groupStd !== undefined ? Math.fround(mean.groupStd) : undefined,
@@ -118,14 +119,13 @@ function baselineOf(
 ): { baseline: number | undefined; noBaseline?: string; isMean?: boolean } {
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
-  const isExpected = opts.estimator.onRewardScale === true;
   const isLeftOut = baseline === 'rloo';
   const mean = isLeftOut ? peersMean : groupMean;
   if (asksForMean(opts) && mean !== undefined) return { baseline: Math.fround(mean), isMean: !isLeftOut };
   if (baseline === 'group' || isLeftOut || opts.estimator.noLevel !== undefined)
     return { baseline: undefined };
   // an expected reward is a baseline for any reward
-  if (isExpected) return { baseline: valueStart };
+  if (opts.estimator.onRewardScale) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward
   if (reward !== null && reward !== 0 && reward !== 1)
     return { baseline: undefined, noBaseline: 'uniform:graded-reward' };

@@ -6,18 +6,14 @@ import { sum } from './rules.js';
  * they are; `smoothed`, the differences of {@link smoothedValues}.
  * @param values (K+1)
  */
-export function boundedSteps(
-  values: Float64Array,
-  written: WrittenSegments,
-  steps: 'scaled' | 'smoothed',
-): { readonly values: Float64Array; readonly deltas: Float64Array } {
+export function boundedSteps(values: Float64Array, written: WrittenSegments, steps: 'scaled' | 'smoothed') {
   const pi = certainty(written, values.length - 1);
   const own = steps === 'smoothed' ? smoothedValues(values, pi) : values;
   const deltas = pi.map((p, k) => {
     const delta = (own[k + 1] as number) - (own[k] as number);
     return steps === 'scaled' ? delta * (1 - p) : delta;
   });
-  return { values: own, deltas };
+  return { values: own, deltas, unsure: pi.map((p) => 1 - p) };
 }
 
 /** What stands between the states, of the policy's own tokens alone. */

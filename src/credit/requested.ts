@@ -1,7 +1,16 @@
 // Columns that a run writes on request beside ours: credits by other rules, and advantages of tokens that are no σ.
 import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import { RULES, type SigmaRule, sum } from './rules.js';
-import { redistribute, type SigmaInput, type SigmaOptions, segmentAdvantages } from './sigma.js';
+import { RULES, type SigmaRule } from './rules.js';
+import {
+  ofMeanOne,
+  redistribute,
+  type SigmaInput,
+  type SigmaOptions,
+  segmentAdvantages,
+  spread,
+  tokenWeights,
+  valueSteps,
+} from './sigma.js';
 
 export const METHODS = ['sigma', 'segment', 'hierarchical'] as const;
 
@@ -102,39 +111,18 @@ export function requestedOf(input: SigmaInput, opts: RequestOptions) {
 }
 
 /**
- * A_t = (A_outcome + α P_k) · m_t of (T) tokens, with A_outcome = (ζ − mean)/(std + 1e-4) of the group, else ζ − b, and P_k the
- * progress of the segment under the prover. No σ: it does not sum to 1, and is not return-equivalent.
+ * A_t = (A_outcome + α P_k) · m_t of (T) tokens, with A_outcome = (ζ − mean)/(std + 1e-4) of the group, else ζ − b, P_k the
+ * progress of the segment under the prover, and m_t = 1 + β(H_t / the segment's mean H − 1), held between 0 and 2, over its mean
+ * in the segment. No σ: it does not sum to 1, and is not return-equivalent.
  * @returns null where reward or baseline is unknown
  */
 function hierarchicalAdvantages(input: SigmaInput, opts: RequestOptions): Float32Array | null {
-  const { ends, values, entropies, reward, baseline, groupStd } = input;
+  const { ends, reward, baseline, groupStd } = input;
   const { alpha, beta } = { ...HIERARCHICAL, ...opts };
   if (reward === null || baseline === undefined) return null;
   const outcome = (reward - baseline) / (groupStd === undefined ? 1 : groupStd + LEAST_STD);
-  const factors = tokenFactors(entropies, ends, beta);
-  const advantages = new Float32Array(factors.length);
-  let t = 0;
-  for (const [k, end] of ends.entries()) {
-    const step = k + 1 < values.length ? (values[k + 1] as number) - (values[k] as number) : 0;
-    for (; t < end; t++) advantages[t] = (outcome + alpha * step) * (factors[t] as number);
-  }
-  return advantages;
-}
-
-/** m_t = 1 + β(H_t / the segment's mean H − 1), held between 0 and 2, over its mean in the segment; 1 where all H are 0. */
-function tokenFactors(entropies: Float32Array, ends: Int32Array, beta: number): Float64Array {
-  const factors = new Float64Array(ends[ends.length - 1] as number).fill(1);
-  let start = 0;
-  for (const end of ends) {
-    const own = factors.subarray(start, end);
-    const H = entropies.subarray(start, end);
-    const mean = sum(H) / own.length;
-    if (mean > 0) {
-      const held = Float64Array.from(H, (h) => Math.min(2, Math.max(0, 1 + beta * (h / mean - 1))));
-      const kept = sum(held) / own.length;
-      own.set(held.map((factor) => factor / kept));
-    }
-    start = end;
-  }
-  return factors;
+  const { raw, heard } = valueSteps(input);
+  const perSegment = heard(raw).map((step) => outcome + alpha * step);
+  const held = tokenWeights(input, 'entropy').map((m) => Math.min(2, Math.max(0, 1 + beta * (m - 1))));
+  return spread(perSegment, ends, ofMeanOne(held, ends));
 }

@@ -174,9 +174,7 @@ const discounted: Rule = {
   words: 'the discounted return of a reward at the end, whatever the values',
   flags: ['gamma'],
   ofTokens({ T }, { gamma = DISCOUNT }) {
-    const weights = Float64Array.from({ length: T }, (_, t) => gamma ** (T - 1 - t));
-    const total = sum(weights);
-    return Float32Array.from(weights, (weight) => weight / total);
+    return byWeight(Float64Array.from({ length: T }, (_, t) => gamma ** (T - 1 - t)));
   },
 };
 
@@ -196,7 +194,8 @@ export const RULES: Readonly<Record<SigmaRule, Rule>> = TABLE;
 export const SIGMA_RULES = Object.keys(RULES) as readonly SigmaRule[];
 
 /** Rounding makes a log-probability of a certain token, or its entropy, a little more or less than 0. */
-function byWeight(weights: Float32Array): Float32Array | undefined {
-  const total = weights.reduce((sum, weight) => sum + Math.max(0, weight), 0);
-  return total > 0 ? weights.map((weight) => Math.max(0, weight) / total) : undefined;
+function byWeight(weights: ArrayLike<number>): Float32Array | undefined {
+  const own = Float64Array.from(weights, (weight) => Math.max(0, weight));
+  const total = sum(own);
+  return total > 0 ? Float32Array.from(own, (weight) => weight / total) : undefined;
 }

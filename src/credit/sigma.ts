@@ -29,6 +29,8 @@ export interface SigmaOptions {
 export interface SigmaInput extends WrittenSegments {
   /** (K+1) values of the states 0..K; logarithms where the estimator's are */
   readonly values: Float32Array;
+  /** (K or K+1) by how much a change of the values may be off: a smaller one is no credit; absent where none is off */
+  readonly noise?: Float32Array;
   /** (T) nats; read where `within` is `entropy`, and by rules and methods that say so */
   readonly entropies: Float32Array;
   /** ζ; null where unknown */
@@ -63,13 +65,11 @@ const FLOAT32_STEP = 2 ** -23;
 /** σ of one trace (METHOD §4). All arithmetic in float64, rounded once at the end. */
 export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribution {
   const { ends, reward, baseline } = input;
-  const { values, raw } = valueSteps(input, opts.steps);
+  const { values, raw, heard } = valueSteps(input, opts.steps);
   const T = ends[ends.length - 1] as number;
-  const uniform = (fallback?: string, deltas = raw): Redistribution => ({
-    sigma: new Float32Array(T).fill(1 / T),
-    deltas: Float32Array.from(deltas),
-    ...(fallback === undefined ? {} : { fallback }),
-  });
+  const uniform = (fallback: string, deltas: Float64Array = raw): Redistribution => {
+    return { sigma: new Float32Array(T).fill(1 / T), deltas: Float32Array.from(deltas), fallback };
+  };
 
   const { ofTokens, ofSegments, needsNoBaseline, flags } = RULES[opts.rule];
   if (ofTokens !== undefined) {
@@ -84,7 +84,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const isScaled = input.estimator.hasOwnScale && baseline !== undefined;
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
   const last = values[values.length - 1] as number;
-  const read = input.estimator.isAttribution ? attributed(raw, input.estimator, advantage) : deltas;
+  const kept = heard(deltas);
+  if (deltas.some(Boolean) && !kept.some(Boolean)) return uniform('uniform:noise', deltas);
+  const read = input.estimator.isAttribution ? attributed(kept, input.estimator, advantage) : kept;
   const steps = { ...input, reward, advantage, last, deltas: read };
   const perSegment = ofSegments?.(steps, opts);
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
@@ -95,14 +97,20 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   return { sigma, deltas: Float32Array.from(deltas) };
 }
 
-/** Values and their differences, for all steps but free ones as far as the policy was not sure of the segments. */
-function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
-  const values = Float64Array.from(input.values);
-  if (steps === 'free') return { values, raw: valueDifferences(values, input) };
-  const bounded = boundedSteps(values, input, steps);
+/**
+ * Values and their differences, for all steps but free ones as far as the policy was not sure of the segments; and what is heard of
+ * differences: 0 of one that is smaller than the answers' noise, as far as the policy was not sure, since nobody knows its sign.
+ */
+export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
+  const own = Float64Array.from(input.values);
+  const bounded = steps === 'free' ? undefined : boundedSteps(own, input, steps);
   const raw = new Float64Array(input.ends.length);
-  raw.set(bounded.deltas);
-  return { values: bounded.values, raw };
+  raw.set(bounded?.deltas ?? valueDifferences(own, input));
+  const changes = bounded?.deltas ?? own.subarray(1).map((value, k) => value - (own[k] as number));
+  const least = changes.map((_, k) => (input.noise?.[k] ?? 0) * (bounded?.unsure[k] ?? 1));
+  const isNoise = (k: number) => Math.abs(changes[k] as number) < (least[k] as number);
+  const heard = (deltas: Float64Array) => deltas.map((delta, k) => (isNoise(k) ? 0 : delta));
+  return { values: bounded?.values ?? own, raw, heard };
 }
 
 /**
@@ -154,10 +162,13 @@ export function tokenWeights(
   within: 'uniform' | 'entropy' | 'unsure',
 ): Float64Array {
   if (within === 'uniform') return new Float64Array(ends[ends.length - 1] as number).fill(1);
-  const weights =
-    within === 'entropy'
-      ? Float64Array.from(entropies, (h) => Math.max(0, h))
-      : Float64Array.from(logprobs, unsureness);
+  if (within === 'unsure') return ofMeanOne(Float64Array.from(logprobs, unsureness), ends);
+  const entropic = Float64Array.from(entropies, (h) => Math.max(0, h));
+  return ofMeanOne(entropic, ends);
+}
+
+/** Weights of tokens over their mean in the segment, 1 where that is 0: they take its place. */
+export function ofMeanOne(weights: Float64Array, ends: Int32Array): Float64Array {
   let start = 0;
   for (const end of ends) {
     const own = weights.subarray(start, end);
@@ -210,9 +221,10 @@ function capped(sigma: Float64Array, most: number): Float64Array {
 export function segmentAdvantages(input: SigmaInput, opts: SigmaOptions): Float32Array | null {
   const { ends, answered, reward } = input;
   if (reward === null) return null;
-  const { values, raw } = valueSteps(input, opts.steps);
-  if (answered) raw[ends.length - 1] = reward - (values[values.length - 1] as number);
-  return spread(raw, ends, tokenWeights(input, 'uniform'));
+  const { values, raw, heard } = valueSteps(input, opts.steps);
+  const steps = heard(raw);
+  if (answered) steps[ends.length - 1] = reward - (values[values.length - 1] as number);
+  return spread(steps, ends, tokenWeights(input, 'uniform'));
 }
 
 /**

@@ -5,14 +5,11 @@ import type { Nature } from '../credit/nature.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
-import type { Device, DeviceChoice } from '../model/onnx/device.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
+import type { DeviceChoice } from '../model/onnx/device.js';
 import type { OpenModel, OpenPolicy } from '../model/onnx/open-model.js';
 import type { EncodedTrace } from '../model/text/encode.js';
-import type { AnsweredJob, Answers, TraceQuestions } from '../question.js';
+import type { Answers, TraceQuestions } from '../question.js';
 import type { Log } from '../report/log.js';
-import type { TokenMeter } from '../report/progress.js';
-import type { BadRow } from '../rows.js';
 import type { Pieces, SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
 import type { AnswerMarks } from './answer-text.js';
@@ -57,26 +54,6 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
   values(trace: ValueJob, answers: Answers, asked: A): TraceValues;
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy */
   readonly second?: { readonly model?: OpenModel | undefined; readonly name: string };
-  /** for those that let the policy write */
-  readonly sampling?: Sampling;
-}
-
-/** Own generation, until an engine answers in its place. */
-export interface Sampling {
-  /** counts tokens as they are written */
-  readonly meter: TokenMeter;
-  /** opens a policy that reads and writes, and what adds to answers what it writes from each exit point */
-  open(
-    policy: PolicyFolder,
-    device: Device,
-  ): Promise<{
-    /** of the policy, as who reads has it */
-    readonly session: AsyncDisposable;
-    readonly sampled: <T extends ValueJob>(
-      answered: AsyncIterable<AnsweredJob<T> | BadRow>,
-      window: (ordinal: number) => number,
-    ) => AsyncGenerator<AnsweredJob<T> | BadRow>;
-  }>;
 }
 
 /** An estimator as the flags ask for it. */

@@ -15,7 +15,7 @@ export type EndToken = (typeof END_TOKEN)[number];
  * and their template has closed them; undefined where the trace stays as it is
  */
 export function endings({ policy, tokenizer, prompts }: OpenPolicy, marks: AnswerMarks, asked: EndToken) {
-  const stops = policy.decoding?.stops ?? [];
+  const stops = policy.stops;
   let ofText: Promise<number | undefined> | undefined;
   return async (trace: Trace, prompt: Trace['prompt'], reward: number | null) => {
     if (trace.completionIds !== undefined) return undefined;

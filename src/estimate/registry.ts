@@ -12,7 +12,6 @@ import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { failed } from '../io/files/files.js';
 import type { Config } from '../io/write/output.js';
-import { mc } from '../model/decode/mc.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
@@ -37,8 +36,8 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, mc],
-  ...[loo, surprise, ratio, ask, posterior],
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, loo],
+  ...[surprise, ratio, ask, posterior],
 ];
 
 const BUILT_IN = known.length;
@@ -135,11 +134,6 @@ const Module = Facts.extend({
 
 const HINT = 'docs/your-own-credit.md has one of 30 lines';
 
-/** Whether a value of `--estimator` names a file. */
-export function isModule(estimator: string): boolean {
-  return /[\\/]|\.[cm]?js$/.test(estimator);
-}
-
 /**
  * Loads it, once. @returns the name that it gives itself
  * @throws RredcotError (exit 2) where it is none
@@ -149,9 +143,9 @@ export async function loadEstimator(path: string): Promise<string> {
   const sha256 = createHash('sha256').update(bytes).digest('hex');
   // Node keeps what it has loaded by its URL: an edited file is another one
   const url = `${pathToFileURL(resolve(path)).href}?${sha256}`;
-  const module = (await import(url).catch((error: Error) => {
-    const place = placeInModule(error) ?? path;
-    throw usageError(`--estimator ${place}: cannot be loaded: ${error.message}`, HINT);
+  const module = (await import(url).catch((error: unknown) => {
+    const [place, why] = [placeInModule(error) ?? path, error instanceof Error ? error.message : error];
+    throw usageError(`--estimator ${place}: cannot be loaded: ${why}`, HINT);
   })) as { readonly default?: unknown };
   const parsed = Module.safeParse(module.default);
   if (!parsed.success)

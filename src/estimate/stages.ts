@@ -1,6 +1,7 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
 import { windowOf } from '../io/files/run-folder.js';
 import type { Engine } from '../model/engine/engine.js';
+import { changeNoise } from '../model/engine/noise.js';
 import { EngineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { ModelSession, type PolicyRuns } from '../model/onnx/session.js';
@@ -79,10 +80,8 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     for (const session of sessions.toReversed()) await session.close();
   };
   try {
-    const sampling = await estimator.sampling?.open(policy, device);
-    const open = async () =>
-      (sampling?.session as ModelSession | undefined) ?? (await ModelSession.open(policy, device));
-    const session = engine === undefined ? await open() : new EngineSession(engine, policy, log);
+    const session =
+      engine === undefined ? await ModelSession.open(policy, device) : new EngineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
     let second: PolicyRuns | undefined = estimator.second && session;
@@ -107,10 +106,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
           return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
         });
       },
-      answer(asked) {
-        const answered = answerer(asked);
-        return sampling?.sampled(answered, window) ?? answered;
-      },
+      answer: answerer,
       async [Symbol.asyncDispose]() {
         await far?.[Symbol.asyncDispose]();
         await close();
@@ -125,7 +121,9 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
 /** The values of what was answered. */
 export function valuesOf(answered: Answered, estimator: OpenEstimator): AsyncIterable<Valued | BadRow> {
   return eachTrace(answered, ({ job, trace, result }) => {
-    return { job, trace, row: valuedRow(job, result, estimator.values(job, result, job.asked)) };
+    const valuesOf = (answers: Answers) => estimator.values(job, answers, job.asked);
+    const noise = changeNoise((answers) => valuesOf(answers).values, result, job.asked);
+    return { job, trace, row: valuedRow(job, result, valuesOf(result), noise) };
   });
 }
 
@@ -134,6 +132,7 @@ export function valuedRow(
   item: Omit<ValueJob, 'references'>,
   { entropies, logprobs, segmentation, isUnread }: Answers,
   { values, columns, referenceLogprobs, referenceTokens, status = [] }: TraceValues,
+  noise?: Float32Array,
 ): OutputRow {
   const { reward, tokens } = item;
   return {
@@ -142,7 +141,7 @@ export function valuedRow(
     completionIds: item.completionIds,
     ...(isUnread ? { logprobs: null, entropies: null } : { logprobs, entropies }),
     segments: segmentRows({
-      ...{ segmentation, values, own: tokens.own, chars: item.chars },
+      ...{ segmentation, values, noise, own: tokens.own, chars: item.chars },
       ...(isUnread ? {} : { entropies: segmentSums(entropies, allEnds(segmentation)) }),
     }),
     valueStart: values[0] as number,

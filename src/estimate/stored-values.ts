@@ -123,7 +123,7 @@ export function hasSameValues(a: CreditOptions, b: CreditOptions): boolean {
 }
 
 /** Codes by which an estimator tells of its values. */
-const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
+const OF_VALUES = /^(ask|hint|siblings|value):/;
 
 /**
  * The row with the values of another estimator, or of a calibration.
@@ -140,7 +140,8 @@ export function revalued(row: OutputRow, to: Nature, isOther: boolean, calibrati
     ...row,
     ...(isOfTokens && { ...noReferences(values.length), referenceUtilities: new Float32Array(0) }),
     valueStart: values[0] as number,
-    segments: withOwn(row.segments, (segment, k) => ({ ...segment, value: values[k + 1] ?? null })),
+    // how far other values may be off is not stored
+    segments: withOwn(row.segments, (own, k) => ({ ...own, value: values[k + 1] ?? null, noise: null })),
     requested: {},
     status: [
       ...row.status.filter((code) => !isGone(code)),

@@ -119,8 +119,7 @@ export function unitOf({ status, traces }: Pick<RunNumbers, 'status' | 'traces'>
 export class RunCounts {
   readonly rejects = new RejectTally();
   protected readonly sketches = {
-    ...{ mean_logprob: new Sketch(), value_range: new Sketch() },
-    ...{ sigma_gain: new Sketch(), lost_fraction: new Sketch() },
+    ...{ mean_logprob: new Sketch(), value_range: new Sketch(), sigma_gain: new Sketch() },
   };
   private readonly status = new Map<string, number>();
   protected readonly rewards = { right: 0, wrong: 0, unknown: 0 };
@@ -128,6 +127,8 @@ export class RunCounts {
   private readonly uneven = { right: 0, wrong: 0 };
   private readonly sums = { traces: 0, tokens: 0, credited: 0, uniform_by_fallback: 0, uniform_in_effect: 0 };
   private readonly marks = { unlikely: 0, closed_thoughts: 0 };
+  /** segments that say how far their change may be off, and those of them that changed less */
+  private readonly noise = { known: 0, below: 0 };
 
   /** @param vocab tokens of the policy's vocabulary; undefined where nothing tells */
   constructor(private readonly vocab?: number) {}
@@ -146,10 +147,13 @@ export class RunCounts {
     if (isUnlikely(logprob, this.vocab)) marks.unlikely++;
     if (row.closesThought) marks.closed_thoughts++;
     sketches.mean_logprob.add(logprob);
-    const lost = row.requested?.lost_fraction;
-    if (lost instanceof Float32Array) for (const share of lost) sketches.lost_fraction.add(share);
     if (valueStart === null) return;
-    const values = [valueStart, ...segments.map(({ value }) => value)].filter((value) => value !== null);
+    const thoughts = segments.filter(({ value }) => value !== null);
+    const values = [valueStart, ...thoughts.map(({ value }) => value as number)];
+    for (const [k, { noise }] of thoughts.entries()) {
+      if (noise !== null) this.noise.known++;
+      if (Math.abs((values[k + 1] as number) - (values[k] as number)) < (noise ?? 0)) this.noise.below++;
+    }
     const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
     // all of them may be −∞ (`joint`)
     sketches.value_range.add(high > low ? high - low : 0);
@@ -171,7 +175,7 @@ export class RunCounts {
   }
 
   get numbers() {
-    const { mean_logprob, value_range, sigma_gain, lost_fraction } = this.sketches;
+    const { mean_logprob, value_range, sigma_gain } = this.sketches;
     return {
       /** traces and their tokens; traces with σ; of these, by fallback uniform, and uniform in effect (no |σ·T − 1| of .01) */
       ...this.sums,
@@ -184,12 +188,13 @@ export class RunCounts {
       status: Object.fromEntries([...this.status].sort(([, a], [, b]) => b - a)) as Tally,
       /** of traces above their baseline (`right`) and below it those with something to share out; of these, those that are not uniform in effect */
       ...{ returns: { ...this.returns }, uneven: { ...this.uneven } },
+      /** share of the segments that changed the value by less than it may be off; null where none is known to be */
+      below_noise: this.noise.known === 0 ? null : this.noise.below / this.noise.known,
       /** null where nothing is known */
       distributions: {
         mean_logprob: { n: mean_logprob.n, mean: mean_logprob.mean },
         value_range: { median: value_range.quantile(0.5) },
         sigma_gain: { median: sigma_gain.quantile(0.5) },
-        lost_fraction: { mean: lost_fraction.mean },
       },
     };
   }

@@ -26,7 +26,6 @@ export interface CardFacts {
 const DONE: Readonly<Record<string, string>> = {
   score: 'scored',
   segment: 'cut into segments',
-  sample: 'sampled',
 };
 
 /** Writes the card, unless one is there: that of another shard, or of somebody else. */
@@ -66,7 +65,7 @@ function body({ format, ourColumns, passThrough, metadata, rows, rejects, words 
   const hasSigma = ourColumns.some(({ name }) => name === 'sigma');
   const input = format === 'jsonl' ? [] : passThrough.map(({ as }) => as);
   const parts = [
-    config.command === 'sample' ? '# Sampled reasoning traces' : '# Reasoning traces with token-wise credit',
+    '# Reasoning traces with token-wise credit',
     `${count(rows)} chain-of-thought traces, ${DONE[String(config.command)] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were rejected.`,
     ...(config.command === 'score' ? sigmaSection(config, words, hasSigma) : []),
     ...policySection(metadata, config),

@@ -45,12 +45,13 @@ const LABEL_NOISE_SHOWN = 5;
 /** The lines of `summary`. */
 export function drawNumbers(path: string, { numbers, valueName, warnings }: FileStats): string[] {
   const { credited, calibration, label_noise: noise, positions, unreadable } = numbers;
-  const { uniform_by_fallback: fallbacks } = numbers;
+  const { uniform_by_fallback: fallbacks, below_noise: below } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : percent(n / credited));
   const lines = [
     `${escapeControls(path)}: ${plural(numbers.traces, 'trace')} (${numbers.right} right, ${numbers.wrong} wrong, ${numbers.unknown} unknown), ${plural(numbers.tokens, unitOf(numbers))}`,
     named('status', codes(numbers.status)),
     named('σ uniform', `by fallback ${share(fallbacks)}, in effect ${share(numbers.uniform_in_effect)}`),
+    ...(below === null ? [] : [named('below the noise', `${percent(below)} of the segments`)]),
     ...warnings.map(({ message }) => named('! warning', escapeControls(message))),
     ...(Object.keys(unreadable).length > 0 ? [named('not readable', codes(unreadable))] : []),
   ];

@@ -20,32 +20,13 @@ export interface Expected {
   readonly share: (ordinal: number) => number | undefined;
 }
 
-/** Tokens that a command writes, counted as they come: a row of the output may take long. */
-export class TokenMeter {
-  private total = 0;
-  private tell: (() => void) | undefined;
-
-  get tokens(): number {
-    return this.total;
-  }
-
-  add(tokens: number): void {
-    this.total += tokens;
-    this.tell?.();
-  }
-
-  onAdd(tell: () => void): void {
-    this.tell = tell;
-  }
-}
-
 const INTERVAL_MS = 100;
 
 /**
  * Counts what is done, and tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at
  * once, of which the first alone says nothing.
  */
-export function openProgress(log: Log, expected: Expected, meter?: TokenMeter) {
+export function openProgress(log: Log, expected: Expected) {
   const started = performance.now();
   const counted = { traces: 0, tokens: 0, rejects: 0 };
   /** row of the last trace that was done */
@@ -56,8 +37,7 @@ export function openProgress(log: Log, expected: Expected, meter?: TokenMeter) {
 
   function totals(): ProgressTotals {
     const seconds = (performance.now() - started) / 1000;
-    const tokens = meter?.tokens ?? counted.tokens;
-    return { ...counted, tokens, seconds, tokens_per_s: Math.round(tokens / Math.max(seconds, 1e-3)) };
+    return { ...counted, seconds, tokens_per_s: Math.round(counted.tokens / Math.max(seconds, 1e-3)) };
   }
 
   function tell(): void {
@@ -92,7 +72,6 @@ export function openProgress(log: Log, expected: Expected, meter?: TokenMeter) {
   const tellSoon = (): void => {
     timer ??= setTimeout(tell, INTERVAL_MS).unref();
   };
-  meter?.onAdd(tellSoon);
   return {
     totals,
     trace(tokens: number, ordinal: number): void {

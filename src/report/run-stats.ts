@@ -8,19 +8,15 @@ import { type BadRow, isBad } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { codes, type RejectTally, RunCounts, type RunNumbers, type Tally, unitOf } from './counts.js';
 import type { Log } from './log.js';
-import { type Expected, openProgress, type ProgressTotals, type TokenMeter } from './progress.js';
+import { type Expected, openProgress, type ProgressTotals } from './progress.js';
 import { type MadeBy, onOneLine, rejectWarning, seenNames, warningsOf } from './warnings.js';
 
 export interface StatsOptions {
-  /** where the command counts tokens as it writes them */
-  readonly meter?: TokenMeter | undefined;
   readonly policy: PolicyFolder | undefined;
   /** whether what follows of a trace's group counts */
   readonly usesGroups: boolean;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
   readonly valueName?: string | undefined;
-  /** rows of the output that a trace of the input becomes (default 1) */
-  readonly rowsPerTrace?: number;
   readonly target: Target;
   /** the resolved configuration */
   readonly config: Readonly<Record<string, unknown>>;
@@ -48,7 +44,7 @@ export type RunStats = ReturnType<typeof openStats>;
 export function openStats(opts: StatsOptions) {
   const { log, target, config, whole, before = { traces: 0, rejects: 0, tokens: 0 } } = opts;
   const policy = opts.policy && policyFacts(opts.policy);
-  const progress = openProgress(log, opts.expected, opts.meter);
+  const progress = openProgress(log, opts.expected);
   // that values do not tell right from wrong is for `summary` to say
   const counts = new RunCounts(policy?.vocab);
   const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);
@@ -132,15 +128,15 @@ export function openStats(opts: StatsOptions) {
       if (isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');
       if (rejects.total > 0) log.text(() => `rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(() => `written to ${escapeControls(target.path)}`);
-      if (whole !== undefined) log.text(() => wholeText(whole, own, opts.rowsPerTrace));
+      if (whole !== undefined) log.text(() => wholeText(whole, own));
       log.record('done', doneRecord());
     },
   };
 }
 
 /** What all of the inputs would take where a limit has ended the run. @param whole their traces */
-function wholeText(whole: number, { traces, rejects, seconds }: ProgressTotals, rowsPerTrace = 1): string {
-  const done = Math.max(1, traces / rowsPerTrace + rejects);
+function wholeText(whole: number, { traces, rejects, seconds }: ProgressTotals): string {
+  const done = Math.max(1, traces + rejects);
   return `the whole input, about ${plural(whole, 'trace')}, would take about ${duration((seconds / done) * whole)}`;
 }
 
@@ -151,7 +147,7 @@ export function endRecord({ credited, distributions: of, ...numbers }: RunNumber
     mean_logprob: of.mean_logprob.mean,
     median_value_range: of.value_range.median,
     median_sigma_gain: of.sigma_gain.median,
-    ...(of.lost_fraction.mean !== null && { lost_fraction: of.lost_fraction.mean }),
+    ...(numbers.below_noise !== null && { below_noise: numbers.below_noise }),
     uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
     uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
   };
@@ -181,11 +177,12 @@ export function endLines(
     const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
     lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
   }
-  if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
   if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
     lines.push(
       `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
     );
+  if (told.below_noise)
+    lines.push(`changes of value below the noise: ${percent(told.below_noise)} of the segments`);
   if (told.median_sigma_gain !== null)
     lines.push(
       `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,

@@ -55,6 +55,7 @@ const CURES: Readonly<Record<string, string>> = {
   'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number, too',
   'reward:unknown': '--map reward=<column> names the rewards',
   'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
+  'uniform:noise': 'no value moved by more than the answers are off: float32 is off by less',
   'uniform:small-return':
     'their reward is their baseline, as in groups that are all right or all wrong, where there is nothing to share out',
 };

@@ -193,8 +193,7 @@ export async function existingParts(
       log.warn('part_damaged', `${path}: is not the part that was written: it is made again`);
       continue;
     }
-    const { traces, rejects, tokens, sigma } = facts;
-    found.set(part, { traces, rejects, tokens, sigma });
+    found.set(part, sumCounts([facts]));
   }
   return found;
 }

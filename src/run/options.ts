@@ -8,13 +8,12 @@ import type { MappingOptions } from '../io/map/mapping.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
-import type { TokenMeter } from '../report/progress.js';
 import type { MaxRejects } from '../report/reject-limits.js';
 import type { TextColumn, WrittenColumn } from '../scored/columns.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 
-/** What `score`, `segment` and `sample` share. */
+/** What commands that make runs share. */
 export interface JobOptions extends MappingOptions {
   /** undefined: the whole */
   readonly shard: Shard | undefined;
@@ -44,11 +43,7 @@ export interface CutOptions extends JobOptions {
 
 /** What a command does, as far as it is known before a row is read. */
 export interface Work {
-  readonly command: 'score' | 'segment' | 'sample' | 'requests';
-  /** rows of the output that a trace of the input becomes (default 1) */
-  readonly rowsPerTrace?: number;
-  /** where the command counts tokens as it writes them */
-  readonly meter?: TokenMeter | undefined;
+  readonly command: 'score' | 'segment' | 'requests';
   /** beside the input's columns */
   readonly columns: readonly WrittenColumn[];
   /** texts that may be written besides; none where the user or an export says exactly what is written */
@@ -68,10 +63,6 @@ export interface Work {
   readonly readsPeers?: boolean;
   /** whether the output's reward is the input's, on the same scale */
   readonly rewardAsIs: boolean;
-  /** completions are the command's own, not the input's */
-  readonly isSampled?: boolean;
-  /** its rows have several turns, whatever the input's have */
-  readonly hasTurns?: boolean;
   /** filled by the first pass, for references from a trace's group */
   readonly groupReferences?: GroupReferences | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */

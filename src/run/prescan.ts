@@ -72,7 +72,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes, told] = [0, 0, 0, 0];
   let last: { readonly lastRow: number; readonly lastItems: number } | undefined;
-  let [isCut, hasGroup, hasTurns, isEnded] = [false, false, false, true];
+  let [isCut, hasTurns, isEnded] = [false, false, true];
   const onBytes = (read: number): void => {
     throwIfInterrupted(signal);
     bytes += read;
@@ -108,7 +108,6 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
       }
       const { id, group, promptIds, completionIds, padding, source } = trace;
       hasTrace = true;
-      hasGroup ||= group !== undefined;
       // a padded mask may not stand beside ids without padding
       hasTurns ||= isOfTurns(trace) || (padding !== undefined && 'completion_mask' in source.columns);
       traces++;
@@ -132,10 +131,8 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
     if (hasTrace && typed && !isBad(row)) inference.add(row.columns);
   }
   opts.rewards?.assert();
-  // of a prompt that names no group all completions are sampled
-  const isWhole = opts.needs.completion === false && !hasGroup;
   const ofLimit: Part | undefined = isCut ? { by: 'limit', limit } : undefined;
-  const part = isWhole ? undefined : (ofLimit ?? (await partOf(inputs))?.part);
+  const part = ofLimit ?? (await partOf(inputs))?.part;
   return {
     ...{ rows, columns: inference.finish(), groupRewards },
     ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),

@@ -31,7 +31,7 @@ import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';
 import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
-import { beginRun, type LineWriter, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
+import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
 
 /** What a command adds to that. */
 export interface CommandJob extends Work {
@@ -39,8 +39,7 @@ export interface CommandJob extends Work {
   readonly ending?: string;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: RunContext): AsyncIterable<OutputRow | BadRow>;
-  /** Lines that are written in the place of rows: nothing of the run is kept, and `text` gives those that came since it was asked. */
-  readonly writes?: LineWriter;
+  readonly writes?: () => string;
 }
 
 /**
@@ -57,8 +56,8 @@ export async function runJob(
   const prints = inputs.map(({ print }) => print);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
-  const asked = await resolveTarget(opts.output ?? byDefault, format, inputs);
-  const target = job.writes === undefined ? asked : { ...asked, kind: 'stdout' as const };
+  const found = await resolveTarget(opts.output ?? byDefault, format, inputs);
+  const target = job.writes === undefined ? found : { ...found, kind: 'stdout' as const };
   const isStream = inputs.some(({ size }) => size === null);
   const { shard = WHOLE } = opts;
   assertShardable(target, shard, opts.limit, isStream);
@@ -126,7 +125,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
       partOfRow(row, run.rows_per_part) % shard.count === shard.index,
   };
   const before = sumCounts(parts?.existing.values() ?? []);
-  const done = before.traces / (job.rowsPerTrace ?? 1) + before.rejects;
+  const done = before.traces + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
   // what follows of a group follows of what is left of it
@@ -137,7 +136,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
   // traces of one turn each need no mask; of rows that nobody has looked at it is written
-  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns && !job.hasTurns;
+  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns;
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
@@ -158,8 +157,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const { writes } = job;
-  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish, writes });
+  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish, writes: job.writes });
   if (parts?.todo.size === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);

@@ -67,7 +67,7 @@ export interface RunContext {
 
 export interface SourceOptions
   extends Pick<Mapping, 'map' | 'read'>,
-    Pick<Work, 'needs' | 'reward' | 'rowsPerTrace'>,
+    Pick<Work, 'needs' | 'reward'>,
     Pick<JobOptions, 'limit' | 'maxLineBytes'> {
   readonly run: RunContext;
   /** traces, rejects among them, that earlier attempts have done */
@@ -98,14 +98,14 @@ export interface Source {
 
 /** Opens inputs, behind the first pass over them where they can be read twice. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run, read, map, needs, columnar, log, rowsPerTrace = 1 } = opts;
+  const { maxLineBytes, run, read, map, needs, columnar, log } = opts;
   const { limit = Number.POSITIVE_INFINITY } = opts;
   const { prescan, wanted } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
   // the first row that is not passed over since an earlier attempt has done it
   let first: number | undefined;
-  const all = read({ maxLineBytes, wanted, onTail: (message) => log.warn('input_tail', message) });
+  const all = read({ maxLineBytes, wanted, onLoss: (code, message) => log.warn(code, message) });
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const columns = columnar?.columns ?? (typed ? prescan?.columns : undefined) ?? window?.columns ?? [];
@@ -117,7 +117,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   return {
     columns,
     expected: {
-      traces: own && rowsPerTrace * Math.max(0, own),
+      traces: own && Math.max(0, own),
       share(ordinal) {
         if (prescan === undefined || opts.limit !== undefined) return undefined;
         const from = first ?? 0;

@@ -99,7 +99,8 @@ export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunP
   readonly overwrite: boolean;
   readonly stats: RunStats;
   readonly signal: AbortSignal;
-  readonly writes?: LineWriter | undefined;
+  /** lines in the place of rows, those that came since it was asked: nothing of the run is kept */
+  readonly writes?: (() => string) | undefined;
   /** of a folder: writes what stands beside the parts of a run that is whole */
   readonly finish?: (folder: string) => Promise<void>;
 }
@@ -163,29 +164,21 @@ async function leaveReasons(folder: string, target: Target): Promise<void> {
   await rejects.publish();
 }
 
-/** What is written in the place of rows. */
-export interface LineWriter {
-  text(): string;
-}
-
-/** Lines to stdout, or to a file that appears when it is whole. */
-async function openLines({ path }: Target, { text }: LineWriter) {
+/** Lines in the place of rows, to stdout or to a file that appears when it is whole. */
+async function openLines(path: string, text: () => string) {
   const file = path === '-' ? undefined : await openAtomicFile(path);
   const sink = file ?? openStreamSink();
-  return {
-    write: () => sink.write(Buffer.from(text())),
-    async finish(): Promise<void> {
-      await sink.finish();
-      await file?.publish();
-    },
-    abort: () => sink.abort(),
+  const finish = async () => {
+    await sink.finish();
+    await file?.publish();
   };
+  return { write: () => sink.write(Buffer.from(text())), finish, abort: () => sink.abort() };
 }
 
 /** Stdout, and the rejects beside it, which are left whatever becomes of it. */
 async function openStdout({ target, writes, ...opts }: SinkOptions): Promise<Sink> {
   const rejects = await openRejects(target.rejects);
-  const output = writes ? await openLines(target, writes) : await openOutput({ ...opts, ...target });
+  const output = writes ? await openLines(target.path, writes) : await openOutput({ ...opts, ...target });
   const end = async (ended: Promise<void>): Promise<void> => {
     await ended;
     await rejects.finish();

@@ -12,7 +12,6 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   completion: ['end-token', 'has-prompt'],
   hint: ['no-peer'],
   ids: ['not-utf8', 'text-mismatch'],
-  mc: ['lost'],
   policy: ['none'],
   prompt: ['messages-as-text', 'raw-question', 'retemplated', 'stripped', 'text-mismatch'],
   references: ['no-solution', 'row'],
@@ -23,7 +22,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   tokens: ['bytes'],
   thought: ['begin-of-thought', 'named', 'reasoning', 'reopened', 'thinking', 'thought'],
   uniform: [
-    ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight'],
+    ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight', 'noise'],
     ...['one-sided-references', 'small-return'],
   ],
   value: ['asked', 'outcomes', 'thought', 'uncalibrated'],
@@ -150,18 +149,20 @@ function checkNulls(row: Cells, codes: readonly string[], fault: Fault): void {
 /** Numbers of segments are finite; in a scored row none is missing that it can have. @param codes of a scored row */
 function checkSegmentNumbers(row: Cells, codes: readonly string[] | undefined, fault: Fault): void {
   for (const [k, segment] of segmentsOf(row).entries())
-    for (const name of ['entropy', 'value', 'delta', 'sigma']) {
+    for (const name of ['entropy', 'value', 'delta', 'noise', 'sigma']) {
       const cell = segment[name] ?? null;
-      const isThere =
-        name === 'value' ? segment.kind === 'thought' : name !== 'entropy' || !codes?.includes(UNREAD);
+      const mayLack = name === 'noise' || (name === 'entropy' && codes?.includes(UNREAD));
+      const isThere = name === 'value' ? segment.kind === 'thought' : !mayLack;
       if (name === 'value' && !isThere && codes !== undefined && cell !== null)
         fault(`segments[${k}].value is ${cell}, expected none behind the thought`);
       else if (
         (cell !== null || (isThere && codes !== undefined)) &&
-        !Number.isFinite(cell) &&
+        !(Number.isFinite(cell) && (name !== 'noise' || Number(cell) >= 0)) &&
         !isZeroSet(row, name, cell)
       )
-        fault(`segments[${k}].${name} is ${cell}, expected a finite number`);
+        fault(
+          `segments[${k}].${name} is ${cell}, expected a finite number${name === 'noise' ? ' from 0 on' : ''}`,
+        );
     }
 }
 

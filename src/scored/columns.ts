@@ -56,6 +56,7 @@ const SEGMENT: ColumnType = {
     { name: 'entropy', type: FLOAT32 },
     { name: 'value', type: FLOAT32 },
     { name: 'delta', type: FLOAT32 },
+    { name: 'noise', type: FLOAT32 },
     { name: 'sigma', type: FLOAT32 },
   ],
 };
@@ -101,10 +102,6 @@ const OURS = {
     ...{ key: 'logprobs', type: FLOAT32_LIST, isPerToken: true, isThere: 'read', range: LOGPROB_RANGE },
     meaning: 'log-probability of each completion token under the policy, nats, temperature 1',
   },
-  finish_reason: {
-    ...{ key: 'finish', type: STRING },
-    meaning: 'of `sample`: `stop`: ended by itself; `length`: cut at the limit of tokens',
-  },
   entropies: {
     ...{ key: 'entropies', type: FLOAT32_LIST, isPerToken: true, isThere: 'read' },
     range: [-LOGIT_TOLERANCE, Math.log(MOST_TOKENS) + LOGIT_TOLERANCE],
@@ -117,7 +114,7 @@ const OURS = {
   segments: {
     ...{ key: 'segments', type: { kind: 'list', element: SEGMENT } },
     meaning:
-      'steps of the trace: `start`, `end` (tokens, end exclusive), `char_start`, `char_end` (code points), `kind` (thought, answer, shown), `entropy` (sum), `value` after it, `delta`, `sigma` (sum)',
+      'steps of the trace: `start`, `end` (tokens, end exclusive), `char_start`, `char_end` (code points), `kind` (thought, answer, shown), `entropy` (sum), `value` after it, `delta`, `noise` (how far the change of the value may be off), `sigma` (sum)',
     read: (cell) => ({ segments: segmentsOf(cell) }),
   },
   value_start: {

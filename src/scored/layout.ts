@@ -23,7 +23,6 @@ export interface LayoutOptions {
   readonly texts: readonly TextColumn[];
   readonly drop: readonly string[];
   readonly rewardAsIs: boolean;
-  readonly isSampled?: boolean;
   /** whether the output has column types, and metadata */
   readonly typed: boolean;
 }
@@ -36,7 +35,7 @@ export interface LayoutOptions {
 export function outputLayout(
   input: readonly PassThroughColumn[],
   { map, first }: { readonly map: FieldMap; readonly first: Columns },
-  { columns, texts, drop, rewardAsIs, isSampled, typed }: LayoutOptions,
+  { columns, texts, drop, rewardAsIs, typed }: LayoutOptions,
 ) {
   refuseUnknown(drop, typed ? input.map(({ name }) => name) : Object.keys(first));
   const joined = map.join?.written ?? [];
@@ -50,7 +49,7 @@ export function outputLayout(
   const counting = held.filter(({ column, name }) => typed || name === column);
   const lacking = texts.filter((text) => !counting.some(({ column }) => column === text));
   const ourColumns = [...columns, ...lacking];
-  const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs, isSampled);
+  const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs);
   const places = Object.fromEntries([
     ...held.map(({ column, name, isJoined }) => {
       const own = passThrough.find((each) => each.name === name && (each.isJoined ?? false) === isJoined);
@@ -114,14 +113,12 @@ function isTextValue(column: TextColumn, value: unknown): boolean {
  * own `id`, `group`, `prompt_ids`, `completion_ids`, `reward`, taken from there) is left out; any other becomes
  * `input_<name>`.
  * @param rewardAsIs the output's reward is the input's, on the same scale
- * @param isSampled completions, and with them the traces' ids, are not the input's
  */
 export function resolveColumnNames(
   passThrough: readonly PassThroughColumn[],
   ourColumns: readonly WrittenColumn[],
   map: FieldMap,
   rewardAsIs: boolean,
-  isSampled = false,
 ): PassThroughColumn[] {
   const ours: ReadonlySet<string> = new Set(ourColumns.map(columnName));
   const own = new Set(passThrough.filter(({ isJoined }) => !isJoined).map(({ name }) => name));
@@ -129,8 +126,7 @@ export function resolveColumnNames(
   return passThrough.flatMap((column) => {
     const { name, isJoined = false } = column;
     if (!ours.has(name) && !(isJoined && own.has(name))) return [column];
-    const isNew = isSampled && SAMPLED.includes(name);
-    if (!isJoined && !isNew && isRepeated(column, map, rewardAsIs, ours)) return [];
+    if (!isJoined && isRepeated(column, map, rewardAsIs, ours)) return [];
     const prefix = isJoined ? 'join_' : 'input_';
     let as = `${prefix}${name}`;
     while (taken.has(as)) as = `${prefix}${as}`;
@@ -147,8 +143,6 @@ export function renamedText({ name, as, isJoined }: PassThroughColumn): string {
 const REPEATABLE = [
   ...(['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'completion_mask', 'reward'] as const),
 ] as const;
-
-const SAMPLED: readonly string[] = ['id', 'completion_ids', 'reward'];
 
 function isRepeated(
   { name: column, type, arrow }: PassThroughColumn,

@@ -221,13 +221,16 @@ interface SegmentParts {
   readonly entropies?: Float64Array;
   /** (K+1) v̂ at exits 0..K */
   readonly values?: Float32Array;
+  /** (K) by how much their changes may be off */
+  readonly noise?: Float32Array | undefined;
 }
 
 /**
  * (K or K+1) segments in order, and between them what the policy was shown; what is absent is null. No value is estimated after the
  * answer: there ζ is known.
  */
-export function segmentRows({ segmentation, chars, own, entropies, values }: SegmentParts): SegmentRow[] {
+export function segmentRows(parts: SegmentParts): SegmentRow[] {
+  const { segmentation, chars, own, entropies, values, noise } = parts;
   const ends = allEnds(segmentation);
   const K = segmentation.thoughtEnds.length;
   const rows: SegmentRow[] = [];
@@ -243,7 +246,7 @@ export function segmentRows({ segmentation, chars, own, entropies, values }: Seg
         kind: isShown ? 'shown' : k < K ? 'thought' : 'answer',
         entropy: entropies === undefined ? null : isShown ? 0 : (entropies[k] as number),
         value: k < K && !isShown ? (values?.[k + 1] ?? null) : null,
-        ...{ delta: null, sigma: null },
+        ...{ delta: null, noise: isShown ? null : (noise?.[k] ?? null), sigma: null },
       });
     }
   }

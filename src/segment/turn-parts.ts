@@ -20,7 +20,9 @@ export async function renderedTurns(
   tokenizer: PolicyTokenizer,
 ): Promise<Rendered> {
   if (chat === undefined || typeof prompt === 'string')
-    throw refusal(chat === undefined ? NO_TEMPLATE : 'its prompt is text, expected messages');
+    throw refusal(
+      chat === undefined ? 'the policy has no chat template' : 'its prompt is text, expected messages',
+    );
   const messages: readonly Message[] = [...prompt, ...turns];
   const own = messages.flatMap(({ role }, n) => (n >= prompt.length && role === 'assistant' ? [n] : []));
   const upTo = (n: number, addGenerationPrompt: boolean) =>
@@ -30,7 +32,9 @@ export async function renderedTurns(
     const text = await upTo(n, opens);
     if (whole.startsWith(text)) return text.length;
     const role = JSON.stringify(messages[n - 1]?.role ?? '');
-    throw refusal(otherwise(`the messages up to number ${n - prompt.length} behind the prompt (${role})`));
+    throw refusal(
+      `the chat template renders the messages up to number ${n - prompt.length} behind the prompt (${role}) otherwise once later ones are there`,
+    );
   };
   const parts: { ids: Int32Array; isOwn: 0 | 1 }[] = [];
   let [start, at] = [0, 0];
@@ -54,31 +58,6 @@ export async function renderedTurns(
   };
 }
 
-/**
- * What the policy is shown between a turn of its own and the next, as its chat template writes it: ids to be put behind those of the
- * turn, which stay what they are.
- * @param messages up to that turn, @param next those behind it
- * @param isClosed the turn ends with a special token; where it does not, the template's own comes first
- * @throws TraceRejected (`turns`) where the template renders the turn otherwise once later messages are there
- */
-export async function shownBehind(
-  { messages, tools }: { readonly messages: readonly Message[]; readonly tools?: unknown },
-  next: readonly Message[],
-  isClosed: boolean,
-  chat: ChatRenderer | undefined,
-  tokenizer: PolicyTokenizer,
-): Promise<Int32Array> {
-  if (chat === undefined) throw refusal(NO_TEMPLATE);
-  const before = await chat.ask({ messages, addGenerationPrompt: false, tools });
-  const all = [...messages, ...next];
-  const after = await chat.ask({ messages: all, addGenerationPrompt: true, tools });
-  if (!after.startsWith(before)) throw refusal(otherwise(`all ${messages.length} messages`));
-  const { ids, text } = await writtenTurn(before, tokenizer);
-  const shown = await tokenizer.encode(after.slice(text.length));
-  const end = ids.at(-1);
-  return isClosed || end === undefined || !tokenizer.isSpecial(end) ? shown : Int32Array.of(end, ...shown);
-}
-
 /** What the policy wrote of a turn: white space behind its end token is the template's. */
 async function writtenTurn(text: string, tokenizer: PolicyTokenizer) {
   const ids = await tokenizer.encode(text);
@@ -88,12 +67,6 @@ async function writtenTurn(text: string, tokenizer: PolicyTokenizer) {
   return isClosed
     ? { ids: ids.subarray(0, end), text: text.slice(0, text.length - behind.length) }
     : { ids, text };
-}
-
-const NO_TEMPLATE = 'the policy has no chat template';
-
-function otherwise(which: string): string {
-  return `the chat template renders ${which} otherwise once later ones are there`;
 }
 
 function refusal(why: string): TraceRejected {

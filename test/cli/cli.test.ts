@@ -313,7 +313,7 @@ it('--version is the package version', async () => {
 });
 
 describe('-h', () => {
-  it.each(['score', 'segment', 'sample', 'redistribute'])(
+  it.each(['score', 'segment', 'redistribute'])(
     '%s: the common flags by purpose, each of them one of --help, on a screen',
     async (command) => {
       const [short, long] = [(await done(`${command} -h`)).stdout, (await done(`${command} --help`)).stdout];
@@ -339,6 +339,6 @@ describe('-h', () => {
     expect((await done('score --help')).stdout).not.toContain('Of --estimator');
     const { stdout } = await done('score --estimator siblings --help');
     expect(stdout).toMatch(/^Of --estimator siblings:\n +--peers <n>/m);
-    expect(stdout).not.toContain('--mc-samples');
+    expect(stdout).not.toContain('--hint-policy');
   });
 });

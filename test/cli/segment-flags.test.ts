@@ -1,4 +1,5 @@
 /** The flags of the segmenters: what they stand for, which go together, and a word list in either form. */
+import { execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -52,6 +53,8 @@ describe('--keywords', () => {
     expect(keywords(path)).toEqual(['Wait', '等等', 'Let me']);
     await writeFile(path, 'Well, then\n');
     expect(() => keywords(path)).toThrow('"Well, then" has a comma in it');
-    expect(() => keywords(folder)).toThrow(folder);
+    const pipe = join(folder, 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    for (const other of [folder, pipe]) expect(() => keywords(other)).toThrow(`${other}: is no regular file`);
   });
 });

@@ -15,7 +15,8 @@ const SOURCE = { ours: OUR_COLUMNS, credit: { estimator: named('pr') } } as unkn
   typeof parseWhere
 >[2];
 
-const segment = { charStart: null, charEnd: null, entropy: null, delta: null, sigma: null } as const;
+const unknown = { charStart: null, charEnd: null, entropy: null } as const;
+const segment = { ...unknown, delta: null, noise: null, sigma: null } as const;
 /** Values .5 .75 .25 and ζ = 1 over 4 tokens. */
 const TRACE: OutputRow = {
   ...bareRow({}),

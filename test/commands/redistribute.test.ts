@@ -8,7 +8,7 @@ import { readMetadata } from '../support/io-helpers.js';
 import { ROOT } from '../support/program.js';
 import { editJson, fixtureRows, openScene } from '../support/scene.js';
 
-const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
+const { at, config, done, expectSame, fails, rows, text, write } = await openScene();
 const score = (flags: string) => done(`score traces.jsonl --max-segments 6 ${flags}`);
 const keysOf = async (name: string) => (await readMetadata(at(name))).keys;
 
@@ -114,24 +114,6 @@ describe('a redistributed file', () => {
     await done('score signed.jsonl -o signed.scored.jsonl');
     await done('redistribute signed.scored.jsonl --reward-range auto -o auto.jsonl');
     await expectSame('auto.jsonl', 'signed.scored.jsonl');
-  });
-
-  it('of Monte Carlo values keeps their columns behind ours, from Parquet to JSON lines and back', async () => {
-    await write('two.jsonl', await fixtureRows(0, 2));
-    const mc = '--estimator mc --mc-samples 3 --mc-max-tokens 40 --keep-samples --max-segments 3';
-    await done(`score two.jsonl ${mc} -o first.parquet`);
-    await done(`score two.jsonl ${mc} --sigma rudder,softmax -o mc.jsonl`);
-    await done('redistribute first.parquet --sigma rudder,softmax -o mc-again.jsonl');
-    await expectSame('mc-again.jsonl', 'mc.jsonl');
-    // its summary tells what was lost
-    expect((await json('mc-again.jsonl.summary.json')).lost_fraction).toBeGreaterThan(0);
-    await done('redistribute mc-again.jsonl --sigma share -o back.parquet');
-    const first = await rows('first.parquet');
-    expect(Object.keys(first[0] ?? {}).slice(-4)).toEqual(['status', 'value_sd', 'lost_fraction', 'samples']);
-    expect(await rows('back.parquet')).toEqual(first);
-    expect((await keysOf('back.parquet')).get('rredcot.config')).toBe(
-      (await keysOf('first.parquet')).get('rredcot.config'),
-    );
   });
 
   it('of a run folder is that of the file', async () => {

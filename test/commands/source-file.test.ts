@@ -37,9 +37,6 @@ it('a row of several inputs names its own, by the path that leads to it', async 
   expect(await placesOf('cut.jsonl')).toEqual(PLACES);
   await done('score dump -o scored.parquet');
   expect(await placesOf('scored.parquet')).toEqual(PLACES);
-  await done('sample dump --max-tokens 2 -o sampled.jsonl');
-  const sampled = await rows<Row>('sampled.jsonl');
-  expect(new Set(sampled.map(({ source_file: file }) => file))).toEqual(new Set(FILES));
   // the rejects say the same of theirs
   const [reject] = await rows<{ file: string }>('cut.jsonl.rejects.jsonl');
   expect(reject?.file).toBe(FILES[2]);

@@ -193,7 +193,7 @@ describe('a mask that is none', () => {
     );
   });
 
-  it('segment ends among what was shown, samples nobody answers, and characters without tokens are rejected', async () => {
+  it('segment ends among what was shown, and characters without tokens are rejected', async () => {
     const codes = async (line: string) => {
       await run(`${line} --max-rejects 9 --overwrite -o down.jsonl`);
       return (await rows<{ code: string }>('down.jsonl.rejects.jsonl')).map(({ code }) => code);
@@ -201,7 +201,6 @@ describe('a mask that is none', () => {
     const inside = (given[0]?.completion_mask.indexOf(0) as number) + 2;
     await write('inside.jsonl', [{ ...given[0], segment_ends: [inside] }]);
     expect(await codes('score inside.jsonl --segmenter given')).toEqual(['segments']);
-    expect(await codes('score turns.jsonl --limit 1 --estimator mc --mc-samples 1')).toEqual(['turns']);
     expect(await codes('segment turns.jsonl --no-policy --limit 1')).toEqual(['turns']);
   });
 

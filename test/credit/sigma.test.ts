@@ -58,6 +58,10 @@ const anyTrace = fc
     values: fc.array(fc.oneof(float, fc.constantFrom(0, 1, 0.5)), { minLength: 10, maxLength: 10 }),
     silent: fc.array(fc.boolean(), { minLength: 9, maxLength: 9 }),
     shownBehind: fc.option(fc.array(fc.boolean(), { minLength: 9, maxLength: 9 }), { nil: [] }),
+    noise: fc.oneof(
+      ...[[], Array(9).fill(99)].map(fc.constant),
+      fc.array(float, { minLength: 9, maxLength: 9 }),
+    ),
     entropies: fc.array(fc.float({ min: 0, max: 12, noNaN: true }), { minLength: 108, maxLength: 108 }),
     reward: fc.oneof(
       { weight: 5, arbitrary: fc.constantFrom(0, 1) },
@@ -77,6 +81,7 @@ const anyTrace = fc
     for (const [k, end] of ends.entries())
       if (silent[k] && k % 2 === 0) entropies.fill(0, ends[k - 1] ?? 0, end);
     const { reward, baseline, shownBehind } = rest;
+    const noise = Float32Array.from(rest.noise, (n) => n / 2);
     const logprobs = entropies.map((h, t) => -h * ((t % 4) / 2));
     return {
       ends: Int32Array.from(ends),
@@ -87,7 +92,7 @@ const anyTrace = fc
       logprobs,
       reward,
       baseline,
-      shownBehind,
+      ...{ shownBehind, noise },
     };
   });
 
@@ -347,6 +352,9 @@ describe('shaping', () => {
     ];
     expect(smooth[30]).toBeCloseTo(0 - end, 6);
     expect(segmentAdvantages({ ...WRONG, reward: null }, RUDDER)).toBeNull();
+    const noise = Float32Array.of(0, 0.4, 0.6, 0);
+    const heard = segmentAdvantages({ ...WRONG, noise }, RUDDER) as Float32Array;
+    expect([heard[10], heard[20], heard[30]].map((x) => Number(x?.toFixed(6)))).toEqual([0, -0.7, -0.1]);
     const cut = segmentAdvantages({ ...WRONG, answered: false, ends: Int32Array.of(10, 20, 30) }, RUDDER);
     expect((cut as Float32Array)[29]).toBeCloseTo(-0.7, 6);
   });
@@ -382,8 +390,9 @@ test('the oracle says the same σ, Δ and fallback on random traces', () => {
     'small-advantage': 'uniform:small-return',
     'no-difference': 'uniform:no-gain',
     'no-weight': 'uniform:no-weight',
+    noise: 'uniform:noise',
   };
-  let uneven = 0;
+  let [uneven, lost] = [0, 0];
   fc.assert(
     fc.property(anyTrace, fc.constantFrom(...OPTIONS), shaping, (drawn, rules, shaped) => {
       const options = { ...rules, ...shaped };
@@ -419,6 +428,10 @@ test('the oracle says the same σ, Δ and fallback on random traces', () => {
           logprobs: input.logprobs,
           reward,
           baseline,
+          isNoise: deltas.map((delta, k) => {
+            const change = steps === 'free' ? (values[k + 1] as number) - (values[k] as number) : delta;
+            return Math.abs(change) < (input.noise?.[k] ?? 0) * (stepped.unsure[k] as number);
+          }),
         },
         options,
       );
@@ -436,10 +449,11 @@ test('the oracle says the same σ, Δ and fallback on random traces', () => {
             5e-7 * Math.max(1, Math.abs(delta)),
           );
       if (!isUniform(found)) uneven++;
+      if (found.fallback === 'uniform:noise') lost++;
     }),
     { numRuns: 1000 },
   );
-  expect(uneven).toBeGreaterThan(300);
+  expect(Math.min(uneven, 10 * lost)).toBeGreaterThan(200);
 });
 
 test.each([

@@ -9,7 +9,7 @@ const FLAGS = {
   ...{ within: 'uniform', steps: 'free', rewardRange: '0,1' },
 };
 const CREDIT = {
-  estimator: named('mc'),
+  estimator: named('given'),
   ...({ rule: 'rudder', others: ['share', 'softmax'], baseline: 0.5 } as const),
   ...({ residual: 'answer', within: 'entropy', rewardRange: [-1, 1], method: 'segment' } as const),
   ...({ tau: 0.5, mix: 0.8, cap: 4, steps: 'scaled' } as const),

@@ -141,3 +141,7 @@ pq.write_table(pa.table({"completion": ["a", "b"], "c": unread["list-view"]}), "
 # marks that Arrow in JavaScript has no types for
 marked = pa.table({"completion": ["a", "b"], "uuid": pa.array([bytes(range(16)), None], pa.uuid()), "json": pa.array(['{"a":1}', None], pa.json_())})
 pq.write_table(marked, "marked.parquet")
+
+# what a writer says of a file, in bytes that are no text
+said = {b"\xff\xfe": b"\x80\x81", b"a": b"\xc3", b"b": "é".encode()}
+pq.write_table(pa.table({"completion": ["a", "b"], "x": pa.array([1, None], pa.int16())}).replace_schema_metadata(said), "said.parquet")

@@ -23,6 +23,7 @@ export interface SigmaInput {
   logprobs?: ArrayLike<number>; // (|o|), read by `surprise`
   reward: number | null; // ζ
   baseline: number; // b
+  isNoise?: readonly boolean[]; // (K) the values differ by less than they may be off: no credit
 }
 
 export interface SigmaOptions {
@@ -36,7 +37,7 @@ export interface SigmaOptions {
 
 export interface SigmaResult {
   sigma: Float64Array; // (|o|)
-  uniformBecause?: 'reward:unknown' | 'flat' | 'small-advantage' | 'no-difference' | 'no-weight';
+  uniformBecause?: 'reward:unknown' | 'flat' | 'small-advantage' | 'no-difference' | 'no-weight' | 'noise';
 }
 
 const SMALL_ADVANTAGE = 0.05;
@@ -71,7 +72,8 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
   const hasAnswer = segmentEnds.length > thoughts;
-  const deltas = lengths.map((_, k) => readDelta(input, k) ?? 0); // Δ_{K+1} = 0
+  const heard = input.deltas.map((delta, k) => (input.isNoise?.[k] ? 0 : delta));
+  const deltas = lengths.map((_, k) => readDelta({ ...input, deltas: heard }, k) ?? 0); // Δ_{K+1} = 0
   const uniformShares = lengths.map((length) => length / total);
   const uniform = (uniformBecause?: SigmaResult['uniformBecause']): SigmaResult => ({
     sigma: new Float64Array(total).fill(1 / total),
@@ -121,6 +123,8 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   if (rule === 'discounted') return byToken(H.map((_, t) => (options.gamma ?? 0.99) ** (total - 1 - t)));
   if (reward === null) return uniform('reward:unknown');
   if (isFlat(input)) return uniform('flat');
+  if (heard.every((delta) => delta === 0) && input.deltas.some((delta) => delta !== 0))
+    return uniform('noise');
   const advantage = reward - baseline; // R*
   const sign = Math.sign(advantage);
   switch (rule) {
@@ -253,11 +257,12 @@ export function steppedValues(
   logprobs: ArrayLike<number>,
   steps: 'free' | 'scaled' | 'smoothed',
   shownBehind: readonly boolean[] = [],
-): { values: number[]; factors: number[] } {
+): { values: number[]; factors: number[]; unsure: number[] } {
   const pi = segmentProbabilities(segmentEnds, logprobs, values.length - 1, shownBehind);
   return {
     values: steps === 'smoothed' ? smoothedWalk(values, pi) : [...values],
     factors: pi.map((p) => (steps === 'scaled' ? 1 - p : 1)),
+    unsure: pi.map((p) => (steps === 'free' ? 1 : 1 - p)),
   };
 }
 

@@ -78,7 +78,7 @@ function scoredRow(reward: number | null, more: Partial<OutputRow> = {}): Output
         ...{ start, end, charStart: start, charEnd: end, entropy: 0 },
         kind: k < 3 ? ('thought' as const) : ('answer' as const),
         value: values[k] as number | null,
-        delta: deltas[k] as number,
+        ...{ delta: deltas[k] as number, noise: null },
         sigma: sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
       };
     }),

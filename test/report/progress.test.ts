@@ -1,16 +1,16 @@
 // How far a run is: told while it is at work, some times a second, with its rate, and the time that is left.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Log } from '../../dist/report/log.js';
-import { openProgress, TokenMeter } from '../../dist/report/progress.js';
+import { openProgress } from '../../dist/report/progress.js';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());
 
-function watched(traces: number | undefined, rows?: number, meter?: TokenMeter) {
+function watched(traces: number | undefined, rows?: number) {
   const lines: string[] = [];
   const log = { progress: (line: string) => void lines.push(line) } as unknown as Log;
   const share = (ordinal: number) => (rows === undefined ? undefined : (ordinal + 1) / rows);
-  return { lines, log, progress: openProgress(log, { traces, share }, meter) };
+  return { lines, log, progress: openProgress(log, { traces, share }) };
 }
 
 describe('a run', () => {
@@ -28,18 +28,6 @@ describe('a run', () => {
     vi.advanceTimersByTime(1000);
     expect(lines).toEqual([lines[0], expect.stringMatching(/^11 of 100 traces .* 455 tokens\/s/)]);
     expect(progress.totals()).toMatchObject({ traces: 10, tokens: 500, rejects: 1, seconds: 2 });
-  });
-
-  it('counts tokens as they are written, where a command writes them', () => {
-    const meter = new TokenMeter();
-    const { lines, progress } = watched(undefined, undefined, meter);
-    vi.advanceTimersByTime(400);
-    meter.add(200);
-    vi.advanceTimersByTime(100);
-    expect(lines.at(-1)).toContain('400 tokens/s');
-    vi.advanceTimersByTime(500);
-    progress.trace(7, 0);
-    expect(progress.totals()).toMatchObject({ traces: 1, tokens: 200 });
   });
 
   it('tells what is done of the inputs, not what is read, and nothing when it is over', () => {

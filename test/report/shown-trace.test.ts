@@ -81,7 +81,7 @@ function row(K: number, length: number, character = 'x') {
       const isLast = k === K - 1;
       return {
         ...{ start, end, charStart: start, charEnd: end, kind: 'thought' as const, entropy: 1 },
-        ...{ value: isLast ? 0 : 0.5, delta: isLast ? -0.5 : 0, sigma: isLast ? 1 : 0 },
+        ...{ value: isLast ? 0 : 0.5, delta: isLast ? -0.5 : 0, noise: null, sigma: isLast ? 1 : 0 },
       };
     }),
   };

@@ -182,6 +182,23 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.arrows'])('a file %
       expect(summary).not.toHaveProperty(figure);
   });
 
+  it('counts what was cut off as padding in every attempt', async () => {
+    const padded = { prompt_ids: [1, 2], completion_ids: [5, 6, 0, 0], completion: 'a\nb', prompt: 'p' };
+    const lines = Array.from({ length: 6 }, () =>
+      JSON.stringify({ ...padded, completion_mask: [1, 1, 0, 0] }),
+    );
+    await write('traces.jsonl', lines.join('\n'));
+    const format = /parquet|arrow|jsonl/.exec(output)?.[0];
+    await done(`${SEGMENT} --format ${format} -o out/ --rows-per-part 3`);
+    await fs.rename(at('out'), at(`.${output}.run`));
+    await fs.rm(at(`.${output}.run/part-00001.${format}`));
+    expect((await done(`${SEGMENT} -o ${output} --rows-per-part 3`)).said).toContain(
+      'padding was cut off 3 traces',
+    );
+    const summary = JSON.parse(await text(`${output}.summary.json`));
+    expect(summary).toMatchObject({ traces: 6, padded_traces: 6, padding_tokens: 12 });
+  });
+
   it('of a stream is written in one go', async () => {
     const stdin = await text('traces.jsonl');
     await done(`segment - --no-policy -o ${output}`, stdin);

@@ -20,7 +20,7 @@ export const DOCS = PAGES.filter((page) => page.startsWith('docs/'));
 
 /** Every command there is. */
 export const COMMANDS = [
-  ...'score segment sample inspect summary report calibrate compare redistribute filter verify doctor'.split(
+  ...'score requests segment inspect summary report calibrate compare redistribute filter verify doctor'.split(
     ' ',
   ),
   ...['policy build', 'policy info'],
@@ -71,7 +71,6 @@ export async function readersFolder(): Promise<string> {
   const { completion, ...rest } = plain;
   await jsonl('damaged.jsonl', plain, { ...rest, completon: completion });
   await jsonl('chat.jsonl', { ...plain, prompt: [{ role: 'user', content: question.trim() }] });
-  await jsonl('prompts.jsonl', { prompt: question, answer: '7' });
   await jsonl('gold.jsonl', { question, gold: '7' });
   await writeFile(at('question.txt'), question);
   const dumps = join(ROOT, 'test/io/map/dumps');

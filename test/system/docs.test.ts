@@ -60,7 +60,7 @@ describe('docs', () => {
     );
     // the tables of columns are their declarations
     const asked = METHODS.flatMap((method) => requestedColumns({ method }));
-    const ofEstimators = ESTIMATORS.flatMap((each) => each.columns?.({ keepSamples: true }) ?? []);
+    const ofEstimators = ESTIMATORS.flatMap((each) => each.columns?.({}) ?? []);
     for (const { name, type, meaning } of [...OUR_COLUMNS.map(ourColumn), ...asked, ...ofEstimators]) {
       const isOfStructs = type.kind === 'list' && type.element.kind === 'struct';
       const kind = isOfStructs ? 'list<struct>' : describeType(type);

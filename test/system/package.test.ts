@@ -17,8 +17,7 @@ it('models/embedded holds the graphs and the manifest that its weights build, an
   const folder = await temporaryFolder();
   await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(EMBEDDED));
   const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
-  const kinds = ['cuda', 'decode.cuda', 'decode'];
-  const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
+  const graphs = ['policy.cuda.onnx', 'policy.onnx'];
   expect(onnx(await readdir(folder))).toEqual(graphs);
   expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
   // the canary's last digits are those of one kind of processor: it is compared with a session, as all are

@@ -5,15 +5,12 @@ const MIN_MATCH = 4;
 /** A frame may say how much it holds; a false size must not cost more memory than its data can make. */
 const MAX_RATIO = 255;
 
-const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) =>
-  new DataView(buffer, byteOffset, byteLength);
-
 /**
  * Decodes one or more LZ4 frames. Checksums are not looked at: the caller checks lengths.
  * @throws Error where the data is cut off (a view reads nothing behind its end) or points outside itself
  */
 export function decompressLz4(packed: Uint8Array): Uint8Array {
-  const view = viewOf(packed);
+  const view = new DataView(packed.buffer, packed.byteOffset, packed.length);
   let output = new Uint8Array(Math.max(64, packed.length * 4));
   let length = 0;
 
@@ -54,7 +51,7 @@ export function decompressLz4(packed: Uint8Array): Uint8Array {
 
 // sequences of literals and a match each; the last has literals only
 function decodeBlock(block: Uint8Array, output: Uint8Array, from: number, start: number): number {
-  const view = viewOf(block);
+  const view = new DataView(block.buffer, block.byteOffset, block.length);
   let to = from;
   let at = 0;
   function extended(nibble: number): number {

@@ -191,7 +191,7 @@ export function damaged(error: unknown, path: string, what: string): unknown {
   if (UNREAD_TYPES.has(type)) return unreadType(path, 'a column', type);
   return dataError(
     `${path}: ${what} cannot be read: ${(error as Error).message}`,
-    'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',
+    'the file is damaged, cut off, of a kind that is not read, or its text is no UTF-8: write or fetch it again',
     error,
   );
 }
@@ -236,10 +236,11 @@ function isBytes({ typeId, dictionary }: Data): boolean {
   return [Type.Binary, Type.LargeBinary, Type.BinaryView, Type.FixedSizeBinary].includes(id);
 }
 
-/** One row of a batch; its JSON text and its values are made when they are asked for. */
+/** One row of a batch; its JSON text and its values are made when they are asked for. @param more what it has beside the batch's columns */
 export function arrowRow(
   arrow: ArrowPlace,
   place: Pick<InputRow, 'file' | 'stem' | 'row' | 'ordinal'>,
+  more: readonly [name: string, value: unknown][],
 ): InputRow {
   let columns: Record<string, unknown> | undefined;
   let raw: string | undefined;
@@ -249,7 +250,7 @@ export function arrowRow(
     byteOffset: null,
     arrow,
     get columns() {
-      columns ??= lazyColumns(arrow, place);
+      columns ??= lazyColumns(arrow, place, more);
       return columns;
     },
     get raw() {
@@ -263,8 +264,9 @@ export function arrowRow(
 function lazyColumns(
   { batch, index }: ArrowPlace,
   { file, row }: Pick<InputRow, 'file' | 'row'>,
+  more: readonly [name: string, value: unknown][],
 ): Record<string, unknown> {
-  const values = new Map<string, unknown>();
+  const values = new Map(more);
   function read(name: string): unknown {
     try {
       if (!values.has(name)) values.set(name, valueAt(batch.columns.get(name) as Data, index));
@@ -274,9 +276,10 @@ function lazyColumns(
     }
     return values.get(name);
   }
-  const has = (key: string | symbol): key is string => typeof key === 'string' && batch.columns.has(key);
+  const has = (key: string | symbol): key is string =>
+    typeof key === 'string' && (batch.columns.has(key) || values.has(key));
   const handler: ProxyHandler<Record<string, unknown>> = {
-    ownKeys: () => batch.names as string[],
+    ownKeys: () => [...batch.names, ...more.map(([name]) => name)],
     has: (_, key) => has(key),
     get: (_, key) => (has(key) ? read(key) : undefined),
     getOwnPropertyDescriptor: (_, key) =>

@@ -25,11 +25,10 @@ export async function* decompress(
   packed: AsyncIterable<Buffer>,
   compression: Compression,
   file: string,
-  { onBytes, onTail }: Pick<ReadOptions, 'onBytes' | 'onTail'> = {},
+  { onBytes, onLoss }: Pick<ReadOptions, 'onBytes' | 'onLoss'> = {},
 ): AsyncGenerator<Buffer> {
-  const tail = () =>
-    onTail?.(`${file}: what stands behind the end of its gzip data is no gzip data, and is ignored`);
-  const unpacker = compression === 'gzip' ? gunzip(tail) : await unzstd();
+  const tail = `${file}: what stands behind the end of its gzip data is no gzip data, and is ignored`;
+  const unpacker = compression === 'gzip' ? gunzip(() => onLoss?.('input_tail', tail)) : await unzstd();
   const piece = PIECE_BYTES[compression];
   let taken = 0;
   try {

@@ -20,6 +20,9 @@ const FactsSchema = z.object({
   rejects: Count,
   /** of the completions */
   tokens: Count,
+  /** of which padding was cut off, and how much */
+  padded_traces: Count,
+  padding_tokens: Count,
   /** Σσ over all rows */
   sigma: z.number(),
   /** of the file of rejects; null where there are none */
@@ -33,9 +36,9 @@ export type WrittenFacts = Readonly<z.infer<typeof FactsSchema>>;
 export type Facts = Omit<WrittenFacts, 'sha256'>;
 
 /** What the text begins with, by which it is found. */
-const BEGIN = '{"rredcot_facts":1,';
+const BEGIN = '{"rredcot_facts":2,';
 /** The longest numbers leave some of it blank. */
-const LENGTH = 416;
+const LENGTH = 480;
 /** What stands there until the file is whole. */
 export const UNKNOWN = 'rredcot says here what the file holds, when it is written.'.padEnd(LENGTH, '.');
 

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { count } from '../../plural.js';
 import { isStored } from './files.js';
 
 /** Part k belongs to shard k mod count. */
@@ -122,4 +123,18 @@ export function filePaths(output: string) {
     /** its closing figures */
     summary: `${path}.summary.json`,
   };
+}
+
+/** More than so many are cut short. */
+const MOST_RANGES = 8;
+
+/** Numbers of parts as people write them: 0–3, 7, 9–12, … */
+export function ranges(numbers: readonly number[]): string {
+  const parts: string[] = [];
+  for (let from = 0, to = 0; from < numbers.length; from = ++to) {
+    while (numbers[to + 1] === (numbers[to] as number) + 1) to++;
+    parts.push(from === to ? `${numbers[from]}` : `${numbers[from]}–${numbers[to]}`);
+  }
+  const shown = parts.slice(0, MOST_RANGES).join(', ');
+  return parts.length <= MOST_RANGES ? shown : `${shown}, … (${count(numbers.length)})`;
 }

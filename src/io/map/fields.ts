@@ -48,8 +48,6 @@ export interface Join {
 export interface Needs {
   readonly prompt: boolean;
   readonly references: boolean;
-  /** false where the command writes completions itself: a row's own are not looked at */
-  readonly completion?: boolean;
 }
 
 /** A field that no single path leads to. */

@@ -4,7 +4,6 @@ import { plural } from '../../plural.js';
 import { describeKeys, describeValue } from '../../printable.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { stringifyJson } from '../arrow/json.js';
 import {
   type Columns,
   FIELDS,
@@ -20,12 +19,9 @@ import {
 } from './fields.js';
 import { pick } from './join.js';
 import { mapFlag, mapText, proposePaths } from './propose.js';
-import { buildTrace, type Cell, type FieldCells, type TracePlace } from './trace-fields.js';
+import { buildTrace, type Cell, type FieldCells } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */
-const OF_COMPLETIONS: readonly string[] =
-  'completion completion_ids completion_mask reward segment_ends segment_char_ends values'.split(' ');
-
 /**
  * What a row of the inputs comes to: its traces, or itself where it is rejected.
  * @param check asked of a row of which a trace goes on
@@ -55,14 +51,13 @@ export function* mapRow(
   const { join, unpadded = (trace: Trace) => trace } = map;
   const found = attempt(() => {
     const whole = joined(row, join);
-    return { ...findCells(whole, map, needs), partner: whole.columns.join as Columns };
+    return { ...findCells(whole, map), partner: whole.columns.join as Columns };
   });
   if (found instanceof Mismatch) return yield reject(found, rowId);
-  const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
   const written = join?.written.map(({ name }) => name) ?? [];
-  const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
-  for (const [index, cells] of traces) {
-    const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
+  for (const [index, cells] of found.traces.entries()) {
+    // completions of one prompt share a group
+    const place = found.explodes ? { id: `${rowId}/${index}`, index, group: rowId } : { id: rowId };
     const trace = attempt(() => unpadded(buildTrace(row, cells, place, needs)));
     if (trace instanceof Mismatch) yield reject(trace, trace.id ?? place.id);
     else yield written.length === 0 ? trace : { ...trace, joined: pick(found.partner, written) };
@@ -90,24 +85,6 @@ export function helps(
     const { code, reason } = isBad(trace) ? trace.rejection : { code: 'map', reason: '' };
     return ['map', 'no_reference'].includes(code) && !own.has(reason.split(/[:,]/, 1)[0] as Field);
   });
-}
-
-/** Completions of one prompt share a group, which several prompts do not. */
-function placeOf(rowId: string, index: number, needs: Needs): TracePlace {
-  return { id: `${rowId}/${index}`, index, ...(needs.completion === false ? {} : { group: rowId }) };
-}
-
-/** Of items that are alike in all that a prompt is made of, the first. */
-function distinctPrompts(
-  items: readonly FieldCells[],
-): readonly (readonly [index: number, cells: FieldCells])[] {
-  const found = new Map<string, readonly [number, FieldCells]>();
-  for (const [index, cells] of items.entries()) {
-    const own = [...cells].filter(([field, { isItem }]) => isItem && field !== 'id' && field !== 'group');
-    const key = stringifyJson(own.map(([, { value }]) => value ?? null));
-    if (!found.has(key)) found.set(key, [index, cells]);
-  }
-  return [...found.values()];
 }
 
 function attempt<T>(action: () => T): T | Mismatch {
@@ -173,15 +150,10 @@ function look(row: InputRow, field: Field, source: FieldSource): Spot | undefine
 }
 
 // the fields' values for each trace of the row; several exploding paths go hand in hand
-function findCells(
-  row: InputRow,
-  map: FieldMap,
-  needs: Needs,
-): { explodes: boolean; traces: readonly FieldCells[] } {
+function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: readonly FieldCells[] } {
   const shared: [Field | 'prompt_text', Cell][] = [];
   const lists: { field: Field; path: string; isMapped: boolean; values: readonly unknown[] }[] = [];
   for (const [field, sources] of [...map.mapped, ...map.defaults]) {
-    if (needs.completion === false && OF_COMPLETIONS.includes(field)) continue;
     const isMapped = map.mapped.has(field);
     const place = locate(row, field, sources);
     if (place === undefined) {

@@ -34,7 +34,7 @@ export interface Cell {
 export type FieldCells = ReadonlyMap<Field | 'prompt_text', Cell>;
 
 /** The names a trace has by default, and its place in a row that holds several. */
-export interface TracePlace {
+interface TracePlace {
   readonly id: string;
   readonly group?: string;
   readonly index?: number;
@@ -59,16 +59,15 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');
     const completionIds = int32List(cells, 'completion_ids', 'ids');
-    const isRead = needs.completion !== false;
     const mask = cells.get('completion_mask');
-    const completionMask = mask && isRead ? maskOf(mask, completionIds) : undefined;
+    const completionMask = mask && maskOf(mask, completionIds);
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
     const given = cells.get('values');
     const values = given && valueList(given);
     const promptText = cells.get('prompt_text')?.value;
     const { path: at, value: written } = cells.get('completion') ?? {};
-    const behind = isRead ? severalTurns(written) : undefined;
+    const behind = severalTurns(written);
     // where there are ids, these decide, and a mask says which of them the policy wrote
     const turns = completionIds === undefined ? behind : undefined;
     if (completionIds && !completionMask && behind?.some(({ role }) => role !== 'assistant'))
@@ -78,9 +77,9 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
       );
     const completion =
       turns?.map(({ content }) => content).join('\n') ??
-      (isRead ? textField(row, cells, 'completion', completionIds === undefined) : '');
+      textField(row, cells, 'completion', completionIds === undefined);
     const field = completionIds === undefined ? 'completion' : 'completion_ids';
-    if (isRead && turns === undefined && (completionIds ?? completion).length === 0)
+    if (turns === undefined && (completionIds ?? completion).length === 0)
       refuse(
         `${field}: ${cells.get(field)?.path ?? field} is empty, expected what the policy wrote: --map ${field}=<path>`,
         'empty_completion',
@@ -91,7 +90,7 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
       prompt: asked,
       completion,
       ...present({ promptIds, completionIds, completionMask, turns, dialogue }),
-      ...(behind !== undefined || !isRead ? present({ tools: toolsOf(cells) }) : {}),
+      ...(behind !== undefined ? present({ tools: toolsOf(cells) }) : {}),
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes

@@ -1,23 +1,16 @@
-// Worker thread: Parquet files in by path, what they say of themselves and their record batches, as Arrow IPC, out.
-//
-// A thread of its own because a panic of parquet-wasm on damaged pages escapes every promise: here it ends the thread.
+// Worker thread, as a panic of parquet-wasm ends it: Parquet files in by path, what they say of themselves and their batches, as Arrow IPC, out.
 
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
 import { failThread, moved, serve } from '../../thread.js';
 import { type OpenFile, openFile } from '../files/files.js';
 import { metadataOf, openParquetFile } from './file.js';
 
-export interface RowGroup {
-  readonly rows: number;
-  /** uncompressed */
-  readonly bytes: number;
-}
-
 export interface ParquetFacts {
   /** an Arrow IPC stream without any batch */
   readonly schema: Uint8Array;
   readonly rows: number;
-  readonly groups: readonly RowGroup[];
+  /** their bytes are those of before compression */
+  readonly groups: readonly { readonly rows: number; readonly bytes: number }[];
   /** the writer's own, without the Arrow schema */
   readonly metadata: ReadonlyMap<string, string>;
 }
@@ -57,7 +50,7 @@ const functions = {
   async open(path: string, hidesArrowSchema: boolean): Promise<ParquetFacts> {
     file ??= await openFile(path);
     parquet?.free();
-    parquet = await openParquetFile({ ParquetFile }, file, { path, hidesArrowSchema, onFailure: failThread });
+    parquet = await openParquetFile({ ParquetFile }, file, path, failThread, hidesArrowSchema);
     return factsOf(parquet);
   },
   want(wanted: Wanted): void {

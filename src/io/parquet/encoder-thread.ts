@@ -1,7 +1,4 @@
-// Worker thread: Arrow IPC batches in by message, Parquet bytes out to an open file.
-//
-// A thread of its own because a wasm panic inside parquet-wasm escapes every promise: here it ends the
-// thread, and the wrecked module goes with it.
+// Worker thread, as a panic of parquet-wasm ends it and the wrecked module with it: Arrow IPC batches in by message, Parquet bytes out to an open file.
 
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -138,7 +135,7 @@ const functions = {
     await feed.close();
     await written;
     await using file = await openFile(path);
-    const parquet = await openParquetFile(wasm, file, { path, onFailure: failThread });
+    const parquet = await openParquetFile(wasm, file, path, failThread);
     // parquet-wasm may have dropped rows without a word
     const rows = parquet.metadata().fileMetadata().numRows();
     parquet.free();

@@ -1,4 +1,6 @@
 // Opens a Parquet file for parquet-wasm, which reads what looks like a Blob: the magic at both ends is checked first.
+import { isUtf8 } from 'node:buffer';
+import { deserializeTCompactProtocol } from 'hyparquet/src/thrift.js';
 import type { ParquetFile } from 'parquet-wasm/node';
 import { dataError } from '../../errors.js';
 import { type OpenFile, readWhole } from '../files/files.js';
@@ -11,20 +13,17 @@ const MAX_FOOTER_BYTES = 2 ** 30;
 /** Writers of Arrow keep its schema in the footer under this key. */
 const ARROW_SCHEMA = 'ARROW:schema';
 
-export interface ParquetSource {
-  /** for messages */
-  readonly path: string;
-  /** the types are those of Parquet: parquet-wasm crashes on the dictionaries that polars declares */
-  readonly hidesArrowSchema?: boolean;
-  /** told why a read failed: parquet-wasm only panics */
-  readonly onFailure: (error: unknown) => void;
-}
-
-/** @throws RredcotError (exit 65) where the footer is missing, Error of parquet-wasm where it is damaged */
+/**
+ * @param onFailure told why a read failed: parquet-wasm only panics
+ * @param hidesArrowSchema the types are those of Parquet: parquet-wasm crashes on the dictionaries that polars declares, and on words that are no text
+ * @throws RredcotError (exit 65) where the footer is missing, Error of parquet-wasm where it is damaged
+ */
 export async function openParquetFile(
   { ParquetFile: Wasm }: { readonly ParquetFile: typeof ParquetFile },
   file: OpenFile,
-  { path, hidesArrowSchema = false, onFailure }: ParquetSource,
+  path: string,
+  onFailure: (error: unknown) => void,
+  hidesArrowSchema = false,
 ): Promise<ParquetFile> {
   const { size } = await file.stat();
   const footerAt = await findFooter(file, path, size);
@@ -33,9 +32,7 @@ export async function openParquetFile(
     async arrayBuffer(): Promise<ArrayBuffer> {
       try {
         const bytes = await readWhole(file, Buffer.alloc(to - from), from);
-        const key = hidesArrowSchema && from >= footerAt ? bytes.indexOf(ARROW_SCHEMA) : -1;
-        // a key that nobody looks for, of the same length
-        if (key >= 0) bytes.write('-', key);
+        if (hidesArrowSchema && from === footerAt) hideWords(bytes);
         return bytes.buffer as ArrayBuffer;
       } catch (error) {
         onFailure(error);
@@ -44,6 +41,15 @@ export async function openParquetFile(
     },
   });
   return Wasm.fromFile({ size, slice } as unknown as Blob);
+}
+
+/** Makes a key that nobody looks for of that of the Arrow schema, and ASCII of what is no text: parquet-wasm would refuse the file. */
+function hideWords(footer: Buffer): void {
+  const view = new DataView(footer.buffer, footer.byteOffset, footer.length);
+  const { field_5: words = [] } = deserializeTCompactProtocol({ view, offset: 0 });
+  for (const word of words.flatMap(Object.values) as Uint8Array[])
+    if (!isUtf8(word)) word.set(word.map((byte) => (byte > 127 ? 63 : byte)));
+    else if (Buffer.from(word).equals(Buffer.from(ARROW_SCHEMA))) word[0] = 45;
 }
 
 /** @returns where the footer begins */

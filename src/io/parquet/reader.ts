@@ -6,7 +6,7 @@ import { startThread, type Thread } from '../../thread.js';
 import { type BatchSource, damaged } from '../arrow/reader.js';
 import { findType, plainType, typeName } from '../arrow/types.js';
 import { checkBatch } from '../arrow/values.js';
-import type { DecoderThread, ParquetFacts, RowGroup } from './decoder-thread.js';
+import type { DecoderThread, ParquetFacts } from './decoder-thread.js';
 
 /** Raw bytes of a batch on its way. */
 const DECODED_BYTES = 8 * 2 ** 20;
@@ -90,7 +90,7 @@ async function openedFooter(thread: Thread<DecoderThread>, path: string) {
 async function* groupBatches(
   thread: Thread<DecoderThread>,
   group: number,
-  { rows, bytes }: RowGroup,
+  { rows, bytes }: ParquetFacts['groups'][number],
   columns: readonly string[] | undefined,
 ): AsyncGenerator<Uint8Array> {
   const rowBytes = bytes / Math.max(1, rows);

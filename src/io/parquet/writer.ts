@@ -20,18 +20,12 @@ const MAX_BATCHES_IN_FLIGHT = 2;
 /** Values that repeat from row to row, in flat columns: parquet-wasm knows no others by name. */
 const DICTIONARY_COLUMNS: readonly string[] = ['group', 'source_file', 'status'];
 
-/** Limits that tests lower. */
-export interface ParquetLimits {
-  readonly rowGroupBytes?: number;
-  readonly maxFileBytes?: number;
-}
-
-/** Opens a Parquet writer that takes record batches of one {@link parquetSchema}. */
+/** Opens a Parquet writer that takes record batches of one {@link parquetSchema}. @param limits that tests lower */
 export function openParquetBatches(
   file: AtomicFile,
   schema: Schema,
   metadata: Readonly<Record<string, string>>,
-  limits: ParquetLimits = {},
+  limits: { readonly rowGroupBytes?: number; readonly maxFileBytes?: number } = {},
 ): BatchWriter {
   const { rowGroupBytes = ROW_GROUP_BYTES, maxFileBytes = MAX_FILE_BYTES } = limits;
   const sampleBytes = Math.min(SAMPLE_BYTES, rowGroupBytes);

@@ -2,11 +2,11 @@
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { plural, ranges } from '../../plural.js';
+import { plural } from '../../plural.js';
 import { shellWord } from '../../printable.js';
 import { isStored, listObjects, readJson, statIfThere } from '../files/files.js';
 import { addressError } from '../files/remote-paths.js';
-import { partNumber, runPaths } from '../files/run-folder.js';
+import { partNumber, ranges, runPaths } from '../files/run-folder.js';
 
 /** Names of files with rows; in a folder, others are skipped. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;

@@ -18,6 +18,7 @@ import {
   STDIN,
 } from '../files/files.js';
 import { findFiles } from './find-files.js';
+import { besideRows, type HiveKey, hiveKeys } from './hive.js';
 import {
   type FileLayout,
   fingerprintOf,
@@ -40,6 +41,8 @@ export interface Input {
   readonly layout: FileLayout | null;
   readonly stream: ByteSource | null;
   readonly print: InputPrint;
+  /** of its folders */
+  readonly keys: readonly HiveKey[];
   /** its first bytes; of the first input alone */
   readonly head?: Buffer;
 }
@@ -56,13 +59,14 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
   for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
   await refuseTwice(files);
   const stems = uniqueStems(files);
+  const keys = hiveKeys(files);
   const inputs: Input[] = [];
   for (const [n, path] of files.entries()) {
     const found = path === STDIN ? null : await resolveFile(path).catch(failed(path, 'read'));
     const stream = found === null ? openByteSource(path) : null;
     const { head, ...file } = found ?? { size: null, layout: null, print: printOfStream(path) };
     const first = n === 0 && head !== undefined ? { head } : {};
-    inputs.push({ path, stem: stems[n] as string, ...file, ...first, stream });
+    inputs.push({ path, stem: stems[n] as string, keys: keys[n] ?? [], ...file, ...first, stream });
   }
   return inputs;
 }
@@ -135,7 +139,9 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
       );
     found ??= next;
   }
-  return found ?? null;
+  const own = found?.columns ?? [];
+  const keys = first.keys.filter((key) => !own.some(({ name }) => name === key.name));
+  return found === undefined ? null : { ...found, columns: [...own, ...keys] };
 }
 
 /** The metadata of a columnar input; none of JSON. */
@@ -168,9 +174,10 @@ export async function* readRows(
     return opts.wanted?.(ordinal) ?? true;
   };
   for (const input of inputs) {
-    const { path, stem, stream } = input;
+    const { path, stem, stream, keys } = input;
     const layout = await inputLayout(input);
-    const own = { ...opts, wanted, file: path, stem, firstOrdinal: rows };
+    const beside = besideRows(keys, path, opts.onLoss);
+    const own = { ...opts, wanted, file: path, stem, beside, firstOrdinal: rows };
     if (!isJson(layout)) {
       yield* readColumnarInput(input, layout, own);
       continue;
@@ -184,7 +191,7 @@ export async function* readRows(
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
   const { columnarBatch, arrowRow } = await import('../arrow/reader.js');
-  const { file, stem, onBytes, firstOrdinal = 0 } = opts;
+  const { file, stem, onBytes, beside, firstOrdinal = 0 } = opts;
   const isWanted = (row: number): boolean => opts.wanted?.(firstOrdinal + row) ?? true;
   // asks for all of them: they are counted by it
   const anyWanted = (from: number, to: number): boolean => {
@@ -193,6 +200,7 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
     return found;
   };
   const source = await openBatches(input, layout);
+  const more = beside?.(source.schema.names.map(String)) ?? [];
   let told = 0;
   const tell = (share: number): void => {
     onBytes?.((share - told) * (input.size ?? 0));
@@ -207,7 +215,7 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
         tell(from + ((until - from) * (index + 1)) / recordBatch.numRows);
         if (!isWanted(row + index)) continue;
         const place = { file, stem, row: row + index, ordinal: firstOrdinal + row + index };
-        yield arrowRow({ batch, index }, place);
+        yield arrowRow({ batch, index }, place, more);
       }
     }
     tell(1);
@@ -253,10 +261,10 @@ export async function* headRows(
   maxLineBytes?: number,
 ): AsyncGenerator<InputRow | BadRow> {
   if (input?.head === undefined || input.layout !== 'json') return;
-  const { head, size, path: file, stem } = input;
+  const { head, size, path: file, stem, keys } = input;
   // whole lines
   const lines = head.length === size ? head : head.subarray(0, head.lastIndexOf(NEWLINE) + 1);
-  yield* readJsonRows([lines], { file, stem, maxLineBytes });
+  yield* readJsonRows([lines], { file, stem, maxLineBytes, beside: besideRows(keys, file, undefined) });
 }
 
 /**
@@ -277,7 +285,7 @@ export async function peekRows(
   const rows = readRows(inputs, {
     maxLineBytes,
     onBytes: (count) => later.onBytes?.(count),
-    onTail: (message) => later.onTail?.(message),
+    onLoss: (code, message) => later.onLoss?.(code, message),
     wanted: (ordinal) => later.wanted?.(ordinal) ?? true,
   });
   const seen: (InputRow | BadRow)[] = [];

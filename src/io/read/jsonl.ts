@@ -91,7 +91,7 @@ const ONE_A_LINE = 'jq -c . writes one a line; a file that is one list is called
 function parsed(
   { bytes, length, offset: byteOffset }: RowBytes,
   { row, ordinal }: Pick<InputRow, 'row' | 'ordinal'>,
-  { file, stem, maxLineBytes = MAX_LINE_BYTES }: RowOptions,
+  { file, stem, beside, maxLineBytes = MAX_LINE_BYTES }: RowOptions,
 ): InputRow | BadRow {
   const place = { file, stem, row, ordinal, byteOffset };
   const raw = bytes.toString('utf8');
@@ -110,7 +110,9 @@ function parsed(
   }
   if (typeof columns !== 'object' || columns === null || Array.isArray(columns))
     return bad('json', `line holds ${describeValue(columns)}, expected one JSON object: ${ONE_A_LINE}`);
-  return { kind: 'row', ...place, raw, columns: columns as Record<string, unknown> };
+  const own = columns as Record<string, unknown>;
+  const more = beside && Object.fromEntries(beside(Object.keys(own)));
+  return { kind: 'row', ...place, raw, columns: more ? { ...own, ...more } : own };
 }
 
 /** A row's bytes, or the first of them where it is too long to hold. */

@@ -19,11 +19,11 @@ import { readJson, sha256OfFile, textOf } from '../files/files.js';
 import { filePaths, partNumber, runPaths } from '../files/run-folder.js';
 import { namedFormat, type OutputFormat } from './output.js';
 
-const COUNTED = ['traces', 'rejects', 'tokens', 'sigma'] as const;
+const COUNTED = ['traces', 'rejects', 'tokens', 'padded_traces', 'padding_tokens', 'sigma'] as const;
 export type Counts = Record<(typeof COUNTED)[number], number>;
 
 export function sumCounts(all: Iterable<Counts>): Counts {
-  const sum = { traces: 0, rejects: 0, tokens: 0, sigma: 0 };
+  const sum = Object.fromEntries(COUNTED.map((name) => [name, 0])) as Counts;
   for (const each of all) for (const name of COUNTED) sum[name] += each[name];
   return sum;
 }
@@ -36,6 +36,8 @@ export function addTo(counts: Counts, item: OutputRow | BadRow): void {
   }
   counts.traces++;
   counts.tokens += item.completionIds?.length ?? 0;
+  counts.padded_traces += item.trace.padding === undefined ? 0 : 1;
+  counts.padding_tokens += item.trace.padding ?? 0;
   counts.sigma += item.sigma?.reduce((sum, s) => sum + s, 0) ?? 0;
 }
 

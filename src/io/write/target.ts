@@ -165,15 +165,6 @@ async function refuseOfTheSystem(path: string): Promise<void> {
     );
 }
 
-/** Reads `--shard i/n`. @throws RredcotError (exit 2) */
-export function parseShard(text: string): Shard {
-  const [, index, count] = /^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? [];
-  const shard = { index: Number(index), count: Number(count) };
-  if (index === undefined || shard.count < 1 || shard.index >= shard.count)
-    throw usageError(`--shard ${text}: expected i/n with 0 ≤ i < n ≤ 99999`, '--shard 0/8');
-  return shard;
-}
-
 /** @throws RredcotError (exit 2) for a shard of what cannot be split */
 export function assertShardable(
   { kind, path }: Target,

@@ -8,6 +8,7 @@ import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
+import { answerNoise } from './noise.js';
 import {
   checkedLogprobs,
   checkedSamples,
@@ -22,10 +23,17 @@ import {
 /** Questions without an answer after which, where there was none with one, the answers are of something else. */
 const ENOUGH = 32;
 
+const NONE =
+  'has no answer: rredcot requests with --answers <these files> writes what is left to be answered';
+
+/** The answer to a question out of a line; what is wrong with it, as half a sentence, where it cannot be one. */
+type AnswerCheck<Q, A> = (found: WireAnswer, question: Q, vocab: number) => A | string;
+
 export class AnswersFile implements Engine {
   readonly width = 16;
   noise: number | undefined;
-  private readonly counts = { asked: 0, found: 0 };
+  private asked = 0;
+  private found = 0;
 
   private constructor(
     readonly name: string,
@@ -57,87 +65,71 @@ export class AnswersFile implements Engine {
     return file;
   }
 
-  async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    return Promise.all(
-      questions.map(async (question) => {
-        const found = await this.findLogprobs(question);
-        if (typeof found === 'string') throw unanswered(this.name, question.name, found);
-        return found;
-      }),
-    );
+  logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
+    return this.answered(questions, checkedLogprobs);
   }
 
-  async samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
-    return Promise.all(
-      questions.map(async (question) => {
-        const found = await this.findSamples(question);
-        if (typeof found === 'string') throw unanswered(this.name, question.name, found);
-        return found;
-      }),
-    );
+  samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
+    return this.answered(questions, checkedSamples);
   }
 
   /** @returns why there is none, as half a sentence, where there is no answer that can be one */
-  async findLogprobs(question: LogprobQuestion): Promise<LogprobAnswer | string> {
-    const found = await this.find(question);
-    return typeof found === 'string' ? found : checkedLogprobs(found, question, this.vocab);
-  }
-
-  async findSamples(question: SampleQuestion): Promise<readonly Int32Array[] | string> {
-    const found = await this.find(question);
-    return typeof found === 'string' ? found : checkedSamples(found, question, this.vocab);
+  async find<Q extends WireQuestion, A>(question: Q, check: AnswerCheck<Q, A>): Promise<A | string> {
+    const found = await this.read(idOf(question));
+    return typeof found === 'string' ? found : check(found, question, this.vocab);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { handle } of this.files) await handle.close();
   }
 
-  /** @throws RredcotError (exit 2) where nothing that was asked so far has an answer */
-  private async find(question: WireQuestion): Promise<WireAnswer | string> {
-    const id = idOf(question);
-    const found = await this.read(id);
-    if (found !== undefined) this.counts.found++;
-    if (++this.counts.asked >= ENOUGH && this.counts.found === 0)
-      throw usageError(
-        `--answers ${this.files.map(({ path }) => path).join()}: answers none of the first ${ENOUGH} questions of this run, such as ${id}: they are of other traces, another policy or other flags`,
-        'rredcot requests with the flags of this command writes what is to be answered',
-      );
-    return (
-      found ??
-      'has no answer: rredcot requests with --answers <these files> writes what is left to be answered'
-    );
+  /** @throws TraceRejected for a question without; RredcotError (exit 2) where nothing that was asked so far has an answer */
+  private answered<Q extends WireQuestion, A>(
+    questions: readonly Q[],
+    check: AnswerCheck<Q, A>,
+  ): Promise<A[]> {
+    const all = questions.map(async (question) => {
+      const found = await this.find(question, check);
+      this.found += typeof found === 'string' ? 0 : 1;
+      if (++this.asked >= ENOUGH && this.found === 0)
+        throw usageError(
+          `--answers ${this.files.map(({ path }) => path).join()}: answers none of the first ${ENOUGH} questions of this run, such as ${idOf(question)}: they are of other traces, another policy or other flags`,
+          'rredcot requests with the flags of this command writes what is to be answered',
+        );
+      if (typeof found === 'string') throw unanswered(this.name, question.name, found);
+      return found;
+    });
+    return Promise.all(all);
   }
 
-  /** @returns undefined where there is no such line; what is wrong with it where it is no answer */
-  private async read(id: string): Promise<WireAnswer | string | undefined> {
-    const place = this.places.get(keyOf(id));
-    if (place === undefined) return undefined;
-    const { path, handle } = this.files[place % FILES] as { path: string; handle: FileHandle };
+  /** @returns what is wrong with it, as half a sentence, where there is none */
+  private async read(id: string): Promise<WireAnswer | string> {
+    const place = this.places.get(keyOf(id)) ?? Number.NaN;
+    const { path, handle } = this.files[place % FILES] ?? {};
+    if (path === undefined || handle === undefined) return NONE;
     const offset = Math.floor(place / FILES);
     const line = await lineAt(handle, offset).catch(failed(path, 'read'));
-    const where = `${shellWord(path)}, byte ${offset}`;
     try {
       const found = parseAnswer(JSON.parse(line));
-      if (typeof found === 'string') return `${where}: ${found}`;
+      if (typeof found === 'string') return `${shellWord(path)}, byte ${offset}: ${found}`;
       // another id with the same hash
-      return found.id === id ? found : undefined;
+      return found.id === id ? found : NONE;
     } catch (error) {
-      return `${where}: is not JSON: ${(error as Error).message}`;
+      return `${shellWord(path)}, byte ${offset}: is not JSON: ${(error as Error).message}`;
     }
   }
 
-  /** How far answers are off that were computed twice, once anew: the largest difference of a sum. @param fresh ids of these */
+  /** By answers that were computed twice, once anew. @param fresh ids of these */
   private async noiseOf(fresh: readonly string[]): Promise<number | undefined> {
-    let largest: number | undefined;
+    const compared: [anew: number, before: number][] = [];
     for (const id of fresh) {
       const pair = [await this.read(id), await this.read(id.slice(0, -FRESH.length))];
       const [anew, before] = pair.map((each) =>
         typeof each === 'object' ? each.logprobs?.reduce((sum, lp) => sum + lp, 0) : undefined,
       );
-      if (anew === undefined || before === undefined) continue;
-      largest = Math.max(largest ?? 0, Math.abs(anew - before));
+      if (anew !== undefined && before !== undefined) compared.push([anew, before]);
     }
-    return largest;
+    return compared.length === 0 ? undefined : answerNoise(compared);
   }
 }
 

@@ -2,7 +2,16 @@
 import { TraceRejected } from '../../errors.js';
 import type { AnswersFile } from './answers-file.js';
 import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import { baseId, baseLine, headerLine, idOf, questionLine, type WireQuestion } from './wire.js';
+import {
+  baseId,
+  baseLine,
+  checkedLogprobs,
+  checkedSamples,
+  headerLine,
+  idOf,
+  questionLine,
+  type WireQuestion,
+} from './wire.js';
 
 /** The code of a trace whose questions were written down. */
 export const ASKED = 'asked';
@@ -38,11 +47,11 @@ export class Asking implements Engine {
   }
 
   logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    return this.answered(questions, (question) => this.answers?.findLogprobs(question));
+    return this.answered(questions, (each) => this.answers?.find(each, checkedLogprobs));
   }
 
   samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
-    return this.answered(questions, (question) => this.answers?.findSamples(question));
+    return this.answered(questions, (each) => this.answers?.find(each, checkedSamples));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

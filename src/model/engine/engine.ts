@@ -8,7 +8,7 @@ export interface Engine extends AsyncDisposable {
   readonly config: Readonly<Record<string, unknown>>;
   /** traces of which questions are at work at a time */
   readonly width: number;
-  /** nats: by how much the log-probability of an answer, summed over its tokens, may be off, as it has shown itself; absent: nobody has looked */
+  /** of its answers, as `answerNoise` measures it; absent: nobody has looked */
   readonly noise?: number | undefined;
   /**
    * Answers all questions of a call, in their order. They are of one trace: where the whole of it is asked too, that comes first,

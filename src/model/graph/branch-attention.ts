@@ -18,7 +18,7 @@ export interface BranchInputs {
 }
 
 /** Keys or values, one tensor each [B,kvHeads,T,headDim]. */
-export interface KeysAndValues {
+interface KeysAndValues {
   readonly k: string;
   readonly v: string;
 }
@@ -113,7 +113,7 @@ function headsOfRows(
 }
 
 /** Half-split rotary embedding (Hugging Face convention) of x [..,R,hd], whose last axis is `axis`, by cos, sin [..,R,hd/2]. */
-export function rotate(g: Graph, x: string, cos: string, sin: string, half: number, axis = 3): string {
+function rotate(g: Graph, x: string, cos: string, sin: string, half: number, axis: number): string {
   const low = g.node('Slice', [x, g.ints([0]), g.ints([half]), g.ints([axis])]);
   const high = g.node('Slice', [x, g.ints([half]), g.ints([2 * half]), g.ints([axis])]);
   const turnedLow = g.node('Sub', [g.node('Mul', [low, cos]), g.node('Mul', [high, sin])]);

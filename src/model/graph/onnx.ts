@@ -1,7 +1,7 @@
 // Builds an ONNX graph node by node and serialises it (field numbers: onnx/onnx.proto, ONNX 1.17).
 
 /** TensorProto.DataType */
-export const DTYPE = { f32: 1, i32: 6, i64: 7, bool: 9, f16: 10, bf16: 16 } as const;
+const DTYPE = { f32: 1, i32: 6, i64: 7, bool: 9, f16: 10, bf16: 16 } as const;
 export type Dtype = keyof typeof DTYPE;
 
 export const CUDA_PRECISIONS = ['bf16', 'f16'] as const;

@@ -66,17 +66,12 @@ export function expectedWeights(arch: Architecture): Map<string, Shape> {
   return shapes;
 }
 
-/**
- * A family's layers in a graph, each weight put there once, when it is first asked for.
- * @param main graph that holds the weights
- * @param g where the nodes stand: the main graph, or a body of it
- */
+/** A family's layers in a graph, each weight put there once, when it is first asked for. */
 export function rowLayers(
-  main: Graph,
+  g: Graph,
   arch: Architecture,
   weights: ReadonlyMap<string, Weight>,
   precision: Precision,
-  g = main,
 ) {
   const weightOf = (name: string): Weight => {
     const weight = weights.get(name);
@@ -86,14 +81,14 @@ export function rowLayers(
   const placed = new Set<string>();
   const stored = (name: string): string => {
     const { dtype, shape, location, offset, length } = weightOf(name);
-    if (!placed.has(name)) main.weight(name, dtype, shape, { location, offset, length });
+    if (!placed.has(name)) g.weight(name, dtype, shape, { location, offset, length });
     placed.add(name);
     return name;
   };
   const converted = new Map<string, string>();
-  /** one of another type is cast in the main graph, where bodies see it too */
+  /** one of another type is cast in the graph itself, where bodies see it too */
   const weight = (name: string): string => {
-    const value = converted.get(name) ?? cast(main, stored(name), weightOf(name).dtype, precision);
+    const value = converted.get(name) ?? cast(g, stored(name), weightOf(name).dtype, precision);
     converted.set(name, value);
     return value;
   };
@@ -111,19 +106,16 @@ export function rowLayers(
     const bytes = length / (arch.vocab * arch.hidden);
     const place = { location, offset: offset + first * arch.hidden * bytes };
     const size = shape.reduce((product, n) => product * n, 1);
-    main.weight(name, dtype, shape, { ...place, length: size * bytes });
-    return cast(main, name, dtype, precision);
+    g.weight(name, dtype, shape, { ...place, length: size * bytes });
+    return cast(g, name, dtype, precision);
   };
   return {
     embed: (ids: string) => family.embed(o, ids),
     project: (i: number, x: string) => family.project(o, i, x),
     finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
-    /** x [N,d] → [N,V] float32 */
-    logits: (x: string) =>
-      cast(g, g.node('Gemm', [family.last(o, x), weight(headWeight)], { transB: 1 }), precision, 'f32'),
     /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C] */
     head(x: string, targets: string) {
-      return entropyHead(main, x, targets, {
+      return entropyHead(g, x, targets, {
         hidden: arch.hidden,
         vocab: arch.vocab,
         precision,

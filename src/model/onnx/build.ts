@@ -71,21 +71,17 @@ export async function buildPolicyFolder(
     return { exitTemplate, stops, ids };
   };
   const { exitTemplate, stops, ids } = await text().finally(() => tokenizer.close());
-  const { decodingParts } = await import('../decode/decode-graph.js');
-  const writes = decodingParts(read, precision);
   const cuda = { graph: CUDA_GRAPH, precision };
-  const unproved = { path: out, architecture, exitTemplate, cuda, files: {} };
+  const unproved = { path: out, architecture, exitTemplate, cuda, stops, files: {} };
   const parts: FolderParts = {
     weightFiles: read.files,
     graphs: [
       [GRAPH, () => buildScoringGraph(architecture, weights, 'f32')],
       [CUDA_GRAPH, () => buildScoringGraph(architecture, weights, precision)],
-      ...writes.graphs,
     ],
     canary: [CANARY, () => canaryOf(unproved, ids)],
     manifest: (files, canary) => ({
-      ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding: { ...writes.decoding, stops } },
-      ...{ canary, files },
+      ...{ format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files },
     }),
   };
   await writeFolder(checkpoint, out, parts, opts.log);

@@ -3,6 +3,7 @@
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
+import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
 import { joinIds } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
@@ -30,14 +31,14 @@ export interface Bound {
  * single tokens of a text that is unlike what a model knows are far off, most where they are unlikely: in the embedded policy
  * .13 in float16 and 1.04 in bfloat16, .01 and .1 in the mean. A wrong mask, row or position costs a nat in the mean.
  */
-export const NATS: Readonly<Record<Precision, Bound>> = {
+const NATS: Readonly<Record<Precision, Bound>> = {
   f32: { off: 1e-3, share: 0, mean: 1e-3 },
   f16: { off: 0.2, share: 0.02, mean: 0.03 },
   bf16: { off: 1.5, share: 0.05, mean: 0.2 },
 };
 
 /** Where a session is farthest from the canary, of one kind of number. */
-export interface CanaryFinding {
+interface CanaryFinding {
   /** e.g. `log p` */
   readonly what: string;
   /** numbers compared */
@@ -54,12 +55,10 @@ export interface CanaryFinding {
 }
 
 /** What a canary has shown of a session. */
-export interface Proof {
-  readonly findings: readonly CanaryFinding[];
-}
+export type Proof = Awaited<ReturnType<typeof prove>>;
 
 /** Numbers of one kind, those of the canary, and what names the place of one by its index. */
-export type Compared = readonly [found: Numbers, expected: Numbers, place: (i: number) => string];
+type Compared = readonly [found: Numbers, expected: Numbers, place: (i: number) => string];
 
 /** The largest difference of one kind of number. */
 export function farthest(what: string, bound: Bound, compared: readonly Compared[]): CanaryFinding {
@@ -109,16 +108,17 @@ export interface Proved {
  */
 export function noteProof(log: Log, { device, precision, proof }: Proved, model: string): void {
   if (proof === undefined) return;
-  const { findings } = proof;
+  const { findings, noise } = proof;
+  const on = deviceName(device);
   log.record('canary', {
-    ...{ model, device: deviceName(device), precision },
+    ...{ model, device: on, precision, noise },
     off: Object.fromEntries(findings.map(({ what, off }) => [what, off])),
     mean: Object.fromEntries(findings.map(({ what, mean }) => [what, mean])),
   });
   // the CPU is where the numbers come from: people need not read that it gives them again
   if (device.name === 'cpu') return;
-  const largest = findings.map(({ what, off }) => `${what} ${off.toExponential(1)}`).join(', ');
-  log.info(`${model}: canary: ${deviceName(device)} is off by ${largest} nats at most`);
+  const most = findings.map(({ what, off }) => `${what} ${off.toExponential(1)}`).join(', ');
+  log.info(`${model}: canary: ${on} is off by ${most} nats at most, an answer by ${noise.toExponential(1)}`);
 }
 
 /** Of a session that is not to be believed. */
@@ -233,7 +233,6 @@ const FAR = 1000;
 const REFERENCE = 6;
 /** Tokens of a trace that has an exit point with something to score behind it. */
 const LEAST = 4;
-const KINDS = ['log p', 'entropy', 'branch log p'];
 /** The number under which it keeps keys and values; scoring counts from 1 on. */
 const KEPT = -2;
 
@@ -324,15 +323,19 @@ export async function makeCanary(
   return { passes };
 }
 
-/** Compares a session with a canary. @param precision of the session */
-export async function prove(session: Asked, { passes }: Canary, precision: Precision): Promise<Proof> {
-  const compared = new Map(KINDS.map((what): [string, Compared[]] => [what, []]));
+/** Compares a session with a canary. @param precision of the session @returns noise: of its answers; 0 in float32, which gave the canary */
+export async function prove(session: Asked, { passes }: Canary, precision: Precision) {
+  const compared: Record<string, Compared[]> = { 'log p': [], entropy: [], 'branch log p': [] };
   for (const pass of passes) {
     const said = numbersOf(await answered(session, pass));
     for (const [i, [what, expected, place]] of numbersOf(pass).entries())
-      compared.get(what)?.push([said[i]?.[1] ?? [], expected, place]);
+      compared[what]?.push([said[i]?.[1] ?? [], expected, place]);
   }
-  return { findings: Array.from(compared, ([what, all]) => farthest(what, NATS[precision], all)) };
+  const findings = Object.entries(compared).map(([what, all]) => farthest(what, NATS[precision], all));
+  const tokens = (compared['log p'] ?? []).flatMap(([found, canary]) =>
+    Array.from(canary, (known, t) => [found[t] ?? Number.NaN, known] as const),
+  );
+  return { findings, noise: precision === 'f32' ? 0 : answerNoise(tokens) };
 }
 
 /** Numbers as the file has them: eight digits are finer than any bound. @throws RangeError for what is no number */
@@ -351,7 +354,6 @@ export function stored(value: unknown): unknown {
 /** Fixed ids: those of a text that the vocabulary has, over and over. */
 export function repeated(ids: ArrayLike<number>, vocab: number, length: number): Int32Array {
   const own = Array.from(ids).filter((id) => id < vocab);
-  return Int32Array.from({ length }, (_, i) =>
-    own.length > 1 ? (own[i % own.length] as number) : i % vocab,
-  );
+  const idAt = (i: number) => (own.length > 1 ? (own[i % own.length] as number) : i % vocab);
+  return Int32Array.from({ length }, (_, i) => idAt(i));
 }

@@ -40,7 +40,6 @@ const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const Id = z.number().int().nonnegative();
 const Cuda = z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) });
 const Canary = z.object({ file: FileName, sha256: Sha256 });
-const Decoding = z.object({ graph: FileName, cudaGraph: FileName, stops: z.array(Id) });
 
 const Manifest = z.object({
   format: z.literal(FORMAT),
@@ -48,8 +47,8 @@ const Manifest = z.object({
   exitTemplate: ExitTemplateSchema,
   /** the graph for CUDA, and what it computes in */
   cuda: Cuda,
-  /** the graphs that write, float32 and half precision, and the tokens after which the policy's own completions end */
-  decoding: Decoding.exactOptional(),
+  /** the tokens after which the policy's own completions end */
+  stops: z.array(Id).readonly(),
   /**
    * The file of the numbers that every session has to reproduce. Its hash stands apart from those that say which model a folder
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
@@ -91,10 +90,9 @@ export async function openPolicyFolder(path: string, { verify = true } = {}): Pr
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
   const { format: _, ...manifest } = fromJson(Manifest, text, file, BUILD);
-  const { cuda, decoding, canary } = manifest;
+  const { cuda, canary } = manifest;
   const files = { ...manifest.files, [canary.file]: canary.sha256 };
-  const graphs = [GRAPH, cuda.graph, ...(decoding ? [decoding.graph, decoding.cudaGraph] : [])];
-  for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
+  for (const name of new Set([GRAPH, cuda.graph, ...TOKENIZER_FILES, ...Object.keys(files)])) {
     const file = await untrustedFile(path, name);
     if (file === undefined || !(await hasAccess(file, constants.R_OK)))
       throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD);

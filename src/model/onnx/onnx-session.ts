@@ -19,9 +19,6 @@ export interface Kept {
   readonly places: readonly PrefixPlace[];
 }
 
-/** Rotary tables of at least so many positions, as a graph's inputs. */
-export type RopeFor = (positions: number) => Feeds;
-
 export function openGraph(folder: string, file: string, device: Device): Promise<InferenceSession> {
   return InferenceSession.create(join(folder, file), {
     executionProviders: [device],
@@ -97,7 +94,7 @@ interface Rotary {
  * Makes tables of cos and sin of position × inverse frequency, [length, headDim/2] each (RoFormer, arXiv 2104.09864, eq. 15; half-split order),
  * long enough for a number of positions from 0; grown by doubling so that few lengths occur.
  */
-export function growingRope(arch: Rotary): RopeFor {
+export function growingRope(arch: Rotary): (positions: number) => Feeds {
   const frequencies = inverseFrequencies(arch);
   const half = frequencies.length;
   const factor = arch.ropeScaling?.type === 'yarn' ? arch.ropeScaling.attentionFactor : 1;

@@ -1,7 +1,7 @@
 // What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
 
 let lastKept = 0;
-/** A number under which a session may keep keys and values, or rows that write: whoever asks, no other has it. */
+/** A number under which a session may keep keys and values: whoever asks, no other has it. */
 export function nextKept(): number {
   return ++lastKept;
 }

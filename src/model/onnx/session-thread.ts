@@ -51,21 +51,11 @@ function failed(error: unknown): never {
   throw new Kind(`the policy's run failed: ${text}`);
 }
 
-let decoding: Readonly<Record<string, (...args: never[]) => unknown>> | undefined;
-
-/** What generates is a room of its own, which is loaded when it is first asked for. */
-async function decode(name: string, args: readonly unknown[]): Promise<unknown> {
-  const { decodingRows } = await import('../decode/decoding-run.js');
-  decoding ??= decodingRows({ folder, device, architecture: arch, caches, ropeFor, failed });
-  return decoding[name]?.(...(args as never[]));
-}
-
 const functions = {
   open,
   run,
   /** frees what a run has kept */
   release: (kept: number) => void caches.delete(kept),
-  decode,
 };
 export type SessionThread = typeof functions;
 serve(functions);

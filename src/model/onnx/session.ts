@@ -19,7 +19,7 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   Partial<Pick<ModelSession, 'device' | 'vocab' | 'folder'>> & {
     /** of an engine, to which traces are put one by one: so many at a time */
     readonly width?: number;
-    /** nats: by how much the log-probability of an answer may be off; absent: nothing worth a word */
+    /** of its answers, as `answerNoise` measures it; absent or 0: rounding of float32 */
     readonly noise?: number | undefined;
   };
 
@@ -30,6 +30,7 @@ export type Unproved = Omit<PolicyFolder, 'canary'> & Partial<Pick<PolicyFolder,
 export class ModelSession implements AsyncDisposable {
   /** what the folder's canary has shown; undefined until then */
   proof: Proof | undefined;
+  noise = 0;
   /** tokens of the vocabulary */
   readonly vocab: number;
   /** what its graph computes in */
@@ -85,6 +86,7 @@ export class ModelSession implements AsyncDisposable {
     const canary = await readCanary(folder as PolicyFolder);
     try {
       this.proof = await prove(this, canary, precision);
+      this.noise = this.proof.noise;
       return this.proof;
     } catch (cause) {
       throw unproved(folder.path, device, cause as Error);
@@ -128,15 +130,10 @@ export class ModelSession implements AsyncDisposable {
     await this.thread.call('release', [kept]);
   }
 
-  /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of PREFIX_MULTIPLE */
+  /** Reads B traces and keeps their keys and values. @param ids (B) */
   async keepPrefixes(keep: number, ids: readonly Int32Array[]): Promise<void> {
     const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
     await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
-  }
-
-  /** Asks what generates, in this session's thread and with its keys and values (`model/decode/decoding-run.ts`). @throws OutOfMemoryError */
-  decode(name: string, args: readonly unknown[]): Promise<unknown> {
-    return this.call('decode', [name, args]);
   }
 
   /**
@@ -178,7 +175,7 @@ export class ModelSession implements AsyncDisposable {
   }
 }
 
-export function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
+function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
   return new RredcotError(
     `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
     {

@@ -31,8 +31,6 @@ interface ProcessSource {
   readonly memoryMb: number;
 }
 
-export type BoundedProcess<F extends Functions<F>> = ReturnType<typeof boundedProcess<F>>;
-
 /** A process that is started when the first call comes, and keeps the program alive during calls alone. Its calls come one by one. */
 export function boundedProcess<F extends Functions<F>>(
   { title, hint, file, workerData, memoryMb }: ProcessSource,

@@ -133,11 +133,7 @@ export function endOf(ids: Int32Array, tokenizer: Spelling): string {
 const TAG_TOKENS = 32;
 
 /** The ids of a trace's prompt, checked. @throws TraceRejected where nothing can follow it */
-export async function encodePrompt(
-  trace: Trace,
-  tokenizer: PolicyTokenizer,
-  vocab: number,
-): Promise<Int32Array> {
+async function encodePrompt(trace: Trace, tokenizer: PolicyTokenizer, vocab: number): Promise<Int32Array> {
   const { prompt } = trace;
   if (trace.promptIds === undefined && typeof prompt !== 'string')
     throw new TraceRejected(
@@ -155,7 +151,7 @@ export async function encodePrompt(
 }
 
 /** Ids win over a prompt's text; it may lack the special tokens, as dumps do. */
-export function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling): readonly string[] {
+function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling): readonly string[] {
   if (promptIds === undefined || typeof prompt !== 'string' || prompt === '') return [];
   const kept = [promptIds, promptIds.filter((id) => !tokenizer.isSpecial(id))];
   const spelled = kept.map((ids) => tokenizer.decode(ids).toString('utf8'));

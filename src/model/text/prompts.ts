@@ -22,7 +22,7 @@ export class Prompts {
   private readonly told = new Set<string>();
 
   constructor(
-    readonly chat: ChatRenderer | undefined,
+    private readonly chat: ChatRenderer | undefined,
     private readonly tokenizer: PolicyTokenizer,
     private readonly log: Pick<Log, 'info' | 'warn'>,
   ) {}

@@ -1,5 +1,5 @@
 // Draws the sections of a run page from the numbers of a scored file.
-import { count, plural, shortNumber } from '../../plural.js';
+import { count, percent, plural, shortNumber } from '../../plural.js';
 import { unitOf } from '../counts.js';
 import type { Disagreement, FileNumbers, ReliabilityCurve } from '../gathered.js';
 import { type FileStats, shownDistributions } from '../numbers-view.js';
@@ -60,14 +60,15 @@ function barsOf(list: readonly number[], title: string): Markup {
 }
 
 function overview({ numbers, warnings }: RunPage): Markup {
-  const { traces, tokens, right, wrong, unknown, credited } = numbers;
-  const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);
+  const { traces, tokens, right, wrong, unknown, credited, below_noise: below } = numbers;
+  const share = (n: number) => (credited === 0 ? '–' : percent(n / credited));
   const tiles = [
     ['traces', count(traces)],
     [`${unitOf(numbers)}s`, count(tokens)],
     ['right · wrong · unknown', [right, wrong, unknown].map(count).join(' · ')],
     ['σ uniform by fallback', share(numbers.uniform_by_fallback)],
     ['σ uniform in effect', share(numbers.uniform_in_effect)],
+    ...(below === null ? [] : [['segments below the noise', percent(below)]]),
   ];
   const unreadable = Object.entries(numbers.unreadable).map(([code, n]) => [`not readable: ${code}`, n]);
   const codes = [...Object.entries(numbers.status), ...unreadable] as [string, number][];

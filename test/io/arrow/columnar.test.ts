@@ -222,6 +222,13 @@ describe('every type through a run', () => {
     });
   });
 
+  it('of a Parquet file whose writer says something in bytes that are no text', async () => {
+    const { path, stderr } = await segmented(fixture('said.parquet'), 'parquet');
+    expect(await readColumns(path, ['completion', 'x'])).toEqual({ completion: ['a', 'b'], x: [1, null] });
+    expect(await queryDuckdb(`SELECT DISTINCT typeof(x) AS x FROM '${path}'`)).toEqual([{ x: 'SMALLINT' }]);
+    expect(stderr).toMatch(/schema metadata is not passed on: \?\?, a, b/);
+  });
+
   it('a dictionary in Parquet', async () => {
     const { path, stderr } = await segmented(fixture('odd.parquet'), 'parquet');
     expect(stderr).toMatch(/column "dictionary": its dictionary/);

@@ -69,50 +69,6 @@ it('a path goes on in the JSON of a text', () => {
   expect(refusal(row, 'reference=other.a')).toContain('no "other.a" in the row');
 });
 
-describe('where completions are not looked at', () => {
-  const PROMPTS = { prompt: true, references: false, completion: false };
-  const row = {
-    q: 'p',
-    a: '1',
-    items: [
-      { q: 'p', text: 'c0', ok: 'odd' },
-      { q: 'p', ids: [1] },
-      { q: 'other', text: 'c2' },
-    ],
-  };
-
-  it('a row with several completions is one prompt, whatever they are', () => {
-    for (const items of [row.items, [], undefined]) {
-      const spec = 'prompt=q,completion=items[].text,reward=items[].ok,reference=a';
-      const [only, ...others] = outcome({ ...row, items }, spec, PROMPTS);
-      expect(only).toMatchObject({ id: 'traces:7', prompt: 'p', completion: '', reward: null });
-      expect(only).toHaveProperty('references', [{ answer: '1', utility: 1 }]);
-      const own = Object.keys(only as object).filter((key) => key === 'item' || key === 'group');
-      expect([own, others]).toEqual([[], []]);
-    }
-  });
-
-  it('a prompt that stands in several items counts once, another one for itself, in no common group', () => {
-    const found = outcome(row, 'prompt=items[].q,completion=items[].text,reference=a', PROMPTS);
-    expect(found).toMatchObject([
-      { id: 'traces:7/0', prompt: 'p', item: 0 },
-      { id: 'traces:7/2', prompt: 'other', item: 2 },
-    ]);
-    expect(found.some((trace) => 'group' in trace)).toBe(false);
-    const same = { items: row.items.slice(0, 2) };
-    expect(outcome(same, 'prompt=items[].q', PROMPTS)).toMatchObject([{ id: 'traces:7', prompt: 'p' }]);
-    // other answers make another prompt of it: they judge what is sampled
-    const answers = { q: 'p', answers: ['1', '2', '1'] };
-    expect(outcome(answers, 'prompt=q,reference=answers[]', PROMPTS)).toMatchObject([
-      { id: 'traces:7/0', references: [{ answer: '1' }] },
-      { id: 'traces:7/1', references: [{ answer: '2' }] },
-    ]);
-    expect(refusal({ q: 'p', items: [{}, {}] }, 'prompt=items[].q', PROMPTS)).toMatch(
-      /^map: .*items\[\]\.q is not in item 0/,
-    );
-  });
-});
-
 describe('--map', () => {
   it.each([
     ['color=x', '"color" is no field of a trace'],

@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
 import type { ReadOptions } from '../../../dist/rows.js';
 import { rredcotHere } from '../../support/in-process.js';
-import { collect, temporaryFolder } from '../../support/io-helpers.js';
+import { collect, queryDuckdb, temporaryFolder } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
 
 const folder = await temporaryFolder();
@@ -175,6 +175,57 @@ it.each([
     (await read([path], { wanted })).map(({ kind, row }) => `${kind} ${row}`);
   expect(await kinds((row) => row >= 2)).toEqual(['row 2', 'row 3']);
   expect(await kinds((row) => row === 1)).toEqual(['bad 1']);
+});
+
+describe('keys of folders', () => {
+  it('are columns of JSON rows, whose own come first: whole numbers where all are, null, text', async () => {
+    const deep = 'keys/step=-07/n=9007199254740993/of=100%25%2F2';
+    await file(`${deep}/a.jsonl`, '{"n":1}\n{}\n[]\n');
+    await file('keys/step=__HIVE_DEFAULT_PARTITION__/of=3/a=b=c/b.json', '[{"x":{"y":2}}]');
+    await file('keys/c.jsonl', '{"step":5}\n');
+    const told: string[] = [];
+    const rows = await read([join(folder, 'keys')], {
+      onLoss: (code, message) => told.push(`${code} ${message}`),
+    });
+    const nothing = { step: null, n: null, of: null, a: null };
+    expect(rows.map((row) => (row.kind === 'row' ? row.columns : null))).toEqual([
+      { ...nothing, step: 5 },
+      { ...nothing, n: 1, step: -7, of: '100%/2' },
+      { ...nothing, n: 9007199254740993n, step: -7, of: '100%/2' },
+      null,
+      { ...nothing, x: { y: 2 }, of: '3', a: 'b=c' },
+    ]);
+    expect(told).toEqual([
+      `hive_key ${join(folder, 'keys/c.jsonl')}: "step" is a key of its folder and a column of its rows, which is taken`,
+      `hive_key ${join(folder, deep, 'a.jsonl')}: "n" is a key of its folder and a column of its rows, which is taken`,
+    ]);
+  });
+
+  it('are in the output what DuckDB reads of them, of Parquet as of Arrow', async () => {
+    const at = (name: string) => join(folder, name);
+    const segment = async (from: string, to: string, ...more: string[]) => {
+      const { code, stderr } = await rredcotHere(['segment', from, '--no-policy', ...more, '-o', to]);
+      expect(code, stderr).toBe(0);
+    };
+    const kinds = "(VALUES (3, 'a b'), (10, 'é/x=%'), (NULL, NULL)) t(step, name)";
+    const source = `SELECT 'p' AS prompt, '<think>a\nb</think>1' AS completion, step, name FROM ${kinds}`;
+    await queryDuckdb(`COPY (${source}) TO '${at('hive')}' (FORMAT parquet, PARTITION_BY (step, name))`);
+    for (const { path } of await resolveInputs([at('hive')])) {
+      const arrow = path.replace('/hive/', '/of-arrow/').replace(/parquet$/, 'arrow');
+      await mkdir(join(arrow, '..'), { recursive: true });
+      await segment(path, arrow, '--drop', 'step,name');
+    }
+    const rows = (table: string) =>
+      queryDuckdb(`SELECT step, name, typeof(step) AS a, typeof(name) AS b FROM ${table} ORDER BY step`);
+    const expected = await rows(`read_parquet('${at('hive')}/**/*.parquet', hive_partitioning = true)`);
+    expect(expected).toHaveLength(3);
+    for (const from of ['hive', 'of-arrow']) {
+      await segment(at(from), at(`${from}.parquet`), '--map', 'group=step');
+      expect(await rows(`'${at(`${from}.parquet`)}'`)).toEqual(expected);
+      const other = `SELECT * FROM '${at(`${from}.parquet`)}' WHERE "group" IS DISTINCT FROM step::VARCHAR`;
+      expect(await queryDuckdb(other)).toEqual([]);
+    }
+  });
 });
 
 describe('patterns and folders', () => {

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/schema.js';
 import { bytesFault, FACTS_KEY, parseFacts } from '../../../dist/io/files/facts.js';
 import { parseFieldMap } from '../../../dist/io/map/fields.js';
+import { sumCounts } from '../../../dist/io/write/facts.js';
 import { formatOf, type OutputTarget, openOutput, openRejects } from '../../../dist/io/write/output.js';
 import { rejectRow } from '../../../dist/rows.js';
 import { declared, OUR_COLUMNS } from '../../../dist/scored/columns.js';
@@ -24,11 +25,11 @@ const r = Math.fround;
 const SEGMENTS = [
   {
     ...{ start: 0, end: 2, char_start: 0, char_end: 1, kind: 'thought' as const, entropy: 1.5 },
-    ...{ value: r(0.3), delta: r(0.1), sigma: r(0.1) },
+    ...{ value: r(0.3), delta: r(0.1), noise: r(0.02), sigma: r(0.1) },
   },
   {
     ...{ start: 2, end: 3, char_start: null, char_end: null, kind: 'answer' as const, entropy: null },
-    ...{ value: null, delta: null, sigma: r(0.9) },
+    ...{ value: null, delta: null, noise: null, sigma: r(0.9) },
   },
 ];
 /** One row with every value there, one with none. */
@@ -49,7 +50,6 @@ const FULL: OutputRow = {
   referenceTokens: Int32Array.of(2, 1),
   referenceUtilities: f32(1, 0.5),
   sigmaEss: 1.4,
-  finish: 'stop',
   sigmaMaxWeight: 2.7,
   sigmaGain: 1.2,
   status: ['uniform:flat', 'truncated', 'truncated'],
@@ -66,7 +66,6 @@ const FULL_EXPECTED = {
   completion_ids: [5, 2147483647, 0],
   completion_mask: [1, 1, 1],
   logprobs: [r(-0.1), -2.5, 0],
-  finish_reason: 'stop',
   entropies: [1.5, 0, r(3e-20)],
   sigma: [r(0.2), r(-0.1), r(0.9)],
   segments: SEGMENTS,
@@ -97,9 +96,9 @@ const BARE_EXPECTED = {
 const EXPECTED = [FULL_EXPECTED, BARE_EXPECTED];
 
 const SEGMENT =
-  'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)';
+  'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, noise FLOAT, sigma FLOAT)';
 const TYPES: Record<string, readonly string[]> = {
-  VARCHAR: ['question', 'id', 'group', 'prompt', 'completion', 'finish_reason', 'source_file', 'status'],
+  VARCHAR: ['question', 'id', 'group', 'prompt', 'completion', 'source_file', 'status'],
   FLOAT: ['value_start', 'baseline', 'reward', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'],
   INTEGER: ['source_item'],
   BIGINT: ['source_row'],
@@ -109,7 +108,8 @@ const TYPES: Record<string, readonly string[]> = {
   [`${SEGMENT}[]`]: ['segments'],
 };
 
-const FACTS = { run: '0'.repeat(64), traces: 2, rejects: 0, tokens: 3, sigma: 1.5, rejects_sha256: null };
+const COUNTS = { ...sumCounts([]), traces: 2, tokens: 3, sigma: 1.5 };
+const FACTS = { run: '0'.repeat(64), ...COUNTS, rejects_sha256: null };
 
 const open = (path: string, changes: Partial<OutputTarget> = {}) =>
   openOutput({

@@ -66,7 +66,7 @@ describe('an answer', () => {
   });
 
   it.each([
-    ['has no logprobs, expected 2', {}],
+    ['has no logprobs, expected 2', {}, {}],
     ['has 1 logprobs, expected 2', { logprobs: [-1] }],
     ['logprobs[1] is 0.4', { logprobs: [-1, 0.4] }],
     ['logprobs[0] is -Infinity', { logprobs: [Number.NEGATIVE_INFINITY, -1] }],
@@ -75,7 +75,7 @@ describe('an answer', () => {
     ['entropies[1] is 4.7', { logprobs: [-1, -1], entropies: [0, 4.7] }, { top: 3 }],
     ['largest first', { logprobs: [-1, -1], top: [[-1, -0.5], [-1]] }, { top: 3 }],
     ['largest first', { logprobs: [-1, -1], top: [[-0.1, -0.1], [-1]] }, { top: 3 }],
-  ])('is refused: %s', (why, answer, more = {}) => {
+  ])('is refused: %s', (why, answer, more: object = {}) => {
     expect(checked(answer, more)).toContain(why);
   });
 

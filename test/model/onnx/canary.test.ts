@@ -152,22 +152,23 @@ describe('a session', () => {
     expect(beyond((await shown(single, bf16)).findings)).toEqual([]);
     expect(beyond((await shown(single)).findings)).not.toEqual([]);
     const all: Fault = (value) => value + 0.25;
-    const wrong = beyond((await shown(all, bf16)).findings);
+    const { findings, noise } = await shown(all, bf16);
+    expect([noise > 0.25, (await shown(all)).noise]).toEqual([true, 0]);
+    const wrong = beyond(findings);
     expect(wrong.map(({ what }) => what)).toEqual(['log p', 'entropy', 'branch log p']);
     expect(describeFinding(wrong[0] as (typeof wrong)[0])).toContain('2.5e-1 in the mean, allowed 0.2');
   });
 });
 
 test('a refusal names folder, device, token and numbers; a record keeps the largest differences', async () => {
-  const { findings } = await shown((value, { token }) => (token === 35 ? value - 3 : value));
+  const proof: Proof = await shown((value, { token }) => (token === 35 ? value - 3 : value));
   const device = { name: 'cuda', deviceId: 1 } as const;
-  const error = disproved('a/folder', device, beyond(findings));
+  const error = disproved('a/folder', device, beyond(proof.findings));
   expect(error.exitCode).toBe(69);
   expect(error.message).toMatch(
     /^a\/folder: on cuda:1 the policy does not give the numbers of its canary: log p of token 35/,
   );
   expect(error.hint).toContain('--device cpu');
-  const proof: Proof = { findings };
   const records: Record<string, unknown>[] = [];
   const record = (_: string, fields: Record<string, unknown>) => void records.push(fields);
   const log = { info: () => {}, record } as unknown as Log;

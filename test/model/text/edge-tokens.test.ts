@@ -1,8 +1,7 @@
-// Which tokens end a completion: those that the checkpoint names, the user's beside them, and what is none of the vocabulary.
+// Which tokens end a completion: those that the checkpoint names, and what is none of the vocabulary.
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { stopsOf } from '../../../dist/model/decode/sampling.js';
 import { edgeTokens, readStops } from '../../../dist/model/text/edge-tokens.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -14,7 +13,7 @@ const tokenizer = {
       text.startsWith('<') ? Int32Array.of(9) : Int32Array.from(text, (c) => c.charCodeAt(0) - 97),
     ),
   isSpecial: (id: number) => id === 9,
-} as unknown as Parameters<typeof stopsOf>[2];
+} as unknown as Parameters<typeof readStops>[1];
 
 async function folderOf(files: Record<string, unknown>) {
   const folder = await temporaryFolder();
@@ -59,34 +58,4 @@ it('a policy without one of the tokens, as Qwen2.5 has none to begin with, has t
   const tokenizer_config = { eos_token: '<stop>', pad_token: { content: '<end>' }, bos_token: null };
   const folder = await folderOf({ tokenizer: { added_tokens }, tokenizer_config });
   expect(await edgeTokens(folder)).toEqual({ pads: new Set([90]), ends: new Set([91]) });
-});
-
-describe('--stop', () => {
-  const policy = (stops: readonly number[]) => ({ architecture: { vocab: VOCAB }, decoding: { stops } });
-  const warned: string[] = [];
-  const log = { warn: (code: string) => void warned.push(code) };
-  const of = (stops: readonly number[], stop?: string) =>
-    stopsOf(policy(stops) as never, stop, tokenizer, log);
-
-  it("stands beside the policy's own, each once; where there is none, that is told", async () => {
-    expect(await of([3])).toEqual([3]);
-    expect(warned).toEqual([]);
-    expect(await of([])).toEqual([]);
-    expect(warned).toEqual(['no_stop']);
-    expect(await of([3], '9')).toEqual([3, 9]);
-    expect(await of([3], 'd')).toEqual([3]);
-    expect(await of([], 'a')).toEqual([0]);
-    expect(warned).toEqual(['no_stop']);
-  });
-
-  it.each([
-    ['10', 'the policy has 10 tokens'],
-    ['z', 'the policy has 10 tokens'],
-    ['ab', 'is 2 tokens of the policy (0, 1)'],
-  ])('%s is refused', async (stop, expected) => {
-    await expect(of([3], stop)).rejects.toMatchObject({
-      exitCode: 2,
-      message: expect.stringContaining(expected),
-    });
-  });
 });

@@ -2,7 +2,7 @@
 import { afterAll, expect, it } from 'vitest';
 import { type ChatRenderer, chatRenderer } from '../../../dist/model/text/chat-template.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
-import { renderedTurns, shownBehind } from '../../../dist/segment/turn-parts.js';
+import { renderedTurns } from '../../../dist/segment/turn-parts.js';
 import type { Message } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
 import { EMBEDDED } from '../../support/program.js';
@@ -81,27 +81,4 @@ it('a template that drops an earlier thought, a prompt of text and a policy with
     'turns',
     expect.stringContaining('the policy has no chat template'),
   ]);
-});
-
-it('what is put behind a turn is what the template writes there, whatever it makes of the turn; one that is not closed is', async () => {
-  const shown = async (source: string, messages: readonly Message[], isClosed = true) => {
-    const chat = rendererOf(source);
-    const ids = await shownBehind({ messages }, [{ role: 'tool', content: '4' }], isClosed, chat, tokenizer);
-    return tokenizer.decode(ids).toString('utf8');
-  };
-  const [call] = TURNS as [Message];
-  const behind = '\n<tool>\n4<|end|>\n<assistant>\n';
-  expect(await shown(CHATML, [...PROMPT, call])).toBe(behind);
-  expect(await shown(CHATML, [...PROMPT, call], false)).toBe(`<|end|>${behind}`);
-  expect(await shown(CHATML.replaceAll('<|end|>', ''), [...PROMPT, call], false)).toBe(
-    '<tool>\n4<assistant>\n',
-  );
-  // what is more than white space behind the end token is the turn's own
-  expect(await shown(CHATML.replace('<|end|>\n', '<|end|>.\n'), [...PROMPT, call])).toBe(
-    '<tool>\n4<|end|>.\n<assistant>\n',
-  );
-  await expect(shown(FORGETFUL, [...PROMPT, call])).rejects.toMatchObject({
-    code: 'turns',
-    reason: expect.stringContaining('renders all 2 messages otherwise once later ones are there'),
-  });
 });

@@ -27,7 +27,7 @@ const HOSTILE =
 function record(text: string, T = 4): PageTrace {
   const half = Math.ceil([...text].length / 2);
   const entropies = Float32Array.from({ length: T }, (_, t) => (t % 7) / 3);
-  const segment = { kind: 'thought' as const, value: 0.5, delta: 0.1, sigma: 0.5, entropy: 1 };
+  const segment = { kind: 'thought' as const, value: 0.5, delta: 0.1, noise: null, sigma: 0.5, entropy: 1 };
   const row = {
     ...bareRow({}),
     trace: { ...bareRow({}).trace, id: text.slice(0, 80), completion: text },

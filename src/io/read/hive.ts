@@ -1,0 +1,52 @@
+// Keys in the folders of inputs, `step=3/part.parquet`: columns of all rows below, as Hive, Spark, DuckDB and pyarrow have them.
+import type { RowOptions } from '../../rows.js';
+import type { PassThroughColumn } from '../arrow/schema.js';
+
+/** A key and its value in one input: int64 where no input has anything else. */
+export interface HiveKey extends PassThroughColumn {
+  readonly value: string | number | bigint | null;
+}
+
+const NULL = '__HIVE_DEFAULT_PARTITION__';
+
+/** The keys of each path: what one of them has all have, so that their rows have the same columns. */
+export function hiveKeys(paths: readonly string[]): HiveKey[][] {
+  const found = paths.map((path) => {
+    const folders = path.matchAll(/(?<=^|\/)([^/=]+)=([^/]*)\//g);
+    return new Map(Array.from(folders, ([, name = '', value = '']) => [decoded(name), decoded(value)]));
+  });
+  const columns = Array.from(new Set(found.flatMap((keys) => [...keys.keys()])), (name) => {
+    const texts = found.map((keys) => keys.get(name) ?? NULL);
+    const kind = texts.every(isWhole) ? 'int64' : 'string';
+    return texts.map((text): HiveKey => {
+      const whole = Number.isSafeInteger(Number(text)) ? Number : BigInt;
+      const value = text === NULL ? null : kind === 'int64' ? whole(text) : text;
+      return { name, as: name, type: { kind }, value };
+    });
+  });
+  return paths.map((_, n) => columns.flatMap((column) => column[n] ?? []));
+}
+
+/** As many digits as any number of 64 bits can have. */
+const isWhole = (text: string): boolean => text === NULL || /^-?\d{1,18}$/.test(text);
+
+const decoded = (text: string): string =>
+  text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (bytes) => Buffer.from(bytes.replaceAll('%', ''), 'hex').toString());
+
+/** Gives rows the keys that they have no column of, and tells of the others. */
+export function besideRows(
+  keys: readonly HiveKey[],
+  file: string,
+  onLoss: RowOptions['onLoss'],
+): RowOptions['beside'] {
+  if (keys.length === 0) return undefined;
+  return (columns) =>
+    keys.flatMap(({ name, value }) => {
+      if (!columns.includes(name)) return [[name, value]];
+      onLoss?.(
+        'hive_key',
+        `${file}: "${name}" is a key of its folder and a column of its rows, which is taken`,
+      );
+      return [];
+    });
+}
