@@ -60,7 +60,8 @@ def windows(asked, size):
 def answers(window, engine):
     """The answer to each question, as it is written."""
     fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary for q in window]
-    found = iter(engine.answer([q for q, fit in zip(window, fits) if fit]))
+    asked = [q for q, fit in zip(window, fits) if fit]
+    found = iter(engine.answer(asked) if asked else ())
     why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}"
     for q, fit in zip(window, fits):
         answer = next(found) if fit else {"error": why}
@@ -90,7 +91,10 @@ def main():
     asked = flags.parse_args()
     stdout = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # engines print, from C too
-    engine = importlib.import_module(f"answer_{asked.engine}").Engine(asked.model, asked.dtype, asked.more)
+    try:
+        engine = importlib.import_module(f"answer_{asked.engine}").Engine(asked.model, asked.dtype, asked.more)
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"answer.py: {error}: pip install {asked.engine.replace('torch', 'torch transformers')}") from None
     line = lambda said: json.dumps(said, separators=(",", ":")).encode() + b"\n"
     header = line({"rredcot": "answers", "engine": engine.name, "model": asked.model, "dtype": asked.dtype})
     file, lines = standing(asked.o, header) if asked.o else (stdout, 0)

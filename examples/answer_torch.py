@@ -43,8 +43,8 @@ class Engine:
         """The first way that agrees with plain passes on a trace, and on what goes on from two places in it."""
         ids = q.ids[: 2 * CHUNK]
         asked = [q._replace(id="", ids=ids, shared=len(ids), start=1)]
-        for cut, template in ((len(ids) // 3, 1), (len(ids) // 2, 4)):
-            asked.append(q._replace(id=f"{cut}", ids=ids[:cut] + ids[-16:], shared=cut, start=cut + template))
+        for n, cut in enumerate((len(ids) // 3, len(ids) // 2)):
+            asked.append(q._replace(id=f"{n}", ids=ids[:cut] + ids[-16:], shared=cut, start=max(1, cut + n)))
         plain = [torch.tensor(self.plain(q)["logprobs"]) for q in asked]
         for way in ("packed", "cached"):
             try:

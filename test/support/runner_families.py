@@ -26,7 +26,7 @@ FAMILIES = {
 }
 
 
-def lines(length, exits):
+def lines(family, length, exits):
     """A trace and what goes on from its exits, one branch longer than a chunk; one is asked in full, and anew."""
     draw = random.Random(1)
     ids = [draw.randrange(97) for _ in range(length)]
@@ -35,7 +35,7 @@ def lines(length, exits):
         cut, own = 9 + n * (length - 9) // exits, [draw.randrange(97) for _ in range(70 if n == 1 else 9)]
         yield {"id": f"exit {n}", "prefix": {"of": "trace", "length": cut}, "token_ids": own, "from": cut + n % 4}
     yield {"id": "anew", "prefix": {"of": "trace", "length": cut}, "token_ids": own, "from": cut + n % 4, "fresh": True}
-    yield {"id": "drawn", "prefix": {"of": "trace", "length": 9}, "token_ids": own, "samples": 3000, "max_tokens": 1}
+    yield {"id": "drawn", "prefix": {"of": "trace", "length": 9}, "token_ids": own, "samples": 3000 if family == "Llama" else 2, "max_tokens": 1}
 
 
 def checked(family, folder):
@@ -43,7 +43,7 @@ def checked(family, folder):
     config = getattr(transformers, f"{family}Config")(**{**SHAPE, **FAMILIES[family]})
     transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
     engine = answer_torch.Engine(folder, "float32", {})
-    asked = list(answer.questions(map(json.dumps, lines(150, 6))))
+    asked = list(answer.questions(map(json.dumps, lines(family, 150, 6))))
     found = [one for window in answer.windows(asked, engine.window) for one in answer.answers(window, engine)]
     off, entropies, samples = [], [], 0
     for q, one in zip(asked, found):
