@@ -41,7 +41,7 @@ export interface TraceQuestions {
   readonly peers?: readonly TokenizedTrace[];
   /** of the policy once the (K+1) exit points are known, which may be many and long */
   readonly whenCut?: (exits: Int32Array) => readonly Question[];
-  /** of the policy once all else is answered */
+  /** of the policy once all of that is answered */
   readonly samples?: (answers: Answers) => readonly SampleRequest[];
   /** of the estimator's second reader, or of the policy as such: the trace once more, cut as the policy has cut it */
   readonly second?: SecondReading;
@@ -91,6 +91,8 @@ export interface Answers extends ReaderAnswers {
   readonly second?: ReaderAnswers;
   /** (questions) of (samples) token ids behind the state */
   readonly samples?: readonly (readonly Int32Array[])[];
+  /** (K+1) what those of each exit came to: Σζ of so many, and the share that was cut or has no verdict */
+  readonly outcomes?: readonly Readonly<Record<'right' | 'count' | 'lost', number>>[];
 }
 
 // ------ one after the other

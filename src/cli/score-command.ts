@@ -7,12 +7,11 @@ import type { FlagValues } from '../estimate/estimator.js';
 import { isModule } from '../estimate/module-place.js';
 import { REFERENCE_SOURCES } from '../estimate/references.js';
 import { ESTIMATORS, flagsOfAll, loadEstimator, setOwn, setUpEstimator } from '../estimate/registry.js';
-import { given, oneOf, parseNames } from '../flag-values.js';
-import type { Engine } from '../model/engine/engine.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
+import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
 import { type CommandCall, logOf, moduleIn } from './declare.js';
-import { appended, type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
+import { type EngineFlags, engineFlags, engineOf } from './engine-flags.js';
+import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
 
 /** Each of these declares a command, which reports its exit code and throws what goes wrong. */
 export async function score(command: Command, { argv, interruption, done }: CommandCall): Promise<void> {
@@ -26,11 +25,6 @@ export async function score(command: Command, { argv, interruption, done }: Comm
     )
     .optionsGroup('Values and credit:')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
-    .option(
-      '--answers <file,…>',
-      "what an engine has answered to rredcot requests, in the place of the policy's graph; several rounds add up",
-      appended,
-    )
     .option(
       '--references <source>',
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
@@ -62,15 +56,15 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const options = jobOptions(flags);
       const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const answers = given(flags.answers, (text) => parseNames('--answers', text));
-      const engine = answers && (async (policy: PolicyFolder) => openAnswers(answers, policy));
-      const method = { credit, setUp, isRangeGiven, references, engine };
+      const answers = engineOf(flags, log, interruption.signal);
+      const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       given(flags.timeLimit, interruption.limitTime);
       if (!isAsking) return done(await commandScore.score(inputs, job, log));
       const { requests } = await import('../commands/requests.js');
-      done(await requests(inputs, job, answers ?? [], log));
+      done(await requests(inputs, job, answers.paths, log));
     });
+  engineFlags(command, !isAsking);
   credited(command, true);
   ofEstimators(command, argv);
 }
@@ -78,12 +72,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
 /** `rredcot requests`: the flags of `score`, whose questions it writes. */
 export const requests = score;
 
-async function openAnswers(paths: readonly string[], { architecture }: PolicyFolder): Promise<Engine> {
-  const { AnswersFile } = await import('../model/engine/answers-file.js');
-  return AnswersFile.open(paths, architecture.vocab);
-}
-
-type ScoreFlags = JobFlags & CreditFlags & { policy: string; references: string; answers?: string };
+type ScoreFlags = JobFlags & CreditFlags & EngineFlags & { policy: string; references: string };
 
 export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
   run(command, 'JSONL on stdout', argv)

@@ -3,6 +3,7 @@ import { onnxAnswerer, windowsOf } from '../estimate/answerer/windows.js';
 import { reader } from '../estimate/ready.js';
 import { windowOf } from '../io/files/run-folder.js';
 import { noteProof } from '../model/onnx/canary.js';
+import { withGraphs } from '../model/onnx/folder.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor, ModelSession } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -19,7 +20,8 @@ export async function openCutter(
   log: Log,
 ) {
   const opened = await openPolicy(opts, log);
-  const { policy, device } = opened;
+  const { device } = opened;
+  const policy = withGraphs(opened.policy);
   const { segments, endToken } = opts;
   const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
   const read = reader({ need: 'pass', opened, segments, marks, endToken });

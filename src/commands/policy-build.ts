@@ -3,28 +3,32 @@ import { oneOf } from '../flag-values.js';
 import { assertHere } from '../io/write/target.js';
 import { assertCheckpoint } from '../model/graph/checkpoint.js';
 import { CUDA_PRECISIONS } from '../model/graph/onnx.js';
-import { buildPolicyFolder } from '../model/onnx/build.js';
+import { buildPolicyFolder, buildTextFolder } from '../model/onnx/build.js';
 import { openTokenizer } from '../model/text/open-tokenizer.js';
 import { readExitTemplate } from '../model/text/templates.js';
-import { askLines, templateLines, writingLines } from './policy-info.js';
+import { askLines, NO_GRAPH, templateLines, writingLines } from './policy-info.js';
 
 export interface BuildFlags {
   readonly output: string;
   readonly exitTemplate?: string;
   readonly cudaPrecision?: string;
+  readonly tokenizerOnly?: true;
 }
 
 /** @param print gets what was built and from what, a line at a time */
 export async function policyBuild(
   checkpoint: string,
-  { output, exitTemplate: file, cudaPrecision: type }: BuildFlags,
+  { output, exitTemplate: file, cudaPrecision: type, tokenizerOnly }: BuildFlags,
   print: (line: string) => void,
 ): Promise<void> {
   const cudaPrecision = type === undefined ? undefined : oneOf('--cuda-precision', type, CUDA_PRECISIONS);
   assertHere(output);
   await assertCheckpoint(checkpoint);
   const template = (await readExitTemplate(checkpoint, file)) ?? {};
-  const policy = await buildPolicyFolder(checkpoint, output, template, { log: print, cudaPrecision });
+  const built = tokenizerOnly
+    ? undefined
+    : await buildPolicyFolder(checkpoint, output, template, { log: print, cudaPrecision });
+  const policy = built ?? (await buildTextFolder(checkpoint, output, template, print));
   const parts = Object.keys(template).length;
   const origin = parts === 3 ? 'given' : parts === 0 ? 'from the checkpoint' : 'given in part';
   print(`exit template, ${origin}:`);
@@ -33,6 +37,6 @@ export async function policyBuild(
   for (const line of await askLines(policy, tokenizer)) print(line);
   for (const line of writingLines(policy, tokenizer)) print(line);
   await tokenizer.close();
-  print(`graphs: float32 for the CPU, ${policy.cuda.precision} for CUDA`);
+  print(`graphs: ${built ? `float32 for the CPU, ${built.cuda.precision} for CUDA` : NO_GRAPH}`);
   print(`policy folder written to ${output}`);
 }

@@ -6,7 +6,7 @@ import { continuationMaker } from '../estimate/references.js';
 import type { Architecture } from '../model/graph/architecture.js';
 import { expectedWeights } from '../model/graph/operators.js';
 import { readSafetensorsHeader } from '../model/graph/safetensors.js';
-import { openPolicyFolder, type PolicyFolder } from '../model/onnx/folder.js';
+import { openTextFolder, type PolicyFolder, type TextFolder } from '../model/onnx/folder.js';
 import { chatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
 import { openTokenizer } from '../model/text/open-tokenizer.js';
 import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../model/text/templates.js';
@@ -23,17 +23,13 @@ export async function policyInfo(
   chatTemplateArgs: Readonly<Record<string, unknown>>,
   print: (line: string) => void,
 ): Promise<void> {
-  const policy = await openPolicyFolder(path, { verify: false });
+  const policy = await openTextFolder(path, { verify: false });
   const { architecture: arch, files } = policy;
   const tokenizer = await openTokenizer(path);
   const chat = await chatLines(policy, tokenizer, chatTemplateArgs);
-  const head = `${arch.tiedHead ? 'tied' : 'own'} head`;
   const lines = [
     `policy        ${path}`,
-    `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${head}`,
-    `rope          ${ropeText(arch)}`,
-    `attention     ${windowText(arch)}`,
-    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
+    ...('cuda' in policy ? await graphLines(policy) : [`graphs        ${NO_GRAPH}`]),
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
     `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
     ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
@@ -52,6 +48,20 @@ export async function policyInfo(
   for (const line of [...lines, ...under('files', listed)]) print(line);
   if (chat.fault !== undefined)
     throw dataError(`${path}: ${chat.fault}`, 'build the policy with another chat_template.jinja');
+}
+
+/** What is told in the place of graphs. */
+export const NO_GRAPH = 'none: an engine answers (--policy-url, --answers)';
+
+async function graphLines(policy: PolicyFolder): Promise<string[]> {
+  const { architecture: arch } = policy;
+  const head = `${arch.tiedHead ? 'tied' : 'own'} head`;
+  return [
+    `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${head}`,
+    `rope          ${ropeText(arch)}`,
+    `attention     ${windowText(arch)}`,
+    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
+  ];
 }
 
 /** Where the chat template comes from, and a message rendered by it, or why it cannot be. */
@@ -99,7 +109,7 @@ export async function templateLines(template: ExitTemplate, tokenizer: PolicyTok
  * @throws RredcotError (exit 2) for a template that is none
  */
 export async function askLines(
-  { path, architecture: { vocab } }: Pick<PolicyFolder, 'path' | 'architecture'>,
+  { path, architecture: { vocab } }: Pick<TextFolder, 'path' | 'architecture'>,
   tokenizer: PolicyTokenizer,
   none: readonly string[] = [],
 ): Promise<string[]> {
@@ -113,7 +123,7 @@ export async function askLines(
 }
 
 /** With what a prompt begins, and by what a completion ends. */
-export function writingLines({ stops }: Pick<PolicyFolder, 'stops'>, tokenizer: PolicyTokenizer): string[] {
+export function writingLines({ stops }: Pick<TextFolder, 'stops'>, tokenizer: PolicyTokenizer): string[] {
   const shown = (id: number): string =>
     `${JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8'))} (${id})`;
   const { id, warning } = tokenizer.start;

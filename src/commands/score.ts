@@ -18,7 +18,7 @@ import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
 import { openStages, valuesOf } from '../estimate/stages.js';
 import type { Engine } from '../model/engine/engine.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
+import { type TextFolder, withGraphs } from '../model/onnx/folder.js';
 import { openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
@@ -37,7 +37,7 @@ export interface ScoreOptions extends CutOptions {
   /** whether the user has named the rewards' range: else the inputs say it */
   readonly isRangeGiven: boolean;
   /** opens who answers in the place of the policy's graph */
-  readonly engine?: ((policy: PolicyFolder) => Promise<Engine>) | undefined;
+  readonly engine?: ((policy: TextFolder) => Promise<Engine>) | undefined;
 }
 
 /** A job whose run is to be made while what it has opened is open. */
@@ -76,7 +76,7 @@ export async function scoring(
   await using engine = await openEngine(opts, need, policy);
   const { thoughtTags } = segments;
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
-  const estimator = await setUp.open({ ...opened, choice: opts.device, marks, log, signal });
+  const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
   const credit = { ...own, estimator: nature };
@@ -135,7 +135,8 @@ export async function scoring(
     ...{ config, needs, rewards, groupReferences, stages },
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
-    passes: need === 'pass' ? { precision: engine?.name ?? graphFor(policy, device).precision } : null,
+    passes:
+      need === 'pass' ? { precision: engine?.name ?? graphFor(withGraphs(policy), device).precision } : null,
     reward: usesGroups ? counted : undefined,
     readsPeers: setUp.readsPeers === true,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
@@ -145,7 +146,7 @@ export async function scoring(
 }
 
 /** @throws RredcotError (exit 2) where nobody is asked; as the engine */
-async function openEngine({ engine }: ScoreOptions, need: PolicyNeed, policy: PolicyFolder) {
+async function openEngine({ engine }: ScoreOptions, need: PolicyNeed, policy: TextFolder) {
   if (need === 'pass' || engine === undefined) return engine?.(policy);
   throw usageError(
     "no policy is asked: values and segments are the rows' own",

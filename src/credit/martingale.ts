@@ -10,8 +10,7 @@ export function boundedSteps(values: Float64Array, written: WrittenSegments, ste
   const pi = certainty(written, values.length - 1);
   const own = steps === 'smoothed' ? smoothedValues(values, pi) : values;
   const deltas = pi.map((p, k) => {
-    const delta = (own[k + 1] as number) - (own[k] as number);
-    return steps === 'scaled' ? delta * (1 - p) : delta;
+    return ((own[k + 1] as number) - (own[k] as number)) * (steps === 'scaled' ? 1 - p : 1);
   });
   return { values: own, deltas, unsure: pi.map((p) => 1 - p) };
 }
@@ -40,22 +39,25 @@ const GRID = 101;
 const LEVELS = Float64Array.from({ length: GRID }, (_, i) => (i + 0.5) / GRID);
 const LOGITS = LEVELS.map((p) => Math.log(p / (1 - p)));
 /** Standard deviation of a step behind a segment that could not be foreseen, and of one that could. */
-const FREE_STEP = 0.6;
-const SURE_STEP = 0.01;
+const [FREE_STEP, SURE_STEP] = [0.6, 0.01];
 /** Standard deviation of an estimate's logit about the value's. */
 const ESTIMATE = 1;
 
 /**
- * The mean of each value given all estimates of the trace: a hidden walk on a grid, whose k-th step is normal with standard
+ * (K+1) The mean of each value given all estimates of the trace: a hidden walk on a grid, whose k-th step is normal with standard
  * deviation .6 (1 − π_k) + .01, seen through estimates whose logits are normal about its own, by a forward and a backward
  * pass. The outcome is not looked at: on held-out groups it changed nothing.
  * @param values (K+1) estimates of V(s_0..K), in 0..1
  * @param pi (K) of {@link certainty}
- * @returns (K+1)
+ * @param outcomes (K+1) a further sight of each: Σζ of so many completions from the state, whose chance is V^Σζ (1 − V)^(n − Σζ)
  */
-export function smoothedValues(values: ArrayLike<number>, pi: Float64Array): Float64Array {
+export function smoothedValues(
+  values: ArrayLike<number>,
+  pi: Float64Array,
+  outcomes: readonly (readonly [right: number, count: number])[] = [],
+): Float64Array {
   const K = pi.length;
-  const seen = Array.from({ length: K + 1 }, (_, k) => emission(values[k] as number));
+  const seen = Array.from(values, (value, k) => times(emission(value), likelihood(outcomes[k])));
   const steps = Array.from(pi, (p) => stepKernel(FREE_STEP * (1 - p) + SURE_STEP));
   // (K+1, GRID) chances of what is seen before each state, and of what is seen from it on
   const before: Float64Array[] = [new Float64Array(GRID).fill(1)];
@@ -68,7 +70,7 @@ export function smoothedValues(values: ArrayLike<number>, pi: Float64Array): Flo
   for (let k = K; k >= 0; k--) {
     const from = times(after, seen[k] as Float64Array);
     const posterior = normalised(times(from, before[k] as Float64Array));
-    smooth[k] = posterior.reduce((mean, p, i) => mean + p * (LEVELS[i] as number), 0);
+    smooth[k] = posterior.reduce((mean, p, i) => mean + (p / SUM) * (LEVELS[i] as number), 0);
     if (k > 0) after = normalised(carried(from, steps[k - 1] as Float64Array, 'backward'));
   }
   return smooth;
@@ -79,6 +81,13 @@ function emission(value: number): Float64Array {
   const nearest = Math.min(Math.max(value, LEVELS[0] as number), LEVELS[GRID - 1] as number);
   const logit = Math.log(nearest / (1 - nearest));
   return LOGITS.map((own) => Math.exp(-0.5 * ((logit - own) / ESTIMATE) ** 2));
+}
+
+/** (GRID) the same of completions; however many there are, they leave e^−150 to the least likely value. */
+function likelihood([right, count]: readonly [number, number] = [0, 0]): Float64Array {
+  const logs = LEVELS.map((p) => right * Math.log(p) + (count - right) * Math.log1p(-p));
+  const most = logs.reduce((a, b) => Math.max(a, b));
+  return logs.map((own) => Math.exp(Math.max(own - most, -150)));
 }
 
 /** (GRID, GRID) chance of a step from one value (row) to another; each row sums to 1. */
@@ -109,11 +118,10 @@ function times(a: Float64Array, b: Float64Array): Float64Array<ArrayBuffer> {
   return a.map((x, i) => x * (b[i] as number));
 }
 
-/**
- * Chances that sum to 1. However long a trace is, and however much its estimates contradict each other, no sum comes below 1e-170:
- * what is improbable is reached by steps.
- */
+/** What chances sum to, none of them 0: the product of two that are next to none is a number all the same. */
+const SUM = 2 ** 500;
+
 function normalised(p: Float64Array): Float64Array<ArrayBuffer> {
   const total = p.reduce((sum, x) => sum + x, 0);
-  return p.map((x) => x / total);
+  return p.map((x) => (x / total) * SUM + 2 ** -300);
 }

@@ -5,6 +5,7 @@ import type { Nature } from '../credit/nature.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
+import type { Engine } from '../model/engine/engine.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { OpenModel, OpenPolicy } from '../model/onnx/open-model.js';
 import type { EncodedTrace } from '../model/text/encode.js';
@@ -37,6 +38,8 @@ export interface EstimatorCall {
 export interface LoadContext extends OpenPolicy {
   readonly choice: DeviceChoice;
   readonly marks: AnswerMarks;
+  /** who answers in the place of the policy's graph */
+  readonly engine: Engine | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -51,6 +54,8 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
   readonly peers?: number;
   /** absent: the reference set's continuations after every exit point. @throws TraceRejected */
   ask?(trace: ValueJob): A | Promise<A>;
+  /** the answers with what their samples came to. @throws TraceRejected */
+  judge?(trace: ValueJob, answers: Answers): Promise<Answers>;
   values(trace: ValueJob, answers: Answers, asked: A): TraceValues;
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy */
   readonly second?: { readonly model?: OpenModel | undefined; readonly name: string };

@@ -16,6 +16,7 @@ import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
+import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
 import {
   given,
@@ -36,7 +37,7 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, given, loo],
+  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, mc, progress, given, loo],
   ...[surprise, ratio, ask, posterior],
 ];
 

@@ -4,6 +4,7 @@ import type { Engine } from '../model/engine/engine.js';
 import { changeNoise } from '../model/engine/noise.js';
 import { EngineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
+import { withGraphs } from '../model/onnx/folder.js';
 import { ModelSession, type PolicyRuns } from '../model/onnx/session.js';
 import type { AnsweredJob, Answers, TraceQuestions, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
@@ -81,7 +82,9 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
   };
   try {
     const session =
-      engine === undefined ? await ModelSession.open(policy, device) : new EngineSession(engine, policy, log);
+      engine === undefined
+        ? await ModelSession.open(withGraphs(policy), device)
+        : new EngineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
     let second: PolicyRuns | undefined = estimator.second && session;
@@ -120,10 +123,11 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
 
 /** The values of what was answered. */
 export function valuesOf(answered: Answered, estimator: OpenEstimator): AsyncIterable<Valued | BadRow> {
-  return eachTrace(answered, ({ job, trace, result }) => {
+  return eachTrace(answered, async ({ job, trace, result }) => {
+    const judged = (await estimator.judge?.(job, result)) ?? result;
     const valuesOf = (answers: Answers) => estimator.values(job, answers, job.asked);
-    const noise = changeNoise((answers) => valuesOf(answers).values, result, job.asked);
-    return { job, trace, row: valuedRow(job, result, valuesOf(result), noise) };
+    const noise = changeNoise((answers) => valuesOf(answers).values, judged, job.asked);
+    return { job, trace, row: valuedRow(job, judged, valuesOf(judged), noise) };
   });
 }
 

@@ -123,7 +123,7 @@ export function hasSameValues(a: CreditOptions, b: CreditOptions): boolean {
 }
 
 /** Codes by which an estimator tells of its values. */
-const OF_VALUES = /^(ask|hint|siblings|value):/;
+const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
 
 /**
  * The row with the values of another estimator, or of a calibration.

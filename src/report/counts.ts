@@ -119,7 +119,8 @@ export function unitOf({ status, traces }: Pick<RunNumbers, 'status' | 'traces'>
 export class RunCounts {
   readonly rejects = new RejectTally();
   protected readonly sketches = {
-    ...{ mean_logprob: new Sketch(), value_range: new Sketch(), sigma_gain: new Sketch() },
+    ...{ mean_logprob: new Sketch(), value_range: new Sketch() },
+    ...{ sigma_gain: new Sketch(), lost_fraction: new Sketch() },
   };
   private readonly status = new Map<string, number>();
   protected readonly rewards = { right: 0, wrong: 0, unknown: 0 };
@@ -147,6 +148,8 @@ export class RunCounts {
     if (isUnlikely(logprob, this.vocab)) marks.unlikely++;
     if (row.closesThought) marks.closed_thoughts++;
     sketches.mean_logprob.add(logprob);
+    const lost = row.requested?.lost_fraction;
+    if (lost instanceof Float32Array) for (const share of lost) sketches.lost_fraction.add(share);
     if (valueStart === null) return;
     const thoughts = segments.filter(({ value }) => value !== null);
     const values = [valueStart, ...thoughts.map(({ value }) => value as number)];
@@ -175,7 +178,7 @@ export class RunCounts {
   }
 
   get numbers() {
-    const { mean_logprob, value_range, sigma_gain } = this.sketches;
+    const { mean_logprob, value_range, sigma_gain, lost_fraction } = this.sketches;
     return {
       /** traces and their tokens; traces with σ; of these, by fallback uniform, and uniform in effect (no |σ·T − 1| of .01) */
       ...this.sums,
@@ -195,6 +198,7 @@ export class RunCounts {
         mean_logprob: { n: mean_logprob.n, mean: mean_logprob.mean },
         value_range: { median: value_range.quantile(0.5) },
         sigma_gain: { median: sigma_gain.quantile(0.5) },
+        lost_fraction: { mean: lost_fraction.mean },
       },
     };
   }

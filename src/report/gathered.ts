@@ -139,7 +139,7 @@ export interface Disagreement {
 
 const DISTRIBUTIONS = [
   ...(['sigma_ess', 'sigma_ess_share', 'sigma_max_weight', 'sigma_gain', 'value_range'] as const),
-  ...(['mean_logprob', 'mean_entropy', 'tokens', 'segments', 'segment_tokens'] as const),
+  ...(['mean_logprob', 'mean_entropy', 'tokens', 'segments', 'segment_tokens', 'lost_fraction'] as const),
 ] as const;
 
 /** What the run page shows, and `summary --json` prints. */

@@ -1,7 +1,7 @@
 // What a command counts of its rows and rejects as they go by, and what it says of them at the end.
 import type { Counts } from '../io/write/facts.js';
 import type { Target } from '../io/write/target.js';
-import { type PolicyFacts, type PolicyFolder, policyFacts } from '../model/onnx/folder.js';
+import { type PolicyFacts, policyFacts, type TextFolder } from '../model/onnx/folder.js';
 import { count, duration, percent, plural, shortNumber } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -12,7 +12,7 @@ import { type Expected, openProgress, type ProgressTotals } from './progress.js'
 import { type MadeBy, onOneLine, rejectWarning, seenNames, warningsOf } from './warnings.js';
 
 export interface StatsOptions {
-  readonly policy: PolicyFolder | undefined;
+  readonly policy: TextFolder | undefined;
   /** whether what follows of a trace's group counts */
   readonly usesGroups: boolean;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
@@ -147,6 +147,7 @@ export function endRecord({ credited, distributions: of, ...numbers }: RunNumber
     mean_logprob: of.mean_logprob.mean,
     median_value_range: of.value_range.median,
     median_sigma_gain: of.sigma_gain.median,
+    ...(of.lost_fraction.mean !== null && { lost_fraction: of.lost_fraction.mean }),
     ...(numbers.below_noise !== null && { below_noise: numbers.below_noise }),
     uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
     uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
@@ -177,6 +178,7 @@ export function endLines(
     const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
     lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
   }
+  if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
   if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
     lines.push(
       `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,

@@ -7,7 +7,7 @@ import type { Needs } from '../io/map/fields.js';
 import type { MappingOptions } from '../io/map/mapping.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
-import type { PolicyFolder } from '../model/onnx/folder.js';
+import type { TextFolder } from '../model/onnx/folder.js';
 import type { MaxRejects } from '../report/reject-limits.js';
 import type { TextColumn, WrittenColumn } from '../scored/columns.js';
 import type { SegmentOptions } from '../segment/segment.js';
@@ -50,9 +50,9 @@ export interface Work {
   readonly texts: readonly TextColumn[];
   /** flags that the bytes depend on, beside those that all jobs have */
   readonly config: Readonly<Record<string, unknown>>;
-  readonly policy: PolicyFolder | undefined;
+  readonly policy: TextFolder | undefined;
   /** others that run beside it, which have to stay what they are; their hashes are in `config` */
-  readonly policiesBeside?: readonly Pick<PolicyFolder, 'path' | 'files'>[];
+  readonly policiesBeside?: readonly Pick<TextFolder, 'path' | 'files'>[];
   readonly passes: { readonly precision: string } | null;
   readonly needs: Needs;
   /** the reward that counts, null where unknown, for what follows of a trace's group; undefined where nothing does */

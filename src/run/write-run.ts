@@ -246,8 +246,6 @@ function interruption({ folder, parts }: BegunRun): RredcotError {
   if (traces === 0)
     return new RredcotError(`interrupted${folder === undefined ? '' : ': nothing was kept'}`, { exitCode });
   const hint = 'the same command again, which goes on from there';
-  return new RredcotError(`interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`, {
-    exitCode,
-    hint,
-  });
+  const kept = `interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`;
+  return new RredcotError(kept, { exitCode, hint });
 }

@@ -12,6 +12,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   completion: ['end-token', 'has-prompt'],
   hint: ['no-peer'],
   ids: ['not-utf8', 'text-mismatch'],
+  mc: ['lost'],
   policy: ['none'],
   prompt: ['messages-as-text', 'raw-question', 'retemplated', 'stripped', 'text-mismatch'],
   references: ['no-solution', 'row'],

@@ -310,6 +310,8 @@ describe('shaping', () => {
           fc.record({
             value: fc.double({ min: 0, max: 1, noNaN: true }),
             p: fc.constantFrom(0, 1e-9, 0.3, 0.99, 1),
+            right: fc.double({ min: 0, max: 4, noNaN: true }),
+            wrong: fc.nat(4),
           }),
           { minLength: 2, maxLength: 12 },
         ),
@@ -317,6 +319,10 @@ describe('shaping', () => {
           const [own, pi] = [states.map(({ value }) => value), states.slice(1).map(({ p }) => p)];
           const found = smoothedValues(own, Float64Array.from(pi));
           for (const [k, value] of smoothedWalk(own, pi).entries()) expect(found[k]).toBeCloseTo(value, 9);
+          const outcomes = states.map(({ right, wrong }) => [right, right + wrong] as const);
+          const given = smoothedValues(own, Float64Array.from(pi), outcomes);
+          for (const [k, value] of smoothedWalk(own, pi, outcomes).entries())
+            expect(given[k]).toBeCloseTo(value, 9);
         },
       ),
       { numRuns: 60 },
@@ -330,6 +336,10 @@ describe('shaping', () => {
     for (const value of found) expect(value).toBeGreaterThan(0);
     expect(found[0]).toBeLessThan(0.1);
     expect(found[K]).toBeGreaterThan(0.9);
+    // hundreds of completions at each state that say the contrary of all those before
+    const all = Array.from(torn, (value) => [500 * value, 500] as const);
+    const [first, last] = [0, K].map((k) => smoothedValues(torn, new Float64Array(K).fill(1), all)[k]);
+    expect([first, last]).toEqual([expect.closeTo(0.005, 2), expect.closeTo(0.995, 2)]);
     // where they turn: as the oracle has it, whatever the chances are divided by
     const turn = Array.from({ length: 95 }, (_, k) => (k < 45 ? 1 : 0));
     const walk = smoothedValues(turn, new Float64Array(94).fill(1));

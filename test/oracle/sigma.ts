@@ -199,11 +199,19 @@ const normal = (z: number) => Math.exp(-(z ** 2) / 2);
 const logit = (p: number) => Math.log(p) - Math.log1p(-p);
 const GRID = Array.from({ length: 101 }, (_, i) => (2 * i + 1) / 202);
 
-/** E[V_k | all estimates] of a walk on the grid, by the chances of every pair of neighbouring values (METHOD 3). */
-export function smoothedWalk(values: readonly number[], pi: readonly number[]): number[] {
-  const seen = values.map((v) => {
+/**
+ * E[V_k | all estimates] of a walk on the grid, by the chances of every pair of neighbouring values (METHOD 3).
+ * @param outcomes of each state: so many of so many completions were right
+ */
+export function smoothedWalk(
+  values: readonly number[],
+  pi: readonly number[],
+  outcomes: readonly (readonly [right: number, count: number])[] = [],
+): number[] {
+  const seen = values.map((v, k) => {
     const held = Math.min(Math.max(v, 1 / 202), 201 / 202);
-    return GRID.map((g) => normal(logit(held) - logit(g)));
+    const [right, count] = outcomes[k] ?? [0, 0];
+    return GRID.map((g) => normal(logit(held) - logit(g)) * g ** right * (1 - g) ** (count - right));
   });
   /** chance of each step from g to h, given g */
   const steps = pi.map((p) => {

@@ -27,11 +27,12 @@ export interface FileFacts {
 }
 
 export interface HttpRequest {
-  readonly method: 'GET' | 'HEAD' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
-  /** whose bytes are sent */
+  /** what is sent: a file's bytes, or a text */
   readonly file?: { readonly path: string; readonly size: number } | undefined;
+  readonly text?: string | undefined;
 }
 
 /** What came back, to its last byte; of any status that is no passing failure. */
@@ -44,18 +45,21 @@ export interface HttpAnswer {
 const TRIES = 10;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5000;
-/** At a time, however many objects are looked at: the others wait. */
-const CONNECTIONS = { keepAlive: true, maxSockets: 32 };
-const WAYS = {
-  'http:': { send: plain, agent: new Agent(CONNECTIONS) },
-  'https:': { send: secure, agent: new SecureAgent(CONNECTIONS) },
-};
-/** Silence after which a connection is taken for dead. */
-const SILENCE_MS = 60_000;
+/** How requests are sent. */
+export interface Connections {
+  /** at a time: other requests wait */
+  readonly most: number;
+  /** silence after which a connection is taken for dead */
+  readonly silenceMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Of objects, however many are looked at. */
+const sendToStore = sender({ most: 32, silenceMs: 60_000 });
 /** Busy, too many requests, broken on the way, or another write to the same object under way. */
-const PASSING = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
+export const PASSING = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
 /** No machine of this name, or not the one that it should be: that does not pass. */
-const WRONG_MACHINE = /^ENOTFOUND$|CERT|ALTNAME/;
+export const WRONG_MACHINE = /^ENOTFOUND$|CERT|ALTNAME/;
 
 /**
  * Asks until an answer comes, some 20 seconds of failures long.
@@ -71,7 +75,7 @@ export async function ask(path: string, make: () => HttpRequest | Promise<HttpRe
     if (tries > 0) await after(wait * (0.5 + Math.random() / 2));
     const asked = await make();
     try {
-      const answer = await askOnce(asked);
+      const answer = await sendToStore(asked);
       if (!PASSING.has(answer.status)) return answer;
       failure = `${asked.url.host} answers ${told(answer)}`;
     } catch (error) {
@@ -98,27 +102,36 @@ export function told({ status, body, header }: HttpAnswer): string {
   return [status, code, message && `(${message})`].filter((each) => each !== '').join(' ');
 }
 
-// Node's fetch unpacks what was stored as packed, and a range of it is no packed file
-function askOnce({ method, url, headers, file }: HttpRequest): Promise<HttpAnswer> {
-  return new Promise((resolve, reject) => {
-    const { send, agent } = WAYS[url.protocol as keyof typeof WAYS];
-    const length = file === undefined ? {} : { 'content-length': `${file.size}` };
-    const request = send(url, { method, agent, headers: { ...headers, ...length } }, (response) => {
-      const parts: Buffer[] = [];
-      // some stores send an end of a body behind it, which is none of the next answer's
-      if (method === 'HEAD') tell();
-      response.on('data', (part: Buffer) => parts.push(part));
-      // an answer that is cut off ends with an error, not with `end`
-      response.on('error', reject);
-      response.on('end', tell);
-      function tell(): void {
-        const header = (name: string) => [response.headers[name]].flat()[0];
-        resolve({ status: response.statusCode ?? 0, header, body: Buffer.concat(parts) });
-      }
+/** @returns what sends a request once. It fails where no whole answer comes back */
+export function sender({ most, silenceMs, signal }: Connections) {
+  const kept = { keepAlive: true, maxSockets: most };
+  const ways = {
+    'http:': { send: plain, agent: new Agent(kept) },
+    'https:': { send: secure, agent: new SecureAgent(kept) },
+  };
+  // Node's fetch unpacks what was stored as packed, and a range of it is no packed file
+  return ({ method, url, headers, file, text }: HttpRequest) =>
+    new Promise<HttpAnswer>((resolve, reject) => {
+      const { send, agent } = ways[url.protocol as keyof typeof ways];
+      const size = file?.size ?? (text === undefined ? undefined : Buffer.byteLength(text));
+      const length = size === undefined ? {} : { 'content-length': `${size}` };
+      const sent = { method, agent, signal, headers: { ...headers, ...length } };
+      const request = send(url, sent, (response) => {
+        const parts: Buffer[] = [];
+        // some stores send an end of a body behind it, which is none of the next answer's
+        if (method === 'HEAD') tell();
+        response.on('data', (part: Buffer) => parts.push(part));
+        // an answer that is cut off ends with an error, not with `end`
+        response.on('error', reject);
+        response.on('end', tell);
+        function tell(): void {
+          const header = (name: string) => [response.headers[name]].flat()[0];
+          resolve({ status: response.statusCode ?? 0, header, body: Buffer.concat(parts) });
+        }
+      });
+      request.setTimeout(silenceMs, () => request.destroy(new Error(`silent for ${silenceMs / 1000} s`)));
+      request.on('error', reject);
+      if (file === undefined) request.end(text);
+      else pipeline(createReadStream(file.path), request, (error) => error && reject(error));
     });
-    request.setTimeout(SILENCE_MS, () => request.destroy(new Error(`silent for ${SILENCE_MS / 1000} s`)));
-    request.on('error', reject);
-    if (file === undefined) request.end();
-    else pipeline(createReadStream(file.path), request, (error) => error && reject(error));
-  });
 }

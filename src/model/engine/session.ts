@@ -1,10 +1,11 @@
 // An engine as those see it who put traces to a policy: as a session that reads traces and scores branches of them.
 import { usageError } from '../../errors.js';
+import type { SampleRequest, TokenizedTrace } from '../../question.js';
 import type { Log } from '../../report/log.js';
-import type { PolicyFolder } from '../onnx/folder.js';
+import type { TextFolder } from '../onnx/folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../onnx/placed.js';
 import { joinIds } from '../text/encode.js';
-import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
+import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
 
 /** Of the likeliest tokens so many tell an entropy: .08 nats wide in the mean on a language model of half a billion weights. */
 const TOP = 20;
@@ -14,7 +15,6 @@ type Read = Pick<PackedTrace, 'ids'> & { readonly name: string };
 
 export class EngineSession {
   readonly vocab: number;
-  readonly noise: number | undefined;
   readonly width: number;
   private readonly kept = new Map<number, readonly Read[]>();
   /** of all entropies that were told by the likeliest tokens */
@@ -22,12 +22,15 @@ export class EngineSession {
 
   constructor(
     private readonly engine: Engine,
-    readonly folder: PolicyFolder,
+    readonly folder: TextFolder,
     private readonly log: Log,
   ) {
     this.vocab = folder.architecture.vocab;
-    this.noise = engine.noise;
     this.width = engine.width;
+  }
+
+  get noise(): number | undefined {
+    return this.engine.noise;
   }
 
   /** @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
@@ -67,6 +70,21 @@ export class EngineSession {
       scored.push({ entropies: none, logprobs: none, branches: joined(own, answers) });
     }
     return scored;
+  }
+
+  /** How the policy goes on from states of a trace. @throws as {@link run} */
+  sample(
+    { trace, promptIds, completionIds }: TokenizedTrace,
+    requests: readonly SampleRequest[],
+  ): Promise<readonly (readonly Int32Array[])[]> {
+    const ids = joinIds(promptIds, completionIds);
+    const { stops: stop } = this.folder;
+    const questions = requests.map(({ after, samples, maxTokens }): SampleQuestion => {
+      const shared = promptIds.length + after;
+      const name = `${trace.id}@${after}:mc`;
+      return { name, ids: ids.subarray(0, shared), shared, samples, maxTokens, stop };
+    });
+    return questions.length === 0 ? Promise.resolve([]) : this.engine.samples(questions);
   }
 
   async keepPrefixes(keep: number, ids: readonly Int32Array[], name = ''): Promise<void> {

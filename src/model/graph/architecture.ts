@@ -41,6 +41,9 @@ const Sizes = z.object({
     .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
     .exactOptional(),
 });
+/** What is to be known of one whose graph is not built. */
+export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true });
+
 /** …, and its windows are of layers that there are. */
 export const ArchitectureSchema = Sizes.refine(
   ({ layers, slidingWindow }) => slidingWindow?.layers.every((layer) => layer < layers) ?? true,
@@ -92,14 +95,13 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   };
   refuseModel(config, path, FAMILY_NAMES);
   const [name] = read(Named).architectures;
-  const family: Family = FAMILIES[name];
+  const family = FAMILIES[name];
   const c = read(Config.extend(family.config)) as z.infer<typeof Config>;
   const kvHeads = c.num_key_value_heads ?? family.defaults.kvHeads ?? c.num_attention_heads;
   const headDim = c.head_dim ?? family.defaults.headDim ?? c.hidden_size / c.num_attention_heads;
   if (c.num_attention_heads % kvHeads !== 0 || !Number.isInteger(headDim) || headDim % 2 !== 0)
-    throw usageError(
-      `${path}: ${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together`,
-      'heads must be a multiple of key/value heads, head_dim an even number',
+    return refuse(
+      `${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together (expected a multiple of key/value heads, and an even head_dim)`,
     );
   const rope = parseRope(c, refuse);
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
@@ -122,6 +124,21 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
   };
+}
+
+const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextTokens });
+
+/** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
+export function parseSizes(config: unknown, path: string): Pick<Architecture, 'vocab' | 'maxTokens'> {
+  // that of a model which also sees or hears
+  const { text_config = config } = Object(config) as { text_config?: unknown };
+  const parsed = TextSizes.safeParse(text_config);
+  if (parsed.success)
+    return { vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings };
+  throw usageError(
+    `${path}: ${inOneLine(z.prettifyError(parsed.error))}`,
+    'vocab_size and max_position_embeddings belong there',
+  );
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */

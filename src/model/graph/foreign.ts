@@ -47,7 +47,7 @@ export function refuseModel(config: unknown, path: string, known: readonly strin
     const lacks = [LACKS[prefix] ?? [], /ForConditionalGeneration$|VL/.test(named) ? 'images' : []].flat();
     throw usageError(
       `${path}: ${named}: its graph is not written${lacks.length === 0 ? '' : ` (${lacks.join(', ')})`}`,
-      `values of your own go in by --estimator given (docs/your-own-credit.md); graphs are written for ${known.join(', ')}`,
+      `--tokenizer-only, and an engine answers (docs/engines.md), or values of your own by --estimator given (docs/your-own-credit.md); graphs are written for ${known.join(', ')}`,
     );
   }
   const bits = (said.quantization_config ?? said.quantization) as { quant_method?: unknown } | undefined;

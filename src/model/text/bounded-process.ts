@@ -84,7 +84,7 @@ export function boundedProcess<F extends Functions<F>>(
 }
 
 /** Calls once so much time has passed in which this process ran: a gap between two looks counts as two of them at most. */
-function afterRunning(ms: number, call: () => void): NodeJS.Timeout {
+export function afterRunning(ms: number, call: () => void): NodeJS.Timeout {
   const step = Math.min(1000, ms / 20);
   let [left, last] = [ms, performance.now()];
   const timer = setInterval(() => {
