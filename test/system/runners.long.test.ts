@@ -57,7 +57,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
     const [made, own] = [await rows('torch.parquet'), await rows('own.parquet')].map((all) =>
       all.flatMap(numbers),
     );
-    const off = made?.map((each, n) => Math.abs(each - (own?.[n] as number))) ?? [];
+    const off = made?.map((each, n) => Math.abs(Number(each) - Number(own?.[n]))) ?? [];
     expect(off.length).toBeGreaterThan(500);
     expect(Math.max(...off)).toBeLessThan(1e-4);
   });
