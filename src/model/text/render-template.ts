@@ -191,38 +191,31 @@ function loop(
   out: string[],
 ): ReturnType<Statement> {
   const filter = iterable.type === 'SelectExpression' ? iterable.test : undefined;
-  const rest: Iterable<Datum> = py.items(get(filter ? iterable.lhs : iterable, outer)).values();
-  const queue: Datum[] = []; // what was looked at before its round
   const scopeOf = (item: Datum) => {
     const scope = inside(outer);
     assign(loopvar, item, scope);
     return scope;
   };
-  const look = (): boolean => {
-    for (const item of rest)
-      if (!filter || py.isTrue(get(filter, scopeOf(item)))) return queue.push(item) > 0;
-    return false;
-  };
-  const hasNext = () => queue.length > 0 || look();
-  const behind = (): number => {
-    while (look());
-    return queue.length;
-  };
-  let [isDone, last]: [boolean, Datum] = [false, Symbol('there is no previous item')];
-  for (let n = 0; hasNext(); n++) {
-    const item: Datum = queue.shift() as Datum;
+  const passes = (item: Datum) => !filter || py.isTrue(get(filter, scopeOf(item)));
+  const all = py
+    .items(get(filter ? iterable.lhs : iterable, outer))
+    .map((item) => [item, passes(item)] as const);
+  const chosen = all.filter(([, isChosen]) => isChosen).map(([item]) => item);
+  let [n, isDone] = [0, false];
+  for (const [item, isChosen] of all) {
+    // Python filters item by item, as the loop comes to them
+    if (passes(item) !== isChosen) py.fail('a loop that changes what its own filter says is not supported');
+    if (!isChosen) continue;
     const scope = scopeOf(item);
-    const now = { index: BigInt(n + 1), index0: BigInt(n), first: n === 0, previtem: last };
-    const later = {
-      last: { get: () => !hasNext() },
-      nextitem: { get: () => (hasNext() ? queue[0] : Symbol('there is no next item')) },
-      length: { get: () => BigInt(n + 1 + behind()) },
-      revindex: { get: () => BigInt(1 + behind()) },
-      revindex0: { get: () => BigInt(behind()) },
-    };
-    const fields = { ...now, depth: 1n, depth0: 0n }; // no loop is recursive
-    scope.loop = new py.Facade(Object.defineProperties(fields, later));
-    last = item;
+    const rest = chosen.length - 1 - n;
+    scope.loop = new py.Facade({
+      ...{ index0: BigInt(n), index: BigInt(n + 1), first: n === 0, last: rest === 0 },
+      ...{ revindex0: BigInt(rest), revindex: BigInt(rest + 1), length: BigInt(chosen.length) },
+      previtem: chosen[n - 1] ?? Symbol('there is no previous item'),
+      nextitem: chosen[n + 1] ?? Symbol('there is no next item'),
+      ...{ depth: 1n, depth0: 0n }, // no loop is recursive
+    });
+    n++;
     const left = run(body, scope, out);
     if (left === 'Break') break;
     isDone ||= !left;
