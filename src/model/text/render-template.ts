@@ -28,7 +28,6 @@ const inside = (scope: Scope): Scope => Object.create(scope) as Scope;
 const UNKNOWN = /^(?:caller|cycler|joiner|lipsum|self|super|varargs|kwargs)$/;
 /** Parts of others. */
 const PARTS = /^(?:KeywordArgumentExpression|SliceExpression|SpreadExpression|Identifier|.*Operator)$/;
-const SPREAD = 'SpreadExpression';
 
 function check(node: Node): void {
   if (typeof node !== 'object' || node === null) return;
@@ -46,7 +45,9 @@ function check(node: Node): void {
     (!isMethod(method) && `.${method}()`) ||
     (call && call.callee.value !== 'generation' && 'a call block') ||
     (node.assignee?.type === 'FilterExpression' && 'a filter of set') ||
-    (signs.every((sign) => TESTS.has(sign)) && 'a chain of comparisons');
+    (signs.every((sign) => TESTS.has(sign)) && 'a chain of comparisons') ||
+    // in Python `~` comes before `+`
+    (signs[0] === '~' && /^[-+]$/.test(signs[1] as string) && '~ behind a sum');
   if (wrong) throw new SyntaxError(`${wrong} is not supported`);
 }
 
@@ -101,19 +102,17 @@ function get(node: Node, scope: Scope): Datum {
 }
 
 function given(nodes: readonly Node[], scope: Scope): Parameters<py.Callable> {
-  const args = nodes
-    .filter(({ key }) => !key)
-    .flatMap((node) => (node.type === SPREAD ? py.items(get(node.argument, scope)) : [get(node, scope)]));
-  const named = nodes.filter(({ key }) => key);
-  return [args, new Map(named.map(({ key, value }) => [key.value, get(value, scope)]))];
+  const named = nodes
+    .filter(({ key }) => key)
+    .map(({ key, value }) => [key.value, get(value, scope)] as const);
+  const all = (node: Node) =>
+    node.type === 'SpreadExpression' ? py.items(get(node.argument, scope)) : [get(node, scope)];
+  return [nodes.filter(({ key }) => !key).flatMap(all), new Map(named)];
 }
 
 function binary(node: Node, scope: Scope): Datum {
-  const { operator, left, right } = node;
-  const { value: sign } = operator;
-  // in Python `~` comes before `+`
-  if (sign === '~' && /^[-+]$/.test(besideOf(node)))
-    return get({ ...left, right: { ...node, left: left.right } }, scope);
+  const { left, right } = node;
+  const sign: string = node.operator.value;
   const [a, b] = [get(left, scope), () => get(right, scope)];
   if (sign === 'and' || sign === 'or') return py.isTrue(a) === (sign === 'or') ? a : b();
   if (sign === '~') return py.str(a) + py.str(b());
