@@ -1,4 +1,4 @@
-// What a chat template is given of a row, as Python reads it: 1.0 is no whole number, and keys that are digits stay in their places.
+// JSON as Python reads it, which a chat template is given of a row: 1.0 is no whole number, large ones keep their digits, and keys that are digits stay in their places.
 
 /** JSON with a Map for an object, a bigint for a whole number and a number for a float. */
 export type Exact = null | boolean | bigint | number | string | Exact[] | ExactObject;
@@ -24,6 +24,14 @@ const TELLS = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|\d{16}|"\d+"\s*:/;
 
 /** Keeps what a JSON text says of the objects in it. @param value what was parsed of it; it is returned */
 export function noteExact<T extends object>(text: string, value: T): T {
+  if (exact.has(value) || !TELLS.test(text)) return value;
+  readExact(text, value);
+  standsFor(value, () => fieldsOf(value)); // lists of ids and logprobs are not kept twice
+  return value;
+}
+
+/** What a JSON text says, in which Python's NaN and Infinity may be. @param parsed of it: what is read is kept of its objects */
+export function readExact(text: string, parsed?: unknown): Exact {
   const [words, ends] = [/["{}[\],]|[^\s{}[\],:"]+/g, /["\\]/g];
   const next = (): string => {
     const word = words.exec(text)?.[0] as string;
@@ -49,8 +57,5 @@ export function noteExact<T extends object>(text: string, value: T): T {
     if (typeof beside === 'object' && beside !== null) standsFor(beside, () => fields);
     return fields;
   };
-  if (exact.has(value) || !TELLS.test(text)) return value;
-  read(next(), value);
-  standsFor(value, () => fieldsOf(value)); // lists of ids and logprobs are not kept twice
-  return value;
+  return read(next(), parsed);
 }

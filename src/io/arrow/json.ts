@@ -1,6 +1,6 @@
 // JSON text to values and back without loss, where plain JSON loses: NaN, integers beyond 2^53, float32.
 
-import { randomUUID } from 'node:crypto';
+import { type Exact, readExact } from './exact.js';
 
 /** Deeper values than this are rejected: nothing that scores text nests so far, and recursion stays safe. */
 const MAX_LEVELS = 256;
@@ -11,15 +11,17 @@ const MAX_LEVELS = 256;
  * @throws SyntaxError that says where the text stops being JSON
  */
 export function parseJson(text: string): unknown {
-  let value: unknown;
+  let [value, isPlain]: [unknown, boolean] = [undefined, true];
   try {
     value = JSON.parse(text);
   } catch (error) {
-    if (!text.includes('NaN') && !text.includes('Infinity')) throw error;
-    return parseMarked(text);
+    if (!/NaN|Infinity/.test(text)) throw error;
+    // the same text with other numbers: where that is none either, its error tells the right place
+    value = JSON.parse(withoutNotFinite(text));
+    isPlain = false;
   }
   // an integer that lost digits is as large as this at least; so is many a double, which only costs time
-  return holdsLarge(value, MAX_LEVELS + 1) ? parseMarked(text) : value;
+  return holdsLarge(value, MAX_LEVELS + 1) || !isPlain ? plainOf(readExact(text)) : value;
 }
 
 const isLarge = (number: number): boolean => Math.abs(number) > Number.MAX_SAFE_INTEGER;
@@ -49,49 +51,24 @@ export function put(fields: Record<string, unknown>, key: string, value: unknown
   else fields[key] = value;
 }
 
-/** The numbers that `JSON.parse` does not take, or rounds; and what tells where a text begins and ends. */
-const LOSSY = /\\.|"|(?<![\w.+-])(?:NaN|-?Infinity|-?[1-9]\d{15,})(?![\w.])/gs;
-/** Begins the text that such a number is parsed as: no text of an input begins so. */
-const MARK = `number ${randomUUID()} `;
+/** The numbers that `JSON.parse` does not take; and what tells where a text begins and ends. */
+const NOT_FINITE = /\\.|"|(?<![\w.+-])(?:NaN|-?Infinity)(?![\w.])/gs;
 
-function replaceLossy(text: string, by: (number: string) => string): string {
+function withoutNotFinite(text: string): string {
   let isInside = false;
-  return text.replaceAll(LOSSY, (found) => {
+  return text.replaceAll(NOT_FINITE, (found) => {
     if (found === '"') isInside = !isInside;
-    return isInside || found === '"' || found.startsWith('\\') ? found : by(found);
+    return isInside || /^["\\]/.test(found) ? found : '0'.padEnd(found.length);
   });
 }
 
-// V8's parser offers no hook on the text of a number before Node 21
-function parseMarked(text: string): unknown {
-  try {
-    return unmarked(JSON.parse(replaceLossy(text, (number) => `"${MARK}${number}"`)), MAX_LEVELS + 1);
-  } catch (error) {
-    // the same text with other numbers: its error tells the right place
-    JSON.parse(replaceLossy(text, (number) => '0'.padEnd(number.length)));
-    throw error;
-  }
-}
-
-/** The value with numbers in the place of marks. @throws SyntaxError where it is nested too deep, or a key is such a number */
-function unmarked(value: unknown, levels: number): unknown {
-  if (typeof value === 'string' && value.startsWith(MARK)) {
-    const number = value.slice(MARK.length);
-    const isDouble = !/\d/.test(number) || Number.isSafeInteger(Number(number));
-    return isDouble ? Number(number) : BigInt(number);
-  }
-  if (typeof value !== 'object' || value === null) return value;
-  if (levels === 1) throw new SyntaxError(`nested deeper than ${MAX_LEVELS} levels`);
-  if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++)
-      if (typeof value[i] !== 'number') value[i] = unmarked(value[i], levels - 1);
-    return value;
-  }
-  const fields = value as Record<string, unknown>;
-  for (const key of Object.keys(fields)) {
-    if (key.startsWith(MARK)) throw new SyntaxError(`${key.slice(MARK.length)} is no key`);
-    put(fields, key, unmarked(fields[key], levels - 1));
-  }
+/** As `JSON.parse` has it, but for integers that a double cannot hold. */
+function plainOf(value: Exact): unknown {
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+  if (Array.isArray(value)) return value.map(plainOf);
+  if (!(value instanceof Map)) return value;
+  const fields: Record<string, unknown> = {};
+  for (const [key, item] of value) put(fields, key, plainOf(item));
   return fields;
 }
 
