@@ -1,7 +1,7 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
-import { type ExactObject, exactly } from '../../io/arrow/exact.js';
+import { type ExactObject, exactly } from '../../io/arrow/json.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess } from './bounded-process.js';
 import type { TextInit, TextThread } from './text-thread.js';

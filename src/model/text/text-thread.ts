@@ -1,6 +1,6 @@
 // What downloaded files do to texts, in a process that is stopped from outside: the patterns of a tokenizer.json and the loops of a chat template may take for ever.
 import { workerData } from 'node:worker_threads';
-import type { ExactObject } from '../../io/arrow/exact.js';
+import type { ExactObject } from '../../io/arrow/json.js';
 import { moved, serve } from '../../thread.js';
 import { type LoadedTokenizer, loadTokenizer } from './tokenizer.js';
 
