@@ -49,7 +49,7 @@ export function items(value: Datum): Datum[] {
     if (value.isRead) fail('a generator that is read twice is not supported'); // in Python it is empty then
     value.isRead = true;
   }
-  if (Array.isArray(value)) return Array.from(value);
+  if (Array.isArray(value)) return value;
   if (value instanceof Map) return [...value.keys()];
   return typeof value === 'symbol' ? [] : Array.from(text(value));
 }

@@ -200,6 +200,7 @@ function loop(
     .items(get(filter ? iterable.lhs : iterable, outer))
     .map((item) => [item, passes(item)] as const);
   const chosen = all.filter(([, isChosen]) => isChosen).map(([item]) => item);
+  const itemAt = (at: number) => (at in chosen ? (chosen[at] as Datum) : Symbol(`there is no item ${at}`));
   let [n, isDone] = [0, false];
   for (const [item, isChosen] of all) {
     // Python filters item by item, as the loop comes to them
@@ -210,8 +211,7 @@ function loop(
     scope.loop = new py.Facade({
       ...{ index0: BigInt(n), index: BigInt(n + 1), first: n === 0, last: rest === 0 },
       ...{ revindex0: BigInt(rest), revindex: BigInt(rest + 1), length: BigInt(chosen.length) },
-      previtem: chosen[n - 1] ?? Symbol('there is no previous item'),
-      nextitem: chosen[n + 1] ?? Symbol('there is no next item'),
+      ...{ previtem: itemAt(n - 1), nextitem: itemAt(n + 1) },
       ...{ depth: 1n, depth0: 0n }, // no loop is recursive
     });
     n++;

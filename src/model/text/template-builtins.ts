@@ -48,7 +48,6 @@ const capitalized = (s: string) => s.toLowerCase().replace(/^./su, (first) => fi
 /** @throws TypeError for an empty one, which Python finds between all characters */
 const replaced = (s: string, old: string, by: string) =>
   old === '' ? py.fail('to replace nothing is not supported') : s.replaceAll(old, () => by);
-const textsIn = (value: Datum) => (value instanceof py.Tuple ? value : [value]).map(py.text);
 const pairs = (dict: py.Dict) => Array.from(dict, (pair) => py.Tuple.from(pair));
 
 const OF_TEXT = table({
@@ -60,8 +59,8 @@ const OF_TEXT = table({
   'lstrip chars': (s, set) => strip(s, set, '^'),
   'rstrip chars': (s, set) => strip(s, set, '$'),
   'split sep maxsplit': split,
-  'startswith prefix': (s, prefix) => textsIn(prefix).some((each) => s.startsWith(each)),
-  'endswith suffix': (s, suffix) => textsIn(suffix).some((each) => s.endsWith(each)),
+  'startswith prefix': (s, prefix) => s.startsWith(py.text(prefix)),
+  'endswith suffix': (s, suffix) => s.endsWith(py.text(suffix)),
   'replace old new': (s, old, by) => replaced(s, py.text(old), py.text(by)),
 });
 const OF_DICT = table({
@@ -143,9 +142,9 @@ export const TESTS: ReadonlyMap<string, Test> = new Map(Object.entries({ ...COMP
 
 /** `attribute=…` of a filter. */
 const partOf = (item: Datum, name: Datum | undefined): Datum =>
-  /^[a-z_]\w*$/i.test(String(name))
-    ? member(item, name as string, false)
-    : py.fail('a path of attributes is not supported');
+  typeof name === 'string' && /^[a-z_]\w*$/i.test(name)
+    ? member(item, name, false)
+    : py.fail('what is no name of an attribute is not supported');
 
 /** `select` and `reject`: those of a list that pass a test, or fail it, by themselves or by an attribute. */
 function chosen(name: string): [string, py.Callable] {
@@ -198,7 +197,7 @@ export const FILTERS: ReadonlyMap<string, py.Callable> = new Map([
     items: (d) => py.Lazy.from(typeof d === 'symbol' ? [] : pairs(d)),
     'join d': (v, between = '') => py.items(v).map(py.str).join(plain(between)),
     'length|count': (v) => BigInt(py.length(v)),
-    list: (v) => py.items(v),
+    list: (v) => Array.from(py.items(v)),
     safe: (v) => new py.Safe(py.str(v)),
     string: (v) => (v instanceof py.Safe ? v : py.str(v)),
     'tojson ensure_ascii indent': (v, isAscii = false, indent = null) => {
