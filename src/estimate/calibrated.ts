@@ -31,10 +31,7 @@ export const CALIBRATION: Flag = [
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
 export async function givenCalibration(name: string, calibration: unknown): Promise<Calibration> {
   if (calibration !== undefined) return readCalibration(String(calibration));
-  throw usageError(
-    `--estimator ${name} needs a calibration`,
-    'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
-  );
+  throw usageError(`--estimator ${name} needs a calibration`, `${HINT}, then --calibration calibration.json`);
 }
 
 export const calibrated: Estimator = {
@@ -51,10 +48,9 @@ export const calibrated: Estimator = {
   async setUp(values, call) {
     const calibration = await givenCalibration(calibrated.name, values.calibration);
     const { open, ...facts } = calibrationFacts(calibration, calibrated, call);
-    const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
     return {
       ...facts,
-      ...(now && { nature: now }),
+      nature: (calibration.standsBack && NOW[calibration.model.estimator]) || facts.nature,
       open: async (context) => ({
         ...(await open(context)),
         values: (trace, answers) => calibratedValues(trace, answers, calibration),
@@ -92,20 +88,17 @@ export function calibrationFacts(calibration: Calibration, own: Estimator, call:
       `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
       'rredcot calibrate more traces, or --estimator siblings --calibration none',
     );
-  const facts: Required<Pick<EstimatorSetup, 'warning' | 'status' | 'nature'>> = {
+  return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
     warning: ({ policy, config }) =>
       calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
-  };
-  return {
-    ...facts,
     async open(context: LoadContext) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
       const { referenceSetOf, config } = (await setUp?.open(context)) ?? {};
       return { config: { ...config, calibration: model }, ...(referenceSetOf && { referenceSetOf }) };
     },
-  };
+  } satisfies Omit<EstimatorSetup, 'open'> & { readonly open: unknown };
 }
 
 /** Status where a calibration stands back: the values are those of `pr`, or `ask`. */
@@ -146,20 +139,24 @@ export function calibrationWarning({ file }: Calibration, own: ScoredWith): stri
   return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
-/** V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0. */
+/** V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0, not made of anything. */
 export function calibratedValues(
   job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
   { branches, segmentation, logprobs, entropies }: Answers,
   calibration: Calibration,
-): TraceValues {
+): TraceValues & { readonly isMade: boolean } {
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
   const scored =
     nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
   const K = segmentation.exits.length;
-  const found = scored ?? { values: new Float32Array(K), ...noReferences(K) };
-  const { values, referenceLogprobs, referenceTokens } = found;
-  if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;
+  const { values, referenceLogprobs, referenceTokens, ...also } = scored ?? {
+    values: new Float32Array(K),
+    ...noReferences(K),
+  };
+  const isMade = scored?.referenceTokens.length !== 0;
+  const found = { ...also, values, referenceLogprobs, referenceTokens, isMade };
+  if (calibration.standsBack || !isMade) return found;
   const { trace } = job;
   const { own } = job.tokens;
   const before = own && ownBefore(own);

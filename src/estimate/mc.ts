@@ -53,9 +53,7 @@ export const mc: Estimator = {
         `--calibration stands back (${calibration.file.stands_back}): it has no values to which completions could add`,
         'leave it out, or rredcot calibrate more traces',
       );
-    const { open, ...facts } = calibration
-      ? calibrationFacts(calibration, mc, call)
-      : { open: async () => ({}) };
+    const { open, ...facts } = (calibration && calibrationFacts(calibration, mc, call)) ?? {};
     const kept = { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand };
     return {
       ...facts,
@@ -66,12 +64,11 @@ export const mc: Estimator = {
         refuseWithoutEngine(context);
         const judge = judgeCommand === undefined ? undefined : new JudgeCommand(`${judgeCommand}`, signal);
         const limits = { samples, maxTokens, budget, context: policy.architecture.maxTokens };
-        const before = (trace: ValueJob, answers: Answers) => knownBefore(trace, answers, calibration);
-        const plan = (trace: ValueJob, answers: Answers) =>
-          planned(trace, answers, before(trace, answers), limits);
+        const before = (...of: [ValueJob, Answers]) => knownBefore(...of, calibration);
+        const plan = (...of: [ValueJob, Answers]) => planned(...of, before(...of), limits);
         const told = { tokens: 0, own: 0 };
         return {
-          ...(await open(context)),
+          ...(await open?.(context)),
           ask(trace) {
             if (trace.tokens.own !== undefined && judge === undefined) throw OF_TURNS;
             const { continuations: atExits } = trace;
@@ -135,8 +132,7 @@ function knownBefore(job: ValueJob, answers: Answers, calibration: Calibration |
   const shownBehind = Array.from(ends, (end) => job.tokens.own?.[end - 1] === 0);
   const pi = certainty({ ends, logprobs: answers.logprobs, shownBehind }, ends.length);
   const found = calibration && calibratedValues(job, answers, calibration);
-  const isMade = calibration?.model.estimator === 'none' || found?.referenceTokens.length !== 0;
-  return { pi, prior: found && { ...found, ...(!isMade && { values: found.values.map(() => 0.5) }) } };
+  return { pi, prior: found && { ...found, ...(!found.isMade && { values: found.values.map(() => 0.5) }) } };
 }
 
 type Before = ReturnType<typeof knownBefore>;

@@ -13,19 +13,11 @@ import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
 import { listColumn, noReferences, type TraceValues } from './value.js';
 
-/** Measured: docs/fidelity.md. */
+/** Peers a trace at most, the most similar ones; L, tokens of a peer's tail that are scored. Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
 
 /** Others of a group that a trace is compared with, or as many as it may have peers; of more, those that follow it. */
 const MOST_COMPARED = 15;
-
-/** How peers are used. */
-export interface SiblingOptions {
-  /** peers a trace at most, the most similar ones */
-  readonly peers: number;
-  /** L: tokens of a peer's tail that are scored */
-  readonly peerTokens: number;
-}
 
 /** What is asked of a trace: its references, and the tails of the peers that it is aligned with. */
 interface SiblingQuestions extends TraceQuestions {
@@ -55,10 +47,8 @@ export const siblings: Estimator = {
     return model && ofBase(model.stands_back === null ? siblings : UNFITTED, model);
   },
   async setUp(values, call) {
-    const calibration =
-      values.calibration === NO_CALIBRATION
-        ? undefined
-        : await givenCalibration(siblings.name, values.calibration);
+    const path = values.calibration;
+    const calibration = path === NO_CALIBRATION ? undefined : await givenCalibration(siblings.name, path);
     const { open, ...facts } = calibration ? calibrationFacts(calibration, siblings, call) : FROM_OUTCOMES;
     refuseLate('--estimator siblings', call.segments);
     refuseStream(siblings.name, call.inputs);
@@ -80,10 +70,8 @@ export const siblings: Estimator = {
             const exits = answers.segmentation.exits.length;
             const prior = calibration
               ? calibratedValues(trace, answers, calibration)
-              : { values: new Float32Array(exits), ...noReferences(exits) };
-            // what is made of the thought alone is always there
-            const hasPrior = calibration?.model.estimator === 'none' || prior.referenceTokens.length > 0;
-            return siblingValues(prior, answers, trace, peers, opts, hasPrior);
+              : { values: new Float32Array(exits), ...noReferences(exits), isMade: false };
+            return siblingValues(prior, answers, trace, peers, opts, prior.isMade);
           },
         };
       },
@@ -106,23 +94,19 @@ const FROM_OUTCOMES = {
 // ------ the questions
 
 /** @param maxTokens that the policy takes @throws TraceRejected (`too_long`) where a tail has no room behind the trace */
-export function askSiblings(trace: ValueJob, opts: SiblingOptions, maxTokens: number): SiblingQuestions {
+export function askSiblings(trace: ValueJob, opts: typeof DEFAULTS, maxTokens: number): SiblingQuestions {
   const peers = mostSimilar(trace, trace.peers ?? [], opts.peers);
   const tails = tailsOf(trace, peers, opts);
   const ends = Array.from(candidateExits(trace.pieces), (exit) =>
     tails(exit).map(({ length }) => trace.promptIds.length + exit + length),
   );
   const lacking = Math.max(0, ...ends.flat()) - maxTokens;
-  if (lacking > 0) throw noRoom(opts, lacking, maxTokens);
-  return { atExits: trace.continuations, tails, peers };
-}
-
-function noRoom({ peerTokens }: SiblingOptions, lacking: number, maxTokens: number): TraceRejected {
-  const fits = peerTokens - lacking;
+  if (lacking <= 0) return { atExits: trace.continuations, tails, peers };
+  const fits = opts.peerTokens - lacking;
   const flag = fits > 0 ? `--peer-tokens ${fits}, or ` : '';
-  return new TraceRejected(
+  throw new TraceRejected(
     'too_long',
-    `behind its last exits the ${peerTokens} tokens of a peer's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
+    `behind its last exits the ${opts.peerTokens} tokens of a peer's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
   );
 }
 
@@ -130,7 +114,7 @@ function noRoom({ peerTokens }: SiblingOptions, lacking: number, maxTokens: numb
 function tailsOf(
   { pieces }: Pick<Alignable, 'pieces'>,
   peers: readonly Aligned<Alignable>[],
-  { peerTokens }: SiblingOptions,
+  { peerTokens }: typeof DEFAULTS,
 ): TailsAt {
   const places = placesOf(pieces);
   return (exit) =>
@@ -183,7 +167,7 @@ export function siblingValues(
   { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
-  { peerTokens }: SiblingOptions,
+  { peerTokens }: typeof DEFAULTS,
   hasPrior: boolean,
 ): Required<TraceValues> {
   const places = placesOf(pieces);
@@ -197,34 +181,28 @@ export function siblingValues(
   const begunAlike = all
     .filter(({ trace }) => !traces.has(trace))
     .map((peer) => ({
+      ...{ count: BEGUN_ALIKE, weight: BEGUN_ALIKE, reward: peer.reward.reward as number },
       tokens: sharedTokens(completionIds, peer.completionIds),
-      reward: peer.reward.reward as number,
     }));
   const states = Array.from(segmentation.exits, (exit, k) => {
-    const place = places.get(exit) as number;
-    const sums = { weights: 0, squares: 0, rewards: 0 };
     let next = 0;
-    for (const [n, peer] of asked.entries()) {
+    const ofPeers = asked.flatMap((peer, n) => {
       const logprobs = logprobsOf[n];
-      const from = peer.at[place] as number;
+      const from = peer.at[places.get(exit) as number] as number;
       const { length } = tailFrom(peer, from, peerTokens);
-      if (length === 0) continue;
+      if (length === 0) return [];
       const here = sum(tails[k]?.[next++] as Float32Array);
-      if (logprobs === undefined) continue;
+      if (logprobs === undefined) return [];
       const ratio = here - sum(logprobs.subarray(from, from + length));
       const weight = Math.exp(Math.min(CLIP[1], Math.max(CLIP[0], ratio)));
-      const counted = (times[n] as number) * weight;
-      sums.weights += counted;
-      sums.squares += counted * weight;
-      sums.rewards += counted * (peer.reward.reward as number);
-    }
-    for (const { tokens, reward } of begunAlike) {
-      if (tokens < exit) continue;
-      sums.weights += BEGUN_ALIKE;
-      sums.squares += BEGUN_ALIKE ** 2;
-      sums.rewards += BEGUN_ALIKE * reward;
-    }
-    return sums;
+      return [{ count: (times[n] as number) * weight, weight, reward: peer.reward.reward as number }];
+    });
+    const outcomes = [...ofPeers, ...begunAlike.filter(({ tokens }) => tokens >= exit)];
+    return {
+      weights: sum(outcomes.map(({ count }) => count)),
+      squares: sum(outcomes.map(({ count, weight }) => count * weight)),
+      rewards: sum(outcomes.map(({ count, reward }) => count * reward)),
+    };
   });
   const fits =
     asked.length > 0 && (states.length < 2 || states.slice(1).some(({ weights }) => weights >= FITS));
