@@ -24,12 +24,6 @@ import { pr } from './one-pass.js';
 import { ESTIMATORS, estimatorNamed } from './registry.js';
 import { noReferences } from './value.js';
 
-/** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
-interface AskedCredit {
-  readonly flags: CreditFlags;
-  readonly calibration?: string | undefined;
-}
-
 /**
  * The credit that is asked for, and the calibration by which its values are made, where one is.
  * @throws RredcotError (exit 2) for what stored values do not allow, before any is read
@@ -37,10 +31,19 @@ interface AskedCredit {
 export async function newCredit(
   path: string,
   source: ScoredFiles,
-  { flags: given, ...asked }: AskedCredit,
+  {
+    flags: given,
+    calibration: file,
+  }: { readonly flags: CreditFlags; readonly calibration?: string | undefined },
   log: Log,
 ) {
-  const calibration = await calibrationOf(path, source, { flags: given, ...asked }, log);
+  const calibration = await calibrationOf(
+    path,
+    source,
+    given.estimator ?? source.config.estimator,
+    file,
+    log,
+  );
   const flags = mergedFlags(source.credit, given);
   const { estimator } = source.credit;
   const others = ['estimator', ...Object.keys(estimator.config ?? {})];
@@ -188,16 +191,17 @@ function refuseImpossible(
       `--reward-range ${credit.rewardRange.join(',')}: the rewards of ${path} were mapped from ${rewardRange.join(',')} when it was scored`,
       'leave it out, or rredcot score --reward-range',
     );
-  const isOfTokens = to.fromLogprobs !== undefined;
+  const isOfTokens = isOther && to.fromLogprobs !== undefined;
+  const isOfReferences = isOther && !isOfTokens;
   const isCalibrated = calibration !== undefined;
   const needed = [
     ...NEEDED,
     ...(asksForMean(credit) || isCalibrated ? ['group'] : []),
     ...(readsEntropies(credit) ? ['entropies'] : []),
-    ...((isOther && !isOfTokens) || isCalibrated ? ['reference_logprobs'] : []),
+    ...(isOfReferences || isCalibrated ? ['reference_logprobs'] : []),
     ...(isCalibrated ? ['id'] : []),
-    ...(readsLogprobs(credit) || (isOther && isOfTokens) || isCalibrated ? ['logprobs'] : []),
-    ...(isOther && !isOfTokens && !isCalibrated ? ['reference_tokens'] : []),
+    ...(readsLogprobs(credit) || isOfTokens || isCalibrated ? ['logprobs'] : []),
+    ...(isOfReferences && !isCalibrated ? ['reference_tokens'] : []),
     ...(to.priorColumn === undefined ? [] : [to.priorColumn]),
   ];
   // no policy has read its traces
@@ -222,34 +226,28 @@ function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibrati
       : ['estimator', from.name, to.name];
   const refuse = (why: string) =>
     usageError(`--${flag} ${asked}: ${why}`, `leave it out (${own}), or rredcot score --${flag} ${asked}`);
-  if (from.isOfProver !== to.isOfProver)
-    throw refuse(
-      from.isOfProver
-        ? `the references of ${own} were scored by the prover, not by the policy`
-        : 'the references of the file were scored by the policy, not by a prover',
-    );
-  if (to.fromStored === undefined && calibration === undefined)
-    throw refuse(
-      to.fromTokens
-        ? 'the probabilities of single tokens, whose mean it is, are not stored'
-        : 'its values do not follow from what is stored',
-    );
+  if (from.isOfProver && !to.isOfProver)
+    throw refuse(`the references of ${own} were scored by the prover, not by the policy`);
+  if (to.isOfProver && !from.isOfProver)
+    throw refuse('the references of the file were scored by the policy, not by a prover');
+  const unstored = to.fromTokens
+    ? 'the probabilities of single tokens, whose mean it is, are not stored'
+    : 'its values do not follow from what is stored';
+  if (to.fromStored === undefined && calibration === undefined) throw refuse(unstored);
   if (from.scores !== to.scores)
     throw refuse(`${own} has scored ${from.scores}, and ${asked} needs ${to.scores} scored`);
   if (isOfGroup && from.isContrast !== to.isContrast)
-    throw refuse(
-      "the reference set of a group is another one: snis alone has the peers' wrong answers in it",
-    );
+    throw refuse("a group's reference set is another one: snis alone has the peers' wrong answers in it");
 }
 
 /** The calibration whose values are asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
 async function calibrationOf(
   path: string,
   { config, account }: ScoredFiles,
-  { flags, calibration }: AskedCredit,
+  asked: unknown,
+  calibration: string | undefined,
   log: Log,
 ): Promise<Calibration | undefined> {
-  const asked = flags.estimator ?? config.estimator;
   if (asked === 'calibrated' && calibration === undefined && config.estimator !== 'calibrated')
     throw usageError(
       `--estimator calibrated: ${path} has the values of ${config.estimator}, and no calibration`,
