@@ -1,11 +1,9 @@
 // Aligns a trace's thought with those of its peers: which are most like it, and which states correspond.
-import { candidateExits, type Pieces } from '../segment/segment.js';
+import type { TokenizedTrace } from '../question.js';
+import { candidateExits } from '../segment/segment.js';
 
 /** What of a trace is aligned. */
-export interface Alignable {
-  readonly completionIds: Int32Array;
-  readonly pieces: Pick<Pieces, 'tokens' | 'thought' | 'ends'>;
-}
+export type Alignable = Pick<TokenizedTrace, 'completionIds' | 'pieces'>;
 
 /** A peer as one trace sees it. */
 export type Aligned<T> = T & {
@@ -44,12 +42,6 @@ export function mostSimilar<T extends Alignable>(
       const exits = candidateExits(peer.pieces);
       return { ...peer, at: states.map((state) => exits[state] as number) };
     });
-}
-
-/** The number of each exit that pieces allow; the first of those that stand at one place. */
-export function placesOf(pieces: Alignable['pieces']): ReadonlyMap<number, number> {
-  const exits = Array.from(candidateExits(pieces), (exit, n) => [exit, n] as const);
-  return new Map(exits.reverse());
 }
 
 /** A piece's tokens as a bag. */

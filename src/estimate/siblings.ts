@@ -2,11 +2,10 @@
 import { sum } from '../credit/rules.js';
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
-import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { sharedTokens } from '../model/text/encode.js';
-import type { Answers, TailsAt, TraceQuestions } from '../question.js';
-import { candidateExits } from '../segment/segment.js';
-import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
+import type { Answers, TraceQuestions } from '../question.js';
+import { candidateExits, placesOf } from '../segment/segment.js';
+import { type Alignable, type Aligned, mostSimilar } from './alignment.js';
 import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBase } from './calibrated.js';
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
@@ -39,7 +38,10 @@ export const siblings: Estimator = {
     ],
   ],
   configKeys: ['peers', 'peerTokens', 'calibration'],
-  columns: () => COLUMNS,
+  columns: () => [
+    listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
+    listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),
+  ],
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
     if (calibration === NO_CALIBRATION) return FROM_OUTCOMES.nature;
@@ -96,7 +98,12 @@ const FROM_OUTCOMES = {
 /** @param maxTokens that the policy takes @throws TraceRejected (`too_long`) where a tail has no room behind the trace */
 export function askSiblings(trace: ValueJob, opts: typeof DEFAULTS, maxTokens: number): SiblingQuestions {
   const peers = mostSimilar(trace, trace.peers ?? [], opts.peers);
-  const tails = tailsOf(trace, peers, opts);
+  const places = placesOf(trace.pieces);
+  // peer after peer; one that has none there is left out
+  const tails = (exit: number) =>
+    peers
+      .map((peer) => tailFrom(peer, peer.at[places.get(exit) as number] as number, opts.peerTokens))
+      .filter(({ length }) => length > 0);
   const ends = Array.from(candidateExits(trace.pieces), (exit) =>
     tails(exit).map(({ length }) => trace.promptIds.length + exit + length),
   );
@@ -108,20 +115,6 @@ export function askSiblings(trace: ValueJob, opts: typeof DEFAULTS, maxTokens: n
     'too_long',
     `behind its last exits the ${opts.peerTokens} tokens of a peer's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
   );
-}
-
-/** The tails that are scored at an exit, peer after peer; one that has none there is left out. */
-function tailsOf(
-  { pieces }: Pick<Alignable, 'pieces'>,
-  peers: readonly Aligned<Alignable>[],
-  { peerTokens }: typeof DEFAULTS,
-): TailsAt {
-  const places = placesOf(pieces);
-  return (exit) =>
-    peers.flatMap((peer) => {
-      const ids = tailFrom(peer, peer.at[places.get(exit) as number] as number, peerTokens);
-      return ids.length === 0 ? [] : [ids];
-    });
 }
 
 /** How a peer goes on behind `from` tokens of its completion, but for what it was shown. None is left at its end. */
@@ -223,12 +216,6 @@ export function siblingValues(
     status: [...(prior.status ?? []), ...(fits ? [] : [asked.length === 0 ? NO_PEER : NO_FIT])],
   };
 }
-
-/** V_c at every exit, and how many outcomes stand behind each value. */
-const COLUMNS: readonly OutputColumn[] = [
-  listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
-  listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),
-];
 
 /**
  * As how many draws the trace's own completion counts, and those of its peers. Of those that nobody draws twice the least number of
