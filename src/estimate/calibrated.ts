@@ -2,17 +2,15 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
-import { dataError, usageError } from '../errors.js';
+import { usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
-import { readGivenJson } from '../io/files/files.js';
 import type { Answers } from '../question.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../trace.js';
 import { ask, askedValues } from './ask.js';
 import {
-  Calibration,
-  contentHash,
-  parseCalibration,
+  type Calibration,
+  readCalibration,
   type ScoredWith,
   type StoredModel,
   storedModel,
@@ -31,7 +29,10 @@ export const CALIBRATION: Flag = [
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
 export async function givenCalibration(name: string, calibration: unknown): Promise<Calibration> {
   if (calibration !== undefined) return readCalibration(String(calibration));
-  throw usageError(`--estimator ${name} needs a calibration`, `${HINT}, then --calibration calibration.json`);
+  throw usageError(
+    `--estimator ${name} needs a calibration`,
+    'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
+  );
 }
 
 export const calibrated: Estimator = {
@@ -68,11 +69,7 @@ export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel
 }
 
 /** Status that says what a value was made of, where no reference was. */
-const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
-  pr: [],
-  ask: ['value:asked'],
-  none: ['value:thought'],
-};
+const MADE_OF = { pr: [], ask: ['value:asked'], none: ['value:thought'] } as const;
 
 /**
  * What an estimator has to say of its calibration; where that stands back, values are as they are.
@@ -91,7 +88,7 @@ export function calibrationFacts(calibration: Calibration, own: Estimator, call:
   return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
-    warning: ({ policy, config }) =>
+    warning: (policy, config) =>
       calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
     async open(context: LoadContext) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
@@ -106,18 +103,6 @@ export const UNCALIBRATED = 'value:uncalibrated';
 
 /** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
 const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'references', 'rewardRange', 'askTemplate'];
-
-/** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
-export async function readCalibration(path: string): Promise<Calibration> {
-  const found = await readGivenJson('--calibration', path, HINT);
-  const file = parseCalibration(found);
-  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
-  if (contentHash(found as object) !== file.sha256)
-    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
-  return new Calibration(file);
-}
-
-const HINT = 'rredcot calibrate scored.parquet -o calibration.json';
 
 /** How a run scores, as far as φ depends on it. @param config the resolved configuration */
 export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWith['scored_with'] {

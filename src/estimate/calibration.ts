@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
+import { dataError, usageError } from '../errors.js';
+import { readGivenJson } from '../io/files/files.js';
 import { type Fit, FOLDS, groupPlace, KnownGroups, L2, LogLoss, Reliability } from './calibration-fit.js';
 import { logitOf, sigmoid, standardise } from './logistic.js';
 import { type Base, FEATURES_OF, type States, stateFeatures } from './states.js';
@@ -89,7 +91,7 @@ export function calibrationFile(
 }
 
 /** SHA-256 of a calibration's fields, in their order, as JSON without spaces; its own `sha256` is left out. */
-export function contentHash(file: object): string {
+function contentHash(file: object): string {
   const { sha256: _, ...content } = file as { readonly sha256?: unknown };
   return createHash('sha256').update(JSON.stringify(content)).digest('hex');
 }
@@ -160,3 +162,15 @@ export class Calibration {
     });
   }
 }
+
+/** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
+export async function readCalibration(path: string): Promise<Calibration> {
+  const found = await readGivenJson('--calibration', path, HINT);
+  const file = parseCalibration(found);
+  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
+  if (contentHash(found as object) !== file.sha256)
+    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
+  return new Calibration(file);
+}
+
+const HINT = 'rredcot calibrate scored.parquet -o calibration.json';

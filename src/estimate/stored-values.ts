@@ -9,7 +9,7 @@ import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
-import { calibrated, calibrationWarning, readCalibration, scoredWith, UNCALIBRATED } from './calibrated.js';
+import { calibrated, calibrationWarning, givenCalibration, scoredWith, UNCALIBRATED } from './calibrated.js';
 import type { Calibration } from './calibration.js';
 import { storedStates } from './calibration-rows.js';
 import {
@@ -24,26 +24,19 @@ import { pr } from './one-pass.js';
 import { ESTIMATORS, estimatorNamed } from './registry.js';
 import { noReferences } from './value.js';
 
+/** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
+interface AskedCredit {
+  readonly flags: CreditFlags;
+  readonly calibration?: string | undefined;
+}
+
 /**
  * The credit that is asked for, and the calibration by which its values are made, where one is.
  * @throws RredcotError (exit 2) for what stored values do not allow, before any is read
  */
-export async function newCredit(
-  path: string,
-  source: ScoredFiles,
-  {
-    flags: given,
-    calibration: file,
-  }: { readonly flags: CreditFlags; readonly calibration?: string | undefined },
-  log: Log,
-) {
-  const calibration = await calibrationOf(
-    path,
-    source,
-    given.estimator ?? source.config.estimator,
-    file,
-    log,
-  );
+export async function newCredit(path: string, source: ScoredFiles, asked: AskedCredit, log: Log) {
+  const calibration = await calibrationOf(source, asked, log);
+  const { flags: given } = asked;
   const flags = mergedFlags(source.credit, given);
   const { estimator } = source.credit;
   const others = ['estimator', ...Object.keys(estimator.config ?? {})];
@@ -206,9 +199,8 @@ function refuseImpossible(
   ];
   // no policy has read its traces
   const isEmpty = (name: string) => config.ofPolicy !== undefined && /^(logprobs|entropies)$/.test(name);
-  const missing = needed.filter(
-    (name) => !(source.made.has(name) && columns.includes(name) && !isEmpty(name)),
-  );
+  const has = (name: string) => source.made.has(name) && columns.includes(name) && !isEmpty(name);
+  const missing = needed.filter((name) => !has(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no ${missing.join(', ')}, from which the credit would follow`,
@@ -242,29 +234,24 @@ function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibrati
 
 /** The calibration whose values are asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
 async function calibrationOf(
-  path: string,
   { config, account }: ScoredFiles,
-  asked: unknown,
-  calibration: string | undefined,
+  { flags, calibration }: AskedCredit,
   log: Log,
 ): Promise<Calibration | undefined> {
-  if (asked === 'calibrated' && calibration === undefined && config.estimator !== 'calibrated')
-    throw usageError(
-      `--estimator calibrated: ${path} has the values of ${config.estimator}, and no calibration`,
-      'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
-    );
-  if (calibration === undefined) return undefined;
-  if (asked !== 'calibrated')
+  const { name } = calibrated;
+  const asked = flags.estimator ?? config.estimator;
+  if (calibration === undefined && (asked !== name || config.estimator === name)) return undefined;
+  if (asked !== name)
     throw usageError(
       `--calibration has no meaning with --estimator ${asked} here`,
-      asked === 'siblings' ? 'its values are kept as they are: leave it out' : 'add --estimator calibrated',
+      asked === 'siblings' ? 'its values are kept as they are: leave it out' : `add --estimator ${name}`,
     );
-  const found = await readCalibration(calibration);
+  const found = await givenCalibration(name, calibration);
   const { estimator: base } = found.model;
   if (base !== 'pr')
     throw usageError(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
-      'rredcot score --estimator calibrated with it',
+      `rredcot score --estimator ${name} with it`,
     );
   const policy = account.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
