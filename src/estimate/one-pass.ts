@@ -44,7 +44,7 @@ export const prGeo: Estimator = {
   card: 'the geometric mean of the token probabilities of the reference answer, if the policy had to answer there',
 };
 
-export const joint: Estimator = {
+const joint: Estimator = {
   name: 'joint',
   scores: 'continuations',
   // log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full
@@ -58,7 +58,7 @@ export const joint: Estimator = {
 
 const { hasOwnScale: _, ...ofJoint } = joint;
 
-export const jointLog: Estimator = {
+const jointLog: Estimator = {
   ...ofJoint,
   name: 'joint-log',
   card: 'the log-probability of the reference solution and answer as the continuation; differences are of the logarithm',
@@ -71,6 +71,9 @@ export const snis: Estimator = {
   fromStored: contrast,
   card: 'the share of right answers in the probability of all in the reference set, if the policy had to answer there',
 };
+
+/** Those that read the references' log-probabilities, the default first. */
+export const OF_REFERENCES: readonly Estimator[] = [pr, prMean, prGeo, joint, jointLog, snis];
 
 export const given: Estimator = {
   name: 'given',
