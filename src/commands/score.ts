@@ -125,7 +125,7 @@ export async function scoring(
     ...(need !== 'pass' && { ofPolicy: need }),
     ...engine?.config,
   };
-  const warning = setUp.warning?.({ policy: policy.files, config });
+  const warning = setUp.warning?.(policy.files, config);
   if (warning !== undefined) log.warn('calibration', warning);
   const job = {
     command: 'score' as const,

@@ -36,7 +36,7 @@ function compareValues(a: AnswerValue, b: AnswerValue): Verdict {
     if (a.word === b.word) return a.word.length > 3 || isOne(a.word) ? 'equal' : 'unknown';
     return OPPOSITES.some((pair) => pair.has(a.word) && pair.has(b.word)) ? 'different' : 'unknown';
   }
-  return a.kind === 'other' && b.kind === 'other' && a.text === b.text ? 'equal' : 'unknown';
+  return 'unknown';
 }
 
 const OPPOSITES = [new Set(['yes', 'no']), new Set(['true', 'false'])];
@@ -96,7 +96,7 @@ type AnswerValue =
   /** one letter: alone, in brackets (then it is a choice), or before the text of the choice */
   | { readonly kind: 'letter'; readonly letter: string; readonly form: 'alone' | 'brackets' | 'text' }
   | { readonly kind: 'word'; readonly word: string }
-  | { readonly kind: 'other'; readonly text: string };
+  | { readonly kind: 'other' };
 
 /**
  * Reads an answer's text.
@@ -165,7 +165,7 @@ function oneSpelling(raw: string): string {
 // ------ values
 
 function readValue(text: string): AnswerValue {
-  return readNumber(text) ?? readWord(text) ?? { kind: 'other', text };
+  return readNumber(text) ?? readWord(text) ?? { kind: 'other' };
 }
 
 const PLAIN_NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;

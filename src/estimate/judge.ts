@@ -68,8 +68,7 @@ type Child = ChildProcessByStdio<Writable, Readable, null>;
 
 /** Starts it in a group of its own: an interrupt from the keyboard is for the program, which ends it. */
 function start(command: string, signal: AbortSignal) {
-  const how = { shell: true, detached: true, stdio: ['pipe', 'pipe', 'inherit'] } as const;
-  const child: Child = spawn(command, { ...how, stdio: [...how.stdio] });
+  const child: Child = spawn(command, { shell: true, detached: true, stdio: ['pipe', 'pipe', 'inherit'] });
   for (const each of [child, child.stdin]) each.on('error', () => {}); // its output ends, and that is told
   const interrupt = () => kill(child);
   signal.addEventListener('abort', interrupt);

@@ -109,8 +109,10 @@ function hashOf({ buffer, byteOffset, byteLength }: Int32Array): string {
 function candidatesOf(near: readonly Related[], far: FarPeers | undefined) {
   const groups = new Map<string | undefined, Candidate[]>();
   for (const item of near) {
-    if (item.trace.group === undefined) continue;
-    const candidates = listOf(groups, item.trace.group);
+    const { group } = item.trace;
+    if (group === undefined) continue;
+    const candidates = groups.get(group) ?? [];
+    groups.set(group, candidates);
     if (item.reward.reward !== null) candidates.push(candidateOf(item, async () => item));
   }
   for (const [group, candidates] of groups) {
@@ -124,13 +126,6 @@ function candidatesOf(near: readonly Related[], far: FarPeers | undefined) {
     candidates.sort((a, b) => a.ordinal - b.ordinal || a.item - b.item);
   }
   return groups;
-}
-
-/** A group's candidates, none at first. */
-function listOf<K>(groups: Map<K, Candidate[]>, group: K): Candidate[] {
-  const candidates = groups.get(group) ?? [];
-  groups.set(group, candidates);
-  return candidates;
 }
 
 /** How many traces of a group have each completion; rows of one id are one trace. */
@@ -213,8 +208,10 @@ export async function farPeers({ again, prepare, run }: WholeInput, log: Log, si
     for await (const item of eachTrace(ofGroups(), prepare)) {
       if (isBad(item) || item.reward.reward === null) continue;
       const number = await spill.add(keptOf(item));
-      const candidate = candidateOf(item, async () => (await spill.get(number)) as Related);
-      listOf(peers, item.trace.group as string).push(candidate);
+      const group = item.trace.group as string;
+      const candidates = peers.get(group) ?? [];
+      peers.set(group, candidates);
+      candidates.push(candidateOf(item, async () => (await spill.get(number)) as Related));
     }
     return { peers, [Symbol.asyncDispose]: () => spill.close() };
   } catch (error) {
