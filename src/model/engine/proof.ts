@@ -1,15 +1,7 @@
 // What an engine has to show before its first answer counts: the same however it is asked, and what the policy's folder knows of its model.
 import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import {
-  beyond,
-  type CanaryFinding,
-  describeFinding,
-  farthest,
-  NATS,
-  prove,
-  readCanary,
-} from '../onnx/canary.js';
+import { beyond, type CanaryFinding, describeFinding, farthest, prove, readCanary } from '../onnx/canary.js';
 import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
@@ -130,7 +122,7 @@ function compare(found: readonly LogprobAnswer[], before: readonly LogprobAnswer
   const compared = found.map(({ logprobs }, n) => {
     return [logprobs, before[n]?.logprobs ?? [], (t: number) => `token ${t} of probe ${n}`] as const;
   });
-  return farthest('log p', NATS[PRECISION], compared);
+  return farthest('log p', PRECISION, compared);
 }
 
 function refuse(engine: Engine, what: string, findings: readonly CanaryFinding[]): void {

@@ -78,12 +78,13 @@ export class EngineSession {
     requests: readonly SampleRequest[],
   ): Promise<readonly (readonly Int32Array[])[]> {
     const ids = joinIds(promptIds, completionIds);
-    const questions = requests.map(({ after, ...wanted }): SampleQuestion => {
+    const { stops: stop } = this.folder;
+    const questions = requests.map(({ after, samples, maxTokens }): SampleQuestion => {
       const shared = promptIds.length + after;
       const name = `${trace.id}@${after}:mc`;
-      return { name, ids: ids.subarray(0, shared), shared, ...wanted, stop: this.folder.stops };
+      return { name, ids: ids.subarray(0, shared), shared, samples, maxTokens, stop };
     });
-    return this.engine.samples(questions);
+    return questions.length === 0 ? Promise.resolve([]) : this.engine.samples(questions);
   }
 
   async keepPrefixes(keep: number, ids: readonly Int32Array[], name = ''): Promise<void> {

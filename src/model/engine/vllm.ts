@@ -101,38 +101,28 @@ export class Vllm extends ServedEngine {
     return this.checked({ logprobs, cached }, question);
   }
 
-  /** Each token as the only one that is allowed behind its prefix; a request allows the same behind several. */
+  /** Each token as the only one that is allowed behind its prefix; a request allows the same behind several, one is made at a time. */
   private async allow(questions: readonly LogprobQuestion[]): Promise<LogprobAnswer[]> {
-    const found = questions.map(({ ids, from }): { logprobs: number[]; cached?: number } => {
-      return { logprobs: new Array<number>(ids.length - from).fill(Number.NaN) };
-    });
+    const found = questions.map((): { logprobs: number[]; cached?: number } => ({ logprobs: [] }));
     const places = questions.flatMap(({ ids, from, name }, n) =>
-      Array.from(ids.subarray(from), (token, i) => ({
-        token,
-        name,
-        prompt: ids.subarray(0, from + i),
-        n,
-        i,
-      })),
+      Array.from(ids.subarray(from), (token, i) => ({ token, name, at: from + i, n, i })),
     );
-    const requests = [...new Set(places.map(({ token }) => token))].flatMap((token) => {
+    for (const token of new Set(places.map((place) => place.token))) {
       const own = places.filter((place) => place.token === token);
-      return sharingRoom(own, MOST_IDS, ({ prompt }) => prompt.length).map(async (some) => {
-        const prompts = some.map(({ prompt }) => prompt);
+      for (const some of sharingRoom(own, MOST_IDS, ({ at }) => at)) {
+        const prompts = some.map(({ n, at }) => (questions[n] as LogprobQuestion).ids.subarray(0, at));
         const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
         const params = { ...forcing, return_tokens_as_token_ids: true };
         const { choices, cached } = await this.complete(prompts, params, some[0] as NamedQuestion);
-        for (const [p, { name, n, i }] of some.entries()) {
+        for (const [p, { n, i, ...of }] of some.entries()) {
           const { tokens: [written] = [], token_logprobs: [logprob] = [] } = choices[p]?.logprobs ?? {};
-          this.must(written === `token_id:${token}` || `it has written ${written}, forced was ${token}`, {
-            name,
-          });
-          found[n]?.logprobs.splice(i, 1, numberOf(logprob));
-          if (cached !== undefined) Object.assign(found[n] ?? {}, { cached });
+          this.must(written === `token_id:${token}` || `it has written ${written}, forced was ${token}`, of);
+          const answer = found[n] as (typeof found)[number];
+          answer.logprobs[i] = numberOf(logprob);
+          if (cached !== undefined) answer.cached = cached;
         }
-      });
-    });
-    await Promise.all(requests);
+      }
+    }
     return questions.map((question, n) => this.checked(found[n] ?? {}, question));
   }
 
