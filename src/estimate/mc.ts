@@ -36,7 +36,7 @@ export const mc: Estimator = {
   columns: () => [
     listColumn('mc_samples', 'completions that were sampled at each exit point'),
     listColumn('mc_right', 'what these earned together'),
-    listColumn('lost_fraction', 'share of them that were cut, or could not be judged: they count 0'),
+    listColumn('lost_fraction', 'share of them that were cut, or could not be judged'),
   ],
   withFlags: ({ calibration }) => (calibration === undefined ? PLAIN : mc),
   stored({ calibration }) {

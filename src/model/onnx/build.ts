@@ -9,6 +9,7 @@ import { parseSizes } from '../graph/architecture.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
+import { checkChatTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import {
@@ -84,6 +85,7 @@ export async function buildTextFolder(
 
 /** What tokenizer and templates say. @throws RredcotError (exit 2) for those that would fail at the first trace */
 async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab: number) {
+  await checkChatTemplate(checkpoint);
   const tokenizer = await openTokenizer(checkpoint);
   await using _ = { [Symbol.asyncDispose]: () => tokenizer.close() };
   const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
