@@ -124,12 +124,15 @@ export function calibrationWarning({ file }: Calibration, own: ScoredWith): stri
   return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
-/** V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0, not made of anything. */
+/** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */
+export type CalibratedValues = TraceValues & { readonly isMade: boolean };
+
+/** V(s_0..K); v̂ where the calibration stands back. */
 export function calibratedValues(
   job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
   { branches, segmentation, logprobs, entropies }: Answers,
   calibration: Calibration,
-): TraceValues & { readonly isMade: boolean } {
+): CalibratedValues {
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
   const scored =

@@ -102,6 +102,7 @@ async function prescan(traces: AsyncIterable<FitTrace>, F: number) {
   return { scale: moments.standardisation, rewards, groups, ...counts };
 }
 
+/** A fold's rewards; of none at first, so that any from 0 to 1 is lower, and higher. */
 type FoldRewards = Record<'sum' | 'count' | 'lowest' | 'highest', number>;
 
 /** The mean of some folds' rewards, and whether these differ. */
@@ -262,6 +263,7 @@ async function assessed(
     }
     const constant = constants[place.fold] as number;
     loss.constant += lossOf(constant, reward);
+    // NaN from the first group on that is not kept
     loss.peers += lossOf(groups.peersMean(place, reward, constant) ?? Number.NaN, reward);
   }
   return {

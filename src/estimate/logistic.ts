@@ -42,9 +42,10 @@ export class LogisticFit {
     const P = this.weights.length;
     const feature = (i: number) => (i === 0 ? 1 : (z[i - 1] as number));
     for (let i = 0; i < P; i++) {
-      this.#gradient[i] = (this.#gradient[i] as number) + error * feature(i);
+      const zi = feature(i);
+      this.#gradient[i] = (this.#gradient[i] as number) + error * zi;
       for (let j = 0; j <= i; j++)
-        this.#hessian[i * P + j] = (this.#hessian[i * P + j] as number) + curvature * feature(i) * feature(j);
+        this.#hessian[i * P + j] = (this.#hessian[i * P + j] as number) + curvature * zi * feature(j);
     }
   }
 

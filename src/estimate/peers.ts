@@ -244,21 +244,19 @@ function spansApart({ prescan, rowsPerPart, wanted }: Omit<WholeInput['run'], 'f
 }
 
 /** What is kept: enough to read the trace by the policy, to align its pieces, and to name it in an error. */
-function keptOf({ trace: of, promptIds, completionIds, pieces, reward: { reward } }: Related): Related {
-  const { columns: _, raw: __, arrow: ___, ...place } = of.source;
-  const { id, group, item } = of;
+function keptOf({ trace, promptIds, completionIds, pieces, reward: { reward } }: Related): Related {
+  const { columns: _, raw: __, arrow: ___, ...place } = trace.source;
+  const { id, group, item } = trace;
   const { textEnd, own } = pieces.tokens;
   const { thought, opts, ends } = pieces;
   const tokens = { text: '', units: new Int32Array(completionIds.length + 1), textEnd };
-  const trace = {
-    id,
-    source: { ...place, columns: {}, raw: '' },
-    prompt: '',
-    completion: '',
-    references: [],
-  };
   return {
-    trace: { ...trace, reward, ...(group !== undefined && { group }), ...(item !== undefined && { item }) },
+    trace: {
+      ...{ id, source: { ...place, columns: {}, raw: '' } },
+      ...{ prompt: '', completion: '', references: [], reward },
+      ...(group !== undefined && { group }),
+      ...(item !== undefined && { item }),
+    },
     ...{ promptIds, completionIds, reward: { reward } },
     pieces: { tokens: own ? { ...tokens, own } : tokens, thought, opts, ends, segments: ends.length },
   };

@@ -6,7 +6,14 @@ import { sharedTokens } from '../model/text/encode.js';
 import type { Answers, TraceQuestions } from '../question.js';
 import { candidateExits, placesOf } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar } from './alignment.js';
-import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBase } from './calibrated.js';
+import {
+  CALIBRATION,
+  type CalibratedValues,
+  calibratedValues,
+  calibrationFacts,
+  givenCalibration,
+  ofBase,
+} from './calibrated.js';
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
@@ -73,7 +80,7 @@ export const siblings: Estimator = {
             const prior = calibration
               ? calibratedValues(trace, answers, calibration)
               : { values: new Float32Array(exits), ...noReferences(exits), isMade: false };
-            return siblingValues(prior, answers, trace, peers, opts, prior.isMade);
+            return siblingValues(prior, answers, trace, peers, opts);
           },
         };
       },
@@ -153,15 +160,13 @@ const FITS = 0.1;
  * An unknown R is left out. Of the trace's other peers, which began as it did, each counts as a half of one up to the state at which they part.
  * @param prior V_c: the calibrated values (K+1)
  * @param asked peers that were asked about
- * @param hasPrior whether there is a V_c: without the reference that it is made of there is none
  */
 export function siblingValues(
-  prior: TraceValues,
+  { isMade, ...prior }: CalibratedValues,
   { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
   { peerTokens }: typeof DEFAULTS,
-  hasPrior: boolean,
 ): Required<TraceValues> {
   const places = placesOf(pieces);
   const [ownTimes, ...times] = drawnTimes([
@@ -169,7 +174,7 @@ export function siblingValues(
     ...asked.map((peer, n) => ({ draws: peer.draws, logprobs: logprobsOf[n] })),
   ]) as [number, ...number[]];
   const drawn = own === null ? 0 : ownTimes;
-  const [c, lambda] = hasPrior ? [PRIOR, PRIOR_SHARE] : [0, 0];
+  const [c, lambda] = isMade ? [PRIOR, PRIOR_SHARE] : [0, 0];
   const traces = new Set(asked.map(({ trace }) => trace));
   const begunAlike = all
     .filter(({ trace }) => !traces.has(trace))
