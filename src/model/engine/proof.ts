@@ -1,15 +1,7 @@
 // What an engine has to show before its first answer counts: the same however it is asked, and what the policy's folder knows of its model.
 import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import {
-  beyond,
-  type CanaryFinding,
-  describeFinding,
-  farthest,
-  NATS,
-  prove,
-  readCanary,
-} from '../onnx/canary.js';
+import { beyond, type CanaryFinding, describeFinding, farthest, prove, readCanary } from '../onnx/canary.js';
 import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
@@ -67,17 +59,15 @@ export async function proofOf(
   const pairs = [alone, answers].flatMap((said) =>
     total(said).map((sum, n) => [sum, known[n] ?? 0] as const),
   );
-  const noise = answerNoise(pairs);
-  log.info(
-    `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
-  );
+  const ofModel = 'canary' in folder ? await proveModel(engine, folder as PolicyFolder, log) : 0;
+  const noise = Math.max(answerNoise(pairs), ofModel);
+  log.info(`${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats`);
   const { shared = 0, cached } = { ...probes.at(-1), ...answers.at(-1) };
   const lacks =
     cached === 0
       ? 'caches no prefix, so that each exit costs its whole trace (vLLM: --enable-prefix-caching)'
       : 'does not say what it has cached (vLLM: --enable-prompt-tokens-details)';
   if (shared >= CACHED_PREFIX && !cached) log.warn('engine_cache', `${engine.name} ${lacks}`);
-  if ('canary' in folder) await proveModel(engine, folder as PolicyFolder, log);
   const proof: EngineProof = {
     noise,
     async again() {
@@ -101,21 +91,22 @@ function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
   });
 }
 
-/** @throws RredcotError (exit 69) where the canary of the folder's model is another's */
-async function proveModel(engine: Engine, folder: PolicyFolder, log: Log): Promise<void> {
+/** @returns noise, by what the folder's model has said in float32. @throws RredcotError (exit 69) where that is another model */
+async function proveModel(engine: Engine, folder: PolicyFolder, log: Log): Promise<number> {
   const { passes } = await readCanary(folder);
   // an engine hides no tokens
   const seen = passes.filter(({ traces }) =>
     traces.every(({ branches }) => branches.every(({ gap }) => gap === undefined)),
   );
   const session = new EngineSession(engine, folder, log);
-  const { findings } = await prove(session, { passes: seen }, PRECISION).catch((error) => {
+  const { findings, noise } = await prove(session, { passes: seen }, PRECISION).catch((error) => {
     throw error instanceof TraceRejected
       ? unfit(engine, `does not answer the canary: ${error.reason}`)
       : error;
   });
   log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
   refuse(engine, "is another model than the policy's (--policy, --engine-model)", findings);
+  return noise;
 }
 
 /** What it refuses is one thing, another what it says that cannot be. */
@@ -130,7 +121,7 @@ function compare(found: readonly LogprobAnswer[], before: readonly LogprobAnswer
   const compared = found.map(({ logprobs }, n) => {
     return [logprobs, before[n]?.logprobs ?? [], (t: number) => `token ${t} of probe ${n}`] as const;
   });
-  return farthest('log p', NATS[PRECISION], compared);
+  return farthest('log p', PRECISION, compared);
 }
 
 function refuse(engine: Engine, what: string, findings: readonly CanaryFinding[]): void {

@@ -294,7 +294,11 @@ describe('what is survived', () => {
     const engine = await engineOf();
     engine.lie({ fails: (n) => (n > 40 ? 500 : undefined) });
     const since = Date.now();
-    await scene.fails(asked(engine, 'none.jsonl', '--engine-patience 3'), 69, /no answer for 3 s.*--engine-patience/s);
+    await scene.fails(
+      asked(engine, 'none.jsonl', '--engine-patience 3'),
+      69,
+      /no answer for 3 s.*--engine-patience/s,
+    );
     expect(Date.now() - since).toBeLessThan(30_000);
   });
 });
