@@ -46,22 +46,19 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
   if (url === undefined)
     return {
       paths,
-      open: paths.length === 0 ? undefined : (policy: TextFolder) => openAnswers(paths, policy),
+      open:
+        paths.length === 0
+          ? undefined
+          : async () => (await import('../model/engine/answers-file.js')).openAnswers(paths),
     };
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
   const open = async (policy: TextFolder): Promise<Engine> => {
     const { openServer } = await import('../model/engine/http.js');
-    const { Sglang } = await import('../model/engine/sglang.js');
-    const { Vllm } = await import('../model/engine/vllm.js');
-    const opts = { server: openServer(url, patience, log, signal), width, policy, log };
-    return (name === 'vllm' ? Vllm : Sglang).open(opts, flags.engineModel);
+    const { openServed } = await import('../model/engine/served.js');
+    const server = openServer(url, patience, log, signal);
+    return openServed(name, { server, model: flags.engineModel, width, policy, log });
   };
   return { paths, open };
-}
-
-async function openAnswers(paths: readonly string[], { architecture }: TextFolder): Promise<Engine> {
-  const { AnswersFile } = await import('../model/engine/answers-file.js');
-  return AnswersFile.open(paths, architecture.vocab);
 }

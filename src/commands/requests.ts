@@ -1,6 +1,6 @@
 // `rredcot requests`: what `score` with the same flags would ask a policy, as lines that any engine can answer.
 import type { ExitCode } from '../errors.js';
-import { AnswersFile } from '../model/engine/answers-file.js';
+import { openAnswers } from '../model/engine/answers-file.js';
 import { ASKED, Asking } from '../model/engine/asking.js';
 import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
@@ -18,7 +18,7 @@ export async function requests(
 ): Promise<ExitCode> {
   let asking: Asking | undefined;
   const engine: ScoreOptions['engine'] = async ({ architecture: { vocab } }) => {
-    const known = answers.length === 0 ? undefined : await AnswersFile.open(answers, vocab);
+    const known = answers.length === 0 ? undefined : await openAnswers(answers);
     asking = new Asking(vocab, known);
     return asking;
   };
@@ -44,7 +44,8 @@ async function* askedRows(rows: AsyncIterable<OutputRow | BadRow>): AsyncGenerat
   }
 }
 
-function tell({ questions, tokens, whole, exits, samples }: Asking['counts'], log: Log): void {
+function tell({ tokens, whole, exits, samples }: Asking['counts'], log: Log): void {
+  const questions = whole + exits + samples;
   const left =
     questions === 0
       ? ': nothing is left to ask, rredcot score --answers takes what was said'

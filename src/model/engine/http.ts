@@ -18,6 +18,7 @@ export interface Server {
 
 /** Code of a trace that a server refuses, or breaks at. */
 export const REFUSED = 'engine';
+const REFUSALS = [400, 413, 422];
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
@@ -35,45 +36,49 @@ export function openServer(url: string, patience: number, log: Log, signal: Abor
   // an answer that got lost is asked for once more before patience ends
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
   const { [KEY]: key = '' } = process.env;
-  const own = { 'content-type': 'application/json' };
-  const headers = key === '' ? own : { ...own, authorization: `Bearer ${key}` };
+  const headers = {
+    'content-type': 'application/json',
+    ...(key !== '' && { authorization: `Bearer ${key}` }),
+  };
   let [heard, failures] = [0, 0];
-  const final = (failure: string, path: string, hint: string): RredcotError =>
-    new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
 
   async function ask(path: string, body?: object): Promise<unknown> {
     const begun = Date.now();
     const method = body === undefined ? 'GET' : 'POST';
-    const text = body && JSON.stringify(body);
-    for (let tries = 0, broken = 0; ; tries++) {
+    const request = {
+      method,
+      url: new URL(path, base),
+      headers,
+      text: body && JSON.stringify(body),
+    } as const;
+    const final = (failure: string, hint: string): RredcotError =>
+      new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
+    for (let [tries, broken] = [0, 0]; ; tries++) {
+      const answer = await send(request).catch((error: NodeJS.ErrnoException) => error);
       let failure: string;
-      let pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries) * (0.5 + Math.random() / 2);
-      try {
-        const { status, header, ...got } = await send({ method, url: new URL(path, base), headers, text });
-        const json = jsonOf(got.body);
-        failure = `answers ${status}: ${got.body.toString('utf8', 0, 300)}`;
-        const isBroken = status === 500 || (status === 200 && json === undefined);
-        if (!isBroken && !PASSING.has(status)) heard = Date.now();
-        if (status === 200 && !isBroken) return json;
-        if (body && [400, 413, 422].includes(status))
-          throw new TraceRejected(REFUSED, `the engine ${failure}`);
-        if (!isBroken && !PASSING.has(status))
-          throw final(failure, path, `check the address and --engine; a key goes into ${KEY}`);
-        if (isBroken && ++broken >= BROKEN_TRIES && heard > begun)
-          throw new TraceRejected(REFUSED, `the engine ${failure}`);
-        pause = Math.max(pause, Math.min(LONGEST_PAUSE_MS, 1000 * (Number(header('retry-after')) || 0)));
-      } catch (error) {
-        if (error instanceof TraceRejected || error instanceof RredcotError) throw error;
+      if (answer instanceof Error) {
         throwIfInterrupted(signal);
-        const { code = '', message } = error as NodeJS.ErrnoException;
+        const { code = '', message } = answer;
         failure = message || code;
         failures++;
-        if (heard === 0 && WRONG_MACHINE.test(code)) throw final(failure, path, 'check the address');
+        if (heard === 0 && WRONG_MACHINE.test(code)) throw final(failure, 'check the address');
+      } else {
+        const { status } = answer;
+        const json = status === 200 ? jsonOf(answer.body) : undefined;
+        const isBroken = status === 500 || (status === 200 && json === undefined);
+        if (isBroken) broken++;
+        else if (!PASSING.has(status)) heard = Date.now();
+        if (json !== undefined) return json;
+        failure = `answers ${status}: ${answer.body.toString('utf8', 0, 300)}`;
+        if (body && (REFUSALS.includes(status) || (broken >= BROKEN_TRIES && heard > begun)))
+          throw new TraceRejected(REFUSED, `the engine ${failure}`);
+        if (!isBroken && !PASSING.has(status))
+          throw final(failure, `check the address and --engine; a key goes into ${KEY}`);
       }
+      const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries) * (0.5 + Math.random() / 2);
       if (Date.now() + pause - Math.max(begun, heard) > patience * 1000)
         throw final(
           `${failure}, and no answer for ${patience} s`,
-          path,
           'look at the server; then the same command again, which goes on, with a longer --engine-patience where that is needed',
         );
       log.warn('engine_waits', `${base.host} ${failure}; it is asked again for ${patience} s`);

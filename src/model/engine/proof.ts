@@ -1,4 +1,5 @@
 // What an engine has to show before its first answer counts: the same however it is asked, and what the policy's folder knows of its model.
+import { sum } from '../../credit/rules.js';
 import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import {
@@ -12,21 +13,18 @@ import {
 } from '../onnx/canary.js';
 import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
-import type { Engine, LogprobAnswer, LogprobQuestion } from './engine.js';
+import type { LogprobQuestion } from './engine.js';
 import { REFUSED } from './http.js';
 import { answerNoise } from './noise.js';
 import { EngineSession } from './session.js';
+import type { LogprobAnswer } from './wire.js';
 
 /** So many times so many tokens are probed, as long as an answer is; among so many of a completion. */
 const [PROBES, PROBED, PROBED_TOKENS] = [10, 3, 512];
-/** A prefix of which every engine that caches has whole blocks. */
-const CACHED_PREFIX = 96;
 /** Nobody computes this of tokens that do not follow. */
 const CERTAIN = -1e-6;
 /** Servers do not say what they compute in. */
 const PRECISION = 'bf16';
-/** What is wrong lies there. */
-const HINT = 'look at how it is served, and by what (docs/engines.md)';
 
 /** Of an engine that has proved itself. */
 export interface EngineProof {
@@ -42,47 +40,64 @@ export interface EngineProof {
  * @throws RredcotError (exit 69) where it does not; TraceRejected where it refuses this trace
  */
 export async function proofOf(
-  engine: Engine,
+  engine: ConstructorParameters<typeof EngineSession>[0],
   first: LogprobQuestion,
   folder: TextFolder,
   log: Log,
 ): Promise<EngineProof> {
+  const session = new EngineSession(engine, folder, log);
+  const unfit = (why: string, hint = 'look at how it is served, and by what (docs/engines.md)') =>
+    new RredcotError(`${engine.name} ${why}`, { exitCode: EXIT.device, hint });
+  const refuse = (what: string, findings: readonly CanaryFinding[]): void => {
+    const wrong = beyond(findings);
+    if (wrong.length > 0) throw unfit(`${what}: ${wrong.map(describeFinding).join('; ')}`);
+  };
+  /** What it refuses is one thing, another what it says that cannot be. */
+  const believed = <T>(asked: Promise<T>): Promise<T> =>
+    asked.catch((error) => {
+      throw error instanceof TraceRejected && error.code !== REFUSED
+        ? unfit(`is not to be believed: ${error.reason}`)
+        : error;
+    });
+
   const probes = probesOf(first);
   const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
   for (const probe of probes) {
-    alone.push(...(await ask(engine, [probe])));
-    anew.push(...(await ask(engine, [{ ...probe, fresh: true }])));
+    alone.push(...(await believed(session.ask([probe]))));
+    anew.push(...(await believed(session.ask([{ ...probe, fresh: true }]))));
   }
-  const answers = await ask(engine, probes);
+  const answers = await believed(session.ask(probes));
   if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
     throw unfit(
-      engine,
       'is certain of tokens that do not follow: its log-probabilities are among what it may write',
       'vLLM: --logprobs-mode raw_logprobs',
     );
-  refuse(engine, 'does not say the same asked anew', [compare(anew, answers)]);
-  const total = (said: readonly LogprobAnswer[]) =>
-    said.map(({ logprobs }) => logprobs.reduce((sum, lp) => sum + lp, 0));
-  const known = total(anew);
-  const pairs = [alone, answers].flatMap((said) =>
-    total(said).map((sum, n) => [sum, known[n] ?? 0] as const),
+  refuse('does not say the same asked anew', [compare(anew, answers)]);
+  const noise = answerNoise(
+    [alone, answers].flatMap((said) =>
+      said.map(({ logprobs }, n) => [sum(logprobs), sum(anew[n]?.logprobs ?? [])] as const),
+    ),
   );
-  const noise = answerNoise(pairs);
   log.info(
     `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
   );
-  const { shared = 0, cached } = { ...probes.at(-1), ...answers.at(-1) };
-  const lacks =
-    cached === 0
-      ? 'caches no prefix, so that each exit costs its whole trace (vLLM: --enable-prefix-caching)'
-      : 'does not say what it has cached (vLLM: --enable-prompt-tokens-details)';
-  if (shared >= CACHED_PREFIX && !cached) log.warn('engine_cache', `${engine.name} ${lacks}`);
-  if ('canary' in folder) await proveModel(engine, folder as PolicyFolder, log);
+  if ('canary' in folder) {
+    const { passes } = await readCanary(folder as PolicyFolder);
+    // an engine hides no tokens
+    const seen = passes.filter(({ traces }) =>
+      traces.every(({ branches }) => branches.every(({ gap }) => gap === undefined)),
+    );
+    const { findings } = await prove(session, { passes: seen }, PRECISION).catch((error) => {
+      throw error instanceof TraceRejected ? unfit(`does not answer the canary: ${error.reason}`) : error;
+    });
+    log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
+    refuse("is another model than the policy's (--policy, --engine-model)", findings);
+  }
   const proof: EngineProof = {
     noise,
     async again() {
-      const now = await ask(engine, probes);
-      refuse(engine, 'does not say the same since it was away', [compare(now, answers)]);
+      const now = await believed(session.ask(probes));
+      refuse('does not say the same since it was away', [compare(now, answers)]);
       return proof;
     },
   };
@@ -101,43 +116,9 @@ function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
   });
 }
 
-/** @throws RredcotError (exit 69) where the canary of the folder's model is another's */
-async function proveModel(engine: Engine, folder: PolicyFolder, log: Log): Promise<void> {
-  const { passes } = await readCanary(folder);
-  // an engine hides no tokens
-  const seen = passes.filter(({ traces }) =>
-    traces.every(({ branches }) => branches.every(({ gap }) => gap === undefined)),
-  );
-  const session = new EngineSession(engine, folder, log);
-  const { findings } = await prove(session, { passes: seen }, PRECISION).catch((error) => {
-    throw error instanceof TraceRejected
-      ? unfit(engine, `does not answer the canary: ${error.reason}`)
-      : error;
-  });
-  log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
-  refuse(engine, "is another model than the policy's (--policy, --engine-model)", findings);
-}
-
-/** What it refuses is one thing, another what it says that cannot be. */
-function ask(engine: Engine, questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-  return engine.logprobs(questions).catch((error) => {
-    if (!(error instanceof TraceRejected) || error.code === REFUSED) throw error;
-    throw unfit(engine, `is not to be believed: ${error.reason}`);
-  });
-}
-
 function compare(found: readonly LogprobAnswer[], before: readonly LogprobAnswer[]): CanaryFinding {
   const compared = found.map(({ logprobs }, n) => {
     return [logprobs, before[n]?.logprobs ?? [], (t: number) => `token ${t} of probe ${n}`] as const;
   });
   return farthest('log p', NATS[PRECISION], compared);
-}
-
-function refuse(engine: Engine, what: string, findings: readonly CanaryFinding[]): void {
-  const wrong = beyond(findings);
-  if (wrong.length > 0) throw unfit(engine, `${what}: ${wrong.map(describeFinding).join('; ')}`);
-}
-
-function unfit({ name }: Engine, why: string, hint = HINT): RredcotError {
-  return new RredcotError(`${name} ${why}`, { exitCode: EXIT.device, hint });
 }

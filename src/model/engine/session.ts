@@ -5,13 +5,17 @@ import type { Log } from '../../report/log.js';
 import type { TextFolder } from '../onnx/folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../onnx/placed.js';
 import { joinIds } from '../text/encode.js';
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
+import type { Engine, EngineQuestion, LogprobQuestion } from './engine.js';
+import { type AnswerTo, checked, type LogprobAnswer, unanswered } from './wire.js';
 
 /** Of the likeliest tokens so many tell an entropy: .08 nats wide in the mean on a language model of half a billion weights. */
 const TOP = 20;
 
 /** What was read, whose branches may follow. */
-type Read = Pick<PackedTrace, 'ids'> & { readonly name: string };
+interface Read {
+  readonly name: string;
+  readonly ids: Int32Array;
+}
 
 export class EngineSession {
   readonly vocab: number;
@@ -21,7 +25,7 @@ export class EngineSession {
   private readonly widths = { sum: 0, count: 0 };
 
   constructor(
-    private readonly engine: Engine,
+    private readonly engine: Pick<Engine, 'name' | 'width' | 'noise' | 'answer'>,
     readonly folder: TextFolder,
     private readonly log: Log,
   ) {
@@ -36,27 +40,19 @@ export class EngineSession {
   /** @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
   async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
     const scored: TraceScores[] = [];
-    for (const { ids, promptLength, branches, trace } of traces) {
+    for (const { ids, promptLength: from, branches, trace } of traces) {
       const name = trace?.id ?? '';
-      const whole = { name, ids, shared: ids.length, from: promptLength, top: TOP };
-      const asked = branchQuestions({ ids, name }, promptLength, branches);
-      const [own, ...answers] = await this.engine.logprobs([whole, ...asked]);
-      const {
-        logprobs,
-        entropies = new Float32Array(logprobs.length),
-        entropyWidth = 0,
-      } = own as LogprobAnswer;
+      const whole = { name, ids, shared: ids.length, from, top: TOP };
+      const [own, ...answers] = await this.ask([whole, ...branchQuestions({ ids, name }, from, branches)]);
+      const { logprobs, entropies = new Float32Array(0), entropyWidth = 0 } = own as LogprobAnswer;
       if (entropyWidth > 0) {
         this.widths.sum += entropyWidth * logprobs.length;
         this.widths.count += logprobs.length;
       }
       scored.push({ entropies, logprobs, branches: joined(branches, answers) });
     }
-    if (keep !== undefined)
-      this.kept.set(
-        keep,
-        traces.map(({ ids, trace }) => ({ ids, name: trace?.id ?? '' })),
-      );
+    const read = traces.map(({ ids, trace }) => ({ ids, name: trace?.id ?? '' }));
+    if (keep !== undefined) this.kept.set(keep, read);
     return scored;
   }
 
@@ -65,8 +61,7 @@ export class EngineSession {
     const none = new Float32Array(0);
     const scored: TraceScores[] = [];
     for (const [n, own] of branches.entries()) {
-      const asked = branchQuestions(this.kept.get(kept)?.[n] as Read, 0, own);
-      const answers = asked.length === 0 ? [] : await this.engine.logprobs(asked);
+      const answers = await this.ask(branchQuestions(this.kept.get(kept)?.[n] as Read, 0, own));
       scored.push({ entropies: none, logprobs: none, branches: joined(own, answers) });
     }
     return scored;
@@ -77,20 +72,27 @@ export class EngineSession {
     { trace, promptIds, completionIds }: TokenizedTrace,
     requests: readonly SampleRequest[],
   ): Promise<readonly (readonly Int32Array[])[]> {
-    const ids = joinIds(promptIds, completionIds);
-    const questions = requests.map(({ after, ...wanted }): SampleQuestion => {
-      const shared = promptIds.length + after;
-      const name = `${trace.id}@${after}:mc`;
-      return { name, ids: ids.subarray(0, shared), shared, ...wanted, stop: this.folder.stops };
+    const all = joinIds(promptIds, completionIds);
+    const questions = requests.map(({ after, ...wanted }) => {
+      const ids = all.subarray(0, promptIds.length + after);
+      return { name: `${trace.id}@${after}:mc`, ids, shared: ids.length, ...wanted, stop: this.folder.stops };
     });
-    return this.engine.samples(questions);
+    return this.ask(questions);
   }
 
-  async keepPrefixes(keep: number, ids: readonly Int32Array[], name = ''): Promise<void> {
-    this.kept.set(
-      keep,
-      ids.map((own) => ({ ids: own, name })),
-    );
+  /** What can be believed of what the engine says. @throws as {@link run} */
+  async ask<Q extends EngineQuestion>(questions: readonly Q[]): Promise<AnswerTo<Q>[]> {
+    const said = questions.length === 0 ? [] : await this.engine.answer(questions);
+    return questions.map((question, n) => {
+      const found = checked(said[n], question, this.vocab);
+      if (typeof found !== 'string') return found;
+      throw unanswered(`${this.engine.name}: ${question.name}: ${found}`);
+    });
+  }
+
+  async keepPrefixes(keep: number, prefixes: readonly Int32Array[]): Promise<void> {
+    const read = prefixes.map((ids) => ({ ids, name: '' }));
+    this.kept.set(keep, read);
   }
 
   async release(kept: number): Promise<void> {
@@ -123,20 +125,18 @@ function branchQuestions(
       ...{ name: `${name}@${exit - prompt}:${which}`, ids: joinIds(ids.subarray(0, exit), own) },
       ...{ shared: exit, from: exit + scoredFrom },
     });
-    if (also === undefined) return [question(behind, `${n}`)];
     const other = Int32Array.from(behind);
-    other[other.length - 1] = also;
-    return [question(behind, `${n}`), question(other, `${n}b`)];
+    if (also !== undefined) other[other.length - 1] = also;
+    return [question(behind, `${n}`), ...(also === undefined ? [] : [question(other, `${n}b`)])];
   });
 }
 
 /** The log-probabilities of each branch, and then that of the other token, out of the answers to {@link branchQuestions}. */
 function joined(branches: readonly Branch[], answers: readonly LogprobAnswer[]): Float32Array[] {
-  let next = 0;
+  const next = answers.values();
+  const logprobs = () => (next.next().value as LogprobAnswer).logprobs;
   return branches.map(({ also }) => {
-    const { logprobs } = answers[next++] as LogprobAnswer;
-    if (also === undefined) return logprobs;
-    const { logprobs: other } = answers[next++] as LogprobAnswer;
-    return Float32Array.from([...logprobs, other.at(-1) as number]);
+    const own = logprobs();
+    return also === undefined ? own : Float32Array.of(...own, ...logprobs().subarray(-1));
   });
 }
