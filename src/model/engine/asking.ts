@@ -2,7 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import type { AnswersFile } from './answers-file.js';
 import type { Engine, EngineQuestion, Said } from './engine.js';
-import { checked, idOf } from './wire.js';
+import { checked, idOf, isWhole } from './wire.js';
 
 /** The code of a trace whose questions were written down. */
 export const ASKED = 'asked';
@@ -71,10 +71,6 @@ export class Asking implements Engine {
       if ('from' in question && counts.exits <= PROOFS) lines.push(line({ ...question, fresh: true }));
     }
   }
-}
-
-function isWhole(question: EngineQuestion): boolean {
-  return 'from' in question && question.top !== undefined;
 }
 
 function lineOf(id: string, ids: Int32Array, asks: object): string {

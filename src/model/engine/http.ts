@@ -1,12 +1,12 @@
 // An engine's server: one address, asked in JSON until it answers, with growing pauses, for as long as the user's patience goes.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
-import { EXIT, RredcotError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
+import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
 
 export interface Server {
-  readonly url: string;
+  readonly url: URL;
   /** connections that failed: what answers afterwards may be another one */
   readonly failures: number;
   /**
@@ -29,9 +29,8 @@ const REQUESTS = 256;
 /** Its key's environment variable; no other address is told the key. */
 const KEY = 'RREDCOT_API_KEY';
 
-/** @throws RredcotError (exit 2) for what is no address */
-export function openServer(url: string, patience: number, log: Log, signal: AbortSignal): Server {
-  const base = addressOf(url);
+/** @param url below which paths are looked for @param patience seconds */
+export function openServer(url: URL, patience: number, log: Log, signal: AbortSignal): Server {
   setMaxListeners(0, signal); // one a request
   // an answer that got lost is asked for once more before patience ends
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
@@ -47,7 +46,7 @@ export function openServer(url: string, patience: number, log: Log, signal: Abor
     const method = body === undefined ? 'GET' : 'POST';
     const request = {
       method,
-      url: new URL(path, base),
+      url: new URL(path, url),
       headers,
       text: body && JSON.stringify(body),
     } as const;
@@ -81,7 +80,7 @@ export function openServer(url: string, patience: number, log: Log, signal: Abor
           `${failure}, and no answer for ${patience} s`,
           'look at the server; then the same command again, which goes on, with a longer --engine-patience where that is needed',
         );
-      log.warn('engine_waits', `${base.host} ${failure}; it is asked again for ${patience} s`);
+      log.warn('engine_waits', `${url.host} ${failure}; it is asked again for ${patience} s`);
       await after(pause, undefined, { signal }).catch(() => throwIfInterrupted(signal));
     }
   }
@@ -92,15 +91,6 @@ export function openServer(url: string, patience: number, log: Log, signal: Abor
       return failures;
     },
   };
-}
-
-/** Paths are looked for below it; people know it with that of its OpenAI interface. */
-function addressOf(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
-    throw usageError(`--policy-url ${text}: expected an address`, '--policy-url http://localhost:8000');
-  url.pathname = `${url.pathname.replace(/\/(v1\/?)?$/, '')}/`;
-  return url;
 }
 
 function jsonOf(bytes: Buffer): unknown {

@@ -28,84 +28,77 @@ const PRECISION = 'bf16';
 
 /** Of an engine that has proved itself. */
 export interface EngineProof {
+  readonly probes: readonly LogprobQuestion[];
+  readonly answers: readonly LogprobAnswer[];
   /** nats, as {@link answerNoise} has it */
   readonly noise: number;
-  /** @throws RredcotError (exit 69) where what answers now says something else */
-  again(): Promise<EngineProof>;
 }
+
+type Unproved = ConstructorParameters<typeof EngineSession>[0];
 
 /**
  * Lets an engine prove itself.
- * @param first of a trace, on whose tokens it is tried
+ * @param probes on tokens of a trace @param before its proof before it was away
  * @throws RredcotError (exit 69) where it does not; TraceRejected where it refuses this trace
  */
 export async function proofOf(
-  engine: ConstructorParameters<typeof EngineSession>[0],
-  first: LogprobQuestion,
+  engine: Unproved,
+  probes: readonly LogprobQuestion[],
   folder: TextFolder,
   log: Log,
+  before?: EngineProof,
 ): Promise<EngineProof> {
-  const session = new EngineSession(engine, folder, log);
   const unfit = (why: string, hint = 'look at how it is served, and by what (docs/engines.md)') =>
     new RredcotError(`${engine.name} ${why}`, { exitCode: EXIT.device, hint });
   const refuse = (what: string, findings: readonly CanaryFinding[]): void => {
     const wrong = beyond(findings);
     if (wrong.length > 0) throw unfit(`${what}: ${wrong.map(describeFinding).join('; ')}`);
   };
-  /** What it refuses is one thing, another what it says that cannot be. */
-  const believed = <T>(asked: Promise<T>): Promise<T> =>
-    asked.catch((error) => {
-      throw error instanceof TraceRejected && error.code !== REFUSED
-        ? unfit(`is not to be believed: ${error.reason}`)
-        : error;
-    });
-
-  const probes = probesOf(first);
-  const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
-  for (const probe of probes) {
-    alone.push(...(await believed(session.ask([probe]))));
-    anew.push(...(await believed(session.ask([{ ...probe, fresh: true }]))));
-  }
-  const answers = await believed(session.ask(probes));
-  if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
-    throw unfit(
-      'is certain of tokens that do not follow: its log-probabilities are among what it may write',
-      'vLLM: --logprobs-mode raw_logprobs',
+  const session = new EngineSession(engine, folder, log);
+  let mayRefuse = before === undefined;
+  try {
+    const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
+    for (const probe of probes) {
+      alone.push(...(await session.ask([probe])));
+      anew.push(...(await session.ask([{ ...probe, fresh: true }])));
+    }
+    const answers = await session.ask(probes);
+    if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
+      throw unfit(
+        'is certain of tokens that do not follow: its log-probabilities are among what it may write',
+        'vLLM: --logprobs-mode raw_logprobs',
+      );
+    refuse('does not say the same asked anew', [compare(anew, answers)]);
+    if (before) refuse('does not say the same since it was away', [compare(answers, before.answers)]);
+    const known = anew.map(({ logprobs }) => sum(logprobs));
+    const said = [alone, answers].flatMap((all) =>
+      all.map(({ logprobs }, n) => [sum(logprobs), known[n] as number] as const),
     );
-  refuse('does not say the same asked anew', [compare(anew, answers)]);
-  const noise = answerNoise(
-    [alone, answers].flatMap((said) =>
-      said.map(({ logprobs }, n) => [sum(logprobs), sum(anew[n]?.logprobs ?? [])] as const),
-    ),
-  );
-  log.info(
-    `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
-  );
-  if ('canary' in folder) {
-    const { passes } = await readCanary(folder as PolicyFolder);
-    // an engine hides no tokens
-    const seen = passes.filter(({ traces }) =>
-      traces.every(({ branches }) => branches.every(({ gap }) => gap === undefined)),
+    const noise = answerNoise(said);
+    log.info(
+      `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
     );
-    const { findings } = await prove(session, { passes: seen }, PRECISION).catch((error) => {
-      throw error instanceof TraceRejected ? unfit(`does not answer the canary: ${error.reason}`) : error;
-    });
-    log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
-    refuse("is another model than the policy's (--policy, --engine-model)", findings);
+    if ('canary' in folder) {
+      const { passes } = await readCanary(folder as PolicyFolder);
+      // an engine hides no tokens
+      const seen = passes.filter(({ traces }) =>
+        traces.every(({ branches }) => branches.every(({ gap }) => !gap)),
+      );
+      mayRefuse = false;
+      const { findings } = await prove(session, { passes: seen }, PRECISION);
+      log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
+      refuse("is another model than the policy's (--policy, --engine-model)", findings);
+    }
+    return { probes, answers, noise };
+  } catch (error) {
+    // what it refuses of a trace is one thing, another what it says that cannot be
+    if (!(error instanceof TraceRejected) || (mayRefuse && error.code === REFUSED)) throw error;
+    throw unfit(`is not to be believed: ${error.reason}`);
   }
-  const proof: EngineProof = {
-    noise,
-    async again() {
-      const now = await believed(session.ask(probes));
-      refuse('does not say the same since it was away', [compare(now, answers)]);
-      return proof;
-    },
-  };
-  return proof;
 }
 
 /** At places of what is asked, not far in, in turn the tokens that follow, and those of another place: few follow there. */
-function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
+export function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
   const length = Math.min(ids.length - from, PROBED_TOKENS);
   const place = (n: number) => Math.max(1, from + Math.floor((length * (n + 1)) / (PROBES + 1)));
   return Array.from({ length: PROBES }, (_, n) => {

@@ -6,10 +6,10 @@ import type { TextFolder } from '../onnx/folder.js';
 import type { Dialect } from './dialect.js';
 import type { Engine, EngineQuestion, LogprobQuestion, Said } from './engine.js';
 import type { Server } from './http.js';
-import { type EngineProof, proofOf } from './proof.js';
+import { type EngineProof, probesOf, proofOf } from './proof.js';
 import { sglang } from './sglang.js';
 import { vllm } from './vllm.js';
-import { unanswered } from './wire.js';
+import { isWhole, UNANSWERED } from './wire.js';
 
 /** What `--engine` may name. */
 export type EngineKind = 'vllm' | 'sglang';
@@ -43,7 +43,10 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
   let [tokens, cached, failures] = [0, 0, 0];
   const took = (sent: number, read = sent, ofCache = 0): void => {
     if (read !== sent)
-      throw unanswered(`the engine has read ${read} tokens, ${sent} were sent: does it truncate?`);
+      throw new TraceRejected(
+        UNANSWERED,
+        `the engine has read ${read} tokens, ${sent} were sent: does it truncate?`,
+      );
     tokens += sent;
     cached += ofCache;
   };
@@ -52,15 +55,15 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
   /** Whoever it is that answers. */
   async function answer(questions: readonly EngineQuestion[]): Promise<Said[]> {
     // a trace before its exits, which begin as it does
-    const first = questions.findIndex((each) => 'from' in each && each.top !== undefined) + 1;
-    const whole = first === 0 ? [] : await ask(questions.slice(0, first));
-    return [...whole, ...(await ask(questions.slice(first)))];
+    const whole = isWhole(questions[0]) ? await ask(questions.slice(0, 1)) : [];
+    return [...whole, ...(await ask(questions.slice(whole.length)))];
   }
+  const unproved = { name, width, answer };
   let proof: Promise<EngineProof> | undefined;
   /** By the first trace that it does not refuse. */
   async function proved(first: LogprobQuestion): Promise<EngineProof> {
     const isMine = proof === undefined;
-    proof ??= proofOf({ name, width, answer }, first, policy, log);
+    proof ??= proofOf(unproved, probesOf(first), policy, log);
     try {
       const made = await proof;
       if (isMine && cached === 0 && first.ids.length >= CACHED_TRACE)
@@ -84,7 +87,8 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
       if (first !== undefined && 'from' in first) ({ noise: engine.noise } = await proved(first));
       const said = await answer(questions);
       // what answers after it was away may be another one
-      if (server.failures > failures) proof = proof?.then((proof) => proof.again());
+      if (server.failures > failures)
+        proof = proof?.then((before) => proofOf(unproved, before.probes, policy, log, before));
       ({ failures } = server);
       await proof;
       return said;

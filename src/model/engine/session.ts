@@ -1,21 +1,19 @@
 // An engine as those see it who put traces to a policy: as a session that reads traces and scores branches of them.
-import { usageError } from '../../errors.js';
+import { TraceRejected, usageError } from '../../errors.js';
 import type { SampleRequest, TokenizedTrace } from '../../question.js';
 import type { Log } from '../../report/log.js';
 import type { TextFolder } from '../onnx/folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../onnx/placed.js';
 import { joinIds } from '../text/encode.js';
 import type { Engine, EngineQuestion, LogprobQuestion } from './engine.js';
-import { type AnswerTo, checked, type LogprobAnswer, unanswered } from './wire.js';
+import { type AnswerTo, checked, type LogprobAnswer, UNANSWERED } from './wire.js';
 
 /** Of the likeliest tokens so many tell an entropy: .08 nats wide in the mean on a language model of half a billion weights. */
 const TOP = 20;
+const NONE = new Float32Array(0);
 
 /** What was read, whose branches may follow. */
-interface Read {
-  readonly name: string;
-  readonly ids: Int32Array;
-}
+type Read = Pick<PackedTrace, 'ids' | 'trace'>;
 
 export class EngineSession {
   readonly vocab: number;
@@ -40,29 +38,25 @@ export class EngineSession {
   /** @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
   async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
     const scored: TraceScores[] = [];
-    for (const { ids, promptLength: from, branches, trace } of traces) {
-      const name = trace?.id ?? '';
-      const whole = { name, ids, shared: ids.length, from, top: TOP };
-      const [own, ...answers] = await this.ask([whole, ...branchQuestions({ ids, name }, from, branches)]);
-      const { logprobs, entropies = new Float32Array(0), entropyWidth = 0 } = own as LogprobAnswer;
-      if (entropyWidth > 0) {
-        this.widths.sum += entropyWidth * logprobs.length;
-        this.widths.count += logprobs.length;
-      }
+    for (const read of traces) {
+      const { ids, promptLength: from, branches, trace } = read;
+      const whole = { name: trace?.id ?? '', ids, shared: ids.length, from, top: TOP };
+      const [own, ...answers] = await this.ask([whole, ...branchQuestions(read, from, branches)]);
+      const { logprobs, entropies = NONE, entropyWidth = 0 } = own as LogprobAnswer;
+      this.widths.sum += entropyWidth * logprobs.length;
+      this.widths.count += entropyWidth > 0 ? logprobs.length : 0;
       scored.push({ entropies, logprobs, branches: joined(branches, answers) });
     }
-    const read = traces.map(({ ids, trace }) => ({ ids, name: trace?.id ?? '' }));
-    if (keep !== undefined) this.kept.set(keep, read);
+    if (keep !== undefined) this.kept.set(keep, traces);
     return scored;
   }
 
   /** Scores branches of what an earlier call has read. */
   async branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
-    const none = new Float32Array(0);
     const scored: TraceScores[] = [];
     for (const [n, own] of branches.entries()) {
       const answers = await this.ask(branchQuestions(this.kept.get(kept)?.[n] as Read, 0, own));
-      scored.push({ entropies: none, logprobs: none, branches: joined(own, answers) });
+      scored.push({ entropies: NONE, logprobs: NONE, branches: joined(own, answers) });
     }
     return scored;
   }
@@ -86,13 +80,15 @@ export class EngineSession {
     return questions.map((question, n) => {
       const found = checked(said[n], question, this.vocab);
       if (typeof found !== 'string') return found;
-      throw unanswered(`${this.engine.name}: ${question.name}: ${found}`);
+      throw new TraceRejected(UNANSWERED, `${this.engine.name}: ${question.name}: ${found}`);
     });
   }
 
   async keepPrefixes(keep: number, prefixes: readonly Int32Array[]): Promise<void> {
-    const read = prefixes.map((ids) => ({ ids, name: '' }));
-    this.kept.set(keep, read);
+    this.kept.set(
+      keep,
+      prefixes.map((ids) => ({ ids })),
+    );
   }
 
   async release(kept: number): Promise<void> {
@@ -111,7 +107,7 @@ export class EngineSession {
 
 /** Each branch as a question; one with another token in the place of its last is two. @param prompt tokens before the completion, by which exits are named */
 function branchQuestions(
-  { ids, name }: Read,
+  { ids, trace }: Read,
   prompt: number,
   branches: readonly Branch[],
 ): LogprobQuestion[] {
@@ -122,7 +118,7 @@ function branchQuestions(
         '--loo deleted, or a policy folder',
       );
     const question = (own: Int32Array, which: string): LogprobQuestion => ({
-      ...{ name: `${name}@${exit - prompt}:${which}`, ids: joinIds(ids.subarray(0, exit), own) },
+      ...{ name: `${trace?.id ?? ''}@${exit - prompt}:${which}`, ids: joinIds(ids.subarray(0, exit), own) },
       ...{ shared: exit, from: exit + scoredFrom },
     });
     const other = Int32Array.from(behind);

@@ -1,6 +1,5 @@
 // Ids of questions, and what is believed of what comes back (docs/engines.md).
 import { createHash } from 'node:crypto';
-import { TraceRejected } from '../../errors.js';
 import type { EngineQuestion, LogprobQuestion, Said, SaidNumbers, SampleQuestion } from './engine.js';
 
 /** What an answer is found by: the question's name, and a hash of all that decides the answer. */
@@ -13,6 +12,14 @@ export function idOf(question: EngineQuestion): string {
   const bytes = new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength);
   const hash = createHash('sha256').update(bytes).update(asks).digest('hex').slice(0, 16);
   return `${name}#${hash}${'fresh' in question && question.fresh ? FRESH : ''}`;
+}
+
+/** The code of a trace about which an engine said nothing that can be. */
+export const UNANSWERED = 'unanswered';
+
+/** Whether it asks for a whole trace. */
+export function isWhole(question: EngineQuestion | undefined): question is LogprobQuestion {
+  return question !== undefined && 'from' in question && question.top !== undefined;
 }
 
 /** The end of an id that is asked again, to be computed anew. */
@@ -125,9 +132,4 @@ export function checkedSamples(
       return `ids[${n}] goes on behind ${sample[early]}, which ends it`;
   }
   return ids.map((sample) => Int32Array.from(sample));
-}
-
-/** A trace that an engine could not be asked about to the end. */
-export function unanswered(why: string): TraceRejected {
-  return new TraceRejected('unanswered', why);
 }

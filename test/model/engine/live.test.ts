@@ -111,7 +111,7 @@ it.each(['vllm', 'sglang'] as const)(
   async (kind) => {
     const { url } = await engineOf({ kind });
     const log = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
-    const server = openServer(url, 3, log, new AbortController().signal);
+    const server = openServer(new URL(url), 3, log, new AbortController().signal);
     const opts = { server, width: 1, policy: await openPolicyFolder(EMBEDDED), log };
     await using engine = await openServed(kind, opts);
     const [row] = await fixtureRows(0, 1);
