@@ -41,7 +41,7 @@ export interface TraceQuestions {
   readonly peers?: readonly TokenizedTrace[];
   /** of the policy once the (K+1) exit points are known, which may be many and long */
   readonly whenCut?: (exits: Int32Array) => readonly Question[];
-  /** of the policy once all else is answered */
+  /** of the policy once all of that is answered */
   readonly samples?: (answers: Answers) => readonly SampleRequest[];
   /** of the estimator's second reader, or of the policy as such: the trace once more, cut as the policy has cut it */
   readonly second?: SecondReading;

@@ -8,7 +8,7 @@ import {
   type Device,
   type DeviceChoice,
   deviceName,
-  driverProblems,
+  driverProblem,
   findCuda,
   libraryProblem,
   onnxRuntimePackage,
@@ -142,7 +142,7 @@ export function cudaChecks(cuda: CudaFindings): Check[] {
     return [check('CUDA', 'missing', problem.what, problem.fix)];
   }
   const { driver, gpus } = cuda;
-  const [trouble] = driverProblems(cuda, 0);
+  const trouble = driverProblem(cuda, 0);
   const found = driver === undefined ? [] : [driver, gpus.length === 0 ? 'no GPU in sight' : gpus.join(', ')];
   const driverCheck =
     trouble === undefined

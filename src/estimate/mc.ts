@@ -36,7 +36,7 @@ export const mc: Estimator = {
   columns: () => [
     listColumn('mc_samples', 'completions that were sampled at each exit point'),
     listColumn('mc_right', 'what these earned together'),
-    listColumn('lost_fraction', 'share of them that were cut, or could not be judged: they count 0'),
+    listColumn('lost_fraction', 'share of them that were cut, or could not be judged'),
   ],
   withFlags: ({ calibration }) => (calibration === undefined ? PLAIN : mc),
   stored({ calibration }) {
@@ -46,49 +46,52 @@ export const mc: Estimator = {
   async setUp({ mcSamples = 4, mcMaxTokens = 2048, mcTokens, judgeCommand, calibration: path }, call) {
     const samples = positiveInteger('--mc-samples', `${mcSamples}`, 4);
     const maxTokens = positiveInteger('--mc-max-tokens', `${mcMaxTokens}`, 2048);
-    const budget = mcTokens === undefined ? Number.POSITIVE_INFINITY : timesOf(`${mcTokens}`);
+    const budget = mcTokens === undefined ? Infinity : Number(/^(.+)x$/.exec(`${mcTokens}`)?.[1]);
+    if (!(budget > 0))
+      throw usageError(`--mc-tokens ${mcTokens}: expected a number above 0 and an x`, '--mc-tokens 2x');
     const calibration = path === undefined ? undefined : await readCalibration(`${path}`);
     if (calibration?.standsBack)
       throw usageError(
         `--calibration stands back (${calibration.file.stands_back}): it has no values to which completions could add`,
         'leave it out, or rredcot calibrate more traces',
       );
-    const { open, ...facts } = calibration
-      ? calibrationFacts(calibration, mc, call)
-      : { open: async () => ({}) };
+    const facts = calibration && calibrationFacts(calibration, mc, call);
     const kept = { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand };
     return {
       ...facts,
       config: Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined)),
       readsReferences: judgeCommand === undefined,
       async open(context): Promise<OpenEstimator> {
-        const { signal, log, policy } = context;
-        refuseWithoutEngine(context);
+        const { engine, signal, log, policy } = context;
+        if (engine === undefined)
+          throw usageError(
+            "--estimator mc: an engine samples, the policy's graph does not",
+            '--policy-url <server>; or rredcot requests with the same flags, and --answers takes what was said',
+          );
+        if (policy.stops.length === 0)
+          throw usageError(`--estimator mc: ${policy.path} names no end token`, 'policy build: eos_token_id');
         const judge = judgeCommand === undefined ? undefined : new JudgeCommand(`${judgeCommand}`, signal);
         const limits = { samples, maxTokens, budget, context: policy.architecture.maxTokens };
-        const before = (trace: ValueJob, answers: Answers) => knownBefore(trace, answers, calibration);
-        const plan = (trace: ValueJob, answers: Answers) =>
-          planned(trace, answers, before(trace, answers), limits);
+        const plan = (trace: ValueJob, answers: Answers) => planned(trace, answers, calibration, limits);
         const told = { tokens: 0, own: 0 };
         return {
-          ...(await open(context)),
+          ...(await facts?.open(context)),
           ask(trace) {
-            if (trace.tokens.own !== undefined && judge === undefined) throw OF_TURNS;
-            const { continuations: atExits } = trace;
-            return { atExits, samples: (answers) => plan(trace, answers).requests };
+            if (trace.tokens.own !== undefined && judge === undefined)
+              throw new TraceRejected('turns', 'it has several turns, which --judge-command has to play on');
+            return { atExits: trace.continuations, samples: (answers) => plan(trace, answers).requests };
           },
           async judge(trace, answers) {
-            told.tokens += sum((answers.samples ?? []).flat().map(({ length }) => length));
+            told.tokens += sum(answers.samples?.flat().map(({ length }) => length) ?? []);
             told.own += trace.completionIds.length;
-            const outcomes = await outcomesOf(trace, answers, plan(trace, answers), context, judge);
+            const outcomes = await outcomesOf(trace, answers.samples, plan(trace, answers), context, judge);
             return { ...answers, outcomes };
           },
-          values: (trace, answers) => mcValues(before(trace, answers), answers.outcomes ?? []),
+          values: (trace, answers) => mcValues(plan(trace, answers), answers.outcomes ?? []),
           async [Symbol.asyncDispose]() {
             await judge?.[Symbol.asyncDispose]();
             const times = (told.tokens / told.own).toFixed(2);
-            if (told.tokens > 0)
-              log.info(`sampled ${count(told.tokens)} tokens, ${times} times the traces' own`);
+            if (told.tokens > 0) log.info(`sampled ${count(told.tokens)} tokens, ${times} times the traces'`);
           },
         };
       },
@@ -99,55 +102,26 @@ export const mc: Estimator = {
 /** Its facts without a calibration: nothing is scored. */
 const PLAIN: Estimator = { ...mc, scores: 'nothing' };
 
-const OF_TURNS = new TraceRejected(
-  'turns',
-  'it has several turns, and nobody answers what is sampled in their place: --judge-command <one that plays on>, or another --estimator',
-);
-
-function timesOf(text: string): number {
-  const times = Number(/^(.+)x$/.exec(text)?.[1]);
-  if (times > 0) return times;
-  throw usageError(`--mc-tokens ${text}: expected a number above 0 and an x`, '--mc-tokens 2x');
-}
-
-/** @throws RredcotError (exit 2) where nobody samples, or nothing would end */
-function refuseWithoutEngine({ engine, policy }: LoadContext): void {
-  if (engine === undefined)
-    throw usageError(
-      "--estimator mc: an engine samples, the policy's graph does not",
-      'rredcot requests with the same flags writes what is to be answered, and --answers takes what was said',
-    );
-  if (policy.stops.length === 0)
-    throw usageError(
-      `--estimator mc: ${policy.path} names no end token, so no completion would end`,
-      'eos_token_id in generation_config.json of the checkpoint, and policy build again',
-    );
-}
-
-// ------ what is asked
-
 /** Tokens that a completion is expected to take at least. */
 const SHORTEST = 16;
 
-/** What is known of a trace before its completions come: π of its segments, and with a calibration its values. */
-function knownBefore(job: ValueJob, answers: Answers, calibration: Calibration | undefined) {
-  const { thoughtEnds: ends } = answers.segmentation;
-  const shownBehind = Array.from(ends, (end) => job.tokens.own?.[end - 1] === 0);
+/**
+ * What is known of a trace before its completions: π of its segments, the calibrated values, and how many of each exit to ask for.
+ * @throws TraceRejected (`budget`) without a calibration, where that is not one
+ */
+function planned(
+  job: ValueJob,
+  answers: Answers,
+  calibration: Calibration | undefined,
+  limits: Readonly<Record<'samples' | 'maxTokens' | 'budget' | 'context', number>>,
+) {
+  const { exits, thoughtEnds: ends } = answers.segmentation;
+  const { promptIds, completionIds, tokens } = job;
+  const shownBehind = Array.from(ends, (end) => tokens.own?.[end - 1] === 0);
   const pi = certainty({ ends, logprobs: answers.logprobs, shownBehind }, ends.length);
   const found = calibration && calibratedValues(job, answers, calibration);
   const isMade = calibration?.model.estimator === 'none' || found?.referenceTokens.length !== 0;
-  return { pi, prior: found && { ...found, ...(!isMade && { values: found.values.map(() => 0.5) }) } };
-}
-
-type Before = ReturnType<typeof knownBefore>;
-
-/** How many completions of each exit are asked for. @throws TraceRejected (`budget`) where that is not one for each without a prior */
-function planned(
-  { promptIds, completionIds }: ValueJob,
-  { segmentation: { exits } }: Answers,
-  { pi, prior }: Before,
-  limits: Readonly<Record<'samples' | 'maxTokens' | 'budget' | 'context', number>>,
-) {
+  const prior = found && { ...found, ...(!isMade && { values: found.values.map(() => 0.5) }) };
   const expected = exits.map((exit) =>
     Math.min(Math.max(SHORTEST, completionIds.length - exit), limits.maxTokens),
   );
@@ -161,12 +135,14 @@ function planned(
   const counts = prior
     ? allotted(telling(prior.values, pi), expected, limits.samples, budget)
     : exits.map(() => each);
-  const requests = Array.from(exits, (after, k): SampleRequest => {
+  const requests = Array.from(exits, (after, exit): SampleRequest & { readonly exit: number } => {
     const room = limits.context - promptIds.length - after;
-    return { after, samples: counts[k] as number, maxTokens: Math.min(limits.maxTokens, room) };
+    return { exit, after, samples: counts[exit] as number, maxTokens: Math.min(limits.maxTokens, room) };
   });
-  return { counts, requests: requests.filter((one) => one.samples > 0 && one.maxTokens > 0) };
+  return { pi, prior, counts, requests: requests.filter((one) => one.samples > 0 && one.maxTokens > 0) };
 }
+
+type Plan = ReturnType<typeof planned>;
 
 /** (K+1) how much each value may still move: V (1 − V), by how much a segment beside it can have changed it. */
 function telling(values: Float32Array, pi: Float64Array): Float64Array {
@@ -177,22 +153,17 @@ function telling(values: Float32Array, pi: Float64Array): Float64Array {
 
 /**
  * Completions of each exit, one after the other where it tells most for its tokens, until these are spent: the n-th of an exit
- * by weight/(n (n + 1)), as the variance of a mean falls.
- * @param weights (K+1) @param lengths (K+1) tokens that one is expected to take
+ * by worth/(n (n + 1)), as the variance of a mean falls.
+ * @param lengths (K+1) tokens that one is expected to take @param most of an exit
  */
-export function allotted(
-  weights: Float64Array,
-  lengths: Int32Array,
-  samples: number,
-  tokens: number,
-): Int32Array {
-  const counts = new Int32Array(weights.length);
+export function allotted(worth: Float64Array, lengths: Int32Array, most: number, tokens: number): Int32Array {
+  const counts = new Int32Array(worth.length);
   for (let left = tokens; ; ) {
-    let [best, most] = [-1, 0];
-    for (const [k, weight] of weights.entries()) {
-      const [n, length] = [(counts[k] as number) + 1, lengths[k] as number];
-      const gain = n > samples || length > left ? 0 : weight / (n * (n + 1) * length);
-      if (gain > most) [best, most] = [k, gain];
+    let [best, highest] = [-1, 0];
+    for (const [k, length] of lengths.entries()) {
+      const n = (counts[k] as number) + 1;
+      const gain = n > most || length > left ? 0 : (worth[k] as number) / (n * (n + 1) * length);
+      if (gain > highest) [best, highest] = [k, gain];
     }
     if (best < 0) return counts;
     counts[best] = (counts[best] as number) + 1;
@@ -200,26 +171,22 @@ export function allotted(
   }
 }
 
-// ------ what it comes to
-
 type Outcomes = NonNullable<Answers['outcomes']>;
 
 /** @param judge in the place of the comparison with the references */
 async function outcomesOf(
   { trace: { id, prompt }, promptIds, completionIds, references }: ValueJob,
-  { segmentation: { exits }, samples = [] }: Answers,
-  { counts, requests }: ReturnType<typeof planned>,
+  samples: Answers['samples'],
+  { counts, requests }: Plan,
   { policy: { stops }, tokenizer, marks }: LoadContext,
   judge: JudgeCommand | undefined,
 ): Promise<Outcomes> {
-  const ended = requests.flatMap(({ after }, n) =>
-    (samples[n] ?? [])
-      .filter((ids) => stops.includes(ids.at(-1) ?? -1))
-      .map((ids) => {
-        const completion = spelledText(joinIds(completionIds.subarray(0, after), ids), tokenizer);
-        return { id, exit: exits.indexOf(after), prompt, completion, references };
-      }),
-  );
+  const ended = requests.flatMap(({ exit, after }, n) => {
+    const own = samples?.[n]?.filter((ids) => stops.includes(ids.at(-1) ?? -1)) ?? [];
+    const textOf = (ids: Int32Array) =>
+      spelledText(joinIds(completionIds.subarray(0, after), ids), tokenizer);
+    return own.map((ids) => ({ id, exit, prompt, completion: textOf(ids), references }));
+  });
   const opening = endOf(promptIds, tokenizer);
   const verdicts = judge
     ? await judge.verdicts(ended)
@@ -230,11 +197,8 @@ async function outcomesOf(
   });
 }
 
-/** So large a part of an exit's completions counts 0 because it was cut, or nobody can tell: its value is that of those that end soon. */
-const MUCH_LOST = 0.5;
-
 /** Values by what completions have earned. @param outcomes (K+1) */
-export function mcValues({ pi, prior }: Before, outcomes: Outcomes): TraceValues {
+export function mcValues({ pi, prior }: Pick<Plan, 'pi' | 'prior'>, outcomes: Outcomes): TraceValues {
   const seen = outcomes.map(({ right, count }) => [right, count] as const);
   const values = prior ? smoothedValues(prior.values, pi, seen) : seen.map(([right, count]) => right / count);
   const list = (name: keyof Outcomes[number]) => Float32Array.from(outcomes, (each) => each[name]);
@@ -242,9 +206,7 @@ export function mcValues({ pi, prior }: Before, outcomes: Outcomes): TraceValues
     ...(prior ?? noReferences(outcomes.length)),
     values: Float32Array.from(values),
     columns: { mc_samples: list('count'), mc_right: list('right'), lost_fraction: list('lost') },
-    status: [
-      ...(prior?.status ?? []),
-      ...(outcomes.some(({ lost }) => lost >= MUCH_LOST) ? ['mc:lost'] : []),
-    ],
+    // a value of half of them is one of those that end soon
+    status: [...(prior?.status ?? []), ...(outcomes.some(({ lost }) => lost >= 0.5) ? ['mc:lost'] : [])],
   };
 }

@@ -31,7 +31,7 @@ export async function openSecond(
   { policy, tokenizer, choice: device, signal, log }: LoadContext,
   who: Reader,
 ): Promise<SecondPolicy> {
-  const opened = await openModel(await openPolicyFolder(path), { device, signal });
+  const opened = await openModel(await openPolicyFolder(path), device, signal);
   if (isDeepStrictEqual(policy.files, opened.policy.files))
     log.warn('same_policy', `${who.flag} ${path}: is the policy itself`);
   const { vocab, maxTokens } = opened.policy.architecture;

@@ -1,7 +1,8 @@
 // Answers that are off by .05: what they change by chance gets no credit, what they tell keeps it, and the file says how far they are off.
 import { expect, it, vi } from 'vitest';
 import { main } from '../../dist/cli/program.js';
-import { ModelSession, type TraceScores } from '../../dist/model/onnx/session.js';
+import type { TraceScores } from '../../dist/model/onnx/placed.js';
+import { ModelSession } from '../../dist/model/onnx/session.js';
 import { offByChance } from '../oracle/noise.js';
 import { seeded } from '../oracle/toy.js';
 import { FIXTURES, storedValues } from '../support/program.js';

@@ -4,9 +4,9 @@ import { JudgeCommand } from '../../dist/estimate/judge.js';
 import { allotted, mcValues } from '../../dist/estimate/mc.js';
 import { loadOracleModel } from '../oracle/llama.js';
 import { smoothedWalk } from '../oracle/sigma.js';
-import { type Continuation, exactValue, randomToy, seeded, type ToyModel } from '../oracle/toy.js';
-import { type AnswerLine, type AskedLine, answersOf, linesOf } from '../support/oracle-engine.js';
-import { EMBEDDED, type FixtureRow, type ScoredRow, storedValues } from '../support/program.js';
+import { type Continuation, drawn, exactValue, randomToy, seeded, type ToyModel } from '../oracle/toy.js';
+import { type AskedLine, answersOf, linesOf } from '../support/oracle-engine.js';
+import { EMBEDDED, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 import { fitted } from '../support/scored-traces.js';
 
@@ -15,16 +15,11 @@ type Row = ScoredRow & Record<'mc_samples' | 'mc_right' | 'lost_fraction', numbe
 const zeta = (_s: string, { y }: Continuation) => Number(y === '1');
 const sum = (list: readonly number[]) => list.reduce((a, b) => a + b, 0);
 
-/** What a toy goes on with. */
-function drawn(model: ToyModel, s: string, random: () => number): string {
+/** How a toy goes on, to its answer. */
+function goneOn(model: ToyModel, s: string, random: () => number): string {
   if (/\|./.test(s)) return s;
-  const symbols = [...model.next(s)];
-  let left = random();
-  const found = symbols.findIndex(([, p]) => {
-    left -= p;
-    return left < 0;
-  });
-  return drawn(model, s + (symbols.at(found) as [string, number])[0], random);
+  const next = model.next(s);
+  return goneOn(model, s + [...next.keys()][drawn(next.values(), random)], random);
 }
 
 describe('on a toy', () => {
@@ -32,7 +27,7 @@ describe('on a toy', () => {
   /** Values of one draw, plain and given estimates whose logits are off by 1 in the mean. */
   function once(model: ToyModel, exact: readonly number[], random: () => number) {
     const outcomes = STATES.map((s) => {
-      return { count: 1, right: Number(drawn(model, s, random).endsWith('1')), lost: 0 };
+      return { count: 1, right: Number(goneOn(model, s, random).endsWith('1')), lost: 0 };
     });
     const pi = Float64Array.from(STATES.slice(1), (s) => model.next(s.slice(0, -1)).get(s.slice(-1)) ?? 0);
     const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
@@ -85,37 +80,27 @@ it('completions are allotted as the best of all ways to spend the tokens has it,
 describe('a judge command', () => {
   const judge = (code: string, patienceMs?: number, signal = new AbortController().signal) =>
     new JudgeCommand(`${process.execPath} -e '${code}'`, signal, patienceMs);
-  const LINES = 'require("readline").createInterface({ input: process.stdin }).on("line", (line) => ';
+  const LINES =
+    'let n = 0; require("readline").createInterface({ input: process.stdin }).on("line", (line) => ';
   const three = ['a', 'b', 'c'].map((id) => ({ id }));
 
-  it('is started once, and answers in order', async () => {
-    await using own = judge(
-      `let n = 0; ${LINES} console.log(n++ / 8 + (JSON.parse(line).id === "b" ? 0.5 : 0)))`,
-    );
-    expect(await own.verdicts(three)).toEqual([0, 0.625, 0.25]);
-    expect(await own.verdicts(three.slice(1))).toEqual([0.875, 0.5]);
+  it('is started once, and answers in order; something else costs the trace alone', async () => {
+    await using own = judge(`${LINES} console.log(n++ === 5 ? "maybe" : n / 16 + line.includes("b") / 2))`);
+    expect(await own.verdicts(three)).toEqual([0.0625, 0.625, 0.1875]);
     expect(await own.verdicts([])).toEqual([]);
-  });
-
-  it('that says something else costs the trace, and the next one has its own verdicts', async () => {
-    await using own = judge(`let n = 0; ${LINES} console.log(n++ === 1 ? "maybe" : n))`);
     await expect(own.verdicts(three)).rejects.toMatchObject({
       code: 'judge',
       reason: expect.stringContaining('said "maybe", expected a number'),
     });
-    await using high = judge(`${LINES} console.log(line.includes("c") ? 2 : 1))`);
-    await expect(high.verdicts(three)).rejects.toThrow('said "2"');
-    expect(await high.verdicts(three.slice(0, 2))).toEqual([1, 1]);
+    expect(await own.verdicts(three.slice(0, 2))).toEqual([0.4375, 1]);
+    await expect(own.verdicts(three.slice(0, 2))).rejects.toThrow('said "1.125"');
   });
 
   it('that is gone ends the run, and one that stalls the trace, once it has answered at all', async () => {
     await using gone = judge(`${LINES} { console.log(1); process.exit(3); })`);
-    await expect(gone.verdicts(three)).rejects.toMatchObject({
-      exitCode: 69,
-      message: expect.stringContaining('has ended at completion 1'),
-    });
-    const stalls = `${LINES} { if (line.includes("a")) console.log(1); })`;
-    await using own = judge(stalls, 800);
+    const why = expect.stringContaining('has ended at completion 1');
+    await expect(gone.verdicts(three)).rejects.toMatchObject({ exitCode: 69, message: why });
+    await using own = judge(`${LINES} { if (line.includes("a")) console.log(1); })`, 800);
     await expect(own.verdicts(three.slice(1))).rejects.toMatchObject({ exitCode: 69 });
     await expect(own.verdicts(three)).rejects.toMatchObject({ code: 'judge' });
     // started anew: nothing is left of the lines before
@@ -125,9 +110,8 @@ describe('a judge command', () => {
   it('ends with the program', async () => {
     const interrupt = new AbortController();
     await using own = judge('setInterval(() => {}, 1000)', undefined, interrupt.signal);
-    const asked = own.verdicts(three);
     setTimeout(() => interrupt.abort(), 200);
-    await expect(asked).rejects.toMatchObject({ exitCode: 75 });
+    await expect(own.verdicts(three)).rejects.toMatchObject({ exitCode: 75 });
   });
 });
 
@@ -136,98 +120,78 @@ describe('with an engine that samples', async () => {
   const { done, fails, rows, text, write } = scene;
   const model = loadOracleModel(EMBEDDED);
   const random = seeded(11);
-  let fixtures: FixtureRow[];
+  const CUT = '--max-segments 4';
+  // a right trace and a wrong one
+  const fixtures = (await fixtureRows(0, 8)).filter((_, n) => n % 7 === 0);
   let asked: AskedLine[];
+  let samples: Map<string, number[][]>;
+  beforeAll(async () => {
+    await write('t.jsonl', fixtures);
+    await fitted(scene, 'calibration');
+  });
 
-  /** Asks and answers until nothing is left, and scores. @returns the answers by id */
-  async function scored(flags: string, out: string): Promise<Map<string, AnswerLine>> {
+  /** Asks and answers until nothing is left, and scores. */
+  async function scored(flags: string, out: string): Promise<Row[]> {
+    [asked, samples] = [[], new Map()];
     const files: string[] = [];
-    const found = new Map<string, AnswerLine>();
-    asked = [];
-    for (let isLeft = true; isLeft; ) {
+    for (;;) {
       const known = files.length === 0 ? '' : `--answers ${files}`;
-      const { said } = await done(`requests t.jsonl ${flags} ${known} -o req.jsonl`);
-      isLeft = !said.includes('nothing is left');
-      if (!isLeft) break;
+      const { said } = await done(`requests t.jsonl --estimator mc ${CUT} ${flags} ${known} -o req.jsonl`);
+      if (said.includes('nothing is left')) break;
       asked.push(...linesOf<AskedLine>(await text('req.jsonl')));
       const answers = answersOf(await text('req.jsonl'), model, random);
-      for (const answer of answers) found.set(answer.id, answer);
-      files.push(`${out}.${files.length}.jsonl`);
+      for (const { id, ids = [] } of answers) samples.set(id.split('#')[0] as string, ids);
+      files.push(`${out}.${files.length}`);
       await write(files.at(-1) as string, answers);
     }
-    const { said } = await done(`score t.jsonl ${flags} --answers ${files} -o ${out}`);
-    expect(said).toMatch(/sampled [\d,]+ tokens, [\d.]+ times the traces' own/);
+    const score = `score t.jsonl --estimator mc ${CUT} ${flags} --answers ${files}`;
+    const { said } = await done(`${score} -o ${out}`);
+    expect(said).toMatch(/sampled [\d,]+ tokens, [\d.]+ times the traces'/);
     await done(`verify ${out}`);
-    return found;
-  }
-  const exitsOf = (row: ScoredRow) => [
-    2,
-    ...row.segments.filter((s) => s.kind === 'thought').map((s) => s.end as number),
-  ];
-  const samplesAt = (found: Map<string, AnswerLine>, row: ScoredRow, exit: number) =>
-    [...found].find(([id]) => id.startsWith(`${row.id}@${exit}:mc#`))?.[1].ids ?? [];
-  /** the bundled policy ends with its answer, a newline and its end token */
-  const isRight = (ids: readonly number[], { answer }: FixtureRow) =>
-    ids.at(-1) === 258 &&
-    Buffer.from(ids.filter((id) => id < 256))
-      .toString()
-      .endsWith(`answer: ${answer}\n`);
-
-  beforeAll(async () => {
-    fixtures = [0, 7].flatMap((n) => all.slice(n, n + 1));
-    await write('t.jsonl', fixtures);
-  });
-  const all = await fixtureRows(0, 8);
-
-  it('values are the share of completions that end right; all is written down', async () => {
-    const found = await scored('--estimator mc --mc-samples 2 --max-segments 4', 'plain.jsonl');
-    const made = await rows<Row>('plain.jsonl');
-    expect(made).toHaveLength(2);
-    for (const [n, row] of made.entries()) {
-      const counts = exitsOf(row).map(
-        (exit) => samplesAt(found, row, exit).filter((ids) => isRight(ids, fixtures[n] as FixtureRow)).length,
-      );
-      expect(row.mc_samples).toEqual(counts.map(() => 2));
-      expect(row.mc_right).toEqual(counts);
-      expect(storedValues(row)).toEqual(counts.map((right) => right / 2));
-      expect(row.lost_fraction).toEqual(counts.map(() => 0));
-      expect(row.baseline).toBe(row.value_start);
-      expect(row.reference_logprobs.flat()).toEqual([]);
-    }
-    const [line] = asked.filter(({ samples }) => samples !== undefined);
-    expect(line).toMatchObject({ token_ids: [], samples: 2, max_tokens: 2048, stop: [258] });
-    // nothing but the trace itself is asked besides
-    expect(asked.filter(({ from }) => from !== undefined)).toHaveLength(2);
-    await done('redistribute plain.jsonl --sigma rudder -o again.jsonl');
-    await done(
-      'score t.jsonl --estimator mc --mc-samples 2 --max-segments 4 --sigma rudder --answers plain.jsonl.0.jsonl,plain.jsonl.1.jsonl,plain.jsonl.2.jsonl -o fresh.jsonl'.replace(
-        ',plain.jsonl.2.jsonl',
-        '',
-      ),
-    );
+    await done(`redistribute ${out} --sigma rudder -o again.jsonl --overwrite`);
+    await done(`${score} --sigma rudder -o fresh.jsonl --overwrite`);
     await scene.expectSame('again.jsonl', 'fresh.jsonl');
+    return rows<Row>(out);
+  }
+  const exitsOf = ({ segments }: ScoredRow): number[] => [
+    2,
+    ...segments.slice(0, -1).map((s) => s.end as number),
+  ];
+  const samplesOf = (row: ScoredRow) => exitsOf(row).map((exit) => samples.get(`${row.id}@${exit}:mc`) ?? []);
+  /** the bundled policy ends with its answer, a newline and its end token */
+  const rightOf = (row: ScoredRow) => {
+    const end = [...Buffer.from(`answer: ${fixtures.find(({ id }) => id === row.id)?.answer}\n`), 258].join();
+    return samplesOf(row).map((all) => all.filter((ids) => ids.join().endsWith(end)).length);
+  };
+
+  it('values are the share of completions that end right; nothing but the trace is asked besides', async () => {
+    for (const row of await scored('--mc-samples 2', 'plain.jsonl')) {
+      const right = rightOf(row);
+      expect(row.mc_samples).toEqual(right.map(() => 2));
+      expect(row.mc_right).toEqual(right);
+      expect(storedValues(row)).toEqual(right.map((each) => each / 2));
+      expect([row.lost_fraction, row.reference_logprobs.flat()]).toEqual([right.map(() => 0), []]);
+      expect(row.baseline).toBe(row.value_start);
+    }
+    const lines = asked.filter((line) => line.samples !== undefined);
+    expect(lines[0]).toMatchObject({ token_ids: [], samples: 2, max_tokens: 2048, stop: [258] });
+    expect(asked.filter(({ from }) => from !== undefined)).toHaveLength(2);
   });
 
   it('with a calibration: within the budget, and the mean of the walk through all that is known', async () => {
-    await fitted(scene, 'calibration');
-    const flags = '--max-segments 4 --calibration calibration.json';
-    const found = await scored(`--estimator mc --mc-tokens 1x --mc-max-tokens 60 ${flags}`, 'shrunk.jsonl');
-    await done(`score t.jsonl --estimator calibrated ${flags} -o prior.jsonl`);
+    const flags = '--calibration calibration.json';
+    const made = await scored(`--mc-tokens 1x --mc-max-tokens 60 ${flags}`, 'shrunk.jsonl');
+    await done(`score t.jsonl --estimator calibrated ${CUT} ${flags} -o prior.jsonl`);
     const prior = await rows('prior.jsonl');
-    for (const [n, row] of (await rows<Row>('shrunk.jsonl')).entries()) {
-      const exits = exitsOf(row);
-      const T = row.completion_ids.length;
+    for (const [n, row] of made.entries()) {
+      const [exits, T] = [exitsOf(row), row.completion_ids.length];
       const expected = exits.map((exit) => Math.min(60, Math.max(16, T - exit)));
       const spent = sum(expected.map((length, k) => length * (row.mc_samples[k] as number)));
       expect(spent).toBeLessThanOrEqual(T);
       expect(spent).toBeGreaterThan(T - Math.max(...expected));
-      const right = exits.map(
-        (exit) => samplesAt(found, row, exit).filter((ids) => isRight(ids, fixtures[n] as FixtureRow)).length,
-      );
+      const right = rightOf(row);
       expect(row.mc_right).toEqual(right);
-      const pi = exits
-        .slice(1)
-        .map((exit, k) => Math.min(1, Math.exp(sum(row.logprobs.slice(k === 0 ? 0 : exits[k], exit)))));
+      const pi = exits.slice(1).map((exit, k) => Math.exp(sum(row.logprobs.slice(k && exits[k], exit))));
       const outcomes = right.map((each, k) => [each, row.mc_samples[k] as number] as const);
       const walk = smoothedWalk(storedValues(prior[n] as ScoredRow), pi, outcomes);
       for (const [k, value] of storedValues(row).entries()) expect(value).toBeCloseTo(walk[k] as number, 3);
@@ -235,18 +199,20 @@ describe('with an engine that samples', async () => {
   });
 
   it('what is cut counts 0, and a command of the user judges what is not', async () => {
+    const worth =
+      'c.startsWith("<think>") && prompt.includes("top?") && references[0].answer ? exit / 8 : -1';
     await write(
       'judge.mjs',
-      'import { createInterface } from "node:readline";\nfor await (const line of createInterface({ input: process.stdin })) { const { completion, references, exit, prompt } = JSON.parse(line); console.log(completion.startsWith("<think>") && prompt.includes("top?") && references[0].answer ? exit / 8 : -1); }\n',
+      `import { createInterface } from 'node:readline';
+      for await (const line of createInterface({ input: process.stdin })) {
+        const { completion: c, references, exit, prompt } = JSON.parse(line);
+        console.log(${worth});
+      }`,
     );
-    const found = await scored(
-      `--estimator mc --mc-samples 1 --mc-max-tokens 20 --max-segments 4 --judge-command '${process.execPath} ${scene.at('judge.mjs')}'`,
-      'cut.jsonl',
-    );
-    for (const row of await rows<Row>('cut.jsonl')) {
-      const ended = exitsOf(row).map((exit) => Number(samplesAt(found, row, exit)[0]?.at(-1) === 258));
-      expect(ended).toContain(0);
-      expect(ended).toContain(1);
+    const command = `--judge-command '${process.execPath} ${scene.at('judge.mjs')}'`;
+    for (const row of await scored(`--mc-samples 1 --mc-max-tokens 20 ${command}`, 'cut.jsonl')) {
+      const ended = samplesOf(row).map(([ids]) => Number(ids?.at(-1) === 258));
+      expect([...ended].sort()).toEqual(expect.arrayContaining([0, 1]));
       expect(storedValues(row)).toEqual(ended.map((each, k) => (each * k) / 8));
       expect(row.lost_fraction).toEqual(ended.map((each) => 1 - each));
       expect(row.status).toContain('mc:lost');
@@ -257,12 +223,12 @@ describe('with an engine that samples', async () => {
     const mc = 'score t.jsonl --estimator mc';
     await fails(`${mc} -o x.jsonl`, 2, /an engine samples[\s\S]*rredcot requests/);
     await fails(`${mc} --mc-tokens 2 -o x.jsonl`, 2, '--mc-tokens 2: expected a number above 0 and an x');
-    await fails(`${mc} --mc-samples 0 -o x.jsonl`, 2, '--mc-samples 0');
     await fitted(scene, 'back', () => ({ reward: 1 }));
     await fails(`${mc} --calibration back.json -o x.jsonl`, 2, '--calibration stands back (one-reward)');
-    await done('requests t.jsonl --estimator mc --mc-tokens 1.5x --max-segments 4 -o few.req.jsonl');
+    const few = `t.jsonl --estimator mc --mc-tokens 1.5x ${CUT}`;
+    await done(`requests ${few} -o few.req.jsonl`);
     await write('few.jsonl', answersOf(await text('few.req.jsonl'), model));
-    const few = `${mc} --mc-tokens 1.5x --max-segments 4 --answers few.jsonl -o few.out.jsonl`;
-    await fails(few, 65, /at each of its 5 exits takes [\d.]+ times its \d+ tokens: a larger/);
+    const why = /at each of its 5 exits takes [\d.]+ times its \d+ tokens: a larger/;
+    await fails(`score ${few} --answers few.jsonl -o few.out.jsonl`, 65, why);
   });
 });

@@ -83,3 +83,14 @@ export function seeded(seed: number): () => number {
     return ((z ^ (z >>> 14)) >>> 0) / 4294967296;
   };
 }
+
+/** A place among chances that sum to 1, drawn. */
+export function drawn(chances: Iterable<number>, random: () => number): number {
+  let [left, place] = [random(), -1];
+  for (const chance of chances) {
+    place++;
+    left -= chance;
+    if (left < 0) break;
+  }
+  return place;
+}

@@ -1,9 +1,9 @@
 // A policy that takes no time and whose numbers depend on every token before: what tests of batching run over.
 import fc from 'fast-check';
 import { OutOfMemoryError } from '../../dist/errors.js';
-import type { Branch, PackedTrace } from '../../dist/model/onnx/placed.js';
+import type { Branch, PackedTrace, TraceScores } from '../../dist/model/onnx/placed.js';
 import type { TraceJob } from '../../dist/model/onnx/plan.js';
-import type { PolicyRuns, TraceScores } from '../../dist/model/onnx/session.js';
+import type { PolicyRuns } from '../../dist/model/onnx/session.js';
 import type { Answers, Continuation } from '../../dist/question.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
 import type { TokenText } from '../../dist/segment/span.js';

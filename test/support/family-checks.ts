@@ -1,8 +1,8 @@
 // Small random checkpoints of every family, weight type and rope type: built, run, and compared with the float64 pass.
 import { describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../dist/model/onnx/build.js';
-import type { Branch } from '../../dist/model/onnx/placed.js';
-import { ModelSession, type TraceScores } from '../../dist/model/onnx/session.js';
+import type { Branch, TraceScores } from '../../dist/model/onnx/placed.js';
+import { ModelSession } from '../../dist/model/onnx/session.js';
 import { loadOracleModel, type OracleModel, tokenStats } from '../oracle/llama.js';
 import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';

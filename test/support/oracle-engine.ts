@@ -1,5 +1,6 @@
 // An engine that shares nothing with the program: it answers the lines of `rredcot requests` by the float64 oracle's forward pass.
 import { extend, fork, logSumExp, type OracleModel, type State, start } from '../oracle/llama.js';
+import { drawn } from '../oracle/toy.js';
 
 /** A line of questions. */
 export interface AskedLine {
@@ -86,11 +87,10 @@ function sampled(
   for (let last = behind.ids.at(-1) as number; ids.length < most && !stop.includes(ids.at(-1) ?? -1); ) {
     extend(model, own, [last], (logits) => {
       const total = logSumExp(logits);
-      let left = random();
-      last = logits.findIndex((logit) => {
-        left -= Math.exp(logit - total);
-        return left < 0;
-      });
+      last = drawn(
+        logits.map((logit) => Math.exp(logit - total)),
+        random,
+      );
     });
     ids.push(last);
   }

@@ -1,10 +1,10 @@
 // Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
 import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
-import { inHalves, sharingRoom } from '../../model/onnx/layout.js';
-import { type Branch, nextKept } from '../../model/onnx/placed.js';
+import { sharingRoom } from '../../model/onnx/layout.js';
+import { type Branch, nextKept, type TraceScores } from '../../model/onnx/placed.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
-import type { ModelSession, PolicyRuns, TraceScores } from '../../model/onnx/session.js';
+import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
 import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
@@ -20,21 +20,24 @@ const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
  * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
  * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  */
-export function runBatch(
+export async function runBatch(
   session: PolicyRuns,
   jobs: readonly TraceJob[],
   strategy: Strategy,
 ): Promise<readonly (Answers | TraceRejected)[]> {
-  const run = strategy === 'one-run' ? oneRun : twoRuns;
-  return inHalves<TraceJob, Answers | TraceRejected>(
-    jobs,
-    (some) => run(session, some),
-    async (job) => {
-      if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as Answers;
-      const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
-      return new TraceRejected('out_of_memory', reason);
-    },
-  );
+  try {
+    return await (strategy === 'one-run' ? oneRun : twoRuns)(session, jobs);
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    if (jobs.length > 1) {
+      const half = Math.ceil(jobs.length / 2);
+      const first = await runBatch(session, jobs.slice(0, half), strategy);
+      return [...first, ...(await runBatch(session, jobs.slice(half), strategy))];
+    }
+    if (strategy === 'one-run') return runBatch(session, jobs, 'two-run');
+    const reason = `the machine has not enough memory for its ${jobs[0]?.ids.length} tokens: run it where there is more`;
+    return [new TraceRejected('out_of_memory', reason)];
+  }
 }
 
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {

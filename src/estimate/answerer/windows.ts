@@ -62,32 +62,19 @@ export function onnxAnswerer(
   window: (ordinal: number) => number,
 ): Answerer {
   return (windows) => {
-    const cut = eachTrace(scoreWindows(windows, session), async (answered) => {
-      const { job, result } = answered;
-      const { exits } = result.segmentation;
-      const questions = job.asked?.whenCut?.(exits);
-      if (questions === undefined) return answered;
-      const whenCut = await answerCut(session, job, exits, questions);
-      return { ...answered, result: { ...result, whenCut } };
+    const answered = scoreWindows(windows, session);
+    const cut = inOrder(answered, session.width ?? 1, async (item) => {
+      const asked = eachTrace([item], async ({ job, trace, result }) => {
+        const questions = job.asked?.whenCut?.(result.segmentation.exits);
+        const whenCut = questions && (await answerCut(session, job, result.segmentation.exits, questions));
+        const all = { ...result, ...(whenCut && { whenCut }) };
+        const samples = await session.sample?.(job, job.asked?.samples?.(all) ?? []);
+        return { job, trace, result: { ...all, ...(samples && { samples }) } };
+      });
+      return (await asked.next()).value as typeof item;
     });
-    const read = second === undefined ? cut : readAgain(cut, second, window);
-    return session.sample === undefined ? read : sampledToo(read, session);
+    return second === undefined ? cut : readAgain(cut, second, window);
   };
-}
-
-/** Once all else of a trace is answered: samples, where some are asked for. */
-async function* sampledToo<T extends AskedJob>(
-  answered: AsyncIterable<AnsweredJob<T> | BadRow>,
-  session: PolicyRuns,
-): AsyncGenerator<AnsweredJob<T> | BadRow> {
-  yield* inOrder(answered, session.width ?? 1, async (item) => {
-    const sampled = eachTrace([item], async ({ result, ...own }: AnsweredJob<T>) => {
-      const requests = own.job.asked?.samples?.(result) ?? [];
-      const samples = requests.length === 0 ? [] : await session.sample?.(own.job, requests);
-      return { ...own, result: { ...result, ...(samples && { samples }) } };
-    });
-    return (await sampled.next()).value as AnsweredJob<T> | BadRow;
-  });
 }
 
 /**

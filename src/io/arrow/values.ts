@@ -13,6 +13,7 @@ import {
   util,
 } from 'apache-arrow';
 import { ByteBuffer } from 'flatbuffers';
+import { fieldsOf, standsFor } from './exact.js';
 import { put } from './json.js';
 
 /** What any type has that we look at; arrow-js types are too narrow to be walked generically. */
@@ -71,8 +72,11 @@ export function valueAt(data: Data, index: number): unknown {
     }
     case Type.Struct: {
       const fields: Record<string, unknown> = {};
-      for (const [n, { name }] of (type as DataType<Type.Struct>).children.entries())
+      const { children: declared } = type as DataType<Type.Struct>;
+      for (const [n, { name }] of declared.entries())
         put(fields, nameOf({ name }), valueAt(children[n] as Data, index));
+      const floats = declared.filter(isFloat).map(nameOf);
+      if (floats.length > 0) standsFor(fields, () => fieldsOf(fields, floats));
       return fields;
     }
     case Type.Dictionary: {
@@ -83,6 +87,8 @@ export function valueAt(data: Data, index: number): unknown {
       throw new Error(`Arrow type ${String(type)} is not read`);
   }
 }
+
+const isFloat = ({ type }: Field): boolean => DataType.isFloat(type) || (type.children ?? []).some(isFloat);
 
 /** A field's name: arrow-js reads an empty one as null. */
 export function nameOf({ name }: { readonly name: string }): string {

@@ -4,6 +4,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
 import type { InputRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
+import { noteExact } from '../arrow/exact.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
 export const FIELDS = [
@@ -132,7 +133,7 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
 /** What a text holds as JSON; undefined for any other text. */
 export function objectIn(text: string): object | undefined {
   try {
-    return /^\s*[{[]/.test(text) ? (JSON.parse(text) as object) : undefined;
+    return /^\s*[{[]/.test(text) ? noteExact(text, JSON.parse(text) as object) : undefined;
   } catch {
     return undefined;
   }

@@ -3,6 +3,7 @@
 import { markedAnswer } from '../../boxed.js';
 import { describeValue } from '../../printable.js';
 import type { Message, Reference } from '../../trace.js';
+import { type ExactObject, exactly, standsFor } from '../arrow/exact.js';
 import { asNumber } from '../arrow/json.js';
 import type { Columns } from './fields.js';
 
@@ -20,7 +21,9 @@ export function parseMessages(value: readonly unknown[]): readonly Message[] | {
     const text = contentText(content);
     const expected = 'expected text or a list of text parts';
     if (text === undefined) return { problem: `[${n}].content is ${describeValue(content)}, ${expected}` };
-    messages.push({ ...more, role, content: text });
+    const message = { ...more, role, content: text };
+    standsFor(message, () => exactly(item) as ExactObject);
+    messages.push(message);
   }
   return messages;
 }

@@ -5,6 +5,7 @@ import { plural } from '../../plural.js';
 import { describeKeys, describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import type { Message, OwnTokens, Reference, Trace } from '../../trace.js';
+import { noteExact } from '../arrow/exact.js';
 import { asNumber } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs, objectIn } from './fields.js';
 import {
@@ -86,6 +87,7 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
       );
     const asked = prompt(row, cells, needs.prompt && promptIds === undefined);
     const dialogue = typeof asked === 'string' ? undefined : { prompt: asked, behind: behind ?? [] };
+    if (dialogue !== undefined && row.arrow === undefined) noteExact(row.raw, row.columns);
     const texts = {
       prompt: asked,
       completion,

@@ -2,15 +2,7 @@
 import { sum } from '../../credit/rules.js';
 import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import {
-  beyond,
-  type CanaryFinding,
-  describeFinding,
-  farthest,
-  NATS,
-  prove,
-  readCanary,
-} from '../onnx/canary.js';
+import { beyond, type CanaryFinding, describeFinding, farthest, prove, readCanary } from '../onnx/canary.js';
 import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import { joinIds } from '../text/encode.js';
 import type { LogprobQuestion } from './engine.js';
@@ -74,10 +66,7 @@ export async function proofOf(
     const said = [alone, answers].flatMap((all) =>
       all.map(({ logprobs }, n) => [sum(logprobs), known[n] as number] as const),
     );
-    const noise = answerNoise(said);
-    log.info(
-      `${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats, by how it is asked`,
-    );
+    let noise = answerNoise(said);
     if ('canary' in folder) {
       const { passes } = await readCanary(folder as PolicyFolder);
       // an engine hides no tokens
@@ -85,10 +74,12 @@ export async function proofOf(
         traces.every(({ branches }) => branches.every(({ gap }) => !gap)),
       );
       mayRefuse = false;
-      const { findings } = await prove(session, { passes: seen }, PRECISION);
+      const { findings, noise: ofModel } = await prove(session, { passes: seen }, PRECISION);
       log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
       refuse("is another model than the policy's (--policy, --engine-model)", findings);
+      noise = Math.max(noise, ofModel);
     }
+    log.info(`${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats`);
     return { probes, answers, noise };
   } catch (error) {
     // what it refuses of a trace is one thing, another what it says that cannot be
@@ -113,5 +104,5 @@ function compare(found: readonly LogprobAnswer[], before: readonly LogprobAnswer
   const compared = found.map(({ logprobs }, n) => {
     return [logprobs, before[n]?.logprobs ?? [], (t: number) => `token ${t} of probe ${n}`] as const;
   });
-  return farthest('log p', NATS[PRECISION], compared);
+  return farthest('log p', PRECISION, compared);
 }

@@ -67,9 +67,10 @@ export class EngineSession {
     requests: readonly SampleRequest[],
   ): Promise<readonly (readonly Int32Array[])[]> {
     const all = joinIds(promptIds, completionIds);
-    const questions = requests.map(({ after, ...wanted }) => {
+    const { stops: stop } = this.folder;
+    const questions = requests.map(({ after, samples, maxTokens }) => {
       const ids = all.subarray(0, promptIds.length + after);
-      return { name: `${trace.id}@${after}:mc`, ids, shared: ids.length, ...wanted, stop: this.folder.stops };
+      return { name: `${trace.id}@${after}:mc`, ids, shared: ids.length, samples, maxTokens, stop };
     });
     return this.ask(questions);
   }

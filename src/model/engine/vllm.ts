@@ -64,29 +64,25 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
     return { logprobs: logprobs?.content?.map(({ logprob }) => numberOf(logprob)) };
   }
 
-  /** Each token as the only one that is allowed behind those before it; a request allows the same behind several. */
+  /** Each token as the only one that is allowed behind those before it; a request allows the same behind several, one is made at a time. */
   async function allow(questions: readonly LogprobQuestion[]): Promise<Said[]> {
+    const found = questions.map((): (number | string)[] => []);
     const places = questions.flatMap(({ ids, from }, n) =>
       Array.from(ids.subarray(from), (token, i) => ({ token, prompt: ids.subarray(0, from + i), n, i })),
     );
-    const found = questions.map((): (number | string)[] => []);
-    const requests = [...new Set(places.map(({ token }) => token))].flatMap((token) => {
+    for (const token of new Set(places.map((place) => place.token))) {
       const own = places.filter((place) => place.token === token);
-      return sharingRoom(own, MOST_IDS, ({ prompt }) => prompt.length).map(async (some) => {
-        const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
-        const params = { ...forcing, return_tokens_as_token_ids: true };
-        const choices = await complete(
-          some.map(({ prompt }) => prompt),
-          params,
-        );
+      const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
+      for (const some of sharingRoom(own, MOST_IDS, ({ prompt }) => prompt.length)) {
+        const prompts = some.map(({ prompt }) => prompt);
+        const choices = await complete(prompts, { ...forcing, return_tokens_as_token_ids: true });
         for (const [p, { n, i }] of some.entries()) {
           const { tokens: [written] = [], token_logprobs: [logprob] = [] } = choices[p]?.logprobs ?? {};
           const isForced = written === `token_id:${token}`;
           (found[n] ?? [])[i] = isForced ? numberOf(logprob) : `has written ${written}, forced was ${token}`;
         }
-      });
-    });
-    await Promise.all(requests);
+      }
+    }
     return found.map((all) => all.find((each) => typeof each === 'string') ?? { logprobs: all.map(Number) });
   }
 

@@ -95,14 +95,13 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   };
   refuseModel(config, path, FAMILY_NAMES);
   const [name] = read(Named).architectures;
-  const family: Family = FAMILIES[name];
+  const family = FAMILIES[name];
   const c = read(Config.extend(family.config)) as z.infer<typeof Config>;
   const kvHeads = c.num_key_value_heads ?? family.defaults.kvHeads ?? c.num_attention_heads;
   const headDim = c.head_dim ?? family.defaults.headDim ?? c.hidden_size / c.num_attention_heads;
   if (c.num_attention_heads % kvHeads !== 0 || !Number.isInteger(headDim) || headDim % 2 !== 0)
-    throw usageError(
-      `${path}: ${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together`,
-      'heads must be a multiple of key/value heads, head_dim an even number',
+    return refuse(
+      `${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together (expected a multiple of key/value heads, and an even head_dim)`,
     );
   const rope = parseRope(c, refuse);
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);

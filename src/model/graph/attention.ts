@@ -3,10 +3,7 @@ import { type Architecture, layerWindow } from './architecture.js';
 import { cast, Graph, MICROSOFT, type Precision } from './onnx.js';
 
 /** Rotation tables, graph inputs [M, headDim/2]. */
-export interface Rope {
-  readonly cos: string;
-  readonly sin: string;
-}
+export type Rope = Readonly<Record<'cos' | 'sin', string>>;
 
 /**
  * Fewest rows of a block of the prefix's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
@@ -17,10 +14,8 @@ const MOST_BLOCKS = 32;
 
 /** Causal attention of the prefix: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
 export function prefixAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
-  const [cos, sin] = [rope.cos, rope.sin].map((table) => cast(g, table, 'f32', precision)) as [
-    string,
-    string,
-  ];
+  const cos = cast(g, rope.cos, 'f32', precision);
+  const sin = cast(g, rope.sin, 'f32', precision);
   const batchAndLength = g.node('Shape', [ids]); // [B,S]
   const perToken = g.node('Concat', [batchAndLength, g.ints([-1])], { axis: 0 }); // [B,S,-1]
   const batch = g.node('Gather', [batchAndLength, g.ints([0])]); // [1]
@@ -42,7 +37,7 @@ export function prefixAttention(g: Graph, arch: Architecture, ids: string, rope:
   };
   /** One call, in a graph or in a body of it: q, k, v of rows, the keys and values before them, and their bounds. */
   const kernel = (of: Graph, i: number, inputs: readonly string[]): Outputs => {
-    const outputs = [`${of.name}.attended_${i}`, `${of.name}.key_${i}`, `${of.name}.value_${i}`] as const;
+    const outputs = outputsOf(of, i);
     const window = layerWindow(arch, i);
     of.node(
       'GroupQueryAttention',
@@ -71,14 +66,17 @@ export function prefixAttention(g: Graph, arch: Architecture, ids: string, rope:
       padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
     ];
     const outputs = attend(i, rows);
-    const narrow = cutFlatHeads(g, outputs[0], arch.heads, arch.headDim);
+    const narrow = cutHeads(g, outputs[0], arch.headDim, arch.heads);
     const attended = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
     return { attended, k: cutHeads(g, outputs[1], arch.headDim), v: cutHeads(g, outputs[2], arch.headDim) };
   };
 }
 
 type Block = (body: Graph, rows: readonly string[], keys: readonly string[], end: string) => Outputs;
-type Outputs = readonly [attended: string, keys: string, values: string];
+type Outputs = ReturnType<typeof outputsOf>;
+
+const outputsOf = ({ name }: Graph, i: number) =>
+  [`${name}.attended_${i}`, `${name}.key_${i}`, `${name}.value_${i}`] as const;
 
 /** The same call in blocks of rows, each behind the keys of those before it; of several traces in one, as they have to be. */
 function inBlocks(g: Graph, arch: Architecture, batch: string, length: string) {
@@ -107,13 +105,10 @@ function inBlocks(g: Graph, arch: Architecture, batch: string, length: string) {
     const own = rows.map((x) => body.node('Slice', [x, from, end, body.ints([1])]));
     const [attended, k, v] = block(body, own, [keys, values], end);
     body.output(name('still'), goesOn, 'bool', []);
-    body.output(name('all'), body.node('Concat', [done, attended], { axis: 1 }), 'f32', [
-      'B',
-      'E',
-      heads * headDim,
-    ]);
+    const all = body.node('Concat', [done, attended], { axis: 1 });
+    body.output(name('all'), all, 'f32', ['B', 'E', heads * headDim]);
     for (const each of [k, v]) body.output(name(`next_${each}`), each, 'f32', ['B', kvHeads, 'Q', headDim]);
-    const outputs = [`${g.name}.attended_${i}`, `${g.name}.key_${i}`, `${g.name}.value_${i}`] as const;
+    const outputs = outputsOf(g, i);
     g.node('Loop', [count, '', none[0], none[1], none[1]], { body: { graph: body } }, { outputs });
     return outputs;
   };
@@ -139,15 +134,10 @@ function padHeads(g: Graph, x: string, heads: number, headDim: number, precision
   return g.node('Reshape', [cast(g, wide, 'f32', precision), g.ints([0, 0, heads * padded])]);
 }
 
-/** Cuts the last axis of x [B,heads,S,paddedHeadDim] back to headDim. */
-function cutHeads(g: Graph, x: string, headDim: number): string {
-  if (paddedHeadDim(headDim) === headDim) return x;
-  return g.node('Slice', [x, g.ints([0]), g.ints([headDim]), g.ints([3])]);
-}
-
-/** x [B,S,heads·paddedHeadDim] → [B,S,heads,headDim], to be flattened by the caller; x itself where nothing was added. */
-function cutFlatHeads(g: Graph, x: string, heads: number, headDim: number): string {
+/** Cuts the last axis of x [..,paddedHeadDim] of four, or of [B,S,heads·paddedHeadDim] where `heads` are given, back to headDim. */
+function cutHeads(g: Graph, x: string, headDim: number, heads?: number): string {
   const padded = paddedHeadDim(headDim);
   if (padded === headDim) return x;
-  return cutHeads(g, g.node('Reshape', [x, g.ints([0, 0, heads, padded])]), headDim);
+  const apart = heads === undefined ? x : g.node('Reshape', [x, g.ints([0, 0, heads, padded])]);
+  return g.node('Slice', [apart, g.ints([0]), g.ints([headDim]), g.ints([3])]);
 }

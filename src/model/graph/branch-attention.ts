@@ -7,21 +7,18 @@ import { cast, Graph, type Precision } from './onnx.js';
  * What a branch row sees and where it stands: graph inputs [G,W,R], W lanes, a trace each; `from` and `to` [G,2] cut a group's keys
  * from the prefixes' [B,T], of W traces in a row, `suffixFrom` and `suffixTo` those behind them from the suffixes' [N,L].
  */
-export interface BranchInputs {
-  readonly pos: string;
-  readonly exit: string;
-  readonly number: string;
-  readonly from: string;
-  readonly to: string;
-  readonly suffixFrom: string;
-  readonly suffixTo: string;
+export function branchInputs(g: Graph) {
+  const row = (name: string) => g.input(`branch_${name}`, 'i64', ['G', 'W', 'R']);
+  const place = (name: string) => g.input(name, 'i64', ['G', 2]);
+  return {
+    ...{ pos: row('pos'), exit: row('exit'), number: row('number') },
+    ...{ from: place('prefix_from'), to: place('prefix_to') },
+    ...{ suffixFrom: place('suffix_from'), suffixTo: place('suffix_to') },
+  };
 }
 
-/** Keys or values, one tensor each [B,kvHeads,T,headDim]. */
-interface KeysAndValues {
-  readonly k: string;
-  readonly v: string;
-}
+/** One tensor each [B,kvHeads,T,headDim]. */
+type KeysAndValues = Readonly<Record<'k' | 'v', string>>;
 
 /**
  * Attention of the branches: q [G·W·R,heads·hd], k, v [G·W·R,kvHeads·hd], the prefixes' and the suffixes' keys and values in float32
@@ -30,7 +27,7 @@ interface KeysAndValues {
 export function branchAttention(
   g: Graph,
   arch: Architecture,
-  branch: BranchInputs,
+  branch: ReturnType<typeof branchInputs>,
   rope: Rope,
   precision: Precision,
 ) {
@@ -48,14 +45,9 @@ export function branchAttention(
   return (i: number, q: string, k: string, v: string, prefix: KeysAndValues, suffix: KeysAndValues) => {
     const scaled = g.node('Mul', [rotated(q), g.float(1 / Math.sqrt(headDim))]);
     const queries = g.node('Reshape', [scaled, grouped]);
-    const mixed = g.node(
-      'Scan',
-      [queries, rotated(k), perHead(v), ...places, from, to, suffixFrom, suffixTo],
-      {
-        body: { graph: groupAttention(arch, i, prefix, suffix) },
-        num_scan_inputs: 12,
-      },
-    ); // [G,W,kvHeads,shared·R,hd]
+    const inputs = [queries, rotated(k), perHead(v), ...places, from, to, suffixFrom, suffixTo];
+    const body = { graph: groupAttention(arch, i, prefix, suffix) };
+    const mixed = g.node('Scan', inputs, { body, num_scan_inputs: inputs.length }); // [G,W,kvHeads,shared·R,hd]
     const byRow = g.node('Transpose', [g.node('Reshape', [mixed, ungrouped])], { perm: [0, 1, 3, 2, 4] });
     return cast(g, g.node('Reshape', [byRow, asRows]), 'f32', precision);
   };
@@ -139,15 +131,15 @@ function groupAttention(
   const exit = column('exit');
   const [branch, branchOfKey] = [column('branch'), row('branch_of_key')];
   const [pos, posOfKey] = [column('pos'), row('pos_of_key')];
-  const [from, to, suffixFrom, suffixTo] = ['from', 'to', 'suffix_from', 'suffix_to'].map((n) =>
-    g.input(name(n), 'i64', [2]),
-  ) as [string, string, string, string];
+  const place = (n: string) => g.input(name(n), 'i64', [2]);
+  const onPrefix = [place('from'), place('to')];
+  const onSuffix = [place('suffix_from'), place('suffix_to')];
 
   /** what the group may see of its prefixes, of the suffix behind one, and the branch rows' own: [W,kvHeads,E,hd] */
   const inSight = (prefixes: string, suffixes: string, own: string) => {
     const parts = [
-      g.node('Slice', [prefixes, from, to, g.ints([0, 2])]),
-      g.node('Slice', [suffixes, suffixFrom, suffixTo, g.ints([0, 2])]),
+      g.node('Slice', [prefixes, ...onPrefix, g.ints([0, 2])]),
+      g.node('Slice', [suffixes, ...onSuffix, g.ints([0, 2])]),
       own,
     ];
     return g.node('Concat', parts, { axis: 2 });

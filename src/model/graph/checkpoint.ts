@@ -12,15 +12,15 @@ import {
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { FAMILIES } from './families.js';
-import type { Family } from './family.js';
 import { refuseForeign } from './foreign.js';
 import { expectedWeights, type Weight } from './operators.js';
-import { assertShapes, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
+import { assertShapes, readSafetensorsHeader } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
 const CHECKPOINT_FILES = 'give the folder that holds config.json, model.safetensors and tokenizer.json';
 const AGAIN = 'copy or download the checkpoint again';
+const lie = (path: string, found: string): RredcotError => usageError(`${path}: ${found}`, AGAIN);
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -30,22 +30,19 @@ export interface WeightFile {
   readonly path: string;
 }
 
-export interface Checkpoint {
-  readonly architecture: Architecture;
-  /** the tensors that the graphs need, by name; `location` is a file's name */
-  readonly weights: ReadonlyMap<string, Weight>;
-  readonly files: readonly WeightFile[];
-}
-
-type Located = StoredTensor & { readonly location: string };
-
-/** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
-export async function readCheckpoint(folder: string): Promise<Checkpoint> {
+/**
+ * What config.json says, the files of weights, and of their tensors those that the graphs need, by name.
+ * @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other
+ */
+export async function readCheckpoint(folder: string) {
   await refuseForeign(folder);
   const architecture = parseArchitecture(...(await readConfig(folder)));
-  const { files, tensors } = await locateTensors(folder);
-  const weights = chooseWeights(folder, architecture, tensors);
-  await refuseOthers(folder, architecture, files, tensors, weights);
+  const located = await locateTensors(folder);
+  const { files, tensors } = located;
+  const shapes = expectedWeights(architecture);
+  assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
+  const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Weight]));
+  await refuseOthers(folder, architecture, located, weights);
   return { architecture, weights, files };
 }
 
@@ -66,10 +63,8 @@ export async function assertCheckpoint(folder: string): Promise<void> {
 // ------ files
 
 /** One file, or the shards of an index; as in transformers the one file wins where both are there. */
-async function locateTensors(
-  folder: string,
-): Promise<{ files: WeightFile[]; tensors: Map<string, Located> }> {
-  const tensors = new Map<string, Located>();
+async function locateTensors(folder: string) {
+  const tensors = new Map<string, Weight>();
   const indexPath = join(folder, INDEX);
   const isSingle = (await untrustedFile(folder, SINGLE)) !== undefined;
   const index = isSingle ? undefined : await readIndex(folder);
@@ -114,63 +109,28 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
 
 // ------ tensors against config.json
 
-/** The tensors that an architecture needs, by name. @throws RredcotError (exit 2) where one is missing or has another shape */
-function chooseWeights(
-  folder: string,
-  architecture: Architecture,
-  tensors: ReadonlyMap<string, Located>,
-): Map<string, Located> {
-  const shapes = expectedWeights(architecture);
-  assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
-  return new Map([...shapes.keys()].map((name) => [name, tensors.get(name) as Located]));
-}
-
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
 async function refuseOthers(
   folder: string,
-  architecture: Architecture,
-  files: readonly WeightFile[],
-  tensors: ReadonlyMap<string, Located>,
+  { family: name, layers }: Architecture,
+  { files, tensors }: Awaited<ReturnType<typeof locateTensors>>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
-  const family: Family = FAMILIES[architecture.family];
-  for (const name of tensors.keys()) {
+  const { head, embedding } = FAMILIES[name];
+  const hashOf = ({ location, offset, length }: Weight): Promise<string> => {
+    const { path } = files.find((file) => file.name === location) as WeightFile;
+    return sha256(path, offset, offset + length - 1);
+  };
+  for (const [tensorName, tensor] of tensors) {
     // older checkpoints store the rotary frequencies, which follow from config.json
-    if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
-    if (name === family.head) await checkTied(folder, family, files, tensors);
-    else
-      throw mismatch(
-        folder,
-        `tensor ${name} has no place in a ${architecture.family} of ${architecture.layers} layers`,
-      );
+    if (weights.has(tensorName) || tensorName.endsWith('.rotary_emb.inv_freq')) continue;
+    const refuse = (found: string): never => {
+      throw usageError(`${folder}: ${found}`, 'config.json and the weights must be of the same checkpoint');
+    };
+    if (tensorName !== head) refuse(`tensor ${tensorName} has no place in a ${name} of ${layers} layers`);
+    // a head that is stored although config.json says that it is the embedding must be the embedding
+    const tied = tensors.get(embedding) as Weight;
+    if (tensor.dtype !== tied.dtype || (await hashOf(tensor)) !== (await hashOf(tied)))
+      refuse(`config.json has tie_word_embeddings: true, but ${head} is stored and is not ${embedding}`);
   }
-}
-
-function mismatch(folder: string, message: string): RredcotError {
-  return usageError(`${folder}: ${message}`, 'config.json and the weights must be of the same checkpoint');
-}
-
-/** A head that is stored although config.json says that it is the embedding must be the embedding. */
-async function checkTied(
-  folder: string,
-  { head: ownHead, embedding: matrix }: Pick<Family, 'head' | 'embedding'>,
-  files: readonly WeightFile[],
-  tensors: ReadonlyMap<string, Located>,
-): Promise<void> {
-  const [head, embedding] = [ownHead, matrix].map((name) => {
-    const tensor = tensors.get(name) as Located;
-    return { ...tensor, path: files.find((file) => file.name === tensor.location)?.path ?? '' };
-  }) as [Located & WeightFile, Located & WeightFile];
-  const hashOf = ({ path, offset, length }: typeof head) => sha256(path, offset, offset + length - 1);
-  if (head.dtype !== embedding.dtype || (await hashOf(head)) !== (await hashOf(embedding)))
-    throw mismatch(
-      folder,
-      `config.json has tie_word_embeddings: true, but ${ownHead} is stored and is not ${matrix}`,
-    );
-}
-
-// ------ small things
-
-function lie(path: string, found: string): RredcotError {
-  return usageError(`${path}: ${found}`, AGAIN);
 }

@@ -11,25 +11,47 @@ export interface LayerSizes {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly intermediate: number;
+  readonly rmsNormEps: number;
 }
 
+type Shape = readonly number[];
+
+/** Where weights come from, by the names and shapes that layers give them. */
+export interface WeightSource {
+  /** in the graph's precision */
+  weight(name: string, shape: Shape): string;
+  /** rows [N,d] of a matrix by number [N]: only these are cast */
+  rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
+}
+
+export type Operators = ReturnType<typeof operators>;
+
 /** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. */
-export interface Operators {
-  readonly g: Graph;
-  readonly sizes: LayerSizes;
-  /** a weight as it is, for nodes of the family's own */
-  weight(name: string, shape: readonly number[]): string;
-  /** rows [N,d] of a matrix by number [N] */
-  rowsOf(name: string, shape: readonly number[], ids: string): string;
-  add(a: string, b: string): string;
-  multiply(a: string, b: string): string;
-  silu(x: string): string;
-  /** RMS norm of x [N,d] */
-  norm(x: string, name: string): string;
-  /** the same of each head on its own: x [N,heads·hd], weight [hd] */
-  normHeads(x: string, name: string, heads: number): string;
-  /** x [N,in] by the matrix `<name>.weight` [out,in], plus `<name>.bias` [out] */
-  linear(x: string, name: string, shape: readonly [out: number, from: number], hasBias?: boolean): string;
+export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf }: WeightSource) {
+  const rmsNorm = (x: string, name: string, size: number) =>
+    g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
+      axis: -1,
+      epsilon: { float: sizes.rmsNormEps },
+    });
+  return {
+    ...{ sizes, rowsOf },
+    add: (a: string, b: string) => g.node('Add', [a, b]),
+    multiply: (a: string, b: string) => g.node('Mul', [a, b]),
+    silu: (x: string) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
+    /** RMS norm of x [N,d] */
+    norm: (x: string, name: string) => rmsNorm(x, name, sizes.hidden),
+    /** the same of each head on its own: x [N,heads·hd], weight [hd] */
+    normHeads(x: string, name: string, heads: number) {
+      const perHead = g.node('Reshape', [x, g.ints([-1, sizes.headDim])]);
+      return g.node('Reshape', [rmsNorm(perHead, name, sizes.headDim), g.ints([-1, heads * sizes.headDim])]);
+    },
+    /** x [N,in] by the matrix `<name>.weight` [out,in], plus `<name>.bias` [out] */
+    linear(x: string, name: string, shape: readonly [out: number, from: number], hasBias = false) {
+      const bias = () => weight(`${name}.bias`, [shape[0]]);
+      const inputs = [x, weight(`${name}.weight`, shape), ...(hasBias ? [bias()] : [])];
+      return g.node('Gemm', inputs, { transB: 1 });
+    },
+  };
 }
 
 /** What a config.json says of sliding windows. */
@@ -59,11 +81,7 @@ export interface Family {
   /** ids [N] → [N,d] */
   embed(o: Operators, ids: string): string;
   /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */
-  project(
-    o: Operators,
-    layer: number,
-    x: string,
-  ): { readonly q: string; readonly k: string; readonly v: string };
+  project(o: Operators, layer: number, x: string): Readonly<Record<'q' | 'k' | 'v', string>>;
   /** what stands behind the attention: x [N,d], attended [N,heads·hd] → [N,d] */
   finish(o: Operators, layer: number, x: string, attended: string): string;
   /** x [N,d] → what the output head multiplies */

@@ -4,11 +4,11 @@ import { cast, Graph, type Precision } from './onnx.js';
 /** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
 export const CPU_ENTRIES = 2048;
 
-/** A slice of the head's matrix [vocab, d]: `blocks` × `entries` rows of it from row `first` on. */
+/** A slice of the head's matrix [vocab, d]: of rows of it from row `first` on, in blocks of so many or in one. */
 export interface MatrixSlice {
   readonly name: string;
   readonly first: number;
-  readonly shape: readonly [entries: number, hidden: number] | readonly [number, number, number];
+  readonly shape: readonly number[];
 }
 
 /** What the head takes from the rest of the graph. */
@@ -24,25 +24,18 @@ export interface HeadParts {
   readonly tokenRows: (tokens: string, body: Graph) => string;
 }
 
-/** Whole blocks of the vocabulary, and what is left; one block where there are not several. */
-function vocabBlocks(vocab: number, precision: Precision): { blocks: number; entries: number; rest: number } {
-  const blocks = precision === 'f32' ? Math.floor(vocab / CPU_ENTRIES) : 1;
-  if (blocks < 2) return { blocks: 1, entries: vocab, rest: 0 };
-  return { blocks, entries: CPU_ENTRIES, rest: vocab - blocks * CPU_ENTRIES };
-}
-
 /** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
 export function entropyHead(g: Graph, x: string, targets: string, parts: HeadParts) {
   const { hidden, vocab, precision } = parts;
+  const blocks = precision === 'f32' ? Math.floor(vocab / CPU_ENTRIES) : 1;
   const body = new Graph('head');
   const blockX = body.input('head.x', precision, ['C', hidden]);
   const blockTargets = body.input('head.targets', 'i64', ['C']);
   const h = parts.norm(blockX, body); // [C,d]
-  const { blocks, entries, rest } = vocabBlocks(vocab, precision);
   const { entropy, logprob } =
-    blocks === 1
+    blocks < 2
       ? wholeVocabulary(body, h, blockTargets, parts)
-      : inBlocks(body, h, blockTargets, parts, { blocks, entries, rest });
+      : inBlocks(body, h, blockTargets, parts, blocks);
   body.output('head.entropy', entropy, 'f32', ['C']);
   body.output('head.logprob', logprob, 'f32', ['C']);
   const outputs = ['head.entropies', 'head.logprobs'] as const;
@@ -67,20 +60,21 @@ function inBlocks(
   body: Graph,
   h: string,
   targets: string,
-  { hidden, precision, ...parts }: HeadParts,
-  { blocks, entries, rest }: { blocks: number; entries: number; rest: number },
+  { hidden, vocab, precision, ...parts }: HeadParts,
+  blocks: number,
 ) {
   const inner = new Graph('head_block');
-  const blockMatrix = inner.input('head_block.matrix', precision, [entries, hidden]);
+  const blockMatrix = inner.input('head_block.matrix', precision, [CPU_ENTRIES, hidden]);
   const one = blockSums(inner, h, blockMatrix, precision);
   inner.output('head_block.negative', one.negative, 'f32', ['C']);
   inner.output('head_block.total', one.total, 'f32', ['C']);
-  const matrix = parts.matrix({ name: 'head.blocks', first: 0, shape: [blocks, entries, hidden] });
+  const matrix = parts.matrix({ name: 'head.blocks', first: 0, shape: [blocks, CPU_ENTRIES, hidden] });
   const outputs = ['head.negatives', 'head.totals'] as const;
   body.node('Scan', [matrix], { body: { graph: inner }, num_scan_inputs: 1 }, { outputs }); // [blocks,C] each
   let [negatives, totals]: readonly [string, string] = outputs;
-  if (rest > 0) {
-    const last = parts.matrix({ name: 'head.rest', first: blocks * entries, shape: [rest, hidden] });
+  const first = blocks * CPU_ENTRIES;
+  if (first < vocab) {
+    const last = parts.matrix({ name: 'head.rest', first, shape: [vocab - first, hidden] });
     const sums = blockSums(body, h, last, precision);
     const joined = (all: string, own: string) =>
       body.node('Concat', [all, body.node('Unsqueeze', [own, body.ints([0])])], { axis: 0 });

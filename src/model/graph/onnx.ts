@@ -52,10 +52,7 @@ const ATTRIBUTE_TYPE = { float: 1, int: 2, string: 3, graph: 5, ints: 7 } as con
 const EXTERNAL = 1;
 // opset 18 has every standard operator in use here with its final signature; IR 9 is the version of its time
 const IR_VERSION = 9;
-const OPSETS: readonly (readonly [domain: string, version: number])[] = [
-  ['', 18],
-  ['com.microsoft', 1],
-];
+const OPSETS = { '': 18, [MICROSOFT.domain]: 1 };
 
 /** A graph under construction. Values are named by strings; every method that adds a node returns its output. */
 export class Graph {
@@ -63,7 +60,7 @@ export class Graph {
   private readonly initializers: WireField[] = [];
   private readonly inputs: WireField[] = [];
   private readonly outputs: WireField[] = [];
-  private readonly constants = new Set<string>();
+  private readonly stored = new Set<string>();
   private counter = 0;
 
   /** @param name prefix of all value names made here: a body graph must not shadow its outer scope's names */
@@ -92,10 +89,8 @@ export class Graph {
     const node = message(
       ...inputs.map((input): WireField => [1, input]),
       ...outputs.map((output): WireField => [2, output]),
-      ...([
-        [3, opts.name ?? numbered],
-        [4, op],
-      ] as const),
+      [3, opts.name ?? numbered],
+      [4, op],
       ...Object.entries(attributes).map(([name, value]): WireField => [5, attribute(name, value)]),
       [7, opts.domain],
     );
@@ -114,13 +109,12 @@ export class Graph {
     return this.constant('f32', new Float32Array([value]), String(value), []);
   }
 
-  /** A weight whose bytes stay in the file where they are. */
+  /** A weight whose bytes stay in the file where they are; of one name there is one. */
   weight(name: string, dtype: Dtype, shape: readonly number[], data: ExternalData): string {
     const entries = Object.entries(data).map(
       ([key, value]): WireField => [13, message([1, key], [2, String(value)])],
     );
-    this.initializers.push([5, message(...tensor(name, dtype, shape), ...entries, [14, EXTERNAL])]);
-    return name;
+    return this.initializer(name, dtype, shape, ...entries, [14, EXTERNAL]);
   }
 
   /** GraphProto, for a control-flow body or for {@link serialiseModel}. */
@@ -129,18 +123,23 @@ export class Graph {
   }
 
   private constant(dtype: Dtype, data: ArrayBufferView, key: string, shape: readonly number[]): string {
-    const name = `${this.name}.${dtype}_${key}_${shape.join('x')}`;
     const raw = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    if (!this.constants.has(name))
-      this.initializers.push([5, message(...tensor(name, dtype, shape), [9, raw])]);
-    this.constants.add(name);
+    return this.initializer(`${this.name}.${dtype}_${key}_${shape.join('x')}`, dtype, shape, [9, raw]);
+  }
+
+  private initializer(name: string, dtype: Dtype, shape: readonly number[], ...data: WireField[]): string {
+    if (!this.stored.has(name))
+      this.initializers.push([5, message([1, shape], [2, DTYPE[dtype]], [8, name], ...data)]);
+    this.stored.add(name);
     return name;
   }
 }
 
 /** ModelProto bytes of a finished graph: the content of an `.onnx` file. */
 export function serialiseModel(graph: Graph): Buffer {
-  const opsets = OPSETS.map(([domain, version]): WireField => [8, message([1, domain], [2, version])]);
+  const opsets = Object.entries(OPSETS).map(
+    ([domain, version]): WireField => [8, message([1, domain], [2, version])],
+  );
   return message([1, IR_VERSION], [2, 'rredcot'], [7, graph.toProto()], ...opsets);
 }
 
@@ -152,14 +151,6 @@ function attribute(name: string, value: Attribute): Buffer {
   if ('graph' in value) return message([1, name], [6, value.graph.toProto()], [20, graph]);
   return message([1, name], [8, value], [20, ints]);
 }
-
-const tensor = (name: string, dtype: Dtype, shape: readonly number[]): WireField[] => [
-  ...([
-    [1, shape],
-    [2, DTYPE[dtype]],
-    [8, name],
-  ] as const),
-];
 
 function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[]): Buffer {
   const dims = shape.map((dim): WireField => [1, message([typeof dim === 'number' ? 1 : 2, dim])]);

@@ -1,60 +1,22 @@
 // A family's layers in a graph, with the weights that they name; and the output head behind them.
 import type { Architecture } from './architecture.js';
 import { FAMILIES } from './families.js';
-import type { Family, Operators } from './family.js';
+import { operators } from './family.js';
 import { entropyHead, type MatrixSlice } from './head.js';
-import { cast, type Dtype, type ExternalData, Graph, type Precision } from './onnx.js';
+import { cast, type ExternalData, Graph, type Precision } from './onnx.js';
+import type { StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
-export interface Weight extends ExternalData {
-  readonly name: string;
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-}
-
-type Shape = readonly number[];
-
-/** Where weights come from, by the names and shapes that layers give them. */
-interface WeightSource {
-  /** in the graph's precision */
-  weight(name: string, shape: Shape): string;
-  /** rows of a matrix by number: only these are cast */
-  rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
-}
-
-function operators(g: Graph, arch: Architecture, { weight, rowsOf }: WeightSource): Operators {
-  const rmsNorm = (x: string, name: string, size: number) =>
-    g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
-      axis: -1,
-      epsilon: { float: arch.rmsNormEps },
-    });
-  return {
-    ...{ g, sizes: arch, weight, rowsOf },
-    add: (a, b) => g.node('Add', [a, b]),
-    multiply: (a, b) => g.node('Mul', [a, b]),
-    silu: (x) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
-    norm: (x, name) => rmsNorm(x, name, arch.hidden),
-    normHeads(x, name, heads) {
-      const perHead = g.node('Reshape', [x, g.ints([-1, arch.headDim])]);
-      return g.node('Reshape', [rmsNorm(perHead, name, arch.headDim), g.ints([-1, heads * arch.headDim])]);
-    },
-    linear(x, name, shape, hasBias = false) {
-      const bias = () => weight(`${name}.bias`, [shape[0]]);
-      return g.node('Gemm', [x, weight(`${name}.weight`, shape), ...(hasBias ? [bias()] : [])], {
-        transB: 1,
-      });
-    },
-  };
-}
+export type Weight = StoredTensor & ExternalData;
 
 /** Every tensor that the layers of an architecture name, with its shape. */
-export function expectedWeights(arch: Architecture): Map<string, Shape> {
-  const shapes = new Map<string, Shape>();
-  const noted = (name: string, shape: Shape): string => {
+export function expectedWeights(arch: Architecture): Map<string, readonly number[]> {
+  const shapes = new Map<string, readonly number[]>();
+  const noted = (name: string, shape: readonly number[]): string => {
     shapes.set(name, shape);
     return name;
   };
-  const family: Family = FAMILIES[arch.family];
+  const family = FAMILIES[arch.family];
   const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf: noted });
   family.embed(o, 'ids');
   family.last(o, 'x');
@@ -66,7 +28,7 @@ export function expectedWeights(arch: Architecture): Map<string, Shape> {
   return shapes;
 }
 
-/** A family's layers in a graph, each weight put there once, when it is first asked for. */
+/** A family's layers in a graph, each weight put there when it is first asked for. */
 export function rowLayers(
   g: Graph,
   arch: Architecture,
@@ -78,12 +40,9 @@ export function rowLayers(
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
     return weight;
   };
-  const placed = new Set<string>();
   const stored = (name: string): string => {
     const { dtype, shape, location, offset, length } = weightOf(name);
-    if (!placed.has(name)) g.weight(name, dtype, shape, { location, offset, length });
-    placed.add(name);
-    return name;
+    return g.weight(name, dtype, shape, { location, offset, length });
   };
   const converted = new Map<string, string>();
   /** one of another type is cast in the graph itself, where bodies see it too */
@@ -92,10 +51,10 @@ export function rowLayers(
     converted.set(name, value);
     return value;
   };
-  const rowsOf = (name: string, _: Shape, ids: string, graph = g) =>
+  const rowsOf = (name: string, _: readonly number[], ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
 
-  const family: Family = FAMILIES[arch.family];
+  const family = FAMILIES[arch.family];
   const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf });
   const o = within(g);
   const headWeight = arch.tiedHead ? family.embedding : family.head;

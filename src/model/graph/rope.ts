@@ -43,26 +43,49 @@ const common = {
   rope_theta: positive.optional(),
   partial_rotary_factor: z.literal(1).optional(),
 };
-const Linear = z.strictObject({ ...common, factor: positive });
-const Llama3 = z
-  .strictObject({
-    ...common,
-    factor: positive,
-    low_freq_factor: positive,
-    high_freq_factor: positive,
-    original_max_position_embeddings: tokenCount,
-  })
-  .refine((c) => c.low_freq_factor < c.high_freq_factor, 'low_freq_factor must be below high_freq_factor');
-const Yarn = z.strictObject({
-  ...common,
-  factor: positive,
-  original_max_position_embeddings: tokenCount.nullish(),
-  attention_factor: positive.nullish(),
-  mscale: z.number().nonnegative().nullish(),
-  mscale_all_dim: z.number().nonnegative().nullish(),
-  beta_fast: positive.nullish(),
-  beta_slow: positive.nullish(),
-  truncate: z.boolean().nullish(),
+/** By rope type: what is read of it, and what is kept of that. @param declared max_position_embeddings */
+const scalings = (declared: number) => ({
+  default: z.strictObject(common).transform(() => undefined),
+  linear: z
+    .strictObject({ ...common, factor: positive })
+    .transform(({ factor }) => ({ type: 'linear' as const, factor })),
+  llama3: z
+    .strictObject({
+      ...common,
+      factor: positive,
+      low_freq_factor: positive,
+      high_freq_factor: positive,
+      original_max_position_embeddings: tokenCount,
+    })
+    .refine((c) => c.low_freq_factor < c.high_freq_factor, 'low_freq_factor must be below high_freq_factor')
+    .transform((c) => ({
+      type: 'llama3' as const,
+      factor: c.factor,
+      lowFreqFactor: c.low_freq_factor,
+      highFreqFactor: c.high_freq_factor,
+      originalMaxTokens: c.original_max_position_embeddings,
+    })),
+  yarn: z
+    .strictObject({
+      ...common,
+      factor: positive,
+      original_max_position_embeddings: tokenCount.nullish(),
+      attention_factor: positive.nullish(),
+      mscale: z.number().nonnegative().nullish(),
+      mscale_all_dim: z.number().nonnegative().nullish(),
+      beta_fast: positive.nullish(),
+      beta_slow: positive.nullish(),
+      truncate: z.boolean().nullish(),
+    })
+    .transform((c) => ({
+      type: 'yarn' as const,
+      factor: c.factor,
+      originalMaxTokens: c.original_max_position_embeddings ?? declared,
+      attentionFactor: c.attention_factor ?? yarnAttention(c.factor, c.mscale, c.mscale_all_dim),
+      betaFast: c.beta_fast ?? 32,
+      betaSlow: c.beta_slow ?? 1,
+      truncate: c.truncate ?? true,
+    })),
 });
 
 /** `maxTokens`: those that the scaling was made for, where it says so. @param refuse throws what is wrong, naming the field */
@@ -81,46 +104,17 @@ export function parseRope(
   const type = given.rope_type ?? given.type ?? 'default';
   if (given.rope_type !== undefined && given.type !== undefined && given.rope_type !== given.type)
     refuse(`${field}: rope_type is ${shown(given.rope_type)} and type is ${shown(given.type)}`);
-  const theta = parse(z.object({ rope_theta: positive.optional() })).rope_theta ?? config.rope_theta;
-  const rope = { theta: theta ?? DEFAULT_THETA, maxTokens: declared };
-
-  if (type === 'default') {
-    parse(z.strictObject(common));
-    return { ...rope, scaling: undefined };
-  }
-  if (type === 'linear') return { ...rope, scaling: { type, factor: parse(Linear).factor } };
-  if (type === 'llama3') {
-    const c = parse(Llama3);
-    return {
-      ...rope,
-      scaling: {
-        type,
-        factor: c.factor,
-        lowFreqFactor: c.low_freq_factor,
-        highFreqFactor: c.high_freq_factor,
-        originalMaxTokens: c.original_max_position_embeddings,
-      },
-    };
-  }
-  if (type === 'yarn') {
-    const c = parse(Yarn);
-    const original = c.original_max_position_embeddings;
-    return {
-      ...rope,
-      // model cards have users add the scaling and leave max_position_embeddings as it was
-      maxTokens: Math.max(declared, Math.floor((original ?? 0) * c.factor)),
-      scaling: {
-        type,
-        factor: c.factor,
-        originalMaxTokens: original ?? declared,
-        attentionFactor: c.attention_factor ?? yarnAttention(c.factor, c.mscale, c.mscale_all_dim),
-        betaFast: c.beta_fast ?? 32,
-        betaSlow: c.beta_slow ?? 1,
-        truncate: c.truncate ?? true,
-      },
-    };
-  }
-  return refuse(`${field}: rope type ${shown(type)}, expected default, linear, llama3 or yarn`);
+  const schema = Object.entries(scalings(declared)).find(([name]) => name === type)?.[1];
+  if (schema === undefined)
+    return refuse(`${field}: rope type ${shown(type)}, expected default, linear, llama3 or yarn`);
+  const scaling = parse<RopeScaling | undefined>(schema);
+  const { rope_theta } = parse(z.object({ rope_theta: positive.optional() }));
+  // model cards have users add yarn's scaling and leave max_position_embeddings as it was
+  const grown = scaling?.type === 'yarn' && given.original_max_position_embeddings != null;
+  const maxTokens = grown
+    ? Math.max(declared, Math.floor(scaling.originalMaxTokens * scaling.factor))
+    : declared;
+  return { theta: rope_theta ?? config.rope_theta ?? DEFAULT_THETA, scaling, maxTokens };
 }
 
 /** YaRN's 0.1·ln s + 1 (arXiv 2309.00071, eq. 22), or the ratio of two of them where a checkpoint names both weights. */

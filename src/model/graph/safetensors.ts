@@ -37,9 +37,7 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   await using file = await open(path).catch((cause: unknown) => {
     throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
   });
-  const stat = await file.stat();
-  if (!stat.isFile()) fail('not a file');
-  const fileBytes = stat.size;
+  const { size: fileBytes } = await file.stat();
   if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);
   const lengthField = Buffer.alloc(8);
   await file.read(lengthField, 0, 8, 0);

@@ -1,7 +1,7 @@
 // Builds the graph that scores traces, and references at their exit points.
 import type { Architecture } from './architecture.js';
 import { prefixAttention, type Rope } from './attention.js';
-import { type BranchInputs, branchAttention, suffixKeys } from './branch-attention.js';
+import { branchAttention, branchInputs, suffixKeys } from './branch-attention.js';
 import { cast, Graph, type Precision } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
 
@@ -38,15 +38,7 @@ export function buildScoringGraph(
   const g = new Graph('policy');
   const ids = g.input('ids', 'i64', ['B', 'S']);
   const branchIds = g.input('branch_ids', 'i64', ['G', 'W', 'R']);
-  const branch: BranchInputs = {
-    pos: g.input('branch_pos', 'i64', ['G', 'W', 'R']),
-    exit: g.input('branch_exit', 'i64', ['G', 'W', 'R']),
-    number: g.input('branch_number', 'i64', ['G', 'W', 'R']),
-    from: g.input('prefix_from', 'i64', ['G', 2]),
-    to: g.input('prefix_to', 'i64', ['G', 2]),
-    suffixFrom: g.input('suffix_from', 'i64', ['G', 2]),
-    suffixTo: g.input('suffix_to', 'i64', ['G', 2]),
-  };
+  const branch = branchInputs(g);
   const suffixRows = g.input('suffix_rows', 'i64', ['N', 'L']);
   const rope: Rope = {
     cos: g.input('cos', 'f32', ['M', headDim / 2]),
@@ -62,7 +54,7 @@ export function buildScoringGraph(
   const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
   const prefixRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
   /** [B·S + G·W·R, width] → the prefix's rows and the branches' */
-  const parts = (t: string) => [
+  const parts = (t: string): readonly [string, string] => [
     g.node('Slice', [t, g.ints([0]), prefixRows, g.ints([0])]),
     g.node('Slice', [t, prefixRows, g.ints([2 ** 31]), g.ints([0])]),
   ];
@@ -71,9 +63,9 @@ export function buildScoringGraph(
   let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
     const { q, k, v } = layer.project(i, x);
-    const [prefixQ, branchQ] = parts(q) as [string, string];
-    const [prefixK, branchK] = parts(k) as [string, string];
-    const [prefixV, branchV] = parts(v) as [string, string];
+    const [prefixQ, branchQ] = parts(q);
+    const [prefixK, branchK] = parts(k);
+    const [prefixV, branchV] = parts(v);
     const prefix = attendPrefix(i, prefixQ, prefixK, prefixV);
     const suffix = keysOfSuffixes(branchK, branchV);
     /** keys or values so far, of an earlier run and of this one [X,kvHeads,P+S,headDim] */
@@ -86,14 +78,9 @@ export function buildScoringGraph(
     const ofPrefixes = (name: 'k' | 'v') =>
       whole(name, cast(g, prefix[name], precision, 'f32'), ['B', 'P', 'T']);
     const ofSuffixes = (name: 'k' | 'v') => whole(`suffix_${name}`, suffix[name], ['N', 'Q', 'LT']);
-    const branches = attendBranches(
-      i,
-      branchQ,
-      branchK,
-      branchV,
-      { k: ofPrefixes('k'), v: ofPrefixes('v') },
-      { k: ofSuffixes('k'), v: ofSuffixes('v') },
-    );
+    const prefixKeys = { k: ofPrefixes('k'), v: ofPrefixes('v') };
+    const keysBehind = { k: ofSuffixes('k'), v: ofSuffixes('v') };
+    const branches = attendBranches(i, branchQ, branchK, branchV, prefixKeys, keysBehind);
     const attended = g.node('Concat', [prefix.attended, branches], { axis: 0 }); // [B·S + G·W·R, heads·headDim]
     // the last layer's output is wanted in the read-out rows only
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);

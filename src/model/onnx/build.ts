@@ -1,14 +1,15 @@
 // Builds a policy's folder from a Hugging Face checkpoint: links to its files where the file system allows, graphs, the canary, for which the
 // policy runs once, and at last policy.json.
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { parseSizes } from '../graph/architecture.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
-import { type CudaPrecision, cudaPrecisionOf, type Graph, serialiseModel } from '../graph/onnx.js';
+import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
+import { checkChatTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import {
@@ -22,13 +23,11 @@ import {
 import { sha256, untrustedFile } from '../text/untrusted-files.js';
 import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
 import {
-  type CanaryFile,
   CUDA_GRAPH,
   type ExitTemplate,
   FORMAT,
   GRAPH,
   HINT_TEMPLATE,
-  hasAccess,
   MANIFEST,
   openPolicyFolder,
   openTextFolder,
@@ -57,25 +56,17 @@ export async function buildPolicyFolder(
   given: Partial<ExitTemplate> = {},
   opts: BuildOptions = {},
 ): Promise<PolicyFolder> {
-  const read = await readCheckpoint(checkpoint);
-  const { architecture, weights } = read;
-  const dtypes = Array.from(weights.values(), ({ dtype }) => dtype);
-  const precision = opts.cudaPrecision ?? cudaPrecisionOf(dtypes);
-  const { exitTemplate, stops, ids } = await readTexts(checkpoint, given, architecture.vocab);
+  const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
+  const precision = opts.cudaPrecision ?? cudaPrecisionOf(Array.from(weights.values(), ({ dtype }) => dtype));
+  const { ids, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
   const cuda = { graph: CUDA_GRAPH, precision };
-  const unproved = { path: out, architecture, exitTemplate, cuda, stops, files: {} };
-  const parts: FolderParts = {
-    weightFiles: read.files,
-    graphs: [
-      [GRAPH, () => buildScoringGraph(architecture, weights, 'f32')],
-      [CUDA_GRAPH, () => buildScoringGraph(architecture, weights, precision)],
-    ],
-    canary: [CANARY, () => canaryOf(unproved, ids)],
-    manifest: (files, canary) => ({
-      ...{ format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files },
-    }),
+  const graph = (type: Precision) => serialiseModel(buildScoringGraph(architecture, weights, type));
+  const writeGraphs = async () => {
+    await writeText(join(out, GRAPH), graph('f32'));
+    await writeText(join(out, CUDA_GRAPH), graph(precision));
+    await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
   };
-  await writeFolder(checkpoint, out, parts, opts.log);
+  await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, cuda, writeGraphs }, opts.log);
   return openPolicyFolder(out, { verify: false });
 }
 
@@ -87,20 +78,14 @@ export async function buildTextFolder(
   log?: BuildOptions['log'],
 ): Promise<TextFolder> {
   const architecture = parseSizes(...(await readConfig(checkpoint)));
-  const { exitTemplate, stops } = await readTexts(checkpoint, given, architecture.vocab);
-  const manifest = (files: TextFolder['files']) => ({
-    format: FORMAT,
-    architecture,
-    exitTemplate,
-    stops,
-    files,
-  });
-  await writeFolder(checkpoint, out, { weightFiles: [], graphs: [], manifest }, log);
+  const { ids: _, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
+  await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles: [] }, log);
   return openTextFolder(out, { verify: false });
 }
 
-/** What a folder says of texts, by a tokenizer that does not fail at the first trace. */
+/** What tokenizer and templates say. @throws RredcotError (exit 2) for those that would fail at the first trace */
 async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab: number) {
+  await checkChatTemplate(checkpoint);
   const tokenizer = await openTokenizer(checkpoint);
   await using _ = { [Symbol.asyncDispose]: () => tokenizer.close() };
   const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
@@ -110,6 +95,46 @@ async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab
   if (asked !== undefined) await askedIds(asked, tokenizer, vocab);
   const stops = await readStops(checkpoint, tokenizer, vocab);
   return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
+}
+
+/** What a folder is written of. */
+interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' | 'stops'> {
+  readonly weightFiles: readonly WeightFile[];
+  /** of one with graphs, which are written with the canary that they give */
+  readonly cuda?: PolicyFolder['cuda'];
+  readonly writeGraphs?: () => Promise<void>;
+}
+
+/** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
+async function writeFolder(
+  checkpoint: string,
+  out: string,
+  { architecture, exitTemplate, stops, weightFiles, cuda, writeGraphs }: FolderParts,
+  log: BuildOptions['log'],
+): Promise<void> {
+  const kept = await keptFiles(checkpoint, weightFiles);
+  try {
+    await mkdir(out, { recursive: true });
+    await checkTarget(checkpoint, out, weightFiles);
+    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
+    if ((await realpath(out)) !== (await realpath(checkpoint)))
+      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
+    await writeGraphs?.();
+    const files: Record<string, string> = {};
+    for (const name of [...(cuda ? [GRAPH, cuda.graph] : []), ...kept.map(({ name }) => name)])
+      files[name] = await sha256(join(out, name));
+    const canary = cuda && { file: CANARY, sha256: await sha256(join(out, CANARY)) };
+    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files };
+    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (cause instanceof RredcotError || code === undefined) throw cause;
+    throw usageError(
+      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
+      '-o <a folder that can be written>',
+      cause,
+    );
+  }
 }
 
 /** A new folder's canary: its float32 graph reads a few tokens on the CPU. */
@@ -129,62 +154,14 @@ async function canaryOf(folder: Unproved, ids: CheckedIds): Promise<object> {
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
 
-interface FolderParts {
-  readonly weightFiles: readonly WeightFile[];
-  readonly graphs: readonly (readonly [name: string, build: () => Graph])[];
-  /** made when all others are there: the model runs for it */
-  readonly canary?: readonly [name: string, make: () => Promise<object>];
-  /** what it says, from the hashes of its files */
-  readonly manifest: (files: PolicyFolder['files'], canary?: CanaryFile) => object;
-}
-
-/** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
-async function writeFolder(
-  checkpoint: string,
-  out: string,
-  { weightFiles, graphs, canary, manifest }: FolderParts,
-  log: ((message: string) => void) | undefined,
-): Promise<void> {
-  const kept = await keptFiles(checkpoint, weightFiles);
-  try {
-    await mkdir(out, { recursive: true });
-    await checkTarget(checkpoint, out, weightFiles);
-    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
-    if ((await realpath(out)) !== (await realpath(checkpoint)))
-      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
-    for (const [name, build] of graphs) await writeText(join(out, name), serialiseModel(build()));
-    if (canary !== undefined) await writeJson(join(out, canary[0]), await canary[1]());
-    const files: Record<string, string> = {};
-    for (const file of [...graphs.map(([name]) => name), ...kept.map(({ name }) => name)])
-      files[file] = await sha256(join(out, file));
-    const proof = canary && { file: canary[0], sha256: await sha256(join(out, canary[0])) };
-    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (cause instanceof RredcotError || code === undefined) throw cause;
-    throw usageError(
-      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
-      '-o <a folder that can be written>',
-      cause,
-    );
-  }
-}
-
 /** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
-async function checkTarget(
-  checkpoint: string,
-  out: string,
-  weightFiles: readonly WeightFile[],
-): Promise<void> {
+async function checkTarget(checkpoint: string, out: string, weightFiles: readonly WeightFile[]) {
   const elsewhere = '-o <another folder>';
   if ((await realpath(out)) === (await realpath(checkpoint))) {
-    for (const { name } of weightFiles)
-      if ((await lstat(join(out, name))).isSymbolicLink())
-        throw usageError(
-          `${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`,
-          elsewhere,
-        );
-  } else if ((await hasAccess(join(out, CHECKPOINT_CONFIG))) && !(await hasAccess(join(out, MANIFEST))))
+    for (const file of weightFiles.map(({ name }) => join(out, name)))
+      if ((await lstat(file)).isSymbolicLink())
+        throw usageError(`${file}: a symbolic link, which ONNX Runtime does not follow`, elsewhere);
+  } else if (existsSync(join(out, CHECKPOINT_CONFIG)) && !existsSync(join(out, MANIFEST)))
     throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
 }
 
@@ -206,12 +183,9 @@ async function linkOrCopy(source: string, to: string, log?: (message: string) =>
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const megabytes = Math.ceil((await stat(source)).size / 1e6);
-    log?.(`${to}: copied (${megabytes} MB), it cannot be linked to ${source}: ${reasonOf(code)}`);
+    const reason =
+      code === 'EXDEV' ? 'it lies on another file system' : `the system allows no hard link (${code})`;
+    log?.(`${to}: copied (${megabytes} MB), it cannot be linked to ${source}: ${reason}`);
     await copyFile(source, to, constants.COPYFILE_FICLONE | constants.COPYFILE_EXCL);
   }
-}
-
-function reasonOf(code: string | undefined): string {
-  if (code === 'EXDEV') return 'it lies on another file system';
-  return code === 'EPERM' || code === 'ENOTSUP' ? `the system allows no hard link (${code})` : String(code);
 }

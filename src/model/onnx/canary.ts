@@ -1,7 +1,6 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
@@ -10,59 +9,37 @@ import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
 import { parseJson, untrustedText } from '../text/untrusted-files.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import type { PolicyFolder } from './folder.js';
+import { buildAgain, type PolicyFolder } from './folder.js';
 import type { Branch, PackedTrace, TraceScores } from './placed.js';
 
 /** The file of a folder that holds it. */
 export const CANARY = 'canary.json';
 
-/** How far numbers may be from the canary's. */
-export interface Bound {
-  /** any of them */
-  readonly off: number;
-  /** and besides such a share of the canary's number */
-  readonly share: number;
-  /** all of a kind, in the mean */
-  readonly mean: number;
-}
-
 /**
- * Of nats. Sums of float32 in another order differ by 1e-5 in small models and by 1e-4 in large ones. In half precision
+ * How far numbers may be from the canary's, in nats: any of them, by `off` and a share of the canary's number, and all of a kind in the
+ * mean. Sums of float32 in another order differ by 1e-5 in small models and by 1e-4 in large ones. In half precision
  * single tokens of a text that is unlike what a model knows are far off, most where they are unlikely: in the embedded policy
  * .13 in float16 and 1.04 in bfloat16, .01 and .1 in the mean. A wrong mask, row or position costs a nat in the mean.
  */
-export const NATS: Readonly<Record<Precision, Bound>> = {
+const NATS = {
   f32: { off: 1e-3, share: 0, mean: 1e-3 },
   f16: { off: 0.2, share: 0.02, mean: 0.03 },
   bf16: { off: 1.5, share: 0.05, mean: 0.2 },
-};
-
-/** Where a session is farthest from the canary, of one kind of number. */
-export interface CanaryFinding {
-  /** e.g. `log p` */
-  readonly what: string;
-  /** numbers compared */
-  readonly count: number;
-  /** the largest difference, measured by what is allowed for it; NaN where the session gave no number */
-  readonly off: number;
-  readonly allowed: number;
-  readonly mean: number;
-  readonly allowedMean: number;
-  readonly found: number;
-  readonly expected: number;
-  /** e.g. `token 33 of 48` */
-  readonly place: string;
-}
+} as const satisfies Record<Precision, object>;
 
 /** What a canary has shown of a session. */
 export type Proof = Awaited<ReturnType<typeof prove>>;
 
+/** Where a session is farthest from the canary, of one kind of number. */
+export type CanaryFinding = ReturnType<typeof farthest>;
+
 /** Numbers of one kind, those of the canary, and what names the place of one by its index. */
 type Compared = readonly [found: Numbers, expected: Numbers, place: (i: number) => string];
 
-/** The largest difference of one kind of number. */
-export function farthest(what: string, bound: Bound, compared: readonly Compared[]): CanaryFinding {
-  let worst = { off: 0, allowed: bound.off, found: 0, expected: 0, place: 'token 0' };
+/** The largest difference of one kind of number, measured by what is allowed for it; NaN where the session gave no number. */
+export function farthest(what: string, precision: Precision, compared: readonly Compared[]) {
+  const bound = NATS[precision];
+  let worst = { off: 0, allowed: bound.off as number, found: 0, expected: 0, place: 'token 0' };
   let [largest, count, sum] = [0, 0, 0];
   for (const [all, canary, place] of compared)
     for (let i = 0; i < Math.max(all.length, canary.length); i++) {
@@ -95,48 +72,40 @@ export function describeFinding(finding: CanaryFinding): string {
   return `${what} of ${place} is ${number(found)}, expected ${number(expected)}: ${single}; ${all}`;
 }
 
-/** A session that has proved itself. */
-export interface Proved {
-  readonly device: Device;
-  readonly precision: Precision;
-  readonly proof: Proof | undefined;
-}
-
 /**
  * Tells what a session's canary has shown.
  * @param model whose session it is: `policy`, `prover` or `hint policy`
  */
-export function noteProof(log: Log, { device, precision, proof }: Proved, model: string): void {
-  if (proof === undefined) return;
-  const { findings, noise } = proof;
-  const on = deviceName(device);
+export function noteProof(
+  log: Log,
+  session: { readonly device: Device; readonly precision: Precision; readonly proof: Proof | undefined },
+  model: string,
+): void {
+  if (session.proof === undefined) return;
+  const { findings, noise } = session.proof;
+  const device = deviceName(session.device);
   log.record('canary', {
-    ...{ model, device: on, precision, noise },
+    ...{ model, device, precision: session.precision, noise },
     off: Object.fromEntries(findings.map(({ what, off }) => [what, off])),
     mean: Object.fromEntries(findings.map(({ what, mean }) => [what, mean])),
   });
   // the CPU is where the numbers come from: people need not read that it gives them again
-  if (device.name === 'cpu') return;
+  if (session.device.name === 'cpu') return;
   const most = findings.map(({ what, off }) => `${what} ${off.toExponential(1)}`).join(', ');
-  log.info(`${model}: canary: ${on} is off by ${most} nats at most, an answer by ${noise.toExponential(1)}`);
+  log.info(
+    `${model}: canary: ${device} is off by ${most} nats at most, an answer by ${noise.toExponential(1)}`,
+  );
 }
 
-/** Of a session that is not to be believed. */
-export function disproved(path: string, device: Device, wrong: readonly CanaryFinding[]): RredcotError {
-  const why = `the policy does not give the numbers of its canary: ${wrong.map(describeFinding).join('; ')}`;
-  return unfit(path, device, why);
-}
-
-/** Of a session that cannot even run it. */
-export function unproved(path: string, device: Device, cause: Error): RredcotError {
-  return unfit(path, device, `the policy cannot run its canary: ${cause.message}`, cause);
-}
-
-function unfit(path: string, device: Device, why: string, cause?: Error): RredcotError {
-  return new RredcotError(`${path}: on ${deviceName(device)} ${why}`, {
-    exitCode: EXIT.device,
-    hint: sessionHint(device) ?? buildAgain(path),
-    cause,
+/** Of a session that is not to be believed. @param why its wrong numbers, or what has ended the canary's run */
+export function disproved(path: string, device: Device, why: readonly CanaryFinding[] | Error): RredcotError {
+  const isError = why instanceof Error;
+  const found = isError
+    ? `cannot run its canary: ${why.message}`
+    : `does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`;
+  return new RredcotError(`${path}: on ${deviceName(device)} the policy ${found}`, {
+    ...{ exitCode: EXIT.device, hint: sessionHint(device) ?? buildAgain(path) },
+    cause: isError ? why : undefined,
   });
 }
 
@@ -176,10 +145,6 @@ export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | '
   throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));
 }
 
-function buildAgain(path: string): string {
-  return `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`;
-}
-
 // ------ what a canary asks: made when a folder is built, and asked of every session
 
 /** The text that a folder's canary is made of. */
@@ -195,16 +160,13 @@ def arrival(minutes, distance, speed):
 Hence the train arrives at 11:10, naïve rounding or not.
 `;
 
-/** A text's ids, and another continuation than the text's. */
-export interface CheckedIds {
-  readonly ids: Int32Array;
-  readonly other: Int32Array;
-}
+export type CheckedIds = Awaited<ReturnType<typeof checkedIds>>;
 
+/** A text's ids, and another continuation than the text's. */
 export async function checkedIds(
   tokenizer: Pick<OpenTokenizer, 'encode' | 'encodePrompt'>,
   { close, open, closer }: ExitTemplate,
-): Promise<CheckedIds> {
+) {
   const ids = await tokenizer.encodePrompt(CHECKED_TEXT);
   const parts = await Promise.all([close, open, closer].map((part) => tokenizer.encode(part)));
   // two tokens at least, whatever the template
@@ -274,8 +236,8 @@ async function answered(session: Asked, { split, traces }: CanaryPass): Promise<
     ids: Int32Array.from(trace.ids),
     branches: branches.map((branch) => ({ ...branch, ids: Int32Array.from(branch.ids) })),
   }));
-  const prefixes = whole.map((trace) => ({ ...trace, branches: [] }));
-  const said = await (split ? session.run(prefixes, KEPT) : session.run(whole));
+  const read = split ? whole.map((trace) => ({ ...trace, branches: [] })) : whole;
+  const said = await session.run(read, split ? KEPT : undefined);
   const behind = whole.map(({ branches }) => branches);
   const apart = split ? await session.branches(KEPT, behind).finally(() => session.release(KEPT)) : said;
   return {
@@ -331,7 +293,7 @@ export async function prove(session: Asked, { passes }: Canary, precision: Preci
     for (const [i, [what, expected, place]] of numbersOf(pass).entries())
       compared[what]?.push([said[i]?.[1] ?? [], expected, place]);
   }
-  const findings = Object.entries(compared).map(([what, all]) => farthest(what, NATS[precision], all));
+  const findings = Object.entries(compared).map(([what, all]) => farthest(what, precision, all));
   const tokens = (compared['log p'] ?? []).flatMap(([found, canary]) =>
     Array.from(canary, (known, t) => [found[t] ?? Number.NaN, known] as const),
   );

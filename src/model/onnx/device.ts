@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 
@@ -11,17 +12,13 @@ export type Device = { readonly name: 'cpu' } | { readonly name: 'cuda'; readonl
 
 export type DeviceChoice = 'auto' | Device;
 
-/**
- * Reads `--device`.
- * @param flag the one that the user gave
- * @throws RredcotError (exit 2)
- */
-export function parseDevice(text: string, flag = '--device'): DeviceChoice {
+/** Reads `--device`. @throws RredcotError (exit 2) */
+export function parseDevice(text: string): DeviceChoice {
   if (text === 'auto') return 'auto';
   if (text === 'cpu') return { name: text };
   const cuda = /^cuda(?::(\d{1,3}))?$/.exec(text);
   if (cuda !== null) return { name: 'cuda', deviceId: Number(cuda[1] ?? 0) };
-  throw usageError(`${flag} ${text}: expected auto, cpu, cuda or cuda:<number of the GPU>`, `${flag} auto`);
+  throw usageError(`--device ${text}: expected auto, cpu, cuda or cuda:<number of the GPU>`, '--device auto');
 }
 
 /** As it is written on the command line. */
@@ -96,56 +93,46 @@ const PROVIDER = 'libonnxruntime_providers_cuda.so';
 const PROVIDER_FILES = ['libonnxruntime_providers_shared.so', PROVIDER] as const;
 /** The C and C++ runtime: Node itself runs on them. */
 const SYSTEM = /^(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux.*)\.so/;
-/** oldest driver for a CUDA major version (NVIDIA's CUDA Toolkit release notes) */
-const OLDEST_DRIVER: Readonly<Record<string, number>> = { 12: 525, 13: 580 };
 
 /** What keeps GPU `deviceId` from being used, in the order in which to fix it; nothing where all is there. */
 export function cudaProblems(cuda: CudaFindings, deviceId: number): Problem[] {
   if (cuda.platform !== 'linux/x64')
     return [{ what: `CUDA is for linux/x64, this is ${cuda.platform}`, fix: 'use --device cpu' }];
-  const problems = [...cuda.provider, ...cuda.libraries].flatMap(
-    (library) => libraryProblem(library, cuda) ?? [],
-  );
-  return [...problems, ...driverProblems(cuda, deviceId)];
+  const libraries = [...cuda.provider, ...cuda.libraries].map((library) => libraryProblem(library, cuda));
+  return [...libraries, driverProblem(cuda, deviceId)].filter((problem) => problem !== undefined);
 }
 
 /** What is wrong with a library of `cuda`; undefined where the loader will find it. */
-export function libraryProblem(library: Library, cuda: CudaFindings): Problem | undefined {
-  const { name, path } = library;
+export function libraryProblem({ name, path }: Library, cuda: CudaFindings): Problem | undefined {
   if (path !== undefined) return undefined;
+  const missing = (of: string, fix: string): Problem => ({ what: `${name} is missing (${of})`, fix });
   if (PROVIDER_FILES.some((file) => file === name))
-    return { what: `${name} is missing (ONNX Runtime's CUDA provider)`, fix: providerFix(cuda) };
-  if (name === 'libcuda.so.1')
-    return { what: `${name} is missing (the NVIDIA driver's library)`, fix: driverFix(cuda) };
-  const major = cudaMajor(cuda);
-  return {
-    what: `${name} is missing (CUDA ${major})`,
-    fix: `apt-get install cuda-libraries-${major}-0 (from NVIDIA's package repository), or export LD_LIBRARY_PATH=<its folder>`,
-  };
+    return missing("ONNX Runtime's CUDA provider", providerFix(cuda));
+  if (name === 'libcuda.so.1') return missing("the NVIDIA driver's library", driverFix(cuda));
+  const { major } = cudaVersion(cuda);
+  return missing(
+    `CUDA ${major}`,
+    `apt-get install cuda-libraries-${major}-0 (from NVIDIA's package repository), or export LD_LIBRARY_PATH=<its folder>`,
+  );
 }
 
-/** What is wrong with driver and GPUs. */
-export function driverProblems(cuda: CudaFindings, deviceId: number): Problem[] {
+/** What is wrong with driver and GPUs; undefined where GPU `deviceId` answers. */
+export function driverProblem(cuda: CudaFindings, deviceId: number): Problem | undefined {
   const { driver, gpus } = cuda;
-  if (driver === undefined) return [{ what: 'no NVIDIA driver answers (nvidia-smi)', fix: driverFix(cuda) }];
-  const oldest = oldestDriver(cuda);
-  if (Number.parseInt(driver, 10) < oldest)
-    return [{ what: `driver ${driver} is older than ${oldest}`, fix: driverFix(cuda) }];
-  if (gpus.length === 0)
-    return [
-      {
-        what: 'no GPU answers',
-        fix: 'unset CUDA_VISIBLE_DEVICES, see what nvidia-smi -L lists; a container needs --gpus all',
-      },
-    ];
-  if (deviceId >= gpus.length)
-    return [
-      {
-        what: `there is no GPU ${deviceId}, ${gpus.length} in sight`,
-        fix: `--device cuda:0, or unset CUDA_VISIBLE_DEVICES`,
-      },
-    ];
-  return [];
+  const { oldestDriver } = cudaVersion(cuda);
+  if (driver === undefined) return { what: 'no NVIDIA driver answers (nvidia-smi)', fix: driverFix(cuda) };
+  if (Number.parseInt(driver, 10) < oldestDriver)
+    return { what: `driver ${driver} is older than ${oldestDriver}`, fix: driverFix(cuda) };
+  if (deviceId < gpus.length) return undefined;
+  if (gpus.length > 0)
+    return {
+      what: `there is no GPU ${deviceId}, ${gpus.length} in sight`,
+      fix: '--device cuda:0, or unset CUDA_VISIBLE_DEVICES',
+    };
+  return {
+    what: 'no GPU answers',
+    fix: 'unset CUDA_VISIBLE_DEVICES, see what nvidia-smi -L lists; a container needs --gpus all',
+  };
 }
 
 function providerFix({ nativeFolder }: CudaFindings): string {
@@ -156,17 +143,14 @@ function providerFix({ nativeFolder }: CudaFindings): string {
 }
 
 function driverFix(cuda: CudaFindings): string {
-  return `install the NVIDIA driver, ${oldestDriver(cuda)} or newer (a container needs --gpus all)`;
+  return `install the NVIDIA driver, ${cudaVersion(cuda).oldestDriver} or newer (a container needs --gpus all)`;
 }
 
-/** The CUDA version that the provider is built for, by the runtime that it is linked to. */
-function cudaMajor({ libraries }: CudaFindings): string {
-  const runtime = libraries.map(({ name }) => /^libcudart\.so\.(\d+)/.exec(name)?.[1]);
-  return runtime.find((major) => major !== undefined) ?? '13';
-}
-
-function oldestDriver(cuda: CudaFindings): number {
-  return OLDEST_DRIVER[cudaMajor(cuda)] ?? (OLDEST_DRIVER[13] as number);
+/** The CUDA version that the provider is built for, by the runtime that it is linked to; its oldest driver by NVIDIA's release notes. */
+function cudaVersion({ libraries }: CudaFindings) {
+  const runtimes = libraries.map(({ name }) => /^libcudart\.so\.(\d+)/.exec(name)?.[1]);
+  const major = runtimes.find((found) => found !== undefined) ?? '13';
+  return { major, oldestDriver: major === '12' ? 525 : 580 };
 }
 
 /** The installed onnxruntime-node: its version and its native folder; undefined where there is none. */
@@ -189,7 +173,7 @@ function findProvider(nativeFolder = onnxRuntimePackage()?.nativeFolder): Librar
   });
 }
 
-/** Looks for all that CUDA needs. */
+/** Looks for all that CUDA needs; for driver and GPUs nvidia-smi is asked, in WSL too. */
 export async function findCuda(
   env: NodeJS.ProcessEnv = process.env,
   nativeFolder: string | undefined = onnxRuntimePackage()?.nativeFolder,
@@ -197,23 +181,17 @@ export async function findCuda(
   const provider = findProvider(nativeFolder);
   const file = provider.find(({ name }) => name === PROVIDER)?.path;
   const linked = file === undefined ? [] : await linkedLibraries(file, env);
-  return {
-    platform: `${process.platform}/${process.arch}`,
-    nativeFolder,
-    provider,
-    libraries: linked.filter(({ name }) => !SYSTEM.test(name)),
-    ...(await findDriver(env)),
-  };
-}
-
-/** Driver and GPUs, asked of nvidia-smi, in WSL too. */
-async function findDriver(env: NodeJS.ProcessEnv): Promise<Pick<CudaFindings, 'driver' | 'gpus'>> {
   const query = ['--query-gpu=driver_version,name', '--format=csv,noheader'];
   const answer =
     (await output('nvidia-smi', query, env)) ?? (await output('/usr/lib/wsl/lib/nvidia-smi', query, env));
   const told = [...(answer ?? '').matchAll(/^(\d[\d.]*), (.+)$/gm)];
   const gpus = told.map(([, , name]) => (name as string).trim());
-  return { driver: told[0]?.[1], gpus: gpusInSight(gpus, env.CUDA_VISIBLE_DEVICES) };
+  return {
+    ...{ platform: `${process.platform}/${process.arch}`, nativeFolder, provider },
+    libraries: linked.filter(({ name }) => !SYSTEM.test(name)),
+    driver: told[0]?.[1],
+    gpus: gpusInSight(gpus, env.CUDA_VISIBLE_DEVICES),
+  };
 }
 
 /** What CUDA_VISIBLE_DEVICES leaves: entries count up to the first that names no GPU, as CUDA has it. */
@@ -247,12 +225,9 @@ export async function linkedLibraries(file: string, env: NodeJS.ProcessEnv): Pro
 }
 
 /** What a short command prints; undefined where it cannot be run, fails or hangs. */
-function output(
-  command: string,
-  args: readonly string[],
-  env: NodeJS.ProcessEnv,
-): Promise<string | undefined> {
-  return new Promise((done) => {
-    execFile(command, args, { env, timeout: 10_000 }, (error, stdout) => done(error ? undefined : stdout));
-  });
+function output(command: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+  return promisify(execFile)(command, args, { env, timeout: 10_000 }).then(
+    ({ stdout }) => stdout,
+    () => undefined,
+  );
 }

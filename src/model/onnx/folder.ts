@@ -5,9 +5,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
+import { shellWord } from '../../printable.js';
 import { ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
 import { FAMILIES } from '../graph/families.js';
-import type { Family } from '../graph/family.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
@@ -39,8 +39,6 @@ const BUILD = 'build one with: rredcot policy build <checkpoint> -o <folder>';
 const FileName = z.string().regex(/^(?!\.\.?$)[^/\\]+$/);
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const Id = z.number().int().nonnegative();
-const Cuda = z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) });
-const Canary = z.object({ file: FileName, sha256: Sha256 });
 
 /** Of a folder that only reads texts as a model does: an engine answers. */
 const TextManifest = z.strictObject({
@@ -57,34 +55,23 @@ const Manifest = z.object({
   ...TextManifest.shape,
   architecture: ArchitectureSchema,
   /** the graph for CUDA, and what it computes in */
-  cuda: Cuda,
+  cuda: z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) }),
   /**
    * The file of the numbers that every session has to reproduce. Its hash stands apart from those that say which model a folder
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
    */
-  canary: Canary,
+  canary: z.object({ file: FileName, sha256: Sha256 }),
 });
 
 export type TextFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof TextManifest>, 'format'>>;
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
-export type CanaryFile = PolicyFolder['canary'];
 
 /** What is to be known of the policy that made a run's numbers. */
-export interface PolicyFacts {
-  /** its folder, as the user named it */
-  readonly path: string;
-  /** whether it is the one that ships with the program */
-  readonly isEmbedded: boolean;
-  /** tokens of its vocabulary */
-  readonly vocab: number;
-  /** exit template: close and open */
-  readonly exit: string;
-}
+export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;
 
-export function policyFacts({ path, architecture, exitTemplate }: TextFolder): PolicyFacts {
-  const { close, open } = exitTemplate;
-  const isEmbedded = resolve(path) === EMBEDDED_POLICY;
-  return { path, isEmbedded, vocab: architecture.vocab, exit: `${close}${open}` };
+/** Its folder as the user named it, whether that ships with the program, tokens of its vocabulary, and close and open of its exit template. */
+export function policyFacts({ path, architecture: { vocab }, exitTemplate: { close, open } }: TextFolder) {
+  return { path, isEmbedded: resolve(path) === EMBEDDED_POLICY, vocab, exit: `${close}${open}` };
 }
 
 /**
@@ -124,14 +111,16 @@ export async function openTextFolder(
   const files = { ...manifest.files, ...(canary && { [canary.file]: canary.sha256 }) };
   const graphs = cuda === undefined ? [] : [GRAPH, cuda.graph];
   for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
-    const file = await untrustedFile(path, name);
-    if (file === undefined || !(await hasAccess(file, constants.R_OK)))
-      throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD);
+    const file = (await untrustedFile(path, name)) ?? join(path, name);
+    await access(file, constants.R_OK).catch((cause) => {
+      throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, BUILD, cause);
+    });
   }
   // the hashes go into the output as its provenance: files that are not what was built are refused
   for (const [name, expected] of verify ? Object.entries(files) : []) {
     const file = join(path, name);
-    if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected) throw notAsBuilt(file);
+    if ((await stat(file)).size <= HASHED_BYTES && (await sha256(file)) !== expected)
+      throw notAsBuilt(path, name);
   }
   if ('cuda' in manifest) await assertSizes(manifest);
   return manifest;
@@ -143,7 +132,7 @@ async function assertSizes({ path, architecture, files }: PolicyFolder): Promise
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
   const { vocab, hidden, layers, tiedHead } = architecture;
-  const family: Family = FAMILIES[architecture.family];
+  const family = FAMILIES[architecture.family];
   const shapes = new Map([[family.embedding, [vocab, hidden]]]);
   if (!tiedHead) shapes.set(family.head, [vocab, hidden]);
   assertShapes(path, MANIFEST, shapes, tensors);
@@ -153,44 +142,31 @@ async function assertSizes({ path, architecture, files }: PolicyFolder): Promise
 
 // ------ its files
 
-export function hasAccess(path: string, mode = constants.F_OK): Promise<boolean> {
-  return access(path, mode).then(
-    () => true,
-    () => false,
-  );
-}
-
 /** Files up to this size are hashed whenever the folder is opened; larger ones as `watchPolicy` says. */
 export const HASHED_BYTES = 64 * 2 ** 20;
 
-function notAsBuilt(file: string): RredcotError {
-  return usageError(
-    `${file}: is not the file that policy.json was built with (sha256)`,
-    'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
-  );
+export function buildAgain(path: string): string {
+  return `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`;
+}
+
+function notAsBuilt(path: string, name: string): RredcotError {
+  const found = `${join(path, name)}: is not the file that policy.json was built with (sha256)`;
+  return usageError(found, buildAgain(path));
 }
 
 // ------ the same files from the first shard of a run to the end of its last
 
-/** A file as it lay there: enough to notice that it was written since. */
-interface FileStamp {
-  readonly bytes: number;
-  readonly mtime_ms: number;
-  readonly inode: number;
-}
-
 /** Looks at a policy's files. */
-export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) {
-  const { path, files } = policy;
-  const stampsNow = async (): Promise<Readonly<Record<string, FileStamp>>> => {
-    const entries = Object.keys(files).map(async (name) => {
+export async function watchPolicy({ path, files }: Pick<PolicyFolder, 'path' | 'files'>) {
+  /** each file as it lies there: enough to notice that it was written since */
+  const stampsNow = async () => {
+    const stamps = Object.keys(files).map(async (name) => {
       const { size: bytes, mtimeMs: mtime_ms, ino: inode } = await stat(join(path, name));
       return [name, { bytes, mtime_ms, inode }] as const;
     });
-    return Object.fromEntries(await Promise.all(entries));
+    return Object.fromEntries(await Promise.all(stamps));
   };
-  const isAsBuilt = async (name: string): Promise<boolean> =>
-    (await sha256(join(path, name))) === files[name];
+  const isAsBuilt = async (name: string) => (await sha256(join(path, name))) === files[name];
   const stamps = await stampsNow();
   return {
     /**
@@ -202,7 +178,7 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>) 
       const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
       for (const [name, stamp] of Object.entries(stamps)) {
         if (stamp.bytes <= HASHED_BYTES || (await stat(join(path, name))).ctimeMs <= builtMs) continue;
-        if (!(await isAsBuilt(name))) throw notAsBuilt(join(path, name));
+        if (!(await isAsBuilt(name))) throw notAsBuilt(path, name);
       }
     },
     /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */

@@ -1,13 +1,12 @@
-// Packs branches into groups of the scoring graph, so that few rows are padding; neighbours that share room, and halves of what memory does not hold.
+// Packs branches into groups of the scoring graph, so that few rows are padding; and neighbours that share room.
 
-import { OutOfMemoryError } from '../../errors.js';
 import type { Device } from './device.js';
-import { type Branch, type PrefixPlace, scoresOf } from './placed.js';
+import type { Branch, PrefixPlace } from './placed.js';
 
 /**
  * Most rows that a trace has in a group, alone and behind a shared prompt, where no branch is longer: all of them see, and every group
  * copies, the keys up to its farthest exit. On the CPU few enough that no row attends to many keys beyond its own, enough to keep a
- * MatMul busy (bench/exits.mjs). On a GPU by arithmetic, none was at hand: a group starts some 20 kernels a layer, 5 µs each; 64
+ * MatMul busy (measured). On a GPU by arithmetic, none was at hand: a group starts some 20 kernels a layer, 5 µs each; 64
  * rows of a 7 B model over 4,096 keys are 3.8 GFLOP there, 19 µs at 200 TFLOP/s, so that five times as many keep it busy. 256 rows of
  * 32 heads over 25,000 keys are .8 GB of float32. `lanes`: short traces, each on a prefix of its own, fill a group up to so many rows.
  * `start`: what a group costs besides its rows, in rows: on the CPU measured, on a GPU 100 µs a layer at 2 µs a row of a 7 B model.
@@ -32,11 +31,11 @@ export function rowsPerGroup(
   return Math.max(1, longest, Math.min(most, busiest));
 }
 
-/** Divisions that are tried. */
-const MOST_TRIED = 16;
-
 /** Rows that stand together in a group: a branch, or a piece of a suffix. */
-type BranchRow = Pick<Branch, 'exit' | 'ids' | 'gap'>;
+interface BranchRow extends Pick<Branch, 'exit' | 'ids' | 'gap'> {
+  /** of them in the flattened [G·W·R], once they are laid out */
+  first?: number;
+}
 
 /** What stands in a group: of each of W traces some branches and pieces, R rows at most. */
 interface BranchGroup {
@@ -46,30 +45,26 @@ interface BranchGroup {
   /** how many the farthest exit sees on the prefix, and on the suffix behind it */
   readonly keys: readonly [onPrefix: number, behind: number];
 }
-interface GroupLayout {
-  readonly groups: readonly BranchGroup[];
-  /** of each trace, those of its suffix */
-  readonly pieces: readonly (readonly BranchRow[])[];
-  readonly lanes: number;
-  readonly rowsPerGroup: number;
-  /** what all groups cost, in rows */
-  readonly cost: number;
+
+/** @param cost what all groups of it cost, in rows */
+function cheapest<T extends { readonly cost: number }>(layouts: readonly T[]): T {
+  return layouts.reduce((best, other) => (other.cost < best.cost ? other : best));
 }
 
-/** Of divisions of the busiest trace's rows into equal parts the one that pads least. */
+/** Full groups, or equal parts of the busiest trace's rows, whichever pads less: finer divisions gain 2 % more at most. */
 function layOut(
   branches: readonly (readonly Branch[])[],
   places: readonly PrefixPlace[],
   suffixes: readonly Int32Array[],
   device: Device['name'],
-): GroupLayout {
+) {
   const isBehind = places.some(({ suffix }) => suffix !== undefined);
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
   const loads = branches.map((rows, b) => rowsOf(rows) + (suffixes[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
   const sorted = branches.map((own) => [...own].sort(byExit));
   /** parts of up to `room` rows, of as many lanes as leave least padding */
-  const of = (room: number): GroupLayout => {
+  const of = (room: number) => {
     const pieces = places.map(({ suffix }, b) =>
       piecesOf(suffixes[b] as Int32Array, suffix?.from ?? 0, room),
     );
@@ -80,22 +75,20 @@ function layOut(
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
     const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].lanes / rowsPerGroup);
-    let best: GroupLayout | undefined;
-    for (let lanes = Math.max(1, Math.min(side, parts.length)); lanes >= 1; lanes >>= 1) {
-      const groups = groupsOf(parts, places, lanes);
-      const cost = groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
-      if (best === undefined || cost < best.cost) best = { groups, pieces, lanes, rowsPerGroup, cost };
-    }
-    return best as GroupLayout;
+    const most = Math.max(1, Math.min(side, parts.length));
+    const tried = Array.from({ length: 1 + Math.floor(Math.log2(most)) }, (_, n) => most >> n);
+    return cheapest(
+      tried.map((lanes) => {
+        const groups = groupsOf(parts, places, lanes);
+        const cost = groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
+        return { groups, pieces, lanes, rowsPerGroup, cost };
+      }),
+    );
   };
   const most = rowsPerGroup(longest, busiest, isBehind, device);
-  const fewest = Math.ceil(busiest / most);
-  // with a branch's room beyond an equal part, so many are enough
-  const rooms = Array.from({ length: MOST_TRIED }, (_, n) =>
-    Math.min(most, Math.ceil(busiest / (fewest + n)) + longest - 1),
-  );
-  const layouts = [...new Set([most, ...rooms])].map(of);
-  return layouts.reduce((best, other) => (other.cost < best.cost ? other : best));
+  // equal parts with a branch's room beyond pad little; where branches are long, full ones may pad less
+  const equal = Math.min(most, Math.ceil(busiest / Math.ceil(busiest / most)) + longest - 1);
+  return cheapest([most, equal].map(of));
 }
 
 /** Of one exit by length and ids: references in another order stand in the same rows, and have the same bits. */
@@ -158,29 +151,6 @@ function rowsOf(branches: readonly BranchRow[]): number {
 
 // ------ the rows that the scoring graph runs over: pure index arithmetic
 
-/** The branch rows of a run: G groups of R rows for each of W lanes. */
-export interface PackedBranches {
-  readonly groups: number;
-  readonly lanes: number;
-  readonly rowsPerGroup: number;
-  /** (G·W·R) token, position, tokens of the trace in sight, branch number */
-  readonly ids: BigInt64Array;
-  readonly pos: BigInt64Array;
-  readonly exit: BigInt64Array;
-  readonly number: BigInt64Array;
-  /** (G,2) where the group's keys begin and end among the prefixes' [B,T]: its W traces', up to the farthest exit */
-  readonly from: BigInt64Array;
-  readonly to: BigInt64Array;
-  /** (G,2) the same among the suffixes' [N,L], of what is behind the prefix */
-  readonly suffixFrom: BigInt64Array;
-  readonly suffixTo: BigInt64Array;
-  /** (N) the row of each suffix's tokens in the flattened [G·W·R] */
-  readonly suffixRows: readonly Int32Array[];
-  /** rows of the flattened [G·W·R] to read out and the token that follows each, in the order of the branches given */
-  readonly rows: Int32Array;
-  readonly targets: Int32Array;
-}
-
 /**
  * The branches of each trace, sorted by exit, fill one group after the other. Of a group's rows R belong to each of W traces, which
  * follow one another, and a branch never straddles two groups, since its rows attend to each other inside their group only. Before
@@ -195,20 +165,19 @@ export function packBranches(
   places: readonly PrefixPlace[] = traces.map((_, prefix) => ({ prefix })),
   suffixes: readonly Int32Array[] = [],
   device: Device['name'] = 'cpu',
-): PackedBranches {
+) {
   // copies: the same branch may be given twice
-  const own = traces.map((branches) => branches.map((branch) => ({ ...branch })));
+  const own = traces.map((branches) => branches.map((branch): Branch & BranchRow => ({ ...branch })));
   const all = own.flat();
   const ownSuffixes = places.map(({ suffix }) => (suffix && suffixes[suffix.number]) ?? new Int32Array(0));
   const { groups, pieces, lanes: W, rowsPerGroup: R } = layOut(own, places, ownSuffixes, device);
 
   const G = groups.length;
-  const start = new Map<BranchRow, number>(); // first row of each branch and piece in the flattened [G·W·R]
   for (const [g, { parts }] of groups.entries())
     for (const [w, part] of parts.entries()) {
       let row = (g * W + w) * R;
       for (const branch of part) {
-        start.set(branch, row);
+        branch.first = row;
         row += branch.ids.length;
       }
     }
@@ -216,91 +185,59 @@ export function packBranches(
   // rows that stay padding: token 0 at position 0, in sight of nothing but their own kind (branch -1)
   const ids = new BigInt64Array(G * W * R);
   const pos = new BigInt64Array(G * W * R);
-  const exits = new BigInt64Array(G * W * R);
+  const exit = new BigInt64Array(G * W * R);
   const number = new BigInt64Array(G * W * R).fill(-1n);
-  for (const [i, row] of [...all, ...pieces.flat()].entries()) {
-    const { exit, gap } = row;
-    const first = start.get(row) as number;
-    for (let j = 0; j < row.ids.length; j++) {
-      ids[first + j] = BigInt(row.ids[j] as number);
-      pos[first + j] = BigInt(exit + j + (gap !== undefined && j >= gap.before ? gap.tokens : 0));
-      exits[first + j] = BigInt(exit);
+  for (const [i, { exit: at, ids: tokens, gap, first = 0 }] of [...all, ...pieces.flat()].entries())
+    for (const [j, id] of tokens.entries()) {
+      ids[first + j] = BigInt(id);
+      pos[first + j] = BigInt(at + j + (gap !== undefined && j >= gap.before ? gap.tokens : 0));
+      exit[first + j] = BigInt(at);
       number[first + j] = BigInt(i);
     }
-  }
 
   const suffixRows: Int32Array[] = [];
   for (const [b, { suffix }] of places.entries())
     if (suffix !== undefined)
-      suffixRows[suffix.number] = Int32Array.from(
-        (pieces[b] as BranchRow[]).flatMap((piece) =>
-          Array.from(piece.ids, (_, j) => (start.get(piece) as number) + j),
-        ),
-      );
+      suffixRows[suffix.number] = Int32Array.from((pieces[b] as readonly BranchRow[]).flatMap(rowNumbers));
   const table = (entry: (group: BranchGroup) => readonly [number, number]) =>
     BigInt64Array.from(groups.flatMap(entry), BigInt);
   return {
-    groups: G,
-    lanes: W,
-    rowsPerGroup: R,
-    ids,
-    pos,
-    exit: exits,
-    number,
+    // G groups of R rows for each of W lanes
+    ...{ groups: G, lanes: W, rowsPerGroup: R },
+    // (G·W·R) token, position, tokens of the trace in sight, branch number
+    ...{ ids, pos, exit, number },
+    // (G,2) where the group's keys begin and end among the prefixes' [B,T]: its W traces', up to the farthest exit
     from: table(({ place }) => [place.prefix, 0]),
     to: table(({ place, keys }) => [place.prefix + W, keys[0]]),
+    // (G,2) the same among the suffixes' [N,L], of what is behind the prefix
     suffixFrom: table(({ place }) => [place.suffix?.number ?? 0, 0]),
     suffixTo: table(({ place, keys }) => [(place.suffix?.number ?? 0) + W, keys[1]]),
+    /** (N) the row of each suffix's tokens in the flattened [G·W·R] */
     suffixRows,
-    ...readOut(all, start),
+    ...readOut(all),
   };
 }
 
-/** Which rows are read out for some branches, and for which tokens. @param start first row of each */
-function readOut(
-  branches: readonly Branch[],
-  start: ReadonlyMap<BranchRow, number>,
-): Pick<PackedBranches, 'rows' | 'targets'> {
-  const scored = branches.reduce((sum, branch) => sum + scoresOf(branch), 0);
-  const rows = new Int32Array(scored);
-  const targets = new Int32Array(scored);
-  let next = 0;
-  for (const [i, branch] of branches.entries()) {
-    const { scoredFrom } = branch;
-    if (scoredFrom < 1 || scoredFrom >= branch.ids.length)
-      throw new RangeError(
-        `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
-      );
-    for (let j = scoredFrom; j < branch.ids.length; j++) {
-      rows[next] = (start.get(branch) as number) + j - 1;
-      targets[next++] = branch.ids[j] as number;
-    }
-    if (branch.also === undefined) continue;
-    rows[next] = rows[next - 1] as number;
-    targets[next++] = branch.also;
-  }
-  return { rows, targets };
+function rowNumbers({ ids, first = 0 }: BranchRow): number[] {
+  return Array.from(ids, (_, j) => first + j);
 }
 
-// ------ what does not fit into memory
-
-/**
- * Runs items, at least one. Where memory runs out, the two halves are tried by themselves.
- * @param alone what comes of an item that does not fit by itself
- * @returns a result an item, in order
- */
-export async function inHalves<T, R>(
-  items: readonly T[],
-  run: (items: readonly T[]) => Promise<readonly R[]>,
-  alone: (item: T, error: OutOfMemoryError) => Promise<R> | R,
-): Promise<readonly R[]> {
-  try {
-    return await run(items);
-  } catch (error) {
-    if (!(error instanceof OutOfMemoryError)) throw error;
-    if (items.length < 2) return [await alone(items[0] as T, error)];
-    const half = Math.ceil(items.length / 2);
-    const first = await inHalves(items.slice(0, half), run, alone);
-    return [...first, ...(await inHalves(items.slice(half), run, alone))];
+/** Rows of the flattened [G·W·R] to read out and the token that follows each, in the order of the branches given. */
+function readOut(branches: readonly (Branch & BranchRow)[]) {
+  const rows: number[] = [];
+  const targets: number[] = [];
+  for (const [i, branch] of branches.entries()) {
+    const { ids, scoredFrom, also } = branch;
+    if (scoredFrom < 1 || scoredFrom >= ids.length)
+      throw new RangeError(
+        `branch ${i} scores tokens ${scoredFrom}..${ids.length}: expected at least one, after the first`,
+      );
+    const own = rowNumbers(branch).slice(scoredFrom - 1, -1);
+    rows.push(...own);
+    targets.push(...ids.subarray(scoredFrom));
+    if (also === undefined) continue;
+    rows.push(own.at(-1) as number);
+    targets.push(also);
   }
+  return { rows, targets };
 }

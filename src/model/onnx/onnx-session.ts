@@ -1,37 +1,20 @@
-// Opens a graph of a folder in ONNX Runtime on a device; what graphs take and give.
-import { join } from 'node:path';
-import { InferenceSession, Tensor } from 'onnxruntime-node';
-import { ownCores } from '../../thread.js';
+// What the scoring graph takes and gives, as ONNX Runtime's tensors; and its rotary tables.
+import { Tensor } from 'onnxruntime-node';
+import type { Architecture } from '../graph/architecture.js';
 import { CPU_ENTRIES } from '../graph/head.js';
 import type { Precision } from '../graph/onnx.js';
 import type { RopeScaling } from '../graph/rope.js';
-import type { Device } from './device.js';
 import type { PrefixPlace } from './placed.js';
 
 /** Inputs or outputs of a graph by name. */
 export type Feeds = Record<string, Tensor>;
-/** What a run has kept, under the names of the graph's past inputs. */
+/** What a run has kept. */
 export interface Kept {
-  /** keys and values of every layer: the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim] */
-  readonly prefixes: Feeds;
-  readonly suffixes: Feeds;
+  /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim] */
+  readonly past: Feeds;
   /** of each trace */
   readonly places: readonly PrefixPlace[];
 }
-
-export function openGraph(folder: string, file: string, device: Device): Promise<InferenceSession> {
-  return InferenceSession.create(join(folder, file), {
-    executionProviders: [device],
-    graphOptimizationLevel: 'all',
-    intraOpNumThreads: ownCores(),
-    // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
-    extra: { session: { intra_op: { allow_spinning: '0' } } },
-    // warnings about unused initialisers and the like are not for users
-    logSeverityLevel: 3,
-  });
-}
-
-// ------ what graphs take and give
 
 /** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
 const LOGITS = { cpu: 2 ** 20, gpu: 2 ** 26 } as const;
@@ -63,7 +46,7 @@ export function readOut(
   return { rows: ofRows, targets: ofTargets };
 }
 
-export function int64(data: BigInt64Array, dims: readonly number[] = [data.length]): Tensor {
+export function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
   return new Tensor('int64', data, dims);
 }
 
@@ -76,25 +59,22 @@ export function padded(lists: readonly Int32Array[], count: number, least = 0): 
   return int64(table, [count, L]);
 }
 
-/** Names of every layer's keys and values. @param part how those begin of which there are several kinds */
-export function cacheNames(layers: number, part = ''): string[] {
+/** What the graph calls keys and values of prefixes and of suffixes begins so. */
+export const PREFIX = '';
+export const SUFFIX = 'suffix_';
+
+/** Names of every layer's keys and values. */
+export function cacheNames(layers: number, part: string): string[] {
   return Array.from({ length: layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
 }
 
 // ------ rotary positions, with the scaling rules of long-context checkpoints, in float64 outside the graph
 
-/** The part of an architecture that rotary tables depend on. */
-interface Rotary {
-  readonly headDim: number;
-  readonly ropeTheta: number;
-  readonly ropeScaling?: RopeScaling;
-}
-
 /**
  * Makes tables of cos and sin of position × inverse frequency, [length, headDim/2] each (RoFormer, arXiv 2104.09864, eq. 15; half-split order),
  * long enough for a number of positions from 0; grown by doubling so that few lengths occur.
  */
-export function growingRope(arch: Rotary): (positions: number) => Feeds {
+export function growingRope(arch: Architecture): (positions: number) => Feeds {
   const frequencies = inverseFrequencies(arch);
   const half = frequencies.length;
   const factor = arch.ropeScaling?.type === 'yarn' ? arch.ropeScaling.attentionFactor : 1;
@@ -118,7 +98,7 @@ export function growingRope(arch: Rotary): (positions: number) => Feeds {
 }
 
 /** (headDim/2) radians a position, from the fastest to the slowest. */
-function inverseFrequencies({ headDim, ropeTheta, ropeScaling }: Rotary): Float64Array {
+function inverseFrequencies({ headDim, ropeTheta, ropeScaling }: Architecture): Float64Array {
   const half = headDim / 2;
   const plain = Float64Array.from({ length: half }, (_, i) => ropeTheta ** (-i / half));
   if (ropeScaling === undefined) return plain;

@@ -58,21 +58,12 @@ export interface PrefixPlace {
   };
 }
 
-/** What a run reads. */
-export interface Placed {
-  /** (B) ids of each prefix: a trace, or a prompt that traces share */
-  readonly prefixes: readonly Int32Array[];
-  /** (N) ids of each suffix: the completion of a trace that shares its prompt */
-  readonly suffixes: readonly Int32Array[];
-  /** of each trace */
-  readonly places: readonly PrefixPlace[];
-}
-
 /**
- * Traces with the same number in `shares` stand on one prefix.
+ * What a run reads: (B) ids of each prefix, a trace or a prompt that traces share; (N) ids of each suffix, the completion of a trace that
+ * shares its prompt; and where each trace is. Traces with the same number in `shares` stand on one prefix.
  * @throws RangeError where their prompts differ
  */
-export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): Placed {
+export function placeTraces(traces: readonly PackedTrace[]) {
   const prefixes: Int32Array[] = [];
   const suffixes: Int32Array[] = [];
   const shared = new Map<number, number>(); // number of a prompt → its prefix
@@ -91,8 +82,10 @@ export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): P
 
 /** Runs B traces at once. */
 export interface RunJob {
-  /** (B) where `cache` is read, `ids` are empty: the branches follow on the traces of the run that kept it */
+  /** (B) where `use` is given, `ids` are empty: the branches follow on the traces of the run that was kept */
   readonly traces: readonly PackedTrace[];
-  /** keeps the traces' keys and values in this thread under a number, or uses what was kept */
-  readonly cache?: { readonly id: number; readonly mode: 'keep' | 'use' };
+  /** keeps the traces' keys and values in this thread under a number */
+  readonly keep?: number | undefined;
+  /** the number of a run that was kept */
+  readonly use?: number;
 }

@@ -1,6 +1,6 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 
-import type { TraceQuestions } from '../../question.js';
+import type { Continuation, TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import type { Device } from './device.js';
@@ -38,7 +38,7 @@ const SECOND_RUN_ROWS = 64;
  */
 const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7 } as const;
 
-/** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
+/** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (measured at 16,384). */
 const LONG_TRACE = 12_288;
 
 /**
@@ -57,63 +57,44 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
 }
 
-/** A batch of a window: which of its traces run together, and how. */
-interface Batch {
-  readonly strategy: Strategy;
-  readonly jobs: readonly TraceJob[];
-}
-
-/** Traces that run as one: one trace, or some with one prompt. */
-interface BatchPart {
-  readonly strategy: Strategy;
-  readonly members: readonly number[];
-  readonly load: Load;
-}
-
-/** Batches of a window, by strategy and length. The same jobs give the same batches. */
-export function planWindow(jobs: readonly TraceJob[], device?: Device): Batch[] {
-  const parts = partsOf(jobs, device);
+/** Batches of a window, by strategy and length: which of its traces run together, and how. The same jobs give the same batches. */
+export function planWindow(jobs: readonly TraceJob[], device: Device = { name: 'cpu' }) {
+  const parts = withSamePrompt(jobs).flatMap((alike) => partsOf(alike, device));
   return (['one-run', 'two-run'] as const).flatMap((strategy) => {
     const chosen = parts.filter((part) => part.strategy === strategy);
-    const loads = chosen.map(({ load }) => load);
-    return planBatches(loads, BATCH_ROWS, device?.name).map((batch) => {
+    return planBatches(chosen, BATCH_ROWS, device.name).map((batch) => {
       // traces with as many branches stand side by side in a run's groups
-      const together = batch
-        .map((n) => chosen[n] as BatchPart)
-        .sort((one, other) => other.load.branchRows - one.load.branchRows);
-      const own = together.flatMap(({ members, load }, n) =>
-        members.map((i) => ({ ...(jobs[i] as TraceJob), shares: load.behind && n })),
+      const together = batch.toSorted((one, other) => sumOf(other.behind) - sumOf(one.behind));
+      const own = together.flatMap(({ members }, n) =>
+        members.map((job) => ({ ...job, shares: members.length > 1 ? n : undefined })),
       );
       return { strategy, jobs: own };
     });
   });
 }
 
-/** In the order of each part's first trace. */
-function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
-  const loads = jobs.map(branchLoad);
-  const parts = withSamePrompt(jobs).flatMap((alike) => {
-    const own = alike.map((i) => jobs[i] as TraceJob);
-    const { promptLength } = own[0] as TraceJob;
-    const together = chooseStrategy(own, device);
-    const rowsBehind = (i: number) =>
-      (jobs[i] as TraceJob).ids.length - promptLength + (loads[i]?.rows[together] as number);
-    return shareOut(promptLength, alike, rowsBehind).map((members): BatchPart => {
-      const longestBranch = Math.max(...members.map((i) => loads[i]?.longestBranch as number));
-      if (members.length > 1) {
-        const behind = members.map(rowsBehind);
-        const branchRows = behind.reduce((sum, rows) => sum + rows, 0);
-        const load = { tokens: promptLength, branchRows, behind, longestBranch };
-        return { strategy: together, members, load };
-      }
-      const [first] = members as [number];
-      const job = jobs[first] as TraceJob;
-      const strategy = chooseStrategy([job], device);
-      const branchRows = loads[first]?.rows[strategy] as number;
-      return { strategy, members, load: { tokens: job.ids.length, branchRows, longestBranch } };
-    });
+/** Traces that run as one: one trace, or some with one prompt. */
+interface BatchPart extends Load {
+  readonly strategy: Strategy;
+  readonly members: readonly TraceJob[];
+}
+
+/** Traces with one prompt as those that read it together, and those that are alone all the same. */
+function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
+  const loads = new Map(alike.map((job) => [job, branchLoad(job)]));
+  const loadOf = (job: TraceJob) => loads.get(job) as ReturnType<typeof branchLoad>;
+  const { promptLength } = alike[0] as TraceJob;
+  const together = chooseStrategy(alike, device);
+  const rowsBehind = (job: TraceJob) => job.ids.length - promptLength + loadOf(job).rows[together];
+  return shareOut(promptLength, alike, rowsBehind).map((members): BatchPart => {
+    const longestBranch = mostOf(members.map((job) => loadOf(job).longestBranch));
+    const first = members[0] as TraceJob;
+    const isShared = members.length > 1;
+    const strategy = isShared ? together : chooseStrategy(members, device);
+    const tokens = isShared ? promptLength : first.ids.length;
+    const behind = isShared ? members.map(rowsBehind) : [loadOf(first).rows[strategy]];
+    return { strategy, members, tokens, behind, longestBranch };
   });
-  return parts.sort((a, b) => (a.members[0] as number) - (b.members[0] as number));
 }
 
 /**
@@ -122,40 +103,36 @@ function partsOf(jobs: readonly TraceJob[], device?: Device): BatchPart[] {
 function branchLoad({ ids, promptLength, pieces, asked: { atExits, tails } }: TraceJob) {
   const exits = tails === undefined ? [] : Array.from(candidateExits(pieces));
   const ofTails = tails && shareTails(ids.subarray(promptLength), exits, tails).branches;
-  let [rowsPerExit, longestBranch] = [0, 0];
-  for (const [all, share] of [
-    [ofTails?.map(({ suffix }) => suffix) ?? [], exits.length],
-    [atExits, 1],
-  ] as const)
-    for (const { ids: own, scoredFrom } of all) {
-      // one row more where its first token is scored
-      const rows = own.length + (scoredFrom === 0 ? 1 : 0);
-      rowsPerExit += rows / share;
-      longestBranch = Math.max(longestBranch, rows);
-    }
+  // one row more where its first token is scored
+  const rowsOf = ({ ids: own, scoredFrom }: Continuation) => own.length + (scoredFrom === 0 ? 1 : 0);
+  const tailRows = (ofTails ?? []).map(({ suffix }) => rowsOf(suffix));
+  const rowsAtExit = atExits.map(rowsOf);
+  const rowsPerExit = sumOf(rowsAtExit) + (exits.length > 0 ? sumOf(tailRows) / exits.length : 0);
   const rows = {
     'one-run': Math.ceil((1 + pieces.ends.length) * rowsPerExit),
     'two-run': Math.ceil((1 + pieces.segments) * rowsPerExit),
   };
-  return { rowsPerExit, longestBranch, rows };
+  return { rowsPerExit, longestBranch: mostOf([...tailRows, ...rowsAtExit]), rows };
 }
+
+const sumOf = (rows: readonly number[]): number => rows.reduce((sum, n) => sum + n, 0);
+const mostOf = (rows: readonly number[]): number => rows.reduce((most, n) => Math.max(most, n), 0);
 
 /**
  * Reading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
- * whose keys are copied group by group: at a share of .08 to .15 that takes as long as what is saved, at .25 a tenth less
- * (bench/prompts.mjs).
+ * whose keys are copied group by group: measured at a share of .08 to .15 that takes as long as what is saved, at .25 a tenth less.
  */
 const LEAST_SAVED = 0.25;
 
-/** Traces with the same prompt ids, in the order of the first of each; most are alone. @returns positions */
-export function withSamePrompt(traces: readonly Pick<TraceJob, 'ids' | 'promptLength'>[]): number[][] {
-  const groups = new Map<string, number[]>();
-  for (const [i, { ids, promptLength }] of traces.entries()) {
-    const { buffer, byteOffset } = ids;
-    const key = Buffer.from(buffer, byteOffset, promptLength * ids.BYTES_PER_ELEMENT).toString('latin1');
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [i]);
-    else group.push(i);
+/** Traces with the same prompt ids, in the order of the first of each; most are alone. */
+function withSamePrompt(traces: readonly TraceJob[]): TraceJob[][] {
+  const groups = new Map<string, TraceJob[]>();
+  for (const trace of traces) {
+    const { buffer, byteOffset, BYTES_PER_ELEMENT } = trace.ids;
+    const key = Buffer.from(buffer, byteOffset, trace.promptLength * BYTES_PER_ELEMENT).toString('latin1');
+    const group = groups.get(key) ?? [];
+    groups.set(key, group);
+    group.push(trace);
   }
   return [...groups.values()];
 }
@@ -166,26 +143,24 @@ export function withSamePrompt(traces: readonly Pick<TraceJob, 'ids' | 'promptLe
  * @param promptLength tokens
  * @param rowsBehind of a trace: its completion, and its branches
  */
-export function shareOut(
+export function shareOut<T>(
   promptLength: number,
-  traces: readonly number[],
-  rowsBehind: (trace: number) => number,
+  traces: readonly T[],
+  rowsBehind: (trace: T) => number,
   budget = BATCH_ROWS,
-): number[][] {
+): T[][] {
   return sharingRoom(traces, budget, rowsBehind).flatMap((members) => {
-    const rows = members.reduce((sum, trace) => sum + rowsBehind(trace), 0);
-    const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * rows;
+    const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * sumOf(members.map(rowsBehind));
     return isSaving ? [members] : members.map((trace) => [trace]);
   });
 }
 
-/** What an item costs, a trace or several behind one prompt: tokens, padded to the batch's longest item, and rows of branches. */
+/** What a trace costs, or several behind one prompt: tokens, padded to the batch's longest, and rows of branches. */
 export interface Load {
   /** of the trace; of the prompt where several stand on it */
   readonly tokens: number;
-  readonly branchRows: number;
-  /** rows of each trace behind the prompt that they share, completion and branches: the sum is branchRows */
-  readonly behind?: readonly number[];
+  /** rows of the trace's branches; of each trace on a shared prompt its completion and its branches */
+  readonly behind: readonly number[];
   /** rows of its longest branch: groups are as wide as the batch's longest */
   readonly longestBranch: number;
 }
@@ -196,27 +171,19 @@ export const BATCH_ROWS = 4096;
 /** Rows that may be padding before a batch is closed: a short trace beside a long one costs as much as the long one. */
 const PADDING_ROWS = 64;
 
-/**
- * Batches of a window: items of like length together, longest first, so that little is padding.
- * @returns item numbers of each batch
- */
-export function planBatches(
-  loads: readonly Load[],
+/** Batches of a window: items of like length together, longest first, so that little is padding. */
+export function planBatches<T extends Load>(
+  loads: readonly T[],
   budget = BATCH_ROWS,
   device: Device['name'] = 'cpu',
-): number[][] {
-  const load = (i: number) => loads[i] as Load;
-  const order = loads
-    .map((_, i) => i)
-    .sort(
-      (i, j) => load(j).tokens - load(i).tokens || load(j).longestBranch - load(i).longestBranch || i - j,
-    );
-  const batches: number[][] = [];
-  for (const i of order) {
-    const batch = batches.at(-1);
-    const hasRoom = paddedRows([...(batch ?? []), i].map(load), device) <= budget;
-    if (batch !== undefined && hasRoom && isAlike(load(batch[0] as number), load(i))) batch.push(i);
-    else batches.push([i]);
+): T[][] {
+  const batches: T[][] = [];
+  for (const load of loads.toSorted((a, b) => b.tokens - a.tokens || b.longestBranch - a.longestBranch)) {
+    const batch = batches.at(-1) ?? [];
+    const [first = load] = batch;
+    const hasRoom = paddedRows([...batch, load], device) <= budget;
+    if (batch.length > 0 && hasRoom && isAlike(first, load)) batch.push(load);
+    else batches.push([load]);
   }
   return batches;
 }
@@ -224,21 +191,18 @@ export function planBatches(
 /** Whether an item may run beside the batch's longest. */
 function isAlike(first: Load, other: Load): boolean {
   // groups of rows are wider where prompts are shared
-  if ((first.behind === undefined) !== (other.behind === undefined)) return false;
-  const near = (long: number, short: number) => long - short <= Math.max(PADDING_ROWS, long / 2);
-  const [wide, narrow] = [first.longestBranch, other.longestBranch].sort((a, b) => b - a) as [number, number];
-  return near(first.tokens, other.tokens) && near(wide, narrow);
+  if (first.behind.length > 1 !== other.behind.length > 1) return false;
+  return (['tokens', 'longestBranch'] as const).every((key) => {
+    const long = Math.max(first[key], other[key]);
+    return long - Math.min(first[key], other[key]) <= Math.max(PADDING_ROWS, long / 2);
+  });
 }
 
 /** Rows that a batch really takes: all items as long as the longest, all groups as wide as the widest. */
 function paddedRows(batch: readonly Load[], device: Device['name']): number {
-  const longest = batch.reduce((most, { tokens }) => Math.max(most, tokens), 0);
-  const traces = batch.flatMap(({ branchRows, behind }) => behind ?? [branchRows]);
-  const R = rowsPerGroup(
-    batch.reduce((most, { longestBranch }) => Math.max(most, longestBranch), 0),
-    traces.reduce((most, rows) => Math.max(most, rows), 0),
-    batch[0]?.behind !== undefined,
-    device,
-  );
-  return traces.reduce((sum, rows) => sum + Math.ceil(rows / R) * R, batch.length * longest);
+  const behind = batch.flatMap((load) => load.behind);
+  const longestBranch = mostOf(batch.map((load) => load.longestBranch));
+  const R = rowsPerGroup(longestBranch, mostOf(behind), (batch[0]?.behind.length ?? 0) > 1, device);
+  const inGroups = behind.map((rows) => Math.ceil(rows / R) * R);
+  return sumOf(inGroups) + batch.length * mostOf(batch.map(({ tokens }) => tokens));
 }

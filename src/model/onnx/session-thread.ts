@@ -1,8 +1,9 @@
 // The thread that owns a policy's ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
+import { join } from 'node:path';
 import { workerData } from 'node:worker_threads';
-import { type InferenceSession, Tensor } from 'onnxruntime-node';
+import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
-import { moved, serve } from '../../thread.js';
+import { moved, ownCores, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
 import type { Precision } from '../graph/onnx.js';
 import type { Device } from './device.js';
@@ -13,9 +14,10 @@ import {
   growingRope,
   int64,
   type Kept,
-  openGraph,
+  PREFIX,
   padded,
   readOut,
+  SUFFIX,
 } from './onnx-session.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
@@ -33,10 +35,16 @@ let session: InferenceSession;
 const caches = new Map<number, Kept>();
 const ropeFor = growingRope(arch);
 
-const ONE = Int32Array.of(0);
-
 async function open(): Promise<void> {
-  session = await openGraph(folder, graph, device);
+  session = await InferenceSession.create(join(folder, graph), {
+    executionProviders: [device],
+    graphOptimizationLevel: 'all',
+    intraOpNumThreads: ownCores(),
+    // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
+    extra: { session: { intra_op: { allow_spinning: '0' } } },
+    // warnings about unused initialisers and the like are not for users
+    logSeverityLevel: 3,
+  });
 }
 
 async function run(job: RunJob) {
@@ -61,30 +69,25 @@ export type SessionThread = typeof functions;
 serve(functions);
 
 /** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
-async function scores({ traces, cache }: RunJob) {
-  const kept = cache?.mode === 'use' ? caches.get(cache.id) : undefined;
-  if (cache?.mode === 'use' && kept === undefined) throw new Error(`no run was kept as ${cache.id}`);
+async function scores({ traces, keep, use }: RunJob) {
+  const kept = use === undefined ? undefined : caches.get(use);
+  if (use !== undefined && kept === undefined) throw new Error(`no run was kept as ${use}`);
   const { prefixes, suffixes, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
-  const past = {
-    ...(kept?.prefixes ?? emptyPast(PREFIX, prefixes.length)),
-    ...(kept?.suffixes ?? emptyPast(SUFFIX, suffixes.length || prefixes.length)),
+  const past = kept?.past ?? {
+    ...emptyPast(PREFIX, prefixes.length),
+    ...emptyPast(SUFFIX, suffixes.length || prefixes.length),
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
   // padded at their ends: causal rows before it never see that; one idle token each where the branches alone are run
-  const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => ONE), B, 1);
+  const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => Int32Array.of(0)), B, 1);
   const S = ids.dims[1] as number;
-  const packed = packBranches(
-    traces.map(({ branches }) => branches),
-    places,
-    suffixes,
-    device.name,
-  );
+  const branches = traces.map((trace) => trace.branches);
+  const packed = packBranches(branches, places, suffixes, device.name);
   const { groups: G, lanes: W, rowsPerGroup: R } = packed;
 
   const rows: number[] = [];
   const targets: number[] = [];
-  let positions = P + S;
-  for (const [i, { ids: own, promptLength, branches }] of traces.entries()) {
+  for (const [i, { ids: own, promptLength }] of traces.entries()) {
     const { prefix, suffix } = places[i] as PrefixPlace;
     const behind = suffix && packed.suffixRows[suffix.number];
     // the distribution over token t stands in row t-1
@@ -93,12 +96,10 @@ async function scores({ traces, cache }: RunJob) {
       rows.push(isBehind ? B * S + (behind?.[t - 1 - suffix.from] as number) : prefix * S + t - 1);
       targets.push(own[t] as number);
     }
-    positions = Math.max(positions, own.length);
-    for (const { exit, ids, gap } of branches)
-      positions = Math.max(positions, exit + ids.length + (gap?.tokens ?? 0));
   }
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
+  const last = packed.pos.reduce((most, pos) => (pos > most ? pos : most), 0n);
 
   const [N] = (past.past_suffix_k_0 as Tensor).dims as [number];
   const feeds: Feeds = {
@@ -112,23 +113,17 @@ async function scores({ traces, cache }: RunJob) {
     suffix_from: int64(packed.suffixFrom, [G, 2]),
     suffix_to: int64(packed.suffixTo, [G, 2]),
     suffix_rows: padded(packed.suffixRows, N), // with row 0, which nothing sees
-    ...ropeFor(positions),
+    ...ropeFor(Math.max(P + S, Number(last) + 1)),
     ...readOut(rows, targets, arch.vocab, precision),
     ...past,
   };
-  const keeps = [PREFIX, ...(suffixes.length > 0 ? [SUFFIX] : [])].flatMap((part) =>
-    cacheNames(arch.layers, part),
-  );
-  const wanted = ['entropies', 'logprobs', ...(cache?.mode === 'keep' ? keeps : [])];
-  const out = (await session.run(feeds, wanted)) as Feeds;
-  if (cache?.mode === 'keep') {
-    const found = (part: string): Feeds =>
-      Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, out[name] as Tensor]));
-    caches.set(cache.id, {
-      prefixes: found(PREFIX),
-      suffixes: suffixes.length > 0 ? found(SUFFIX) : emptyPast(SUFFIX, prefixes.length),
-      places,
-    });
+  const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
+  const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(arch.layers, part));
+  const out = (await session.run(feeds, ['entropies', 'logprobs', ...keeps])) as Feeds;
+  if (keep !== undefined) {
+    const found = keeps.map((name) => [`past_${name}`, out[name] as Tensor] as const);
+    const none = suffixes.length > 0 ? {} : emptyPast(SUFFIX, prefixes.length);
+    caches.set(keep, { past: { ...none, ...Object.fromEntries(found) }, places });
   }
   // without what pads the last block, in buffers of their own
   const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
@@ -137,9 +132,6 @@ async function scores({ traces, cache }: RunJob) {
   return { entropies, logprobs };
 }
 
-/** What the graph calls keys and values of either begins so. */
-const PREFIX = '';
-const SUFFIX = 'suffix_';
 /** What a run reads that goes on from a kept one. */
 const NONE = { prefixes: [], suffixes: [] };
 

@@ -3,13 +3,11 @@ import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
-import { beyond, disproved, type Proof, prove, readCanary, unproved } from './canary.js';
+import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { GRAPH, type PolicyFolder } from './folder.js';
+import { buildAgain, GRAPH, type PolicyFolder } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
-
-export type { TraceScores } from './placed.js';
 
 // ONNX Runtime's own binary sends telemetry by default, and leaves files in the temporary folder. It asks the process's environment
 // when it is loaded: a thread's `process.env` is a copy of it, in which this would come to nothing.
@@ -31,7 +29,8 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   };
 
 /** A policy's folder, of which the canary may not yet be there. */
-export type Unproved = Omit<PolicyFolder, 'canary'> & Partial<Pick<PolicyFolder, 'canary'>>;
+export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda'> &
+  Partial<Pick<PolicyFolder, 'canary'>>;
 
 /** A running policy. */
 export class ModelSession implements AsyncDisposable {
@@ -80,7 +79,10 @@ export class ModelSession implements AsyncDisposable {
       return new ModelSession(thread, folder, device);
     } catch (cause) {
       await thread.finish();
-      throw cannotLoad(folder, device, cause as Error);
+      const found = `ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`;
+      const again = `${buildAgain(path)}; reinstall with: npm ci --onnxruntime-node-install=skip`;
+      const hint = sessionHint(device) ?? again;
+      throw new RredcotError(`${path}: ${found}`, { exitCode: EXIT.device, hint, cause });
     }
   }
 
@@ -96,7 +98,7 @@ export class ModelSession implements AsyncDisposable {
       this.noise = this.proof.noise;
       return this.proof;
     } catch (cause) {
-      throw unproved(folder.path, device, cause as Error);
+      throw disproved(folder.path, device, cause as Error);
     }
   }
 
@@ -118,8 +120,7 @@ export class ModelSession implements AsyncDisposable {
     const packed = traces.map(({ ids, promptLength, branches, shares }) => {
       return { ids, promptLength, branches, shares };
     });
-    const cache = keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } as const };
-    return this.send({ traces: packed, ...cache });
+    return this.send({ traces: packed, keep });
   }
 
   /**
@@ -129,7 +130,7 @@ export class ModelSession implements AsyncDisposable {
    */
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
     const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
-    return this.send({ traces, cache: { id: kept, mode: 'use' } });
+    return this.send({ traces, use: kept });
   }
 
   /** Frees what a run has kept. */
@@ -140,7 +141,7 @@ export class ModelSession implements AsyncDisposable {
   /** Reads B traces and keeps their keys and values. @param ids (B) */
   async keepPrefixes(keep: number, ids: readonly Int32Array[]): Promise<void> {
     const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
-    await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
+    await this.send({ traces, keep });
   }
 
   /**
@@ -155,17 +156,10 @@ export class ModelSession implements AsyncDisposable {
     return this.close();
   }
 
-  private call<Name extends keyof SessionThread>(
-    name: Name,
-    args: Parameters<SessionThread[Name]>,
-  ): Promise<Awaited<ReturnType<SessionThread[Name]>>> {
-    return this.thread.call(name, args).catch((error: Error) => {
+  private async send(job: RunJob): Promise<TraceScores[]> {
+    const { entropies, logprobs } = await this.thread.call('run', [job]).catch((error: Error) => {
       throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
     });
-  }
-
-  private async send(job: RunJob): Promise<TraceScores[]> {
-    const { entropies, logprobs } = await this.call('run', [job]);
     // the traces' own tokens come first, then the branches': unpack in the same order
     let own = 0;
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
@@ -182,23 +176,8 @@ export class ModelSession implements AsyncDisposable {
   }
 }
 
-function cannotLoad({ path }: Pick<PolicyFolder, 'path'>, device: Device, cause: Error): RredcotError {
-  return new RredcotError(
-    `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
-    {
-      exitCode: EXIT.device,
-      hint:
-        sessionHint(device) ??
-        'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
-      cause,
-    },
-  );
-}
-
 /** CUDA runs the half-precision graph, the CPU the float32 one. */
-export function graphFor(
-  { cuda }: Pick<PolicyFolder, 'cuda'>,
-  device: Device,
-): Pick<WorkerInit, 'graph' | 'precision'> {
-  return device.name === 'cuda' ? cuda : { graph: GRAPH, precision: 'f32' };
+export function graphFor({ cuda }: Pick<PolicyFolder, 'cuda'>, device: Device) {
+  const float32 = { graph: GRAPH, precision: 'f32' } as const;
+  return device.name === 'cuda' ? cuda : float32;
 }

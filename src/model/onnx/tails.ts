@@ -8,14 +8,14 @@ interface TailPlace {
   readonly along: number;
   readonly length: number;
   /** undefined where the trace has them all */
-  readonly branch: number | undefined;
+  branch: number | undefined;
 }
 
 export interface SharedTails {
   /** by the exit behind which they are scored: where a tail parts from the trace. None begins another one of its exit */
   readonly branches: readonly { readonly exit: number; readonly suffix: Continuation }[];
   /** (E) of the tails at each exit */
-  readonly places: readonly (readonly TailPlace[])[];
+  readonly places: readonly (readonly Readonly<TailPlace>[])[];
 }
 
 /**
@@ -25,29 +25,25 @@ export interface SharedTails {
  * @param exits (E)
  */
 export function shareTails(completion: Int32Array, exits: readonly number[], tails: TailsAt): SharedTails {
-  const parting = new Map<number, { rest: Int32Array; k: number; n: number }[]>();
-  const places: TailPlace[][] = exits.map((exit, k) =>
-    tails(exit).map((tail, n) => {
+  const parting = new Map<number, { rest: Int32Array; place: TailPlace }[]>();
+  const places = exits.map((exit) =>
+    tails(exit).map((tail) => {
       const along = sharedTokens(tail, completion.subarray(exit));
-      if (along < tail.length) {
-        const here = parting.get(exit + along) ?? [];
-        parting.set(exit + along, here);
-        here.push({ rest: tail.subarray(along), k, n });
-      }
-      return { along, length: tail.length, branch: undefined };
+      const place: TailPlace = { along, length: tail.length, branch: undefined };
+      const here = parting.get(exit + along) ?? [];
+      if (along < tail.length) parting.set(exit + along, [...here, { rest: tail.subarray(along), place }]);
+      return place;
     }),
   );
-  const branches: { exit: number; suffix: Continuation }[] = [];
+  const branches: SharedTails['branches'][number][] = [];
   for (const [exit, rests] of [...parting].sort(([a], [b]) => a - b)) {
     const first = branches.length;
-    for (const { rest, k, n } of rests.sort((a, b) => b.rest.length - a.rest.length)) {
+    for (const { rest, place } of rests.sort((a, b) => b.rest.length - a.rest.length)) {
       const known = branches.findIndex(
         ({ suffix }, b) => b >= first && sharedTokens(rest, suffix.ids) === rest.length,
       );
-      const branch = known < 0 ? branches.length : known;
       if (known < 0) branches.push({ exit, suffix: { ids: rest, scoredFrom: 0 } });
-      const own = places[k] as TailPlace[];
-      own[n] = { ...(own[n] as TailPlace), branch };
+      place.branch = known < 0 ? branches.length - 1 : known;
     }
   }
   return { branches, places };

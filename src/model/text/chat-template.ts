@@ -1,9 +1,10 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
+import { type ExactObject, exactly } from '../../io/arrow/exact.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess, StoppedError } from './bounded-process.js';
-import type { ChatReply, ChatRequest, TextInit, TextThread } from './text-thread.js';
+import type { ChatReply, TextInit, TextThread } from './text-thread.js';
 import { NamedToken } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -55,6 +56,14 @@ export async function loadChatTemplate(
         'leave it out, or name a variable that stands in that template',
       );
   return { file, source, variables: { ...specialTokens(config), ...args } };
+}
+
+/** @throws RredcotError (exit 2) for a checkpoint whose template cannot be rendered as Python does, naming what it has */
+export async function checkChatTemplate(path: string): Promise<void> {
+  const template = await loadChatTemplate({ path, files: { [OWN_FILE]: '' } });
+  if (template === undefined) return;
+  const chat = chatRenderer(template);
+  await chat.check().finally(chat.close);
 }
 
 /** A template is a text, or one of a list of {name, template}. */
@@ -116,6 +125,33 @@ const MEMORY_MB = 512;
 const MOST_STOPPED = 3;
 const HINT = 'build the policy with another chat_template.jinja, or give prompts as text';
 
+interface Conversation {
+  readonly messages: readonly Message[];
+  readonly addGenerationPrompt: boolean;
+  readonly tools?: unknown;
+}
+
+/** All that a template is given, as transformers calls it: what a caller leaves out is None. @param ofText contents are their text */
+export function givenTo(
+  { variables }: Pick<ChatTemplate, 'variables'>,
+  { messages, addGenerationPrompt, tools }: Conversation,
+  ofText = false,
+): ExactObject {
+  const own = { tools, documents: null, add_generation_prompt: addGenerationPrompt };
+  const handedOn = messages.map((each) => asHandedOn(each, ofText));
+  return (exactly({ ...variables, ...own }) as ExactObject).set('messages', handedOn);
+}
+
+/** A message as transformers hands it to a template: without what is None, and a thought under both its names. */
+function asHandedOn(message: Message, ofText: boolean): ExactObject {
+  const fields = new Map([...(exactly(message) as ExactObject)].filter(([, value]) => value !== null));
+  if (ofText) fields.set('content', message.content);
+  const names = ['reasoning_content', 'thinking', 'reasoning'];
+  const thought = fields.get(names.find((name) => fields.has(name)) as string);
+  if (thought === undefined) return fields;
+  return new Map([['thinking', thought], ...fields, ['reasoning_content', thought]]);
+}
+
 export type ChatRenderer = ReturnType<typeof chatRenderer>;
 
 /** Renders messages, one conversation at a time, in a process that is started when the first one comes. */
@@ -123,15 +159,15 @@ export function chatRenderer(
   template: ChatTemplate,
   { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
 ) {
-  const { source, variables, file } = template;
-  const workerData: TextInit = { chat: { source, variables, maxLength: MAX_LENGTH } };
+  const { source, file } = template;
+  const workerData: TextInit = { chat: { source, maxLength: MAX_LENGTH } };
   const thread = new URL('./text-thread.js', import.meta.url);
   const { call, close } = boundedProcess<TextThread>(
     { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
     { timeoutMs, mostStopped: MOST_STOPPED, signal },
   );
-  const ask = async (request: ChatRequest): Promise<string> => {
-    const reply = await call('render', [request]).catch((error: unknown): ChatReply => {
+  const rendered = async (given?: ExactObject): Promise<string> => {
+    const reply = await call('render', [given]).catch((error: unknown): ChatReply => {
       if (error instanceof StoppedError) return { error: error.message };
       throw error;
     });
@@ -142,9 +178,20 @@ export function chatRenderer(
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,
     );
   };
+  const ask = (conversation: Conversation): Promise<string> =>
+    rendered(givenTo(template, conversation)).catch((error: unknown) => {
+      const hasParts = conversation.messages.some((each) =>
+        Array.isArray(asHandedOn(each, false).get('content')),
+      );
+      // a template for texts alone takes no parts
+      if (!(error instanceof TraceRejected) || !hasParts) throw error;
+      return rendered(givenTo(template, conversation, true));
+    });
   return {
     template,
     close,
+    /** @throws RredcotError (exit 2) naming what the template has that is not rendered as Python does */
+    check: () => rendered(),
     /** A conversation as it stands, whoever speaks last. @throws as `render` */
     ask,
     /**

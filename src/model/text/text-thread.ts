@@ -1,8 +1,7 @@
 // What downloaded files do to texts, in a process that is stopped from outside: the patterns of a tokenizer.json and the loops of a chat template may take for ever.
 import { workerData } from 'node:worker_threads';
-import type { Template } from '@huggingface/jinja';
+import type { ExactObject } from '../../io/arrow/exact.js';
 import { moved, serve } from '../../thread.js';
-import type { Message } from '../../trace.js';
 import { type LoadedTokenizer, loadTokenizer } from './tokenizer.js';
 
 /** How a text is encoded: the functions of a tokenizer. */
@@ -13,15 +12,8 @@ export type EncodeReply = { readonly ids: Int32Array } | { readonly error: strin
 
 export interface ChatInit {
   readonly source: string;
-  readonly variables: Readonly<Record<string, unknown>>;
   /** longest text that is handed back, UTF-16 units */
   readonly maxLength: number;
-}
-
-export interface ChatRequest {
-  readonly messages: readonly Message[];
-  readonly addGenerationPrompt: boolean;
-  readonly tools?: unknown;
 }
 
 /** `broken`: the template itself does not parse. */
@@ -35,7 +27,7 @@ export interface TextInit {
 
 const { folder, chat } = workerData as TextInit;
 let loading: Promise<LoadedTokenizer> | undefined;
-let template: Template | undefined;
+let template: ((variables: ExactObject) => string) | undefined;
 
 function loaded(): Promise<LoadedTokenizer> {
   loading ??= loadTokenizer(folder as string);
@@ -63,14 +55,14 @@ async function encode(how: Encoding, text: string): Promise<EncodeReply> {
   }
 }
 
-async function render({ messages, addGenerationPrompt, tools }: ChatRequest): Promise<ChatReply> {
-  const { source, variables, maxLength } = chat as ChatInit;
+/** @param variables undefined: the template is read, and nothing rendered */
+async function render(variables?: ExactObject): Promise<ChatReply> {
+  const { source, maxLength } = chat as ChatInit;
   // a process that encodes alone does without it
-  const [{ Template }] = await Promise.all([import('@huggingface/jinja'), import('./kept-rounds.js')]);
+  const { templateRenderer } = await import('./render-template.js');
   try {
-    template ??= new Template(source);
-    const own = { messages, add_generation_prompt: addGenerationPrompt, ...(tools ? { tools } : {}) };
-    const text = template.render({ ...variables, ...own });
+    template ??= templateRenderer(source);
+    const text = variables === undefined ? '' : template(variables);
     if (text.length <= maxLength) return { text };
     return { error: `made ${text.length} characters, expected at most ${maxLength}` };
   } catch (error) {

@@ -28,16 +28,15 @@ describe('planBatches', () => {
         branches: fc.nat(20),
         longestBranch: fc.integer({ min: 1, max: 300 }),
       })
-      .map(({ branches, ...load }): Load => ({ ...load, branchRows: branches * load.longestBranch })),
+      .map(({ branches, ...load }): Load => ({ ...load, behind: [branches * load.longestBranch] })),
     { maxLength: 60 },
   );
-  const rowsOf = (loads: readonly Load[], batch: readonly number[]) => {
-    const own = batch.map((i) => loads[i] as Load);
+  const rowsOf = (own: readonly Load[]) => {
     const longest = Math.max(...own.map(({ tokens }) => tokens));
-    const busiest = Math.max(...own.map(({ branchRows }) => branchRows));
+    const busiest = Math.max(...own.flatMap(({ behind }) => behind));
     // groups are as wide as the widest branch, and 64 rows or what there is otherwise
     const R = Math.max(...own.map((load) => load.longestBranch), Math.min(64, busiest));
-    return own.reduce((sum, { branchRows }) => sum + longest + R * Math.ceil(branchRows / R), 0);
+    return own.reduce((sum, { behind }) => sum + longest + R * Math.ceil(Number(behind) / R), 0);
   };
   /** one is not much longer or wider than the other: by 64 rows, or by half */
   const alike = (a: Load, b: Load) =>
@@ -50,30 +49,39 @@ describe('planBatches', () => {
     fc.assert(
       fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
         const batches = planBatches(loads, budget);
+        expect(new Set(batches.flat())).toEqual(new Set(loads));
         for (const [n, batch] of batches.entries()) {
-          if (batch.length > 1) expect(rowsOf(loads, batch)).toBeLessThanOrEqual(budget);
-          const first = loads[batch[0] as number] as Load;
-          for (const i of batch) expect(alike(first, loads[i] as Load)).toBe(true);
+          if (batch.length > 1) expect(rowsOf(batch)).toBeLessThanOrEqual(budget);
+          const first = batch[0] as Load;
+          for (const load of batch) expect(alike(first, load)).toBe(true);
           const next = batches[n + 1]?.[0];
-          if (next !== undefined && alike(first, loads[next] as Load))
-            expect(rowsOf(loads, [...batch, next])).toBeGreaterThan(budget);
+          if (next !== undefined && alike(first, next))
+            expect(rowsOf([...batch, next])).toBeGreaterThan(budget);
         }
       }),
     );
   });
 
   test('by default 4,096 rows; equal items keep their order', () => {
+    const load = (tokens: number, rows: number, longestBranch: number, at = 0) => ({
+      ...{ tokens, behind: [rows], longestBranch, at },
+    });
+    const batched = (loads: Parameters<typeof load>[], budget?: number) =>
+      planBatches(
+        loads.map((each, at) => load(each[0], each[1], each[2], at)),
+        budget,
+      ).map((batch) => batch.map(({ at }) => at));
     expect(BATCH_ROWS).toBe(4096);
-    const equal = Array.from({ length: 9 }, () => ({ tokens: 896, branchRows: 124, longestBranch: 62 }));
-    expect(planBatches(equal)).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
-    expect(planBatches([])).toEqual([]);
-    const pair = [1, 2].map(() => ({ tokens: 7, branchRows: 3, longestBranch: 3 }));
-    expect([19, 20].map((budget) => planBatches(pair, budget).length)).toEqual([2, 1]);
-    const [short, long] = [
-      { tokens: 10, branchRows: 5, longestBranch: 5 },
-      { tokens: 5000, branchRows: 0, longestBranch: 0 },
-    ];
-    expect(planBatches([short, long, short])).toEqual([[1], [0, 2]]);
+    expect(batched(Array(9).fill([896, 124, 62]))).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
+    expect(batched([])).toEqual([]);
+    expect([19, 20].map((budget) => batched(Array(2).fill([7, 3, 3]), budget).length)).toEqual([2, 1]);
+    expect(
+      batched([
+        [10, 5, 5],
+        [5000, 0, 0],
+        [10, 5, 5],
+      ]),
+    ).toEqual([[1], [0, 2]]);
   });
 });
 

@@ -69,7 +69,7 @@ describe.skipIf(python === '')(
     afterAll(kill);
 
     const live = (output: string) =>
-      `score traces.jsonl --policy-url ${SERVER}/v1 --engine vllm --engine-patience 240 --rows-per-part 4 -o ${output}`;
+      `score traces.jsonl --policy-url ${SERVER}/v1 --engine vllm --engine-patience 240 --concurrency 1 --rows-per-part 2 -o ${output}`;
     async function expectSame(found: string, expected: string, most: number): Promise<void> {
       const [rows, others] = [await scene.rows<ScoredRow>(found), await scene.rows<ScoredRow>(expected)];
       const numbers = ({ logprobs, segments, sigma }: ScoredRow) => [

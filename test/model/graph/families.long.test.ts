@@ -1,7 +1,7 @@
 /** Random checkpoints of every family, weight type and rope type, built and run, against the float64 pass. */
 import { describe, expect, test } from 'vitest';
 import { parseArchitecture } from '../../../dist/model/graph/architecture.js';
-import type { TraceScores } from '../../../dist/model/onnx/session.js';
+import type { TraceScores } from '../../../dist/model/onnx/placed.js';
 import { tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA, randomTensors } from '../../support/checkpoints.js';

@@ -12,8 +12,7 @@ import {
   repeated,
   stored,
 } from '../../../dist/model/onnx/canary.js';
-import type { PackedTrace } from '../../../dist/model/onnx/placed.js';
-import type { TraceScores } from '../../../dist/model/onnx/session.js';
+import type { PackedTrace, TraceScores } from '../../../dist/model/onnx/placed.js';
 import type { Log } from '../../../dist/report/log.js';
 import { FakePolicy } from '../../support/fake-policy.js';
 

@@ -188,8 +188,8 @@ describe('packBranches', () => {
       suffixFrom: BigInt64Array.of(0n, 0n),
       suffixTo: BigInt64Array.of(1n, 0n),
       suffixRows: [],
-      rows: new Int32Array(0),
-      targets: new Int32Array(0),
+      rows: [],
+      targets: [],
     });
   });
 

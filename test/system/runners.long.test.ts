@@ -1,0 +1,163 @@
+// The runners of examples/answer.py: with torch on the embedded policy and on random models of other families, on Ray Data, and with
+// vLLM where RREDCOT_VLLM_PYTHON names a Python that has it.
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { type AnswerLine, type AskedLine, linesOf } from '../support/oracle-engine.js';
+import { EMBEDDED, ROOT, type ScoredRow } from '../support/program.js';
+import { ONE_THREAD } from '../support/python.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+import { trainerPython } from '../support/trainer-venv.js';
+
+const python = trainerPython();
+const vllm = process.env.RREDCOT_VLLM_PYTHON;
+const { at, done, rows, text, write } = await openScene();
+
+const examples = join(ROOT, 'examples');
+function runs(command: string, args: readonly string[], input = '') {
+  const env = {
+    ...ONE_THREAD,
+    PYTHONPATH: examples,
+    RAY_USAGE_STATS_ENABLED: '0',
+    RAY_raylet_start_wait_time_s: '300',
+  };
+  const { status, stdout, stderr } = spawnSync(command, args, {
+    env,
+    input,
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+  });
+  expect(status, stderr).toBe(0);
+  return { stdout, stderr };
+}
+const answerWith = (engine: string, command: string, args: readonly string[], input: string) =>
+  runs(command, [join(examples, 'answer.py'), '--engine', engine, '--model', EMBEDDED, ...args], input);
+const byId = (lines: string) => new Map(linesOf<AnswerLine>(lines).map((line) => [line.id, line]));
+
+describe.skipIf(python === undefined)('runners with torch (skipped where pip cannot install it)', () => {
+  let requests: string;
+  let answers: string;
+
+  beforeAll(async () => {
+    // of four groups: tokens that traces of one have in common may be asked one by one
+    await write('t.jsonl', (await Promise.all([0, 8, 16, 24].map((n) => fixtureRows(n, n + 1)))).flat());
+    await done('requests t.jsonl -o requests.jsonl');
+    requests = await text('requests.jsonl');
+    answerWith('torch', python as string, ['-o', at('answers.jsonl')], requests);
+    answers = await text('answers.jsonl');
+  });
+
+  it('give score the rows that it has of the policy itself, with exact entropies', async () => {
+    await done('score t.jsonl --answers answers.jsonl -o torch.parquet');
+    await done('score t.jsonl -o own.parquet');
+    const numbers = (row: ScoredRow) => [
+      ...[...row.logprobs, ...row.entropies, ...row.sigma, ...row.reference_logprobs.flat(), row.value_start],
+      ...row.segments.flatMap(({ end, value }) => [end, value ?? 0]),
+    ];
+    const [made, own] = [await rows('torch.parquet'), await rows('own.parquet')].map((all) =>
+      all.flatMap(numbers),
+    );
+    const off = made?.map((each, n) => Math.abs(Number(each) - Number(own?.[n]))) ?? [];
+    expect(off.length).toBeGreaterThan(500);
+    expect(Math.max(...off)).toBeLessThan(1e-4);
+  });
+
+  it('go on behind the answers of a killed job, and refuse those of another model', async () => {
+    const asked = linesOf<AskedLine>(requests).filter(({ from }) => from !== undefined).length;
+    await write('answers.jsonl', answers.slice(0, answers.length / 2));
+    const { stderr } = answerWith('torch', python as string, ['-o', at('answers.jsonl')], requests);
+    expect(await text('answers.jsonl')).toBe(answers);
+    const again = Number(/.*answer\.py: (\d+) questions answered/s.exec(stderr)?.[1]);
+    expect(again).toBeGreaterThan(0);
+    expect(again).toBeLessThan(asked);
+    await write('other.jsonl', '{"rredcot":"answers"}\n');
+    expect(() => answerWith('torch', python as string, ['-o', at('other.jsonl')], requests)).toThrow(
+      /give another -o/,
+    );
+  });
+
+  it('name what the model cannot take, and write nothing but answers to stdout', () => {
+    const lines = [
+      { id: 'long', token_ids: Array(140_000).fill(1), from: 5 },
+      { id: 'odd', token_ids: [1, 9999], from: 1 },
+      { id: 'good', token_ids: [1, 2, 3, 4, 5, 6, 7, 8], from: 5 },
+    ];
+    const { stdout } = answerWith(
+      'torch',
+      python as string,
+      [],
+      lines.map((line) => `${JSON.stringify(line)}\n`).join(''),
+    );
+    const [header, long, odd, good] = linesOf<AnswerLine & { error?: string }>(stdout);
+    expect(header).toMatchObject({
+      rredcot: 'answers',
+      engine: expect.stringMatching(/^torch 2\./),
+      model: EMBEDDED,
+    });
+    for (const each of [long, odd])
+      expect(each?.error).toMatch(/^over \d+ tokens .* or an id that is none of/);
+    expect(good?.logprobs).toHaveLength(3);
+  });
+
+  it('answer for every family as plain passes do, and sample at T = 1', () => {
+    const { stdout } = runs(python as string, [
+      join(ROOT, 'test/support/runner_families.py'),
+      at('families'),
+    ]);
+    const found: Record<
+      string,
+      { way: string; off: number; mean: number; entropies: number; samples: number }
+    > = JSON.parse(stdout);
+    for (const [family, { way, off, mean, entropies }] of Object.entries(found)) {
+      // what has no attention cannot be packed; its recurrence rounds by chunks
+      const isRecurrent = /Qwen3_5|Mamba/.test(family);
+      expect(way, family).toMatch(isRecurrent ? /cached|plain/ : /packed/);
+      expect(mean, family).toBeLessThan(1e-5);
+      expect(Math.max(off, entropies), family).toBeLessThan(isRecurrent ? 5e-3 : 1e-4);
+    }
+    expect(Object.keys(found)).toHaveLength(6);
+    // half the sum of differences between 3,000 samples and the distribution
+    expect(found.Llama?.samples).toBeLessThan(0.1);
+  });
+
+  it('say the same on Ray Data', () => {
+    const args = ['torch', EMBEDDED, at('requests.jsonl'), '--workers', '2'];
+    const { stdout } = runs(python as string, [join(examples, 'answer_ray.py'), ...args]);
+    const [, ...lines] = linesOf<AnswerLine>(answers);
+    expect(byId(stdout)).toEqual(new Map(lines.map((line) => [line.id, line])));
+  });
+
+  it.skipIf(!vllm)(
+    'agree with vLLM, which computes a trace once (skipped without RREDCOT_VLLM_PYTHON)',
+    () => {
+      const more = {
+        enforce_eager: true,
+        block_size: 32,
+        kv_cache_memory_bytes: 2 ** 28,
+        max_model_len: 2048,
+      };
+      const flags = ['--dtype', 'float32', '--more', JSON.stringify(more)];
+      const { stdout, stderr } = answerWith(
+        'vllm',
+        vllm as string,
+        flags,
+        requests.replace(/^.*"fresh":true.*\n/gm, ''),
+      );
+      const torch = byId(answers);
+      const [, ...lines] = linesOf<AnswerLine>(stdout);
+      expect(lines.length).toBeGreaterThan(20);
+      for (const { id, logprobs } of lines)
+        for (const [n, lp] of logprobs.entries())
+          expect(Math.abs(lp - (torch.get(id)?.logprobs[n] as number)), id).toBeLessThan(1e-4);
+      // a branch may compute the block again that its exit cuts
+      const asked = linesOf<AskedLine>(requests).filter(({ fresh, from }) => from !== undefined && !fresh);
+      const most = asked.reduce(
+        (sum, { token_ids, prefix }) => sum + token_ids.length + (prefix ? 31 : 0),
+        0,
+      );
+      expect(Number(/([\d,]+) tokens computed/.exec(stderr)?.[1]?.replaceAll(',', ''))).toBeLessThanOrEqual(
+        most,
+      );
+    },
+  );
+});
