@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import type { Engine } from '../model/engine/engine.js';
-import type { TextFolder } from '../model/onnx/folder.js';
+import type { OpenPolicy } from '../model/onnx/open-model.js';
 import type { Log } from '../report/log.js';
 import { appended } from './job-flags.js';
 
@@ -55,11 +55,11 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
-  const open = async (policy: TextFolder): Promise<Engine> => {
+  const open = async (opened: OpenPolicy): Promise<Engine> => {
     const { openServer } = await import('../model/engine/http.js');
     const { openServed } = await import('../model/engine/served.js');
     const server = openServer(address, patience, log, signal);
-    return openServed(name, { server, model: flags.engineModel, width, policy, log });
+    return openServed(name, { server, model: flags.engineModel, width, opened, log });
   };
   return { paths, open };
 }

@@ -17,7 +17,11 @@ export async function requests(
   log: Log,
 ): Promise<ExitCode> {
   let asking: Asking | undefined;
-  const engine: ScoreOptions['engine'] = async ({ architecture: { vocab } }) => {
+  const engine: ScoreOptions['engine'] = async ({
+    policy: {
+      architecture: { vocab },
+    },
+  }) => {
     const known = answers.length === 0 ? undefined : await openAnswers(answers);
     asking = new Asking(vocab, known);
     return asking;

@@ -2,17 +2,25 @@
 import { sum } from '../../credit/rules.js';
 import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import { beyond, type CanaryFinding, describeFinding, farthest, prove, readCanary } from '../onnx/canary.js';
-import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
+import {
+  beyond,
+  type CanaryFinding,
+  checkedIds,
+  describeFinding,
+  farthest,
+  prove,
+  readCanary,
+} from '../onnx/canary.js';
+import type { PolicyFolder } from '../onnx/folder.js';
+import type { OpenPolicy } from '../onnx/open-model.js';
 import { joinIds } from '../text/encode.js';
 import type { LogprobQuestion } from './engine.js';
-import { REFUSED } from './http.js';
 import { answerNoise } from './noise.js';
 import { EngineSession } from './session.js';
 import type { LogprobAnswer } from './wire.js';
 
-/** So many times so many tokens are probed, as long as an answer is; among so many of a completion. */
-const [PROBES, PROBED, PROBED_TOKENS] = [10, 3, 512];
+/** So many times so many tokens are probed, as long as an answer is; among so many of a text, of which every engine that caches has whole blocks. */
+const [PROBES, PROBED, TEXT_TOKENS] = [10, 3, 128];
 /** Nobody computes this of tokens that do not follow. */
 const CERTAIN = -1e-6;
 /** Servers do not say what they compute in. */
@@ -20,24 +28,22 @@ const PRECISION = 'bf16';
 
 /** Of an engine that has proved itself. */
 export interface EngineProof {
-  readonly probes: readonly LogprobQuestion[];
+  /** to its probes */
   readonly answers: readonly LogprobAnswer[];
   /** nats, as {@link answerNoise} has it */
   readonly noise: number;
 }
 
-type Unproved = ConstructorParameters<typeof EngineSession>[0];
+/** By which it proves itself. */
+export interface Prover {
+  readonly opened: Pick<OpenPolicy, 'policy' | 'tokenizer'>;
+  readonly log: Log;
+}
 
-/**
- * Lets an engine prove itself.
- * @param probes on tokens of a trace @param before its proof before it was away
- * @throws RredcotError (exit 69) where it does not; TraceRejected where it refuses this trace
- */
+/** Lets an engine prove itself. @param before its proof before it was away @throws RredcotError (exit 69) where it does not */
 export async function proofOf(
-  engine: Unproved,
-  probes: readonly LogprobQuestion[],
-  folder: TextFolder,
-  log: Log,
+  engine: ConstructorParameters<typeof EngineSession>[0],
+  { opened: { policy, tokenizer }, log }: Prover,
   before?: EngineProof,
 ): Promise<EngineProof> {
   const unfit = (why: string, hint = 'look at how it is served, and by what (docs/engines.md)') =>
@@ -46,8 +52,8 @@ export async function proofOf(
     const wrong = beyond(findings);
     if (wrong.length > 0) throw unfit(`${what}: ${wrong.map(describeFinding).join('; ')}`);
   };
-  const session = new EngineSession(engine, folder, log);
-  let mayRefuse = before === undefined;
+  const session = new EngineSession(engine, policy, log);
+  const probes = probesOf((await checkedIds(tokenizer, policy.exitTemplate)).ids.subarray(0, TEXT_TOKENS));
   try {
     const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
     for (const probe of probes) {
@@ -67,31 +73,27 @@ export async function proofOf(
       all.map(({ logprobs }, n) => [sum(logprobs), known[n] as number] as const),
     );
     let noise = answerNoise(said);
-    if ('canary' in folder) {
-      const { passes } = await readCanary(folder as PolicyFolder);
+    if ('canary' in policy) {
+      const { passes } = await readCanary(policy as PolicyFolder);
       // an engine hides no tokens
       const seen = passes.filter(({ traces }) =>
         traces.every(({ branches }) => branches.every(({ gap }) => !gap)),
       );
-      mayRefuse = false;
       const { findings, noise: ofModel } = await prove(session, { passes: seen }, PRECISION);
       log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
       refuse("is another model than the policy's (--policy, --engine-model)", findings);
       noise = Math.max(noise, ofModel);
     }
     log.info(`${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats`);
-    return { probes, answers, noise };
+    return { answers, noise };
   } catch (error) {
-    // what it refuses of a trace is one thing, another what it says that cannot be
-    if (!(error instanceof TraceRejected) || (mayRefuse && error.code === REFUSED)) throw error;
-    throw unfit(`is not to be believed: ${error.reason}`);
+    throw error instanceof TraceRejected ? unfit(`is not to be believed: ${error.reason}`) : error;
   }
 }
 
-/** At places of what is asked, not far in, in turn the tokens that follow, and those of another place: few follow there. */
-export function probesOf({ ids, from }: LogprobQuestion): LogprobQuestion[] {
-  const length = Math.min(ids.length - from, PROBED_TOKENS);
-  const place = (n: number) => Math.max(1, from + Math.floor((length * (n + 1)) / (PROBES + 1)));
+/** At places of a text, in turn the tokens that follow, and those of another place: few follow there. */
+function probesOf(ids: Int32Array): LogprobQuestion[] {
+  const place = (n: number) => Math.max(1, Math.floor((ids.length * (n + 1)) / (PROBES + 1)));
   return Array.from({ length: PROBES }, (_, n) => {
     const at = place(n);
     const other = n % 2 === 0 ? at : place((n + PROBES / 2) % PROBES);

@@ -1,12 +1,10 @@
-// Engines behind a server: opened by what they are, believed once they have proved themselves, and told of what they were asked.
+// Engines behind a server: opened by what they are, believed once they have proved themselves, their tokens counted.
 import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
-import type { Log } from '../../report/log.js';
-import type { TextFolder } from '../onnx/folder.js';
 import type { Dialect } from './dialect.js';
-import type { Engine, EngineQuestion, LogprobQuestion, Said } from './engine.js';
+import type { Engine, EngineQuestion, Said } from './engine.js';
 import type { Server } from './http.js';
-import { type EngineProof, probesOf, proofOf } from './proof.js';
+import { type Prover, proofOf } from './proof.js';
 import { sglang } from './sglang.js';
 import { vllm } from './vllm.js';
 import { isWhole, UNANSWERED } from './wire.js';
@@ -20,27 +18,22 @@ const KINDS: Readonly<Record<EngineKind, readonly [Dialect, version: string]>> =
   sglang: [sglang, 'get_server_info'],
 };
 
-/** Tokens of a trace of which every engine that caches has whole blocks. */
-const CACHED_TRACE = 128;
-
-export interface ServedOptions {
+export interface ServedOptions extends Prover {
   readonly server: Server;
   /** the name of its model; absent: the only one */
   readonly model?: string | undefined;
   /** traces at work at a time */
   readonly width: number;
-  readonly policy: TextFolder;
-  readonly log: Log;
 }
 
-/** @throws RredcotError (exit 69) for what is no such server, (exit 2) where it has no such model */
+/** @throws RredcotError (exit 69) for what is no such server, or does not prove itself, (exit 2) where it has no such model */
 export async function openServed(kind: EngineKind, opts: ServedOptions): Promise<Engine> {
-  const { server, width, policy, log } = opts;
+  const { server, width, log } = opts;
   const [dialect, path] = KINDS[kind];
   const { version = '' } = (await server.ask(path)) as { version?: string };
   const name = `${kind} ${version}`;
   const model = await modelOf(opts);
-  let [tokens, cached, failures] = [0, 0, 0];
+  let [tokens, cached] = [0, 0];
   const took = (sent: number, read = sent, ofCache = 0): void => {
     if (read !== sent)
       throw new TraceRejected(
@@ -59,45 +52,27 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
     return [...whole, ...(await ask(questions.slice(whole.length)))];
   }
   const unproved = { name, width, answer };
-  let proof: Promise<EngineProof> | undefined;
-  /** By the first trace that it does not refuse. */
-  async function proved(first: LogprobQuestion): Promise<EngineProof> {
-    const isMine = proof === undefined;
-    proof ??= proofOf(unproved, probesOf(first), policy, log);
-    try {
-      const made = await proof;
-      if (isMine && cached === 0 && first.ids.length >= CACHED_TRACE)
-        log.warn(
-          'engine_cache',
-          `${name} caches no prefix, so that each exit costs its whole trace, or does not say so (vLLM: --enable-prefix-caching, --enable-prompt-tokens-details)`,
-        );
-      return made;
-    } catch (error) {
-      if (!(error instanceof TraceRejected)) throw error;
-      if (!isMine) return proved(first);
-      proof = undefined;
-      throw error;
-    }
-  }
-  const engine = {
-    ...{ name, config: { engine: name, engineModel: model }, width },
-    noise: undefined as number | undefined,
-    async answer(questions: readonly EngineQuestion[]) {
-      const [first] = questions;
-      if (first !== undefined && 'from' in first) ({ noise: engine.noise } = await proved(first));
+  const proof = await proofOf(unproved, opts);
+  if (cached === 0)
+    log.warn(
+      'engine_cache',
+      `${name} caches no prefix, so that each exit costs its whole trace, or does not say so (vLLM: --enable-prefix-caching, --enable-prompt-tokens-details)`,
+    );
+  let [failures, again] = [server.failures, Promise.resolve(proof)];
+  return {
+    ...{ name, config: { engine: name, engineModel: model }, width, noise: proof.noise },
+    async answer(questions) {
       const said = await answer(questions);
       // what answers after it was away may be another one
-      if (server.failures > failures)
-        proof = proof?.then((before) => proofOf(unproved, before.probes, policy, log, before));
+      if (server.failures > failures) again = again.then((before) => proofOf(unproved, opts, before));
       ({ failures } = server);
-      await proof;
+      await again;
       return said;
     },
     async [Symbol.asyncDispose]() {
       log.info(`${name}: ${count(tokens)} tokens asked, ${count(cached)} of them cached, as far as it says`);
     },
   };
-  return engine;
 }
 
 /** The model to be asked. @throws RredcotError (exit 2) where that is none of the server's */

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { openServer } from '../../../dist/model/engine/http.js';
 import { openServed } from '../../../dist/model/engine/served.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { openModel } from '../../../dist/model/onnx/open-model.js';
 import { type EngineSetup, type Lies, startEngine } from '../../support/engine-server.js';
 import { EMBEDDED, PROVER, type ScoredRow, start } from '../../support/program.js';
 import { fixtureRows, openScene, type Scene } from '../../support/scene.js';
@@ -112,7 +113,9 @@ it.each(['vllm', 'sglang'] as const)(
     const { url } = await engineOf({ kind });
     const log = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
     const server = openServer(new URL(url), 3, log, new AbortController().signal);
-    const opts = { server, width: 1, policy: await openPolicyFolder(EMBEDDED), log };
+    const folder = await openPolicyFolder(EMBEDDED);
+    await using opened = await openModel(folder, { name: 'cpu' }, new AbortController().signal);
+    const opts = { server, width: 1, opened, log };
     await using engine = await openServed(kind, opts);
     const [row] = await fixtureRows(0, 1);
     const ids = Int32Array.from(row?.prompt_ids ?? []);
