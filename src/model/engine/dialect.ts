@@ -21,8 +21,3 @@ export const PLAIN = {
   ...{ temperature: 1, top_p: 1, top_k: -1, min_p: 0 },
   ...{ repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
 };
-
-/** A log-probability as JSON has it. vLLM and SGLang say −9999 or null of what is no number. */
-export function numberOf(logprob: number | null | undefined): number {
-  return logprob === null || logprob === undefined || logprob <= -9999 ? Number.NaN : logprob;
-}

@@ -16,7 +16,7 @@ import type { OpenPolicy } from '../onnx/open-model.js';
 import { joinIds } from '../text/encode.js';
 import type { LogprobQuestion } from './engine.js';
 import { answerNoise } from './noise.js';
-import { EngineSession } from './session.js';
+import { engineSession } from './session.js';
 import type { LogprobAnswer } from './wire.js';
 
 /** So many times so many tokens are probed, as long as an answer is; among so many of a text, of which every engine that caches has whole blocks. */
@@ -26,33 +26,25 @@ const CERTAIN = -1e-6;
 /** Servers do not say what they compute in. */
 const PRECISION = 'bf16';
 
-/** Of an engine that has proved itself. */
-export interface EngineProof {
-  /** to its probes */
-  readonly answers: readonly LogprobAnswer[];
-  /** nats, as {@link answerNoise} has it */
-  readonly noise: number;
-}
-
-/** By which it proves itself. */
-export interface Prover {
-  readonly opened: Pick<OpenPolicy, 'policy' | 'tokenizer'>;
-  readonly log: Log;
-}
-
-/** Lets an engine prove itself. @param before its proof before it was away @throws RredcotError (exit 69) where it does not */
+/**
+ * Lets an engine prove itself.
+ * @param before its answers before it was away
+ * @returns its answers, and their noise, nats, as {@link answerNoise} has it
+ * @throws RredcotError (exit 69) where it does not
+ */
 export async function proofOf(
-  engine: ConstructorParameters<typeof EngineSession>[0],
-  { opened: { policy, tokenizer }, log }: Prover,
-  before?: EngineProof,
-): Promise<EngineProof> {
+  engine: Parameters<typeof engineSession>[0],
+  { policy, tokenizer }: Pick<OpenPolicy, 'policy' | 'tokenizer'>,
+  log: Log,
+  before?: readonly LogprobAnswer[],
+) {
   const unfit = (why: string, hint = 'look at how it is served, and by what (docs/engines.md)') =>
     new RredcotError(`${engine.name} ${why}`, { exitCode: EXIT.device, hint });
   const refuse = (what: string, findings: readonly CanaryFinding[]): void => {
     const wrong = beyond(findings);
     if (wrong.length > 0) throw unfit(`${what}: ${wrong.map(describeFinding).join('; ')}`);
   };
-  const session = new EngineSession(engine, policy, log);
+  const session = engineSession(engine, policy, log);
   const probes = probesOf((await checkedIds(tokenizer, policy.exitTemplate)).ids.subarray(0, TEXT_TOKENS));
   try {
     const [alone, anew]: [LogprobAnswer[], LogprobAnswer[]] = [[], []];
@@ -67,7 +59,7 @@ export async function proofOf(
         'vLLM: --logprobs-mode raw_logprobs',
       );
     refuse('does not say the same asked anew', [compare(anew, answers)]);
-    if (before) refuse('does not say the same since it was away', [compare(answers, before.answers)]);
+    if (before) refuse('does not say the same since it was away', [compare(answers, before)]);
     const known = anew.map(({ logprobs }) => sum(logprobs));
     const said = [alone, answers].flatMap((all) =>
       all.map(({ logprobs }, n) => [sum(logprobs), known[n] as number] as const),

@@ -1,10 +1,11 @@
 // Engines behind a server: opened by what they are, believed once they have proved themselves, their tokens counted.
 import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
+import type { Log } from '../../report/log.js';
 import type { Dialect } from './dialect.js';
 import type { Engine, EngineQuestion, Said } from './engine.js';
 import type { Server } from './http.js';
-import { type Prover, proofOf } from './proof.js';
+import { proofOf } from './proof.js';
 import { sglang } from './sglang.js';
 import { vllm } from './vllm.js';
 import { isWhole, UNANSWERED } from './wire.js';
@@ -18,17 +19,19 @@ const KINDS: Readonly<Record<EngineKind, readonly [Dialect, version: string]>> =
   sglang: [sglang, 'get_server_info'],
 };
 
-export interface ServedOptions extends Prover {
+export interface ServedOptions {
   readonly server: Server;
   /** the name of its model; absent: the only one */
   readonly model?: string | undefined;
   /** traces at work at a time */
   readonly width: number;
+  readonly opened: Parameters<typeof proofOf>[1];
+  readonly log: Log;
 }
 
 /** @throws RredcotError (exit 69) for what is no such server, or does not prove itself, (exit 2) where it has no such model */
 export async function openServed(kind: EngineKind, opts: ServedOptions): Promise<Engine> {
-  const { server, width, log } = opts;
+  const { server, width, opened, log } = opts;
   const [dialect, path] = KINDS[kind];
   const { version = '' } = (await server.ask(path)) as { version?: string };
   const name = `${kind} ${version}`;
@@ -52,7 +55,7 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
     return [...whole, ...(await ask(questions.slice(whole.length)))];
   }
   const unproved = { name, width, answer };
-  const proof = await proofOf(unproved, opts);
+  const proof = await proofOf(unproved, opened, log);
   if (cached === 0)
     log.warn(
       'engine_cache',
@@ -64,7 +67,8 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
     async answer(questions) {
       const said = await answer(questions);
       // what answers after it was away may be another one
-      if (server.failures > failures) again = again.then((before) => proofOf(unproved, opts, before));
+      if (server.failures > failures)
+        again = again.then(({ answers }) => proofOf(unproved, opened, log, answers));
       ({ failures } = server);
       await again;
       return said;

@@ -1,5 +1,5 @@
 // An SGLang server as an engine: log-probabilities of an input from a place on; what stands before that place is taken from its cache.
-import { type Dialect, numberOf, PLAIN } from './dialect.js';
+import { type Dialect, PLAIN } from './dialect.js';
 import type { LogprobQuestion, Said, SampleQuestion } from './engine.js';
 
 /** [log p, id, text]; of an input's first token there is no log p. */
@@ -32,7 +32,7 @@ export const sglang: Dialect = async ({ ask, took }) => {
     const scored = input_token_logprobs.slice(from - start);
     const wrong = scored.find(([, id], i) => id !== ids[from + i]);
     if (wrong !== undefined) return `has read ${wrong[1]}, which was not sent there`;
-    const numbers = (row: readonly Scored[] | null) => (row ?? []).map(([logprob]) => numberOf(logprob));
+    const numbers = (row: readonly Scored[] | null) => (row ?? []).map(([logprob]) => logprob ?? Number.NaN);
     return { logprobs: numbers(scored), top: input_top_logprobs.slice(from - start).map(numbers) };
   }
 

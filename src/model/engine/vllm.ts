@@ -1,6 +1,6 @@
 // A vLLM server as an engine: a trace is read by prompt_logprobs, and behind its exits, whose prefixes are cached then, answers are forced.
 import { sharingRoom } from '../onnx/layout.js';
-import { type Dialect, numberOf, PLAIN } from './dialect.js';
+import { type Dialect, PLAIN } from './dialect.js';
 import type { EngineQuestion, LogprobQuestion, Said, SampleQuestion } from './engine.js';
 import { checked } from './wire.js';
 
@@ -47,9 +47,9 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
   async function read({ ids, from, top = 0 }: LogprobQuestion): Promise<Said> {
     const [choice] = await complete([ids], { max_tokens: 1, prompt_logprobs: top });
     const rows = choice?.prompt_logprobs?.slice(from) ?? [];
-    const likeliest = rows.map((row) => Object.values(row ?? {}).map(({ logprob }) => numberOf(logprob)));
+    const likeliest = rows.map((row) => Object.values(row ?? {}).map(({ logprob }) => logprob ?? Number.NaN));
     return {
-      logprobs: rows.map((row, i) => numberOf(row?.[`${ids[from + i]}`]?.logprob)),
+      logprobs: rows.map((row, i) => row?.[`${ids[from + i]}`]?.logprob ?? Number.NaN),
       top: likeliest.map((all) => all.sort((a, b) => b - a).slice(0, top)),
     };
   }
@@ -61,7 +61,7 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
     const body = { token_ids: [...prompt], sampling_params: { ...sampling, trace_decode_token_ids: forced } };
     const [{ token_ids: written, logprobs } = {}] = await post('inference/v1/generate', [prompt], body);
     if (`${written}` !== `${forced}`) return `has written ${written}, forced was ${forced}`;
-    return { logprobs: logprobs?.content?.map(({ logprob }) => numberOf(logprob)) };
+    return { logprobs: logprobs?.content?.map(({ logprob }) => logprob ?? Number.NaN) };
   }
 
   /** Each token as the only one that is allowed behind those before it; a request allows the same behind several, one is made at a time. */
@@ -79,7 +79,9 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
         for (const [p, { n, i }] of some.entries()) {
           const { tokens: [written] = [], token_logprobs: [logprob] = [] } = choices[p]?.logprobs ?? {};
           const isForced = written === `token_id:${token}`;
-          (found[n] ?? [])[i] = isForced ? numberOf(logprob) : `has written ${written}, forced was ${token}`;
+          (found[n] ?? [])[i] = isForced
+            ? (logprob ?? Number.NaN)
+            : `has written ${written}, forced was ${token}`;
         }
       }
     }

@@ -56,6 +56,9 @@ export function checked<Q extends EngineQuestion>(
 /** How far rounding may take a log-probability or an entropy out of its range. */
 const ROUNDING = 1e-3;
 
+/** vLLM and SGLang say −9999 of what is no number. */
+const LEAST = -9998;
+
 export function checkedLogprobs(
   { logprobs, entropies, top }: SaidNumbers,
   question: LogprobQuestion,
@@ -63,7 +66,7 @@ export function checkedLogprobs(
 ): LogprobAnswer | string {
   const n = question.ids.length - question.from;
   const most = Math.log(vocab);
-  const wrong = wrongOf('logprobs', logprobs, n, [-Number.MAX_VALUE, 0], 'a number up to 0');
+  const wrong = wrongOf('logprobs', logprobs, n, [LEAST, 0], 'a number up to 0');
   if (wrong !== undefined) return wrong;
   const found = { logprobs: Float32Array.from(logprobs ?? [], (lp) => Math.min(lp, 0)) };
   if (question.top === undefined) return found;
