@@ -32,16 +32,13 @@ const LineSchema = z.object({
   error: z.string().exactOptional(),
 });
 
-export interface AnswersFile extends Engine {
-  /** What is said to a question, whatever else is not answered. */
-  find(question: EngineQuestion): Promise<Said>;
-}
+export type AnswersFile = Awaited<ReturnType<typeof openAnswers>>;
 
 /**
  * Reads the files once, to know where each answer lies; of one that is there twice the last counts.
  * @throws RredcotError: exit 2 for a file that cannot be read or has no answer in it
  */
-export async function openAnswers(paths: readonly string[]): Promise<AnswersFile> {
+export async function openAnswers(paths: readonly string[]) {
   const { places, who, fresh } = await indexed(paths);
   if (places.size === 0)
     throw usageError(
@@ -62,17 +59,18 @@ export async function openAnswers(paths: readonly string[]): Promise<AnswersFile
     // another id may have the same hash
     return said?.id === id ? said : NONE;
   };
+  /** What is said to a question, whatever else is not answered. */
+  const find = (question: EngineQuestion) => read(idOf(question));
   const answers = await Promise.all(paths.map(sha256OfFile));
   const answerer = [...who].join('; ');
   let [asked, found] = [0, 0];
-  return {
+  const engine: Engine = {
     name: answerer || paths.join(),
     config: { answers, ...(answerer !== '' && { answerer }) },
     width: 16,
     noise: await noiseOf(fresh, read),
-    find: (question) => read(idOf(question)),
     async answer(questions) {
-      const said = await Promise.all(questions.map((question) => read(idOf(question))));
+      const said = await Promise.all(questions.map(find));
       found += said.filter((each) => each !== NONE).length;
       asked += said.length;
       if (asked < ENOUGH || found > 0) return said;
@@ -85,6 +83,7 @@ export async function openAnswers(paths: readonly string[]): Promise<AnswersFile
       for (const file of files) await file.close();
     },
   };
+  return { ...engine, find };
 }
 
 /** Where answers lie, by what is found of their ids; and what else the files say. A line that is no JSON answers nothing. */

@@ -5,16 +5,7 @@ import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../err
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
 
-export interface Server {
-  readonly url: URL;
-  /** connections that failed: what answers afterwards may be another one */
-  readonly failures: number;
-  /**
-   * @param body to be posted
-   * @throws TraceRejected where it refuses this, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends
-   */
-  ask(path: string, body?: object): Promise<unknown>;
-}
+export type Server = ReturnType<typeof openServer>;
 
 /** Code of a trace that a server refuses, or breaks at. */
 export const REFUSED = 'engine';
@@ -30,7 +21,7 @@ const REQUESTS = 256;
 const KEY = 'RREDCOT_API_KEY';
 
 /** @param url below which paths are looked for @param patience seconds */
-export function openServer(url: URL, patience: number, log: Log, signal: AbortSignal): Server {
+export function openServer(url: URL, patience: number, log: Log, signal: AbortSignal) {
   setMaxListeners(0, signal); // one a request
   // an answer that got lost is asked for once more before patience ends
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
@@ -41,19 +32,20 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
   };
   let [heard, failures] = [0, 0];
 
+  /**
+   * @param body to be posted
+   * @throws TraceRejected where it refuses this, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends
+   */
   async function ask(path: string, body?: object): Promise<unknown> {
     const begun = Date.now();
     const method = body === undefined ? 'GET' : 'POST';
-    const request = {
-      method,
-      url: new URL(path, url),
-      headers,
-      text: body && JSON.stringify(body),
-    } as const;
+    const text = body && JSON.stringify(body);
     const final = (failure: string, hint: string): RredcotError =>
       new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
     for (let [tries, broken] = [0, 0]; ; tries++) {
-      const answer = await send(request).catch((error: NodeJS.ErrnoException) => error);
+      const answer = await send({ method, url: new URL(path, url), headers, text }).catch(
+        (error: NodeJS.ErrnoException) => error,
+      );
       let failure: string;
       if (answer instanceof Error) {
         throwIfInterrupted(signal);
@@ -87,6 +79,7 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
   return {
     url,
     ask,
+    /** of connections: what answers afterwards may be another one */
     get failures() {
       return failures;
     },

@@ -38,11 +38,8 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
   const model = await modelOf(opts);
   let [tokens, cached] = [0, 0];
   const took = (sent: number, read = sent, ofCache = 0): void => {
-    if (read !== sent)
-      throw new TraceRejected(
-        UNANSWERED,
-        `the engine has read ${read} tokens, ${sent} were sent: does it truncate?`,
-      );
+    const told = `it has read ${read} tokens, ${sent} were sent: does it truncate?`;
+    if (read !== sent) throw new TraceRejected(UNANSWERED, told);
     tokens += sent;
     cached += ofCache;
   };

@@ -41,32 +41,34 @@ export function engineSession(
       throw new TraceRejected(UNANSWERED, `${engine.name}: ${question.name}: ${found}`);
     });
   }
+  /** @param from where what is scored of its own tokens begins; absent: branches of it are scored alone */
+  async function scoresOf(read: Read, branches: readonly Branch[], from?: number): Promise<TraceScores> {
+    const { ids, trace } = read;
+    const whole = { name: trace?.id ?? '', ids, shared: ids.length, top: TOP };
+    const asked = [...questionsOf(read, from ?? 0, branches)];
+    const answers = (await ask(from === undefined ? asked : [{ ...whole, from }, ...asked])).values();
+    const next = () => answers.next().value as LogprobAnswer;
+    const { logprobs, entropies = NONE, entropyWidth = 0 } = from === undefined ? { logprobs: NONE } : next();
+    widths.sum += entropyWidth * logprobs.length;
+    widths.count += entropyWidth > 0 ? logprobs.length : 0;
+    const scored = branches.map(({ also }) => {
+      const own = next().logprobs;
+      return also === undefined ? own : Float32Array.of(...own, ...next().logprobs.subarray(-1));
+    });
+    return { entropies, logprobs, branches: scored };
+  }
   return {
     ...{ folder, vocab, width: engine.width, noise: engine.noise, ask },
 
-    async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
-      const scored: TraceScores[] = [];
-      for (const read of traces) {
-        const { ids, promptLength: from, branches, trace } = read;
-        const whole = { name: trace?.id ?? '', ids, shared: ids.length, from, top: TOP };
-        const [own, ...answers] = await ask([whole, ...questionsOf(read, from, branches)]);
-        const { logprobs, entropies = NONE, entropyWidth = 0 } = own as LogprobAnswer;
-        widths.sum += entropyWidth * logprobs.length;
-        widths.count += entropyWidth > 0 ? logprobs.length : 0;
-        scored.push({ entropies, logprobs, branches: joined(branches, answers) });
-      }
+    run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
       if (keep !== undefined) keptReads.set(keep, traces);
-      return scored;
+      return Promise.all(traces.map((each) => scoresOf(each, each.branches, each.promptLength)));
     },
 
     /** Scores branches of what an earlier call has read. */
-    async branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
-      const scored: TraceScores[] = [];
-      for (const [n, own] of branches.entries()) {
-        const answers = await ask([...questionsOf(keptReads.get(kept)?.[n] as Read, 0, own)]);
-        scored.push({ entropies: NONE, logprobs: NONE, branches: joined(own, answers) });
-      }
-      return scored;
+    branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
+      const reads = keptReads.get(kept) ?? [];
+      return Promise.all(branches.map((own, n) => scoresOf(reads[n] as Read, own)));
     },
 
     /** How the policy goes on from states of a trace: (requests) of (samples). */
@@ -117,14 +119,4 @@ function* questionsOf(
     yield question;
     if (also !== undefined) yield { ...question, name: `${name}b`, ids: own.with(-1, also) };
   }
-}
-
-/** The log-probabilities of each branch, and then that of the other token, out of the answers to {@link questionsOf}. */
-function joined(branches: readonly Branch[], answers: readonly LogprobAnswer[]): Float32Array[] {
-  const next = answers.values();
-  const logprobs = () => (next.next().value as LogprobAnswer).logprobs;
-  return branches.map(({ also }) => {
-    const own = logprobs();
-    return also === undefined ? own : Float32Array.of(...own, ...logprobs().subarray(-1));
-  });
 }

@@ -10,23 +10,20 @@ const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
 const MOST_IDS = 2 ** 20;
 const PROBE = { name: 'probe', ids: Int32Array.of(0, 1, 2, 3), shared: 2, from: 2 };
 
+interface Scored {
+  readonly logprob?: number;
+}
 interface Choice {
   readonly token_ids?: readonly number[] | null;
   /** (prompt) what is likely at a place, by token */
-  readonly prompt_logprobs?:
-    | readonly (Readonly<Record<string, { readonly logprob?: number }>> | null)[]
-    | null;
-  readonly logprobs?: {
-    readonly tokens?: readonly string[];
-    readonly token_logprobs?: readonly (number | null)[];
-    readonly content?: readonly { readonly logprob?: number }[];
-  } | null;
+  readonly prompt_logprobs?: readonly (Readonly<Record<string, Scored>> | null)[] | null;
+  readonly logprobs?: { tokens?: string[]; token_logprobs?: (number | null)[]; content?: Scored[] } | null;
 }
 interface Completed {
   readonly choices?: readonly Choice[];
   readonly usage?: {
-    readonly prompt_tokens?: number;
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
+    prompt_tokens?: number;
+    prompt_tokens_details?: { cached_tokens?: number } | null;
   } | null;
 }
 

@@ -65,36 +65,27 @@ export function checkedLogprobs(
   vocab: number,
 ): LogprobAnswer | string {
   const n = question.ids.length - question.from;
-  const most = Math.log(vocab);
-  const wrong = wrongOf('logprobs', logprobs, n, [LEAST, 0], 'a number up to 0');
-  if (wrong !== undefined) return wrong;
-  const found = { logprobs: Float32Array.from(logprobs ?? [], (lp) => Math.min(lp, 0)) };
+  if (logprobs?.length !== n) return `has ${logprobs?.length ?? 'no'} logprobs, expected ${n}`;
+  const bad = logprobs.findIndex((lp) => !(lp >= LEAST && lp <= ROUNDING));
+  if (bad >= 0) return `logprobs[${bad}] is ${logprobs[bad]}, expected a number up to 0`;
+  const found = { logprobs: Float32Array.from(logprobs, (lp) => Math.min(lp, 0)) };
   if (question.top === undefined) return found;
-  if (entropies !== undefined) {
-    const odd = wrongOf('entropies', entropies, n, [0, most], `0 to ${most.toFixed(2)} (ln V)`);
-    return odd ?? { ...found, entropies: Float32Array.from(entropies), entropyWidth: 0 };
-  }
-  if (top?.length !== n) return `has ${top?.length ?? 'no'} lists in top, and no entropies: expected ${n}`;
-  const bounds = top.map((row) => entropyBounds(row, vocab));
-  const none = bounds.findIndex(([low, high]) => !(low <= high));
-  if (none >= 0) return `top[${none}] is no list of log-probabilities, largest first: ${top[none]}`;
+  const most = Math.log(vocab);
+  const bounds = entropies?.map((h) => [h, h] as const) ?? top?.map((row) => entropyBounds(row, vocab));
+  const what = entropies ? 'entropies' : 'lists in top, and no entropies';
+  if (bounds?.length !== n) return `has ${bounds?.length ?? 'no'} ${what}, expected ${n}`;
+  const odd = bounds.findIndex(
+    ([low, high]) => !(low >= -ROUNDING && low <= high && high <= most + ROUNDING),
+  );
+  if (odd >= 0)
+    return entropies
+      ? `entropies[${odd}] is ${entropies[odd]}, expected 0 to ${most.toFixed(2)} (ln V)`
+      : `top[${odd}] is no list of log-probabilities, largest first: ${top?.[odd]}`;
   return {
     ...found,
     entropies: Float32Array.from(bounds, ([low, high]) => (low + high) / 2),
     entropyWidth: bounds.reduce((sum, [low, high]) => sum + high - low, 0) / n,
   };
-}
-
-function wrongOf(
-  what: string,
-  numbers: readonly number[] | undefined,
-  n: number,
-  [least, most]: readonly [number, number],
-  range: string,
-): string | undefined {
-  if (numbers?.length !== n) return `has ${numbers?.length ?? 'no'} ${what}, expected ${n}`;
-  const odd = numbers.findIndex((each) => !(each >= least - ROUNDING && each <= most + ROUNDING));
-  return odd < 0 ? undefined : `${what}[${odd}] is ${numbers[odd]}, expected ${range}`;
 }
 
 /**
