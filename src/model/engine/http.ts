@@ -4,11 +4,11 @@ import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
+import type { Engine } from './engine.js';
 
 export type Server = ReturnType<typeof openServer>;
 
-/** Code of a trace that a server refuses, or breaks at. */
-export const REFUSED = 'engine';
+/** Of what was asked. */
 const REFUSALS = [400, 413, 422];
 
 const FIRST_PAUSE_MS = 250;
@@ -62,7 +62,7 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
         if (json !== undefined) return json;
         failure = `answers ${status}: ${answer.body.toString('utf8', 0, 300)}`;
         if (body && (REFUSALS.includes(status) || (broken >= BROKEN_TRIES && heard > begun)))
-          throw new TraceRejected(REFUSED, `the engine ${failure}`);
+          throw new TraceRejected('engine', `the engine ${failure}`);
         if (!isBroken && !PASSING.has(status))
           throw final(failure, `check the address and --engine; a key goes into ${KEY}`);
       }
@@ -93,3 +93,25 @@ function jsonOf(bytes: Buffer): unknown {
     return undefined;
   }
 }
+
+// ------ what is asked, as vLLM and SGLang have it
+
+/** How a kind of server is asked. */
+export type Dialect = (of: Served) => Promise<Engine['answer']>;
+
+export interface Served extends Pick<Server, 'ask'> {
+  /** by its name */
+  readonly model: string;
+  /**
+   * Counts what was asked.
+   * @param sent ids @param read how many the server has read @param cached of these
+   * @throws TraceRejected where that is something else
+   */
+  took(sent: number, read: number | undefined, cached: number | undefined): void;
+}
+
+/** What a server does with a distribution by default is none of the policy's: all that shapes one is named, and off. */
+export const PLAIN = {
+  ...{ temperature: 1, top_p: 1, top_k: -1, min_p: 0 },
+  ...{ repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+};

@@ -2,9 +2,8 @@
 import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
-import type { Dialect } from './dialect.js';
 import type { Engine, EngineQuestion, Said } from './engine.js';
-import type { Server } from './http.js';
+import type { Dialect, Server } from './http.js';
 import { proofOf } from './proof.js';
 import { sglang } from './sglang.js';
 import { vllm } from './vllm.js';

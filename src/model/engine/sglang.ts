@@ -1,6 +1,7 @@
 // An SGLang server as an engine: log-probabilities of an input from a place on; what stands before that place is taken from its cache.
-import { type Dialect, PLAIN } from './dialect.js';
+
 import type { LogprobQuestion, Said, SampleQuestion } from './engine.js';
+import { type Dialect, PLAIN } from './http.js';
 
 /** [log p, id, text]; of an input's first token there is no log p. */
 type Scored = readonly [logprob: number | null, id: number, ...text: unknown[]];

@@ -1,7 +1,7 @@
 // A vLLM server as an engine: a trace is read by prompt_logprobs, and behind its exits, whose prefixes are cached then, answers are forced.
 import { sharingRoom } from '../onnx/layout.js';
-import { type Dialect, PLAIN } from './dialect.js';
 import type { EngineQuestion, LogprobQuestion, Said, SampleQuestion } from './engine.js';
+import { type Dialect, PLAIN } from './http.js';
 import { checked } from './wire.js';
 
 /** Tokens that are forced at most; more are read with their prefix. Those that are allowed one by one are a request each. */
