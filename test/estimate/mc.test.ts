@@ -1,6 +1,6 @@
 // `mc`: unbiased and better with a prior, on a language model small enough to sum; what is asked for; the judge's command; the whole way with an engine that samples.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { JudgeCommand } from '../../dist/estimate/judge.js';
+import { openJudge } from '../../dist/estimate/judge.js';
 import { allotted, mcValues } from '../../dist/estimate/mc.js';
 import { loadOracleModel } from '../oracle/llama.js';
 import { smoothedWalk } from '../oracle/sigma.js';
@@ -79,7 +79,7 @@ it('completions are allotted as the best of all ways to spend the tokens has it,
 
 describe('a judge command', () => {
   const judge = (code: string, patienceMs?: number, signal = new AbortController().signal) =>
-    new JudgeCommand(`${process.execPath} -e '${code}'`, signal, patienceMs);
+    openJudge(`${process.execPath} -e '${code}'`, signal, patienceMs);
   const LINES =
     'let n = 0; require("readline").createInterface({ input: process.stdin }).on("line", (line) => ';
   const three = ['a', 'b', 'c'].map((id) => ({ id }));
