@@ -2,7 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import type { AnswersFile } from './answers-file.js';
 import type { Engine, EngineQuestion, Said } from './engine.js';
-import { checked, idOf, isWhole } from './wire.js';
+import { checked, idOf } from './wire.js';
 
 /** The code of a trace whose questions were written down. */
 export const ASKED = 'asked';
@@ -23,7 +23,7 @@ export function asking(vocab: number, answers: AnswersFile | undefined) {
   /** A line of what all begin with, which a trace's own question is where nobody has asked it, and one each. */
   function write(questions: readonly EngineQuestion[]): void {
     const { name, ids, shared } = questions.reduce((most, each) => (each.shared > most.shared ? each : most));
-    const whole = questions.find(isWhole);
+    const whole = questions.find(({ top }) => top);
     const prefix = { name: name.replace(/@[^@]*$/, ''), ids: ids.subarray(0, shared), shared, from: shared };
     const base = idOf(whole ?? prefix);
     const isNew = whole !== undefined && !known.has(base);

@@ -29,15 +29,15 @@ interface OfTrace {
   readonly ids: Int32Array;
   /** of `ids`, so many are the trace's own, which other questions of it begin with too */
   readonly shared: number;
+  /** of a whole trace: the entropy at each place is wanted too; so many of the most likely tokens tell it, where it is not known */
+  readonly top?: number;
+  /** to be computed anew, alone, with nothing that is cached: the answerer's proof compares it */
+  readonly fresh?: true;
 }
 
 /** How likely `ids[from..]` are, each given all before it. */
 export interface LogprobQuestion extends OfTrace {
   readonly from: number;
-  /** of a whole trace: the entropy at each place is wanted too; so many of the most likely tokens tell it, where it is not known */
-  readonly top?: number;
-  /** to be computed anew, alone, with nothing that is cached: the answerer's proof compares it */
-  readonly fresh?: true;
 }
 
 /** How the policy goes on from `ids`, T = 1. */

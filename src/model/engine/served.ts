@@ -7,7 +7,7 @@ import type { Dialect, Server } from './http.js';
 import { proofOf } from './proof.js';
 import { sglang } from './sglang.js';
 import { vllm } from './vllm.js';
-import { isWhole, UNANSWERED } from './wire.js';
+import { UNANSWERED } from './wire.js';
 
 /** What `--engine` may name. */
 export type EngineKind = 'vllm' | 'sglang';
@@ -47,7 +47,7 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
   /** Whoever it is that answers. */
   async function answer(questions: readonly EngineQuestion[]): Promise<Said[]> {
     // a trace before its exits, which begin as it does
-    const whole = isWhole(questions[0]) ? await ask(questions.slice(0, 1)) : [];
+    const whole = questions[0]?.top ? await ask(questions.slice(0, 1)) : [];
     return [...whole, ...(await ask(questions.slice(whole.length)))];
   }
   const unproved = { name, width, answer };

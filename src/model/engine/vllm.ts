@@ -97,7 +97,7 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
     () => false,
   );
   const isForced = (question: EngineQuestion): question is LogprobQuestion => {
-    if ('samples' in question || question.top !== undefined || question.fresh) return false;
+    if ('samples' in question || question.top || question.fresh) return false;
     return question.ids.length - question.from <= (replays ? MOST_REPLAYED : MOST_ALLOWED);
   };
   return async (questions) => {

@@ -11,16 +11,11 @@ export function idOf(question: EngineQuestion): string {
       : `from ${question.from}`;
   const bytes = new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength);
   const hash = createHash('sha256').update(bytes).update(asks).digest('hex').slice(0, 16);
-  return `${name}#${hash}${'fresh' in question && question.fresh ? FRESH : ''}`;
+  return `${name}#${hash}${question.fresh ? FRESH : ''}`;
 }
 
 /** The code of a trace about which an engine said nothing that can be. */
 export const UNANSWERED = 'unanswered';
-
-/** Whether it asks for a whole trace. */
-export function isWhole(question: EngineQuestion | undefined): question is LogprobQuestion {
-  return question !== undefined && 'from' in question && question.top !== undefined;
-}
 
 /** The end of an id that is asked again, to be computed anew. */
 export const FRESH = '!';
