@@ -2,7 +2,7 @@
 import { windowOf } from '../io/files/run-folder.js';
 import type { Engine } from '../model/engine/engine.js';
 import { changeNoise } from '../model/engine/noise.js';
-import { EngineSession } from '../model/engine/session.js';
+import { engineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { withGraphs } from '../model/onnx/folder.js';
 import { ModelSession } from '../model/onnx/session.js';
@@ -75,7 +75,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     const session =
       engine === undefined
         ? await ModelSession.open(withGraphs(policy), device)
-        : new EngineSession(engine, policy, log);
+        : engineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
     const { model, name = '' } = estimator.second ?? {};
