@@ -7,10 +7,10 @@ import { positiveInteger } from '../flag-values.js';
 import { endOf, joinIds, spelledText } from '../model/text/encode.js';
 import { count } from '../plural.js';
 import type { Answers, SampleRequest } from '../question.js';
-import { CALIBRATION, calibratedValues, calibrationFacts, ofBase, readCalibration } from './calibrated.js';
-import { type Calibration, storedModel } from './calibration.js';
+import { CALIBRATION, calibratedValues, calibrationFacts, ofBase } from './calibrated.js';
+import { type Calibration, readCalibration, storedModel } from './calibration.js';
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
-import { JudgeCommand } from './judge.js';
+import { openJudge } from './judge.js';
 import { compareAnswer } from './reward.js';
 import { listColumn, noReferences, type TraceValues } from './value.js';
 
@@ -22,15 +22,9 @@ export const mc: Estimator = {
   creditFlags: [CALIBRATION],
   flags: [
     ['--mc-samples <n>', 'of mc: completions an exit point, with --mc-tokens at most (default: 4)'],
-    [
-      '--mc-tokens <n>x',
-      'of mc: tokens of all completions, so many times those of the trace, if each takes as many as the trace itself still had (default: no limit)',
-    ],
+    ['--mc-tokens <n>x', "of mc: tokens of all, so many times the trace's, as foreseen (default: any)"],
     ['--mc-max-tokens <n>', 'of mc: tokens of a completion at most (default: 2048)'],
-    [
-      '--judge-command <command>',
-      'of mc: JSON lines in, a number 0..1 a line out (default: answers are compared with the references)',
-    ],
+    ['--judge-command <cmd>', 'of mc: JSON lines in, a number 0..1 a line out (default: compares answers)'],
   ],
   configKeys: ['mcSamples', 'mcTokens', 'mcMaxTokens', 'judgeCommand', 'calibration'],
   columns: () => [
@@ -39,10 +33,7 @@ export const mc: Estimator = {
     listColumn('lost_fraction', 'share of them that were cut, or could not be judged'),
   ],
   withFlags: ({ calibration }) => (calibration === undefined ? PLAIN : mc),
-  stored({ calibration }) {
-    const model = storedModel(calibration);
-    return model ? ofBase(mc, model) : PLAIN;
-  },
+  stored: ({ calibration }) => ofBase(mc, storedModel(calibration) ?? { estimator: 'none' }),
   async setUp({ mcSamples = 4, mcMaxTokens = 2048, mcTokens, judgeCommand, calibration: path }, call) {
     const samples = positiveInteger('--mc-samples', `${mcSamples}`, 4);
     const maxTokens = positiveInteger('--mc-max-tokens', `${mcMaxTokens}`, 2048);
@@ -51,10 +42,7 @@ export const mc: Estimator = {
       throw usageError(`--mc-tokens ${mcTokens}: expected a number above 0 and an x`, '--mc-tokens 2x');
     const calibration = path === undefined ? undefined : await readCalibration(`${path}`);
     if (calibration?.standsBack)
-      throw usageError(
-        `--calibration stands back (${calibration.file.stands_back}): it has no values to which completions could add`,
-        'leave it out, or rredcot calibrate more traces',
-      );
+      throw usageError(`--calibration stands back (${calibration.file.stands_back})`, 'leave it out');
     const facts = calibration && calibrationFacts(calibration, mc, call);
     const kept = { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand };
     return {
@@ -70,7 +58,7 @@ export const mc: Estimator = {
           );
         if (policy.stops.length === 0)
           throw usageError(`--estimator mc: ${policy.path} names no end token`, 'policy build: eos_token_id');
-        const judge = judgeCommand === undefined ? undefined : new JudgeCommand(`${judgeCommand}`, signal);
+        const judge = judgeCommand === undefined ? undefined : openJudge(`${judgeCommand}`, signal);
         const limits = { samples, maxTokens, budget, context: policy.architecture.maxTokens };
         const plan = (trace: ValueJob, answers: Answers) => planned(trace, answers, calibration, limits);
         const told = { tokens: 0, own: 0 };
@@ -78,7 +66,7 @@ export const mc: Estimator = {
           ...(await facts?.open(context)),
           ask(trace) {
             if (trace.tokens.own !== undefined && judge === undefined)
-              throw new TraceRejected('turns', 'it has several turns, which --judge-command has to play on');
+              throw new TraceRejected('turns', 'it has several turns: --judge-command <one that plays on>');
             return { atExits: trace.continuations, samples: (answers) => plan(trace, answers).requests };
           },
           async judge(trace, answers) {
@@ -102,9 +90,6 @@ export const mc: Estimator = {
 /** Its facts without a calibration: nothing is scored. */
 const PLAIN: Estimator = { ...mc, scores: 'nothing' };
 
-/** Tokens that a completion is expected to take at least. */
-const SHORTEST = 16;
-
 /**
  * What is known of a trace before its completions: π of its segments, the calibrated values, and how many of each exit to ask for.
  * @throws TraceRejected (`budget`) without a calibration, where that is not one
@@ -116,24 +101,23 @@ function planned(
   limits: Readonly<Record<'samples' | 'maxTokens' | 'budget' | 'context', number>>,
 ) {
   const { exits, thoughtEnds: ends } = answers.segmentation;
-  const { promptIds, completionIds, tokens } = job;
+  const { promptIds, tokens } = job;
+  const T = job.completionIds.length;
   const shownBehind = Array.from(ends, (end) => tokens.own?.[end - 1] === 0);
   const pi = certainty({ ends, logprobs: answers.logprobs, shownBehind }, ends.length);
   const found = calibration && calibratedValues(job, answers, calibration);
-  const isMade = calibration?.model.estimator === 'none' || found?.referenceTokens.length !== 0;
-  const prior = found && { ...found, ...(!isMade && { values: found.values.map(() => 0.5) }) };
-  const expected = exits.map((exit) =>
-    Math.min(Math.max(SHORTEST, completionIds.length - exit), limits.maxTokens),
-  );
-  const budget = limits.budget * completionIds.length;
-  const each = Math.min(limits.samples, Math.floor(budget / sum(expected)));
+  // where nothing was scored, nothing is known
+  const prior = found?.isMade === false ? { ...found, values: found.values.map(() => 0.5) } : found;
+  // a completion is foreseen to take what the trace still had, and a few tokens at least
+  const expected = exits.map((exit) => Math.min(Math.max(16, T - exit), limits.maxTokens));
+  const each = Math.min(limits.samples, Math.floor((limits.budget * T) / sum(expected)));
   if (!prior && each < 1)
     throw new TraceRejected(
       'budget',
-      `a completion at each of its ${exits.length} exits takes ${(sum(expected) / completionIds.length).toFixed(1)} times its ${completionIds.length} tokens: a larger --mc-tokens, fewer --max-segments, or a --calibration`,
+      `a completion at each of its ${exits.length} exits takes ${(sum(expected) / T).toFixed(1)} times its ${T} tokens: a larger --mc-tokens, fewer --max-segments, or a --calibration`,
     );
   const counts = prior
-    ? allotted(telling(prior.values, pi), expected, limits.samples, budget)
+    ? allotted(telling(prior.values, pi), expected, limits.samples, limits.budget * T)
     : exits.map(() => each);
   const requests = Array.from(exits, (after, exit): SampleRequest & { readonly exit: number } => {
     const room = limits.context - promptIds.length - after;
@@ -151,11 +135,7 @@ function telling(values: Float32Array, pi: Float64Array): Float64Array {
   });
 }
 
-/**
- * Completions of each exit, one after the other where it tells most for its tokens, until these are spent: the n-th of an exit
- * by worth/(n (n + 1)), as the variance of a mean falls.
- * @param lengths (K+1) tokens that one is expected to take @param most of an exit
- */
+/** (K+1) completions of each exit: the n-th by worth/(n (n + 1)) for its tokens, as the variance of a mean falls, until these are spent. */
 export function allotted(worth: Float64Array, lengths: Int32Array, most: number, tokens: number): Int32Array {
   const counts = new Int32Array(worth.length);
   for (let left = tokens; ; ) {
@@ -179,7 +159,7 @@ async function outcomesOf(
   samples: Answers['samples'],
   { counts, requests }: Plan,
   { policy: { stops }, tokenizer, marks }: LoadContext,
-  judge: JudgeCommand | undefined,
+  judge: ReturnType<typeof openJudge> | undefined,
 ): Promise<Outcomes> {
   const ended = requests.flatMap(({ exit, after }, n) => {
     const own = samples?.[n]?.filter((ids) => stops.includes(ids.at(-1) ?? -1)) ?? [];

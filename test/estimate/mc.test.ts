@@ -1,6 +1,6 @@
 // `mc`: unbiased and better with a prior, on a language model small enough to sum; what is asked for; the judge's command; the whole way with an engine that samples.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { JudgeCommand } from '../../dist/estimate/judge.js';
+import { openJudge } from '../../dist/estimate/judge.js';
 import { allotted, mcValues } from '../../dist/estimate/mc.js';
 import { loadOracleModel } from '../oracle/llama.js';
 import { smoothedWalk } from '../oracle/sigma.js';
@@ -32,7 +32,7 @@ describe('on a toy', () => {
     const pi = Float64Array.from(STATES.slice(1), (s) => model.next(s.slice(0, -1)).get(s.slice(-1)) ?? 0);
     const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
     const values = Float32Array.from(exact, (v) => 1 / (1 + ((1 - v) / v) * Math.exp(normal())));
-    const none = { referenceLogprobs: [], referenceTokens: new Int32Array(0) };
+    const none = { referenceLogprobs: [], referenceTokens: new Int32Array(0), isMade: true };
     const plain = mcValues({ pi, prior: undefined }, outcomes).values;
     return { plain, shrunk: mcValues({ pi, prior: { values, ...none } }, outcomes).values };
   }
@@ -79,7 +79,7 @@ it('completions are allotted as the best of all ways to spend the tokens has it,
 
 describe('a judge command', () => {
   const judge = (code: string, patienceMs?: number, signal = new AbortController().signal) =>
-    new JudgeCommand(`${process.execPath} -e '${code}'`, signal, patienceMs);
+    openJudge(`${process.execPath} -e '${code}'`, signal, patienceMs);
   const LINES =
     'let n = 0; require("readline").createInterface({ input: process.stdin }).on("line", (line) => ';
   const three = ['a', 'b', 'c'].map((id) => ({ id }));

@@ -46,7 +46,7 @@ const OF: Readonly<Record<string, (answers: Answers) => Float32Array>> = {
   calibrated: (answers) => calibratedValues(job, answers, calibration).values,
   siblings: (answers) => {
     const prior = calibratedValues(job, answers, calibration);
-    return siblingValues(prior, answers, job, peers, { peers: 3, peerTokens: 2 }, true).values;
+    return siblingValues(prior, answers, job, peers, { peers: 3, peerTokens: 2 }).values;
   },
   loo: (answers) => left?.values(job, answers, {} as never).values as Float32Array,
   ask: ({ branches }) => askedValues(branches, Float32Array.of(1, 0)).values,
