@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { dataError } from '../errors.js';
 import { continuationMaker } from '../estimate/references.js';
 import type { Architecture } from '../model/graph/architecture.js';
-import { expectedWeights } from '../model/graph/operators.js';
+import { expectedWeights } from '../model/graph/families.js';
 import { readSafetensorsHeader } from '../model/graph/safetensors.js';
 import { openTextFolder, type PolicyFolder, type TextFolder } from '../model/onnx/folder.js';
 import { chatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
