@@ -17,13 +17,13 @@ import {
   askedIds,
   checkExitTemplate,
   deriveExitTemplate,
+  type ExitTemplate,
   readAskTemplate,
 } from '../text/templates.js';
 import { sha256, untrustedFile } from '../text/untrusted-files.js';
 import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
 import {
   CUDA_GRAPH,
-  type ExitTemplate,
   FORMAT,
   GRAPH,
   HINT_TEMPLATE,

@@ -20,8 +20,6 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 
-export type { ExitTemplate } from '../text/templates.js';
-
 export const FORMAT = 1;
 export const MANIFEST = 'policy.json';
 export const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;

@@ -7,7 +7,7 @@ import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { type Functions, startThread, type Thread, type WorkerLike } from '../../thread.js';
 
 /** Why a call has no answer: the process was stopped, or has crashed. The next call starts another. */
-export interface Stopped {
+interface Stopped {
   readonly error: string;
 }
 

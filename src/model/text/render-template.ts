@@ -45,6 +45,7 @@ function check(node: Node): void {
     (!isMethod(method) && `.${method}()`) ||
     (call && call.callee.value !== 'generation' && 'a call block') ||
     (node.assignee?.type === 'FilterExpression' && 'a filter of set') ||
+    (node.defaultBlock?.length > 0 && 'the else of a loop') ||
     (signs.every((sign) => TESTS.has(sign)) && 'a chain of comparisons') ||
     // in Python `~` comes before `+`
     (signs[0] === '~' && /^[-+]$/.test(signs[1] as string) && '~ behind a sum');
@@ -184,11 +185,7 @@ function assign({ type, value: name, object, property }: Node, value: Datum, sco
   }
 }
 
-function loop(
-  { loopvar, iterable, body, defaultBlock }: Node,
-  outer: Scope,
-  out: string[],
-): ReturnType<Statement> {
+function loop({ loopvar, iterable, body }: Node, outer: Scope, out: string[]): undefined {
   const filter = iterable.type === 'SelectExpression' ? iterable.test : undefined;
   const scopeOf = (item: Datum) => {
     const scope = inside(outer);
@@ -201,7 +198,7 @@ function loop(
     .map((item) => [item, passes(item)] as const);
   const chosen = all.filter(([, isChosen]) => isChosen).map(([item]) => item);
   const itemAt = (at: number) => (at in chosen ? (chosen[at] as Datum) : Symbol(`there is no item ${at}`));
-  let [n, isDone] = [0, false];
+  let n = 0;
   for (const [item, isChosen] of all) {
     // Python filters item by item, as the loop comes to them
     if (passes(item) !== isChosen) py.fail('a loop that changes what its own filter says is not supported');
@@ -215,9 +212,6 @@ function loop(
       ...{ depth: 1n, depth0: 0n }, // no loop is recursive
     });
     n++;
-    const left = run(body, scope, out);
-    if (left === 'Break') break;
-    isDone ||= !left;
+    if (run(body, scope, out) === 'Break') break;
   }
-  return isDone ? undefined : run(defaultBlock, inside(outer), out);
 }

@@ -7,16 +7,11 @@ import { type LoadedTokenizer, loadTokenizer } from './tokenizer.js';
 /** How a text is encoded: the functions of a tokenizer. */
 export type Encoding = 'encode' | 'encodePrompt' | 'encodeTemplated';
 
-export interface ChatInit {
-  readonly source: string;
-  /** longest text that is handed back, UTF-16 units */
-  readonly maxLength: number;
-}
-
 /** Of which file a process is: a tokenizer's folder, or a chat template. */
 export interface TextInit {
   readonly folder?: string;
-  readonly chat?: ChatInit;
+  /** @property maxLength of the text that is handed back, UTF-16 units */
+  readonly chat?: { readonly source: string; readonly maxLength: number };
 }
 
 const { folder, chat } = workerData as TextInit;
@@ -54,7 +49,7 @@ const why = (error: unknown): string => String((error as Error)?.message ?? erro
 
 /** @param variables undefined: the template is read, and nothing rendered @returns broken: the template itself does not parse */
 async function render(variables?: ExactObject) {
-  const { source, maxLength } = chat as ChatInit;
+  const { source, maxLength } = chat as NonNullable<typeof chat>;
   // a process that encodes alone does without it
   const { templateRenderer } = await import('./render-template.js');
   try {
