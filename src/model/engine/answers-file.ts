@@ -1,13 +1,12 @@
 // Files of answers as an engine: found by id, in whatever order they stand there.
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
 import { sum } from '../../credit/rules.js';
 import { usageError } from '../../errors.js';
 import { failed, fileBytes, type OpenFile, openFile, sha256OfFile } from '../../io/files/files.js';
 import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
-import type { Engine, EngineQuestion, Said } from './engine.js';
+import { AnswerLine, type Engine, type EngineQuestion, type Said } from './engine.js';
 import { answerNoise } from './noise.js';
 import { FRESH, idOf } from './wire.js';
 
@@ -21,16 +20,6 @@ const FILES = 64;
 
 const NONE =
   'has no answer: rredcot requests with --answers <these files> writes what is left to be answered';
-
-const Numbers = z.array(z.number());
-const LineSchema = z.object({
-  id: z.string(),
-  logprobs: Numbers.exactOptional(),
-  entropies: Numbers.exactOptional(),
-  top: z.array(Numbers.min(1)).exactOptional(),
-  ids: z.array(z.array(z.int().min(0))).exactOptional(),
-  error: z.string().exactOptional(),
-});
 
 export type AnswersFile = Awaited<ReturnType<typeof openAnswers>>;
 
@@ -51,7 +40,7 @@ export async function openAnswers(paths: readonly string[]) {
     const [path, file, offset] = [paths[place % FILES], files[place % FILES], Math.floor(place / FILES)];
     if (path === undefined || file === undefined) return NONE;
     const line: unknown = JSON.parse(await lineAt(file, offset).catch(failed(path, 'read')));
-    const { data: said, error } = LineSchema.safeParse(line);
+    const { data: said, error } = AnswerLine.safeParse(line);
     const [{ path: field = [], message } = {}] = error?.issues ?? [];
     const wrong =
       said === undefined ? `${field.join('.') || 'it'}: ${message}` : said.error && `says: ${said.error}`;

@@ -6,7 +6,7 @@ import { type Dialect, PLAIN } from './http.js';
 /** [log p, id, text]; of an input's first token there is no log p. */
 type Scored = readonly [logprob: number | null, id: number, ...text: unknown[]];
 interface Generated {
-  readonly output_ids?: readonly number[];
+  readonly output_ids?: number[];
   readonly meta_info?: {
     readonly prompt_tokens?: number;
     readonly cached_tokens?: number;
