@@ -10,17 +10,21 @@ const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
 const MOST_IDS = 2 ** 20;
 const PROBE = { name: 'probe', ids: Int32Array.of(0, 1, 2, 3), shared: 2, from: 2 };
 
-interface Scored {
+interface VllmScored {
   readonly logprob?: number;
 }
-interface Choice {
+interface VllmChoice {
   readonly token_ids?: number[] | null;
   /** (prompt) what is likely at a place, by token */
-  readonly prompt_logprobs?: readonly (Readonly<Record<string, Scored>> | null)[] | null;
-  readonly logprobs?: { tokens?: string[]; token_logprobs?: (number | null)[]; content?: Scored[] } | null;
+  readonly prompt_logprobs?: readonly (Readonly<Record<string, VllmScored>> | null)[] | null;
+  readonly logprobs?: {
+    tokens?: string[];
+    token_logprobs?: (number | null)[];
+    content?: VllmScored[];
+  } | null;
 }
 interface Completed {
-  readonly choices?: readonly Choice[];
+  readonly choices?: readonly VllmChoice[];
   readonly usage?: {
     prompt_tokens?: number;
     prompt_tokens_details?: { cached_tokens?: number } | null;
