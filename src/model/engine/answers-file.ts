@@ -84,6 +84,8 @@ async function indexed(paths: readonly string[]) {
       if (isBad(row)) continue;
       const { id, rredcot, engine, model, dtype } = row.columns;
       const told = [engine, model, dtype].filter((each) => typeof each === 'string');
+      if (rredcot === 'requests')
+        throw usageError(`--answers ${path}: has questions`, 'what an engine says to them (docs/engines.md)');
       if (rredcot === 'answers' && told.length > 0) who.add(told.join(', '));
       if (typeof id !== 'string') continue;
       places.set(keyOf(id), (row.byteOffset as number) * FILES + file);
