@@ -7,6 +7,7 @@ import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
 import { AnswerLine, type Engine, type EngineQuestion, type Said } from './engine.js';
+import { jsonOf } from './http.js';
 import { answerNoise } from './noise.js';
 import { FRESH, idOf } from './wire.js';
 
@@ -39,7 +40,7 @@ export async function openAnswers(paths: readonly string[]) {
     const place = places.get(keyOf(id)) ?? Number.NaN;
     const [path, file, offset] = [paths[place % FILES], files[place % FILES], Math.floor(place / FILES)];
     if (path === undefined || file === undefined) return NONE;
-    const line: unknown = JSON.parse(await lineAt(file, offset).catch(failed(path, 'read')));
+    const line = jsonOf(await lineAt(file, offset).catch(failed(path, 'read')));
     const { data: said, error } = AnswerLine.safeParse(line);
     const [{ path: field = [], message } = {}] = error?.issues ?? [];
     const wrong =
