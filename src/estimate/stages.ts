@@ -1,7 +1,6 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
 import { windowOf } from '../io/files/run-folder.js';
 import type { Engine } from '../model/engine/engine.js';
-import { changeNoise } from '../model/engine/noise.js';
 import { engineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { withGraphs } from '../model/onnx/folder.js';
@@ -15,6 +14,7 @@ import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { eachInWindow, onnxAnswerer, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
+import { changeNoise } from './noise.js';
 import { farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward, RewardedTrace } from './reward.js';

@@ -1,13 +1,13 @@
 // Files of answers as an engine: found by id, in whatever order they stand there.
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
 import { sum } from '../../credit/rules.js';
 import { usageError } from '../../errors.js';
 import { failed, fileBytes, type OpenFile, openFile, sha256OfFile } from '../../io/files/files.js';
 import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
-import type { Engine, EngineQuestion, Said } from './engine.js';
+import { AnswerLine, type Engine, type EngineQuestion, type Said } from './engine.js';
+import { jsonOf } from './http.js';
 import { answerNoise } from './noise.js';
 import { FRESH, idOf } from './wire.js';
 
@@ -21,16 +21,6 @@ const FILES = 64;
 
 const NONE =
   'has no answer: rredcot requests with --answers <these files> writes what is left to be answered';
-
-const Numbers = z.array(z.number());
-const LineSchema = z.object({
-  id: z.string(),
-  logprobs: Numbers.exactOptional(),
-  entropies: Numbers.exactOptional(),
-  top: z.array(Numbers.min(1)).exactOptional(),
-  ids: z.array(z.array(z.int().min(0))).exactOptional(),
-  error: z.string().exactOptional(),
-});
 
 export type AnswersFile = Awaited<ReturnType<typeof openAnswers>>;
 
@@ -50,8 +40,8 @@ export async function openAnswers(paths: readonly string[]) {
     const place = places.get(keyOf(id)) ?? Number.NaN;
     const [path, file, offset] = [paths[place % FILES], files[place % FILES], Math.floor(place / FILES)];
     if (path === undefined || file === undefined) return NONE;
-    const line: unknown = JSON.parse(await lineAt(file, offset).catch(failed(path, 'read')));
-    const { data: said, error } = LineSchema.safeParse(line);
+    const line = jsonOf(await lineAt(file, offset).catch(failed(path, 'read')));
+    const { data: said, error } = AnswerLine.safeParse(line);
     const [{ path: field = [], message } = {}] = error?.issues ?? [];
     const wrong =
       said === undefined ? `${field.join('.') || 'it'}: ${message}` : said.error && `says: ${said.error}`;
@@ -95,6 +85,8 @@ async function indexed(paths: readonly string[]) {
       if (isBad(row)) continue;
       const { id, rredcot, engine, model, dtype } = row.columns;
       const told = [engine, model, dtype].filter((each) => typeof each === 'string');
+      if (rredcot === 'requests')
+        throw usageError(`--answers ${path}: has questions`, 'what an engine says to them (docs/engines.md)');
       if (rredcot === 'answers' && told.length > 0) who.add(told.join(', '));
       if (typeof id !== 'string') continue;
       places.set(keyOf(id), (row.byteOffset as number) * FILES + file);

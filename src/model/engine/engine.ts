@@ -1,4 +1,5 @@
 // What an engine is to the program: it answers questions about token ids with log-probabilities, or with samples, however it computes them.
+import { z } from 'zod';
 
 /** Who answers: a file of answers, or a server. */
 export interface Engine extends AsyncDisposable {
@@ -48,13 +49,18 @@ export interface SampleQuestion extends OfTrace {
   readonly stop: readonly number[];
 }
 
-/** What is said to a question: why nothing is, as half a sentence, or numbers with the names that a line of answers has for them (docs/engines.md). */
-export type Said = string | SaidNumbers;
-export interface SaidNumbers {
-  readonly logprobs?: readonly number[] | undefined;
+const Numbers = z.array(z.number());
+/** A line of answers (docs/engines.md), which says with these names what is said to a question. */
+export const AnswerLine = z.object({
+  id: z.string(),
+  logprobs: Numbers.exactOptional(),
   /** of each place the largest log-probabilities, descending; or its entropy, where the answerer knows that */
-  readonly top?: readonly (readonly number[])[];
-  readonly entropies?: readonly number[];
+  top: z.array(Numbers).exactOptional(),
+  entropies: Numbers.exactOptional(),
   /** (samples) */
-  readonly ids?: readonly (readonly number[])[];
-}
+  ids: z.array(z.array(z.int().min(0))).exactOptional(),
+  error: z.string().exactOptional(),
+});
+export type SaidNumbers = Omit<z.infer<typeof AnswerLine>, 'id' | 'error'>;
+/** Numbers, or why there are none, as half a sentence. */
+export type Said = string | SaidNumbers;

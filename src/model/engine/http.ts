@@ -86,9 +86,9 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
   };
 }
 
-function jsonOf(bytes: Buffer): unknown {
+export function jsonOf(text: Buffer | string): unknown {
   try {
-    return JSON.parse(bytes.toString());
+    return JSON.parse(`${text}`);
   } catch {
     return undefined;
   }

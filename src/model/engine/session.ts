@@ -21,10 +21,8 @@ export function engineSession(
   folder: TextFolder,
   log: Log,
 ) {
-  const {
-    stops: stop,
-    architecture: { vocab },
-  } = folder;
+  const { stops: stop } = folder;
+  const { vocab } = folder.architecture;
   const keptReads = new Map<number, readonly Read[]>();
   /** of all entropies that were told by the likeliest tokens */
   const widths = { sum: 0, count: 0 };
@@ -109,10 +107,7 @@ function* questionsOf(
 ): Generator<LogprobQuestion> {
   for (const [n, { exit, ids: behind, scoredFrom, also, gap }] of branches.entries()) {
     if (gap !== undefined)
-      throw usageError(
-        '--loo masked: an engine hides no token from another',
-        '--loo deleted, or a policy folder',
-      );
+      throw usageError('--loo masked: an engine hides no token', '--loo deleted, or a policy folder');
     const name = `${trace?.id ?? ''}@${exit - prompt}:${n}`;
     const own = joinIds(ids.subarray(0, exit), behind);
     const question = { name, ids: own, shared: exit, from: exit + scoredFrom };

@@ -4,15 +4,15 @@ import type { LogprobQuestion, Said, SampleQuestion } from './engine.js';
 import { type Dialect, PLAIN } from './http.js';
 
 /** [log p, id, text]; of an input's first token there is no log p. */
-type Scored = readonly [logprob: number | null, id: number, ...text: unknown[]];
+type SglangScored = readonly [logprob: number | null, id: number, ...text: unknown[]];
 interface Generated {
-  readonly output_ids?: readonly number[];
+  readonly output_ids?: number[];
   readonly meta_info?: {
     readonly prompt_tokens?: number;
     readonly cached_tokens?: number;
     readonly finish_reason?: { readonly matched?: unknown } | null;
-    readonly input_token_logprobs?: readonly Scored[];
-    readonly input_top_logprobs?: readonly (readonly Scored[] | null)[];
+    readonly input_token_logprobs?: readonly SglangScored[];
+    readonly input_top_logprobs?: readonly (readonly SglangScored[] | null)[];
   };
 }
 
@@ -33,7 +33,8 @@ export const sglang: Dialect = async ({ ask, took }) => {
     const scored = input_token_logprobs.slice(from - start);
     const wrong = scored.find(([, id], i) => id !== ids[from + i]);
     if (wrong !== undefined) return `has read ${wrong[1]}, which was not sent there`;
-    const numbers = (row: readonly Scored[] | null) => (row ?? []).map(([logprob]) => logprob ?? Number.NaN);
+    const numbers = (row: readonly SglangScored[] | null) =>
+      (row ?? []).map(([logprob]) => logprob ?? Number.NaN);
     return { logprobs: numbers(scored), top: input_top_logprobs.slice(from - start).map(numbers) };
   }
 

@@ -10,17 +10,21 @@ const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
 const MOST_IDS = 2 ** 20;
 const PROBE = { name: 'probe', ids: Int32Array.of(0, 1, 2, 3), shared: 2, from: 2 };
 
-interface Scored {
+interface VllmScored {
   readonly logprob?: number;
 }
-interface Choice {
-  readonly token_ids?: readonly number[] | null;
+interface VllmChoice {
+  readonly token_ids?: number[] | null;
   /** (prompt) what is likely at a place, by token */
-  readonly prompt_logprobs?: readonly (Readonly<Record<string, Scored>> | null)[] | null;
-  readonly logprobs?: { tokens?: string[]; token_logprobs?: (number | null)[]; content?: Scored[] } | null;
+  readonly prompt_logprobs?: readonly (Readonly<Record<string, VllmScored>> | null)[] | null;
+  readonly logprobs?: {
+    tokens?: string[];
+    token_logprobs?: (number | null)[];
+    content?: VllmScored[];
+  } | null;
 }
 interface Completed {
-  readonly choices?: readonly Choice[];
+  readonly choices?: readonly VllmChoice[];
   readonly usage?: {
     prompt_tokens?: number;
     prompt_tokens_details?: { cached_tokens?: number } | null;
@@ -58,7 +62,7 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
     const body = { token_ids: [...prompt], sampling_params: { ...sampling, trace_decode_token_ids: forced } };
     const [{ token_ids: written, logprobs } = {}] = await post('inference/v1/generate', [prompt], body);
     if (`${written}` !== `${forced}`) return `has written ${written}, forced was ${forced}`;
-    return { logprobs: logprobs?.content?.map(({ logprob }) => logprob ?? Number.NaN) };
+    return { logprobs: (logprobs?.content ?? []).map(({ logprob }) => logprob ?? Number.NaN) };
   }
 
   /** Each token as the only one that is allowed behind those before it; a request allows the same behind several, one is made at a time. */
