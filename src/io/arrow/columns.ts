@@ -142,19 +142,21 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
     throw new Error(`column ${path}: ${type} cannot be copied, expected a plain type`);
   const ranges = given.flatMap((range) => plainRanges(type, range, path));
   const length = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
+  const isWhole = ranges.every(({ data }) => data !== null && data.nullCount === 0);
+  const validity = isWhole ? {} : { nullBitmap: gatherBits(ranges, (data, i) => data.getValid(i)) };
   const made = (buffers: Readonly<Record<string, unknown>>): Data =>
-    makeColumnData({ type, length, ...gatherValidity(ranges, length), ...buffers });
+    makeColumnData({ type, length, ...validity, ...buffers });
   switch (type.typeId as Type) {
     case Type.Null:
       return makeColumnData({ type, length });
     case Type.Bool:
-      return made({ data: gatherBits(ranges, length, (data, i) => bit(data.values, data.offset + i)) });
+      return made({ data: gatherBits(ranges, (data, i) => bit(data.values, data.offset + i)) });
     case Type.Utf8:
     case Type.Binary:
-      return made(gatherBytes(ranges, length, path));
+      return made(gatherBytes(ranges, path));
     case Type.List:
     case Type.Map: {
-      const valueOffsets = gatherOffsets(ranges, length, path);
+      const valueOffsets = gatherOffsets(ranges, path);
       const items = below(ranges, 0, (i, data) => (data === null ? 0 : Number(data.valueOffsets[i])));
       return made({ valueOffsets, child: gather(itemType(type), items, `${path}[]`) });
     }
@@ -225,33 +227,26 @@ function plainRanges(type: DataType, range: Range, path: string): Range[] {
   return [{ data: columnData(type, { kind: 'json' }, values, path), from: 0, to: to - from }];
 }
 
-function gatherValidity(ranges: readonly Range[], length: number) {
-  if (ranges.every(({ data }) => data !== null && data.nullCount === 0)) return {};
-  return { nullBitmap: gatherBits(ranges, length, (data, i) => data.getValid(i)) };
-}
-
-function gatherBits(
-  ranges: readonly Range[],
-  length: number,
-  isSet: (data: Data, index: number) => boolean,
-): Uint8Array {
-  const bytes = new Uint8Array((length + 7) >> 3);
-  let at = 0;
+/** What holds of each value of the ranges, in their order; `none` where there is no data. */
+function ofEach<T>(ranges: readonly Range[], none: T, of: (data: Data, index: number) => T): T[] {
+  const found: T[] = [];
   for (const { data, from, to } of ranges)
-    for (let i = from; i < to; i++, at++)
-      if (data !== null && isSet(data, i)) bytes[at >> 3] = (bytes[at >> 3] as number) | (1 << (at & 7));
-  return bytes;
+    for (let i = from; i < to; i++) found.push(data === null ? none : of(data, i));
+  return found;
 }
 
-type FixedWidth = Float64Array;
+function gatherBits(ranges: readonly Range[], isSet: (data: Data, index: number) => boolean): Uint8Array {
+  const set = ofEach(ranges, false, isSet);
+  return bitsOf(set.length, (n) => set[n] === true);
+}
 
 function gatherValues(type: DataType, ranges: readonly Range[], length: number): ArrayBufferView {
   const stride = ranges.find(({ data }) => data !== null)?.data?.stride ?? 1;
-  const values = new (type.ArrayType as new (length: number) => FixedWidth)(length * stride);
+  const values = new (type.ArrayType as new (length: number) => Float64Array)(length * stride);
   let at = 0;
   for (const { data, from, to } of ranges) {
     if (data !== null) {
-      const part = (data.values as FixedWidth).subarray(from * stride, to * stride);
+      const part = (data.values as Float64Array).subarray(from * stride, to * stride);
       const convert = conversion(data.type, type);
       if (convert === null) values.set(part, at);
       else for (let i = 0; i < part.length; i++) values[at + i] = convert(part[i] as number) as number;
@@ -261,10 +256,8 @@ function gatherValues(type: DataType, ranges: readonly Range[], length: number):
   return values;
 }
 
-type Convert = (value: number | bigint) => number | bigint;
-
 // from the units that Parquet lacks to those that it has, see `parquetSchema`
-function conversion(from: DataType, to: DataType): Convert | null {
+function conversion(from: DataType, to: DataType): ((value: number | bigint) => number | bigint) | null {
   if (DataType.isTimestamp(from) && DataType.isTimestamp(to) && from.unit !== to.unit)
     return (seconds) => (seconds as bigint) * 1000n;
   if (DataType.isTime(from) && DataType.isTime(to) && from.unit !== to.unit)
@@ -274,27 +267,18 @@ function conversion(from: DataType, to: DataType): Convert | null {
   return null;
 }
 
-function gatherOffsets(ranges: readonly Range[], length: number, path: string): Int32Array {
-  const sizes = new Array<number>(length).fill(0);
-  let at = 0;
-  for (const { data, from, to } of ranges)
-    for (let i = from; i < to; i++, at++)
-      if (data !== null) sizes[at] = Number(data.valueOffsets[i + 1]) - Number(data.valueOffsets[i]);
-  return offsetsOf(sizes, Number, path);
+function gatherOffsets(ranges: readonly Range[], path: string): Int32Array {
+  const sizeAt = ({ valueOffsets }: Data, i: number) => Number(valueOffsets[i + 1]) - Number(valueOffsets[i]);
+  return offsetsOf(ofEach(ranges, 0, sizeAt), Number, path);
 }
 
-function gatherBytes(ranges: readonly Range[], length: number, path: string) {
-  const valueOffsets = gatherOffsets(ranges, length, path);
-  const bytes = new Uint8Array(Number(valueOffsets[length]));
-  let at = 0;
-  for (const { data, from, to } of ranges) {
-    if (data === null) continue;
-    const [start, end] = [from, to].map((index) => Number(data.valueOffsets[index]));
-    const part = (data.values as Uint8Array).subarray(start, end);
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return { valueOffsets, data: bytes };
+function gatherBytes(ranges: readonly Range[], path: string) {
+  const valueOffsets = gatherOffsets(ranges, path);
+  const parts = ranges.map(({ data, from, to }) => {
+    const [start, end] = [from, to].map((index) => Number(data?.valueOffsets[index]));
+    return data === null ? new Uint8Array() : (data.values as Uint8Array).subarray(start, end);
+  });
+  return { valueOffsets, data: Buffer.concat(parts) };
 }
 
 /** Rows `from` to `to`, exclusive, of something that holds rows. */
