@@ -9,14 +9,11 @@ import { type BadRow, type InputRow, rejectRow } from '../../rows.js';
 export type ColumnType =
   | { readonly kind: 'bool' | 'int32' | 'int64' | 'float32' | 'double' | 'string' | 'json' }
   | { readonly kind: 'list'; readonly element: ColumnType }
-  | { readonly kind: 'struct'; readonly fields: readonly StructField[] };
-
-export interface StructField {
-  readonly name: string;
-  readonly type: ColumnType;
-  /** under which key the values have it, where that is not its name */
-  readonly key?: string;
-}
+  | {
+      readonly kind: 'struct';
+      /** `key`: under which the values have it, where that is not its name */
+      readonly fields: readonly { readonly name: string; readonly type: ColumnType; readonly key?: string }[];
+    };
 
 export interface PassThroughColumn {
   /** its name in the input */
