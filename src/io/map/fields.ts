@@ -102,9 +102,6 @@ export interface FieldPath {
   readonly tail?: string;
 }
 
-/** What a path leads to: one value, or one for each item of a list, or what is there in its place. */
-type Resolved = { readonly value?: unknown; readonly items?: readonly unknown[]; readonly noList?: unknown };
-
 /** Parses a path. @throws SyntaxError where it is malformed */
 export function parsePath(text: string): FieldPath {
   const [head = '', tail, ...more] = text.split('[]');
@@ -117,7 +114,8 @@ export function parsePath(text: string): FieldPath {
   return { text, head, ...(rest === undefined ? {} : { tail: rest }) };
 }
 
-export function resolvePath(row: Columns, path: FieldPath): Resolved {
+/** What a path leads to: one value, or one for each item of a list, or what is there in its place. */
+export function resolvePath(row: Columns, path: FieldPath) {
   if (Object.hasOwn(row, path.text)) return { value: row[path.text] };
   const value = follow(row, path.head);
   const { tail } = path;
@@ -164,11 +162,12 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
   const mapped = new Map<Field, readonly FieldPath[]>();
   for (const entry of (spec ?? '').split(',')) {
     if (entry.trim() === '' && (spec ?? '').trim() === '') continue;
-    const [, field, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
-    if (field === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
-    if (!isField(field)) {
-      const meant = didYouMean(field, FIELDS);
-      refuseMap(`"${field}" is no field of a trace${meant === undefined ? '' : `, did you mean ${meant}?`}`);
+    const [, name, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
+    if (name === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
+    const field = FIELDS.find((each) => each === name);
+    if (field === undefined) {
+      const meant = didYouMean(name, FIELDS);
+      refuseMap(`"${name}" is no field of a trace${meant === undefined ? '' : `, did you mean ${meant}?`}`);
     }
     if (mapped.has(field)) refuseMap(`field "${field}" is mapped twice`);
     try {
@@ -231,10 +230,6 @@ function idsBeside(field: Field, name: string): FieldRule {
 
 export function explodes({ mapped, defaults }: FieldMap): boolean {
   return [...mapped.values(), ...defaults.values()].flat().some(isEach);
-}
-
-function isField(name: string): name is Field {
-  return (FIELDS as readonly string[]).includes(name);
 }
 
 function refuseMap(problem: string): never {
