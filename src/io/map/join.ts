@@ -141,13 +141,9 @@ export const NAMED_FIELDS: FieldTable = {
 };
 
 /** The columns of the joined file that a field map reads. */
-export function joinedColumns(sources: Iterable<{ readonly text: string }>): Set<string> {
-  const columns = new Set<string>();
-  for (const { text } of sources) {
-    const [, column] = new RegExp(`^${PREFIX}\\.([^.[]+)`).exec(text) ?? [];
-    if (column !== undefined) columns.add(column);
-  }
-  return columns;
+export function joinedColumns(sources: readonly { readonly text: string }[]): Set<string> {
+  const column = new RegExp(`^${PREFIX}\\.([^.[]+)`);
+  return new Set(sources.flatMap(({ text }) => column.exec(text)?.[1] ?? []));
 }
 
 /** A key is looked up by its first and its last characters, so many of them, before it is compared as a whole. */
