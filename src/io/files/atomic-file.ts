@@ -6,10 +6,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { type Facts, writeFacts } from './facts.js';
-import { failed, fileError, isStored, statIfThere, writeWhole } from './files.js';
-
-// what speaks to a store is loaded for such a path alone
-const objects = () => import('../store/object.js');
+import { failed, fileError, isStored, objects, statIfThere, writeWhole } from './files.js';
 
 /**
  * Gives a whole file its name.

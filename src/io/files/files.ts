@@ -28,8 +28,8 @@ export function isStored(path: string): boolean {
   return /^(s3:\/\/|hf:\/\/datasets\/)/i.test(path);
 }
 
-// what speaks to a store is loaded for such a path alone
-const objects = () => import('../store/object.js');
+/** What speaks to a store, loaded for such a path alone. */
+export const objects = () => import('../store/object.js');
 
 /** Opens what is read at places in it. @param version of an object, where it was looked at before */
 export async function openFile(path: string, version?: ObjectVersion): Promise<OpenFile> {
