@@ -15,21 +15,13 @@ export interface ParquetFacts {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-/** A row group whose batches are asked for. */
-export interface Wanted {
-  readonly group: number;
-  readonly batchRows: number;
-  readonly columns?: readonly string[] | undefined;
-}
-
 /** It stays open, so that a file which is replaced meanwhile stays what it was. */
 let file: OpenFile | undefined;
 let parquet: ParquetFile | undefined;
 let batches: AsyncGenerator<Uint8Array> | undefined;
 
-async function* batchesOf(from: ParquetFile, wanted: Wanted): AsyncGenerator<Uint8Array> {
-  const { group, batchRows: batchSize, columns } = wanted;
-  const only = columns === undefined ? {} : { columns: [...columns] };
+async function* batchesOf(from: ParquetFile, group: number, batchSize: number, columns?: string[]) {
+  const only = columns === undefined ? {} : { columns };
   const stream = await from.stream({ rowGroups: [group], batchSize, concurrency: 1, ...only });
   for await (const batch of stream as unknown as AsyncIterable<RecordBatch>) yield batch.intoIPCStream();
 }
@@ -53,8 +45,9 @@ const functions = {
     parquet = await openParquetFile({ ParquetFile }, file, path, failThread, hidesArrowSchema);
     return factsOf(parquet);
   },
-  want(wanted: Wanted): void {
-    batches = batchesOf(parquet as ParquetFile, wanted);
+  /** The batches of a row group are what is asked for from now on. */
+  want(group: number, batchRows: number, columns?: string[]): void {
+    batches = batchesOf(parquet as ParquetFile, group, batchRows, columns);
   },
   /** An Arrow IPC stream of one batch; undefined: that was all of the row group. */
   async next(): Promise<Uint8Array | undefined> {

@@ -91,11 +91,11 @@ async function* groupBatches(
   thread: Thread<DecoderThread>,
   group: number,
   { rows, bytes }: ParquetFacts['groups'][number],
-  columns: readonly string[] | undefined,
+  columns: string[] | undefined,
 ): AsyncGenerator<Uint8Array> {
   const rowBytes = bytes / Math.max(1, rows);
   const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
-  await thread.call('want', [{ group, batchRows, columns }]);
+  await thread.call('want', [group, batchRows, columns]);
   const coming = Array.from({ length: MAX_IN_FLIGHT }, () => thread.call('next', []));
   for (let ipc = await coming.shift(); ipc !== undefined; ipc = await coming.shift()) {
     yield ipc;
