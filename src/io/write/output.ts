@@ -22,7 +22,7 @@ import { type ByteSink, openStreamSink } from '../files/stdout.js';
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
 
-const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
+export const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.parquet', 'parquet'],
   ['.arrow', 'arrow'],
   ['.arrows', 'arrow'],
@@ -55,17 +55,6 @@ const PIPE_BATCH_BYTES = 2 ** 20;
 /** The format that a file's name stands for; undefined for one without a known extension. */
 export function namedFormat(path: string): OutputFormat | undefined {
   return EXTENSIONS.find(([extension]) => path.toLowerCase().endsWith(extension))?.[1];
-}
-
-/** The same. @throws RredcotError for a name without a known extension */
-export function formatOf(path: string): OutputFormat {
-  const known = namedFormat(path);
-  if (known !== undefined) return known;
-  const names = EXTENSIONS.map(([extension]) => extension).join(', ');
-  throw usageError(
-    `${path}: the name does not tell the format, expected one of ${names}`,
-    '--format parquet|arrow|jsonl; a name that ends with / is a run folder',
-  );
 }
 
 /** Where rows go to: `finish` makes them durable, `publish` visible, `abort` leaves nothing behind. */

@@ -11,7 +11,7 @@ import { filePaths, runPaths, type Shard } from '../files/run-folder.js';
 import { fileStem, type Input } from '../read/inputs.js';
 import {
   CONFIG_KEY,
-  formatOf,
+  EXTENSIONS,
   INPUTS_KEY,
   namedFormat,
   type OutputFormat,
@@ -114,12 +114,17 @@ function formatOfFile(path: string, format: OutputFormat | undefined): OutputFor
       `${path}: outputs are not packed`,
       'leave off the ending, and gzip the file when it is done',
     );
-  if (format === undefined) return formatOf(path);
   const named = namedFormat(path);
-  if (named === undefined || named === format) return format;
+  if (named !== undefined && format !== undefined && named !== format)
+    throw usageError(
+      `${path}: the name says ${named}, --format ${format}`,
+      'leave out --format, or name the file after it',
+    );
+  const known = named ?? format;
+  if (known !== undefined) return known;
   throw usageError(
-    `${path}: the name says ${named}, --format ${format}`,
-    'leave out --format, or name the file after it',
+    `${path}: the name does not tell the format, expected one of ${EXTENSIONS.map(([name]) => name).join(', ')}`,
+    '--format parquet|arrow|jsonl; a name that ends with / is a run folder',
   );
 }
 
