@@ -8,7 +8,8 @@ import { inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/sch
 import { bytesFault, FACTS_KEY, parseFacts } from '../../../dist/io/files/facts.js';
 import { parseFieldMap } from '../../../dist/io/map/fields.js';
 import { sumCounts } from '../../../dist/io/write/facts.js';
-import { formatOf, type OutputTarget, openOutput, openRejects } from '../../../dist/io/write/output.js';
+import { namedFormat, type OutputTarget, openOutput, openRejects } from '../../../dist/io/write/output.js';
+import { resolveTarget } from '../../../dist/io/write/target.js';
 import { rejectRow } from '../../../dist/rows.js';
 import { declared, OUR_COLUMNS } from '../../../dist/scored/columns.js';
 import { resolveColumnNames } from '../../../dist/scored/layout.js';
@@ -113,7 +114,7 @@ const FACTS = { run: '0'.repeat(64), ...COUNTS, rejects_sha256: null };
 
 const open = (path: string, changes: Partial<OutputTarget> = {}) =>
   openOutput({
-    ...{ path, format: changes.format ?? formatOf(path), ourColumns: declared(OUR_COLUMNS) },
+    ...{ path, format: namedFormat(path) as OutputTarget['format'], ourColumns: declared(OUR_COLUMNS) },
     ...{ passThrough: QUESTION, metadata: METADATA, ...changes },
   });
 
@@ -249,12 +250,13 @@ describe('names', () => {
     expect(reward(new arrow.Bool(), 'bool')(true)).toBe(1);
   });
 
-  it('tell the format', () => {
-    const formats = ['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson'].map(formatOf);
+  it('tell the format', async () => {
+    const formats = ['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson'].map(namedFormat);
     expect(formats).toEqual(['parquet', 'arrow', 'arrow', 'jsonl', 'jsonl']);
-    expect(() => formatOf('out.csv')).toThrowError(
+    await expect(resolveTarget('out.csv', undefined, [])).rejects.toThrowError(
       expect.objectContaining({ exitCode: 2, hint: expect.stringContaining('--format') }),
     );
+    expect((await resolveTarget('out.csv', 'arrow', [])).format).toBe('arrow');
   });
 });
 
