@@ -132,7 +132,7 @@ export function report(command: Command, { interruption: { signal }, done }: Com
     .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
     .action(async (path: string, flags: ReportFlags) => {
       const commands = await import('../commands/report.js');
-      const { output = commands.defaultPage(path), where = [] } = flags;
+      const { output, where = [] } = flags;
       const traces = positiveInteger('--traces', flags.traces, 50, 0);
       done(await commands.report(path, { output, traces, where, signal }, await logOf(flags)));
     });

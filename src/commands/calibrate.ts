@@ -65,15 +65,13 @@ async function gather(
   let common: ScoredWith | undefined;
   let base: Base | undefined;
   for (const path of paths) {
-    const { config, policy, columns, part, rows } = await opened(path);
-    const own = baseOfFile(path, columns, config);
+    const { own, said, part, rows } = await opened(path);
     base ??= own;
     if (own !== base)
       throw usageError(
         `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
         'files of one estimator',
       );
-    const said = { policy: policy ? { ...policy } : null, scored_with: config ? scoredWith(config) : null };
     common ??= said;
     for (const [key, unsaid, other] of DIFFER)
       if (!isDeepStrictEqual(common[key], said[key])) {
@@ -131,10 +129,10 @@ async function opened(path: string) {
   const account = await firstAccount(inputs);
   await assertWritten(inputs);
   const { columns } = await columnsOf(inputs);
-  return {
-    ...{ config: configIn(account), policy: policyIn(account) ?? null, columns },
-    ...{ part: (await partOf(inputs))?.part, rows: readRows(inputs) },
-  };
+  const part = (await partOf(inputs))?.part;
+  const config = configIn(account);
+  const said = { policy: policyIn(account) ?? null, scored_with: config ? scoredWith(config) : null };
+  return { own: baseOfFile(path, columns, config), said, part, rows: readRows(inputs) };
 }
 
 /** Traces that are read and written at a time. */

@@ -2,7 +2,7 @@
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { storedNature } from '../estimate/registry.js';
 import { fileStem, readRows, resolveInputs } from '../io/read/inputs.js';
-import { type Config, POLICY_KEY } from '../io/write/output.js';
+import { POLICY_KEY } from '../io/write/output.js';
 import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import { escapeControls, printableJson } from '../printable.js';
@@ -10,7 +10,7 @@ import { correlate, correlationsCsv, correlationsTable, type TracePair } from '.
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { assertWritten, configIn, firstAccount } from '../scored/stored-run.js';
-import { DELTA, isRead, SIGMA, type TraceCredits, traceCredits, UNIFORM } from '../scored/trace-credits.js';
+import { creditName, isRead, type TraceCredits, traceCredits, UNIFORM } from '../scored/trace-credits.js';
 
 export interface CompareOptions {
   readonly form: 'table' | 'json' | 'csv';
@@ -118,14 +118,6 @@ async function gather(
     );
   if (without > 0) leave('missing', `${path} lacks ${plural(without, 'trace')} of the first file`);
   return account.get(POLICY_KEY);
-}
-
-/** The file's own credits are called after how they were made, where the file says so. */
-function creditName(own: string, { estimator, rule, steps }: Config): string {
-  const first: unknown = Array.isArray(rule) ? rule[0] : rule;
-  if (own === DELTA && typeof estimator === 'string')
-    return typeof steps === 'string' && steps !== 'free' ? `${estimator}_${steps}` : estimator;
-  return own === SIGMA && typeof first === 'string' ? `sigma_${first}` : own;
 }
 
 /** Two credits of the traces that have both, segments with two finite numbers alone. */

@@ -144,17 +144,13 @@ export function cudaChecks(cuda: CudaFindings): Check[] {
   const { driver, gpus } = cuda;
   const trouble = driverProblem(cuda, 0);
   const found = driver === undefined ? [] : [driver, gpus.length === 0 ? 'no GPU in sight' : gpus.join(', ')];
-  const driverCheck =
-    trouble === undefined
-      ? check('NVIDIA driver', 'ok', found.join(', '))
-      : check('NVIDIA driver', driver === undefined ? 'missing' : 'wrong', trouble.what, trouble.fix);
+  const state = trouble === undefined ? 'ok' : driver === undefined ? 'missing' : 'wrong';
   const libraries = [...cuda.libraries, ...cuda.provider].map((library) => {
-    const { name, path } = library;
     const problem = libraryProblem(library, cuda);
-    if (problem === undefined) return check(name, 'ok', path ?? '');
-    return check(name, 'missing', problem.what.replace(/^.* is missing /, ''), problem.fix);
+    const detail = problem?.what.replace(/^.* is missing /, '') ?? library.path ?? '';
+    return check(library.name, problem ? 'missing' : 'ok', detail, problem?.fix);
   });
-  return [driverCheck, ...libraries];
+  return [check('NVIDIA driver', state, trouble?.what ?? found.join(', '), trouble?.fix), ...libraries];
 }
 
 /** The table: a row a check, under it the line that fixes it; neighbours with the same cure share the line. */

@@ -82,15 +82,14 @@ async function rowAt(ordinal: number, { read }: Mapping): Promise<InputRow | Bad
 async function findRow(
   { read, map }: Mapping,
   { row: asked, maxLineBytes }: InspectOptions,
-): Promise<{ row: InputRow | BadRow; id?: string }> {
+): Promise<{ row: InputRow | BadRow; id: string | undefined }> {
+  const isNumber = asked !== undefined && /^\d+$/.test(asked);
+  const id = isNumber ? undefined : asked;
   let rows = 0;
   for await (const row of read({ maxLineBytes })) {
     rows++;
-    if (asked === undefined && row.kind === 'row') return { row };
-    if (asked === undefined) continue;
-    if (/^\d+$/.test(asked)) {
-      if (row.row === Number(asked)) return { row };
-    } else if (row.kind === 'row' && hasTrace(row, asked, map)) return { row, id: asked };
+    const isTrace = row.kind === 'row' && (id === undefined || hasTrace(row, id, map));
+    if (isNumber ? row.row === Number(asked) : isTrace) return { row, id };
   }
   if (asked === undefined && rows === 0)
     throw dataError('there are no rows in the input', 'name a file or folder that has some');

@@ -6,7 +6,7 @@ import { CUDA_PRECISIONS } from '../model/graph/onnx.js';
 import { buildPolicyFolder, buildTextFolder } from '../model/onnx/build.js';
 import { openTokenizer } from '../model/text/open-tokenizer.js';
 import { readExitTemplate } from '../model/text/templates.js';
-import { askLines, NO_GRAPH, templateLines, writingLines } from './policy-info.js';
+import { NO_GRAPH, templateLines, textLines } from './policy-info.js';
 
 export interface BuildFlags {
   readonly output: string;
@@ -34,8 +34,7 @@ export async function policyBuild(
   print(`exit template, ${origin}:`);
   const tokenizer = await openTokenizer(policy.path);
   for (const line of await templateLines(policy.exitTemplate, tokenizer)) print(`  ${line}`);
-  for (const line of await askLines(policy, tokenizer)) print(line);
-  for (const line of writingLines(policy, tokenizer)) print(line);
+  for (const line of await textLines(policy, tokenizer)) print(line);
   await tokenizer.close();
   print(`graphs: ${built ? `float32 for the CPU, ${built.cuda.precision} for CUDA` : NO_GRAPH}`);
   print(`policy folder written to ${output}`);

@@ -34,10 +34,9 @@ export async function policyInfo(
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
     `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
     ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
-    ...(await askLines(policy, tokenizer, [
+    ...(await textLines(policy, tokenizer, [
       `none: --estimator ask needs ${ASK_TEMPLATE}, or --ask-template`,
     ])),
-    ...writingLines(policy, tokenizer),
     ...under('chat template', chat.lines),
   ];
   await tokenizer.close();
@@ -89,46 +88,46 @@ export async function templateLines(template: ExitTemplate, tokenizer: PolicyTok
   const suffixesOf = await continuationMaker(template, { scores: 'answers' }, tokenizer.encode);
   const [branch] = await suffixesOf([{ answer: SHOWN_ANSWER, utility: 1 }]);
   const { ids, scoredFrom } = branch as Continuation;
-  const tokens = Array.from(ids, (id) =>
-    JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8')),
-  );
+  const tokens = Array.from(ids, (id) => spelled(tokenizer, [id]));
+  const parts = ['close', 'open', 'closer'] as const;
   return [
-    ...(['close', 'open', 'closer'] as const).map(
-      (part) => `${part.padEnd(6)} ${JSON.stringify(template[part])}`,
-    ),
+    ...parts.map((part) => `${part.padEnd(6)} ${JSON.stringify(template[part])}`),
     `branch ${tokens.join(' ')} (${plural(ids.length, 'token')} for the answer ${SHOWN_ANSWER})`,
     `scored ${tokens.slice(scoredFrom).join(' ')}`,
   ];
 }
 
 /**
- * What is asked at an exit, and what of the answers is scored.
- * @param none what is told where the folder has no question
- * @throws RredcotError (exit 2) for a template that is none
+ * What is asked at an exit, and what of the answers is scored; with what a prompt begins, and by what a completion ends.
+ * @param unasked what is told where the folder has no question
+ * @throws RredcotError (exit 2) for a template of the question that is none
  */
-export async function askLines(
-  { path, architecture: { vocab } }: Pick<TextFolder, 'path' | 'architecture'>,
+export async function textLines(
+  { path, architecture: { vocab }, stops }: TextFolder,
   tokenizer: PolicyTokenizer,
-  none: readonly string[] = [],
+  unasked: readonly string[] = [],
 ): Promise<string[]> {
-  const template = await readAskTemplate(path);
-  if (template === undefined) return under('question', none);
-  const { scoredFrom, ...answers } = await askedIds(template, tokenizer, vocab);
-  const scored = (ids: Int32Array) =>
-    `${JSON.stringify(tokenizer.decode(ids.subarray(scoredFrom)).toString('utf8'))} (${plural(ids.length - scoredFrom, 'token')})`;
-  const answered = `scored ${scored(answers.yes)} against ${scored(answers.no)}`;
-  return under('question', [JSON.stringify(template.question), answered]);
+  const { id, warning } = tokenizer.start;
+  const named = (token: number) => `${spelled(tokenizer, [token])} (${token})`;
+  return [
+    ...under('question', (await askLines(path, tokenizer, vocab)) ?? unasked),
+    ...under('prompt start', [id === null ? 'none' : named(id), ...(warning === undefined ? [] : [warning])]),
+    ...under('end tokens', [stops.length === 0 ? 'none named' : stops.map(named).join(', ')]),
+  ];
 }
 
-/** With what a prompt begins, and by what a completion ends. */
-export function writingLines({ stops }: Pick<TextFolder, 'stops'>, tokenizer: PolicyTokenizer): string[] {
-  const shown = (id: number): string =>
-    `${JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8'))} (${id})`;
-  const { id, warning } = tokenizer.start;
-  return [
-    ...under('prompt start', [id === null ? 'none' : shown(id), ...(warning === undefined ? [] : [warning])]),
-    ...under('end tokens', [stops.length === 0 ? 'none named' : stops.map(shown).join(', ')]),
-  ];
+async function askLines(path: string, tokenizer: PolicyTokenizer, vocab: number) {
+  const template = await readAskTemplate(path);
+  if (template === undefined) return undefined;
+  const { scoredFrom, yes, no } = await askedIds(template, tokenizer, vocab);
+  const scored = (ids: Int32Array) =>
+    `${spelled(tokenizer, ids.subarray(scoredFrom))} (${plural(ids.length - scoredFrom, 'token')})`;
+  return [JSON.stringify(template.question), `scored ${scored(yes)} against ${scored(no)}`];
+}
+
+/** What tokens spell, as JSON text. */
+function spelled(tokenizer: PolicyTokenizer, ids: ArrayLike<number>): string {
+  return JSON.stringify(tokenizer.decode(Int32Array.from(ids)).toString('utf8'));
 }
 
 /** An answer that every tokenizer can spell. */

@@ -21,7 +21,8 @@ import { type TextPlaces, textPlaces, textsOf } from './shown.js';
 import { assertTraces, countScored, factsOf } from './summary.js';
 
 export interface ReportOptions {
-  readonly output: string;
+  /** default: `<input>.report.html` in the current folder */
+  readonly output: string | undefined;
   /** pages of traces, at most */
   readonly traces: number;
   /** which traces may have a page: all of the conditions have to hold */
@@ -38,7 +39,7 @@ const MOST_PACKED = 2.6e6;
  * or has no trace
  */
 export async function report(path: string, opts: ReportOptions, log: Log): Promise<ExitCode> {
-  const { output, signal } = opts;
+  const { output = `${fileStem(path.replace(/(?<=.)\/+$/, ''))}.report.html`, signal } = opts;
   const source = await openScored(path, STORED, log);
   const inputs = source.inputs.map((each) => each.path);
   await assertPlace(output, inputs);
@@ -70,11 +71,6 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
   );
   log.text(() => `written to ${escapeControls(output)}`);
   return EXIT.done;
-}
-
-/** `<input>.report.html` in the current folder. */
-export function defaultPage(path: string): string {
-  return `${fileStem(path.replace(/(?<=.)\/+$/, ''))}.report.html`;
 }
 
 /** Records of the chosen rows, in the order of the file; those of a kind that is first by rank come in first. */
@@ -112,25 +108,18 @@ function packRow(
   const trace = storedTrace(row, source);
   if (isBad(trace)) return undefined;
   const { completion, ...texts } = textsOf(row, places);
-  const [first, ...credits] = creditsOf(trace, row, source);
-  const beside = {
-    ...{ ...texts, credits, turns: TURNS },
-    isMagnitude: source.credit.estimator.isMagnitude === true,
-  };
+  const credits = creditsOf(trace, row, source);
+  const isMagnitude = source.credit.estimator.isMagnitude === true;
+  const beside = { ...texts, credits: credits.slice(1), turns: TURNS, isMagnitude };
   const scored = { ...trace, trace: { ...trace.trace, completion } };
   return packTrace({
     ...traceRecord(scored, beside),
-    ...{ row: row.row, kinds, entropies: trace.entropies },
-    credits: first === undefined ? [] : [first, ...credits],
+    ...{ row: row.row, kinds, entropies: trace.entropies, credits },
   });
 }
 
 /** σ of the segments' rule, and those of further rules. */
-export function creditsOf(
-  { sigma }: OutputRow,
-  { columns }: InputRow,
-  { credit }: ScoredFiles,
-): NamedSigma[] {
+function creditsOf({ sigma }: OutputRow, { columns }: InputRow, { credit }: ScoredFiles): NamedSigma[] {
   if (sigma === null) return [];
   const others = (credit.others ?? []).flatMap((rule) => {
     const list = columns[creditColumn(rule)];

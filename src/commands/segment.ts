@@ -42,8 +42,6 @@ export async function segment(
       ? 'no policy: pieces are merged by length in characters'
       : "pieces are merged by the policy's entropies",
   );
-  const cutByLength = (source: Source) =>
-    eachTrace(source.traces(), ({ trace }) => byLength(trace, segments));
   const job = {
     command: 'segment' as const,
     ...chosenColumns(cutter === undefined ? COLUMNS : POLICY_COLUMNS, opts.columns),
@@ -56,7 +54,8 @@ export async function segment(
     passes: cutter?.passes ?? null,
     needs: { prompt: cutter !== undefined, references: false },
     rewardAsIs: true,
-    stages: (source: Source, run: RunContext) => cutter?.byEntropy(source, run) ?? cutByLength(source),
+    stages: (source: Source, run: RunContext) =>
+      cutter?.byEntropy(source, run) ?? eachTrace(source.traces(), ({ trace }) => byLength(trace, segments)),
   };
   return await runJob(given, opts, job, log);
 }

@@ -14,7 +14,7 @@ import { type InputRow, isBad } from '../rows.js';
 import { mean } from '../scored/choose.js';
 import { kindOf, storedRow } from '../scored/columns.js';
 import type { ScoredFiles } from '../scored/open-scored.js';
-import { accountOf, configIn, textColumnsIn, vocabIn } from '../scored/stored-run.js';
+import { type Account, accountOf, configIn, textColumnsIn, vocabIn } from '../scored/stored-run.js';
 import type { Trace } from '../trace.js';
 
 /** Where the texts of a file's rows are. */
@@ -22,23 +22,23 @@ export type TextPlaces = Awaited<ReturnType<typeof textPlaces>>;
 
 /** Finds them, in a scored file: by its map, and the names of the columns, as the file says them; none of JSON lines. */
 export async function textPlaces({ inputs, config, account }: ScoredFiles) {
-  return { map: (await scoredMapping(inputs, config)).map, named: textColumnsIn(account) };
+  return { map: await scoredMap(inputs, config), named: textColumnsIn(account) };
 }
 
 /**
  * How the rows of a scored file become traces: as its run read them, where the columns are still there for it; else by what its
  * columns look like.
  */
-async function scoredMapping(inputs: readonly Input[], config: Config): Promise<Mapping> {
+async function scoredMap(inputs: readonly Input[], config: Config): Promise<Mapping['map']> {
   const { map, preset } = config;
   if (typeof preset === 'string')
     try {
       const own = typeof map === 'string' ? map : undefined;
-      return await resolveMapping(inputs, { preset, map: own });
+      return (await resolveMapping(inputs, { preset, map: own })).map;
     } catch (error) {
       if (!(error instanceof RredcotError)) throw error;
     }
-  return resolveMapping(inputs, { preset: 'auto', map: undefined });
+  return (await resolveMapping(inputs, { preset: 'auto', map: undefined })).map;
 }
 
 /** Texts of a trace: what is not there any more is empty. */
@@ -68,37 +68,34 @@ function promptText(prompt: Trace['prompt']): string {
 /** What of a file is the same for all its rows. */
 export type ShownFile = Awaited<ReturnType<typeof shownFile>>;
 
-/**
- * @param isGiven whether somebody has said where the fields are
- */
+/** @param isGiven whether somebody has said where the fields are */
 export async function shownFile(inputs: readonly Input[], file: string, mapping: Mapping, isGiven: boolean) {
   const input = inputs.find((each) => each.path === file);
   // a row can be looked at whatever became of what lies beside its file
-  const account = input && (await accountOf(input).catch(() => undefined));
+  const none: Account = new Map();
+  const account = input === undefined ? none : await accountOf(input).catch(() => none);
   const isFile = inputs.every(({ size }) => size !== null);
-  const config = account && configIn(account);
+  const config = configIn(account);
   // a map that was given says how this file is to be read
-  const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
+  const map = config === undefined || !isFile || isGiven ? mapping.map : await scoredMap(inputs, config);
+  const places: TextPlaces = { map, named: textColumnsIn(account) };
   const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
   /** the first is that of the segments */
   const credits: readonly string[] = rules.filter((rule) => typeof rule === 'string');
   const { steps } = config ?? {};
   /** what its values are; undefined where nobody knows */
   const nature = config && storedNature(config);
-  return { mapping: own, account, nature, steps, credits };
+  return { places, vocab: vocabIn(account), nature, steps, credits };
 }
 
 /** What is shown of a row; undefined where it was neither scored nor cut. @param why it is this one, where it was looked for */
 export function shownTrace(
   row: InputRow,
-  { mapping, account = new Map(), nature, steps, credits }: ShownFile,
+  { places, vocab, nature, steps, credits }: ShownFile,
   why: string | undefined,
 ): ShownTrace | undefined {
   if (kindOf(row.columns) === undefined) return undefined;
-  const { prompt, completion, references } = textsOf(row, {
-    map: mapping.map,
-    named: textColumnsIn(account),
-  });
+  const { prompt, completion, references } = textsOf(row, places);
   const stored = storedRow(row.columns, row);
   const scored = { ...stored, trace: { ...stored.trace, completion } };
   return {
@@ -106,7 +103,7 @@ export function shownTrace(
     place: `${row.row} of ${row.file}`,
     why,
     credits,
-    warnings: unlikelyTrace(row, vocabIn(account)),
+    warnings: unlikelyTrace(row, vocab),
     valueName: valueNameOf(nature),
     steps: stepsText(steps),
   };

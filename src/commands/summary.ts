@@ -39,25 +39,21 @@ export async function summary(
   assertTraces(path, counted);
   const valueName = valueNameOf(source.credit.estimator);
   if (json) {
-    const about = {
+    const found = {
       ...{ format: 1, rredcot: VERSION, file: path },
       run: source.account.get(RUN_KEY) ?? null,
       sha256: hashSaid(source.account) ?? null,
       ...{ config: source.config, policy: policyIn(source.account) ?? {} },
       ...(missing.length > 0 && { missing_parts: missing, parts }),
+      ...{ warnings: counted.warnings, ...counted.numbers },
     };
-    const numbers = { warnings: counted.warnings, ...counted.numbers };
-    write(`${printableJson(JSON.stringify({ ...about, ...numbers }, null, 1))}\n`);
-  } else
-    write(
-      [
-        ...drawNumbers(path, { ...counted, valueName }),
-        ...(missing.length > 0
-          ? ['', `missing parts: ${ranges(missing)} of ${parts}; the same command makes them`]
-          : []),
-        '',
-      ].join('\n'),
-    );
+    write(`${printableJson(JSON.stringify(found, null, 1))}\n`);
+  } else {
+    const lines = drawNumbers(path, { ...counted, valueName });
+    if (missing.length > 0)
+      lines.push('', `missing parts: ${ranges(missing)} of ${parts}; the same command makes them`);
+    write(`${lines.join('\n')}\n`);
+  }
   return EXIT.done;
 }
 
@@ -97,10 +93,11 @@ export async function countScored(
   { traces, conditions, signal }: CountOptions,
   log: Log,
 ) {
-  const { estimator } = source.credit;
-  const counts = new FileCounts(estimator.noLevel === undefined, vocabIn(source.account));
+  const { part, account, credit } = source;
+  const vocab = vocabIn(account);
+  const counts = new FileCounts(credit.estimator.noLevel === undefined, vocab);
   /** traces worth a page, by number of their row */
-  const choice = new TraceChoice(traces, estimator.isMagnitude === true);
+  const choice = new TraceChoice(traces, credit.estimator.isMagnitude === true);
   /** the first row that is not as `score` writes one */
   let firstBad: BadRow | undefined;
   let read = 0;
@@ -114,19 +111,12 @@ export async function countScored(
       continue;
     }
     counts.add(trace, row.row);
-    if (!conditions.every(({ holds }) => holds(trace))) continue;
-    choice.add(trace);
+    if (conditions.every(({ holds }) => holds(trace))) choice.add(trace);
   }
   const { numbers } = counts;
-  const { part } = source;
-  const ofPart = part && {
-    code: 'part',
-    message: `the file ${partText(part)}: its groups may lack traces`,
-  };
-  const warnings = [
-    ...(ofPart ? [ofPart] : []),
-    ...warningsOf(numbers, { vocab: vocabIn(source.account), rule: source.config.rule }),
-  ];
+  const warnings = warningsOf(numbers, { vocab, rule: source.config.rule });
+  if (part)
+    warnings.unshift({ code: 'part', message: `the file ${partText(part)}: its groups may lack traces` });
   return { numbers, warnings, choice, firstBad };
 }
 

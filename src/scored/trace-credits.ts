@@ -1,6 +1,7 @@
 // The credits of a stored row's thought segments.
 import { TraceRejected } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
+import type { Config } from '../io/write/output.js';
 import type { InputRow } from '../rows.js';
 import { ownTokens, withoutShown } from '../scored.js';
 import { compact } from '../trace.js';
@@ -9,9 +10,9 @@ import { oursOf, storedRow } from './columns.js';
 /** One trace; K thought segments. */
 export type TraceCredits = ReturnType<typeof traceCredits>;
 
-export const DELTA = 'delta';
 export const UNIFORM = 'uniform';
-export const SIGMA = 'sigma';
+const DELTA = 'delta';
+const SIGMA = 'sigma';
 
 /** Those of our columns that are looked at. */
 const READ = ['id', 'group', 'segments', 'value_start', 'reward', 'baseline', 'status'];
@@ -70,4 +71,12 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
     /** (K) by name: `uniform`, `delta`, `sigma…` */
     credits,
   };
+}
+
+/** The file's own credits are called after how they were made, where the file says so. */
+export function creditName(own: string, { estimator, rule, steps }: Config): string {
+  const first: unknown = Array.isArray(rule) ? rule[0] : rule;
+  if (own === DELTA && typeof estimator === 'string')
+    return typeof steps === 'string' && steps !== 'free' ? `${estimator}_${steps}` : estimator;
+  return own === SIGMA && typeof first === 'string' ? `sigma_${first}` : own;
 }

@@ -134,16 +134,16 @@ describe('inspect', () => {
 
   it('warns of one trace that another policy wrote, whichever way it was named', async () => {
     const row = (logprob: number) => inputRow({ ...rows[0], logprobs: rows[0]?.sigma.map(() => logprob) });
-    const mapping = await resolveMapping(await resolveInputs([at('scored.parquet')]), {
+    const { map } = await resolveMapping(await resolveInputs([at('scored.parquet')]), {
       preset: 'auto',
     } as never);
-    const warnings = (logprob: number, vocab: string) => {
-      const account = new Map([['rredcot.policy.vocab', vocab]]);
-      return shownTrace(row(logprob), { mapping, account, credits: [] } as never, undefined)?.warnings;
+    const warnings = (logprob: number, vocab: number | undefined) => {
+      const file = { places: { map, named: {} }, vocab, credits: [] };
+      return shownTrace(row(logprob), file as never, undefined)?.warnings;
     };
-    expect(warnings(-2.9, '64')).toEqual([expect.stringContaining('mean log p is −2.90')]);
-    expect(warnings(-2.9, '')).toEqual([]);
-    expect(warnings(-0.1, '64')).toEqual([]);
+    expect(warnings(-2.9, 64)).toEqual([expect.stringContaining('mean log p is −2.90')]);
+    expect(warnings(-2.9, undefined)).toEqual([]);
+    expect(warnings(-0.1, 64)).toEqual([]);
   });
 
   it('--where finds the first that fits, and goes with no --row', async () => {
