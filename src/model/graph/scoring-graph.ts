@@ -2,6 +2,7 @@
 import type { Architecture } from './architecture.js';
 import { prefixAttention, type Rope } from './attention.js';
 import { branchAttention, branchInputs, suffixKeys } from './branch-attention.js';
+import { entropyHead } from './head.js';
 import { cast, Graph, type Precision } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
 
@@ -87,7 +88,8 @@ export function buildScoringGraph(
     x = layer.finish(i, pick(x), pick(attended));
   }
   const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
-  const { entropies, logprobs } = layer.head(g.node('Reshape', [x, blocks]), targets);
+  const readRows = g.node('Reshape', [x, blocks]);
+  const { entropies, logprobs } = entropyHead(g, arch, layer, readRows, targets, precision);
   g.output('entropies', entropies, 'f32', ['n', 'C']);
   g.output('logprobs', logprobs, 'f32', ['n', 'C']);
   return g;
