@@ -2,8 +2,14 @@
 import { type Architecture, layerWindow } from './architecture.js';
 import { cast, Graph, MICROSOFT, type Precision } from './onnx.js';
 
-/** Rotation tables, graph inputs [M, headDim/2]. */
-export type Rope = Readonly<Record<'cos' | 'sin', string>>;
+/** What every part of a graph is built with. */
+export interface GraphParts {
+  readonly g: Graph;
+  readonly arch: Architecture;
+  readonly precision: Precision;
+  /** rotation tables, graph inputs [M, headDim/2] */
+  readonly rope: Readonly<Record<'cos' | 'sin', string>>;
+}
 
 /**
  * Fewest rows of a block of the prefix's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
@@ -13,7 +19,7 @@ const BLOCK_ROWS = 128;
 const MOST_BLOCKS = 32;
 
 /** Causal attention of the prefix: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
-export function prefixAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
+export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: string) {
   const cos = cast(g, rope.cos, 'f32', precision);
   const sin = cast(g, rope.sin, 'f32', precision);
   const batchAndLength = g.node('Shape', [ids]); // [B,S]

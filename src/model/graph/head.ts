@@ -1,5 +1,5 @@
 // The head of the scoring graph: entropies and log-probabilities of rows, without their logits ever leaving the graph.
-import type { Architecture } from './architecture.js';
+import type { GraphParts } from './attention.js';
 import { cast, Graph, type Precision } from './onnx.js';
 import type { RowLayers } from './operators.js';
 
@@ -8,12 +8,10 @@ export const CPU_ENTRIES = 2048;
 
 /** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
 export function entropyHead(
-  g: Graph,
-  { hidden, vocab }: Architecture,
+  { g, arch: { hidden, vocab }, precision }: GraphParts,
   layers: RowLayers,
   x: string,
   targets: string,
-  precision: Precision,
 ) {
   const isInBlocks = precision === 'f32' && vocab >= 2 * CPU_ENTRIES;
   const body = new Graph('head');
