@@ -4,11 +4,10 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import type { Family } from './family.js';
+import { type Family, layerSizes, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
 
-const size = z.number().int().positive();
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
 const layerCount = size.max(10_000);
 
@@ -21,16 +20,9 @@ const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 const Sizes = z.object({
   family: z.enum(FAMILY_NAMES),
   layers: layerCount,
-  hidden: size,
-  heads: size,
-  /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
-  kvHeads: size,
-  headDim: size,
-  intermediate: size,
-  vocab: size,
+  ...layerSizes,
   /** longest sequence the checkpoint declares */
   maxTokens: contextTokens,
-  rmsNormEps: z.number().positive(),
   ropeTheta: z.number().positive(),
   /** the output head is the embedding matrix */
   tiedHead: z.boolean(),

@@ -59,16 +59,10 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   const header = Buffer.alloc(Number(headerBytes));
   await file.read(header, 0, header.length, 8);
   const entries = fromJson(Header, header.toString('utf8'), path, AGAIN);
-  return tensorsOf(entries, fileBytes - 8 - header.length, 8 + header.length, fail);
-}
+  // of the first tensor in the file, and bytes behind it
+  const base = 8 + header.length;
+  const dataBytes = fileBytes - base;
 
-/** Tensors of a header; `dataBytes` is what the file holds after it, `base` the file offset of the first of them. */
-function tensorsOf(
-  entries: z.infer<typeof Header>,
-  dataBytes: number,
-  base: number,
-  fail: (found: string) => never,
-): Map<string, StoredTensor> {
   const tensors = new Map<string, StoredTensor>();
   for (const [name, value] of Object.entries(entries)) {
     if (name === '__metadata__') continue;
@@ -78,12 +72,10 @@ function tensorsOf(
     const [begin, end] = data_offsets;
     const { dtype, bytes } = DTYPES[entry.data.dtype];
     if (begin > end || end > dataBytes)
-      return fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
+      fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
     const expected = shape.reduce((product, size) => product * size, bytes);
     if (expected !== end - begin)
-      return fail(
-        `tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`,
-      );
+      fail(`tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`);
     tensors.set(name, { name, dtype, shape, offset: base + begin, length: end - begin });
   }
   // one after the other, with nothing between or behind: as the reference implementation demands it
@@ -91,11 +83,11 @@ function tensorsOf(
   const inOrder = [...tensors.values()].sort((a, b) => a.offset - b.offset || a.length - b.length);
   for (const { name, offset, length } of inOrder) {
     if (offset !== end)
-      return fail(`tensor ${name} begins at byte ${offset - base} of the data, expected ${end - base}`);
+      fail(`tensor ${name} begins at byte ${offset - base} of the data, expected ${end - base}`);
     end += length;
   }
   if (end !== base + dataBytes)
-    return fail(`its tensors end at byte ${end - base} of the data, which has ${dataBytes}`);
+    fail(`its tensors end at byte ${end - base} of the data, which has ${dataBytes}`);
   return tensors;
 }
 
