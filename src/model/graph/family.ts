@@ -64,10 +64,8 @@ export interface WindowConfig {
   readonly layer_types?: readonly string[] | null | undefined;
 }
 
-/** A family: what its config.json may say and leave out, and its layers, which name their weights. */
+/** A family: what its config.json may leave out, and its layers, which name their weights. */
 export interface Family {
-  /** what config.json has to say for these layers to be the model's; extends the fields of all families */
-  readonly config: z.ZodRawShape;
   /** the defaults of transformers' config class, where they are not the query heads and hidden / heads */
   readonly defaults: {
     readonly kvHeads?: number;

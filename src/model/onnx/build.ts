@@ -17,6 +17,7 @@ import {
   askedIds,
   checkExitTemplate,
   deriveExitTemplate,
+  type ExitTemplate,
   readAskTemplate,
   readChatTemplate,
 } from '../text/templates.js';
@@ -24,7 +25,6 @@ import { sha256, untrustedFile } from '../text/untrusted-files.js';
 import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
 import {
   CUDA_GRAPH,
-  type ExitTemplate,
   FORMAT,
   GRAPH,
   HINT_TEMPLATE,

@@ -20,8 +20,6 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 
-export type { ExitTemplate } from '../text/templates.js';
-
 export const FORMAT = 1;
 export const MANIFEST = 'policy.json';
 export const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
@@ -102,10 +100,8 @@ export async function openTextFolder(
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
   const isText = !Object.hasOwn(Object(parseJson(text, file, BUILD)), 'cuda');
-  const { format: _, ...read } = fromJson<z.infer<typeof Manifest> | z.infer<typeof TextManifest>>(
-    isText ? TextManifest : Manifest,
-    ...[text, file, BUILD],
-  );
+  const schema: z.ZodType<z.infer<typeof Manifest | typeof TextManifest>> = isText ? TextManifest : Manifest;
+  const { format: _, ...read } = fromJson(schema, text, file, BUILD);
   const manifest = { path, ...read };
   const { cuda, canary } = 'cuda' in manifest ? manifest : {};
   const files = { ...manifest.files, ...(canary && { [canary.file]: canary.sha256 }) };
