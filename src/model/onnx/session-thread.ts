@@ -72,7 +72,8 @@ serve(functions);
 async function scores({ traces, keep, use }: RunJob) {
   const kept = use === undefined ? undefined : caches.get(use);
   if (use !== undefined && kept === undefined) throw new Error(`no run was kept as ${use}`);
-  const { prefixes, suffixes, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
+  const { prefixes, suffixes, places } =
+    kept === undefined ? placeTraces(traces) : { prefixes: [], suffixes: [], places: kept.places };
   const past = kept?.past ?? {
     ...emptyPast(PREFIX, prefixes.length),
     ...emptyPast(SUFFIX, suffixes.length || prefixes.length),
@@ -122,8 +123,7 @@ async function scores({ traces, keep, use }: RunJob) {
   const out = (await session.run(feeds, ['entropies', 'logprobs', ...keeps])) as Feeds;
   if (keep !== undefined) {
     const found = keeps.map((name) => [`past_${name}`, out[name] as Tensor] as const);
-    const none = suffixes.length > 0 ? {} : emptyPast(SUFFIX, prefixes.length);
-    caches.set(keep, { past: { ...none, ...Object.fromEntries(found) }, places });
+    caches.set(keep, { past: { ...past, ...Object.fromEntries(found) }, places });
   }
   // without what pads the last block, in buffers of their own
   const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
@@ -131,9 +131,6 @@ async function scores({ traces, keep, use }: RunJob) {
   }) as [Float32Array, Float32Array];
   return { entropies, logprobs };
 }
-
-/** What a run reads that goes on from a kept one. */
-const NONE = { prefixes: [], suffixes: [] };
 
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
