@@ -1,7 +1,6 @@
 // What all commands have in common: flags that are declared when their command is called, the flags of the log, and how their help reads.
 import { type Argument, type Command, Help, type Option } from 'commander';
 import type { ExitCode } from '../errors.js';
-import { isModule } from '../estimate/module-place.js';
 import { packageFile } from '../package-files.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
@@ -29,6 +28,11 @@ export function moduleIn(argv: readonly string[]): string | undefined {
   const at = argv.findIndex((word) => /^--estimator(=|$)/.test(word));
   const [, named = argv[at + 1]] = /=(.*)/s.exec(argv[at] ?? '') ?? [];
   return at >= 0 && named !== undefined && isModule(named) ? named : undefined;
+}
+
+/** Whether a value of `--estimator` names a file. */
+export function isModule(estimator: string): boolean {
+  return /[\\/]|\.[cm]?js$/.test(estimator);
 }
 
 const OF_A_JOB = '65 data, 69 device, 75 interrupted: the same command goes on';

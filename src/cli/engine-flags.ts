@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
 import type { Engine } from '../model/engine/engine.js';
-import type { TextFolder } from '../model/onnx/folder.js';
+import type { OpenPolicy } from '../model/onnx/open-model.js';
 import type { Log } from '../report/log.js';
 import { appended } from './job-flags.js';
 
@@ -46,22 +46,29 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
   if (url === undefined)
     return {
       paths,
-      open: paths.length === 0 ? undefined : (policy: TextFolder) => openAnswers(paths, policy),
+      open:
+        paths.length === 0
+          ? undefined
+          : async () => (await import('../model/engine/answers-file.js')).openAnswers(paths),
     };
+  const address = addressOf(url);
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
-  const open = async (policy: TextFolder): Promise<Engine> => {
+  const open = async (opened: OpenPolicy): Promise<Engine> => {
     const { openServer } = await import('../model/engine/http.js');
-    const { Sglang } = await import('../model/engine/sglang.js');
-    const { Vllm } = await import('../model/engine/vllm.js');
-    const opts = { server: openServer(url, patience, log, signal), width, policy, log };
-    return (name === 'vllm' ? Vllm : Sglang).open(opts, flags.engineModel);
+    const { openServed } = await import('../model/engine/served.js');
+    const server = openServer(address, patience, log, signal);
+    return openServed(name, { server, model: flags.engineModel, width, opened, log });
   };
   return { paths, open };
 }
 
-async function openAnswers(paths: readonly string[], { architecture }: TextFolder): Promise<Engine> {
-  const { AnswersFile } = await import('../model/engine/answers-file.js');
-  return AnswersFile.open(paths, architecture.vocab);
+/** Paths are looked for below it; people know it with that of its OpenAI interface. */
+function addressOf(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
+    throw usageError(`--policy-url ${text}: expected an address`, '--policy-url http://localhost:8000');
+  url.pathname = `${url.pathname.replace(/\/(v1\/?)?$/, '')}/`;
+  return url;
 }

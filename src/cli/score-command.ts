@@ -4,12 +4,11 @@ import { scoresReferences } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import { type CreditFlags, creditFlags, resolveCreditOptions } from '../estimate/credit-flags.js';
 import type { FlagValues } from '../estimate/estimator.js';
-import { isModule } from '../estimate/module-place.js';
 import { REFERENCE_SOURCES } from '../estimate/references.js';
 import { ESTIMATORS, flagsOfAll, loadEstimator, setOwn, setUpEstimator } from '../estimate/registry.js';
 import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import { type CommandCall, logOf, moduleIn } from './declare.js';
+import { type CommandCall, isModule, logOf, moduleIn } from './declare.js';
 import { type EngineFlags, engineFlags, engineOf } from './engine-flags.js';
 import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
 

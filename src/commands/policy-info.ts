@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { dataError } from '../errors.js';
 import { continuationMaker } from '../estimate/references.js';
 import type { Architecture } from '../model/graph/architecture.js';
-import { expectedWeights } from '../model/graph/operators.js';
+import { expectedWeights } from '../model/graph/families.js';
 import { readSafetensorsHeader } from '../model/graph/safetensors.js';
 import { openTextFolder, type PolicyFolder, type TextFolder } from '../model/onnx/folder.js';
 import { chatRenderer, loadChatTemplate, type PolicyFiles } from '../model/text/chat-template.js';
@@ -13,6 +13,7 @@ import { ASK_TEMPLATE, askedIds, type ExitTemplate, readAskTemplate } from '../m
 import type { PolicyTokenizer } from '../model/text/tokenizer.js';
 import { count, plural } from '../plural.js';
 import type { Continuation } from '../question.js';
+import { architectureLines } from '../report/policy-view.js';
 
 /**
  * @param print gets what is told, a line at a time
@@ -55,11 +56,8 @@ export const NO_GRAPH = 'none: an engine answers (--policy-url, --answers)';
 
 async function graphLines(policy: PolicyFolder): Promise<string[]> {
   const { architecture: arch } = policy;
-  const head = `${arch.tiedHead ? 'tied' : 'own'} head`;
   return [
-    `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${head}`,
-    `rope          ${ropeText(arch)}`,
-    `attention     ${windowText(arch)}`,
+    ...architectureLines(arch),
     `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
   ];
 }
@@ -135,18 +133,6 @@ export function writingLines({ stops }: Pick<TextFolder, 'stops'>, tokenizer: Po
 
 /** An answer that every tokenizer can spell. */
 const SHOWN_ANSWER = '7';
-
-function ropeText({ ropeTheta, ropeScaling: scaling }: Architecture): string {
-  const theta = `theta ${count(ropeTheta)}`;
-  if (scaling === undefined) return theta;
-  if (scaling.type === 'linear') return `${theta}, linear × ${scaling.factor}`;
-  return `${theta}, ${scaling.type} × ${scaling.factor} from ${count(scaling.originalMaxTokens)} tokens`;
-}
-
-function windowText({ slidingWindow, layers }: Architecture): string {
-  if (slidingWindow === undefined) return 'full';
-  return `the last ${count(slidingWindow.tokens)} tokens in ${slidingWindow.layers.length} of ${layers} layers`;
-}
 
 function parametersOf(arch: Architecture): number {
   let total = 0;

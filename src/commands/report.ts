@@ -97,10 +97,7 @@ async function packChosen(
     bytes += found.get(ordinal)?.packed.length ?? 0;
     return bytes <= MOST_PACKED;
   });
-  return kept
-    .sort((a, b) => a - b)
-    .map((ordinal) => found.get(ordinal))
-    .filter((packed) => packed !== undefined);
+  return kept.sort((a, b) => a - b).flatMap((ordinal) => found.get(ordinal) ?? []);
 }
 
 /** Turns of each kind that a page shows. */

@@ -1,7 +1,7 @@
 // `rredcot requests`: what `score` with the same flags would ask a policy, as lines that any engine can answer.
 import type { ExitCode } from '../errors.js';
-import { AnswersFile } from '../model/engine/answers-file.js';
-import { ASKED, Asking } from '../model/engine/asking.js';
+import { openAnswers } from '../model/engine/answers-file.js';
+import { ASKED, type Asking, asking } from '../model/engine/asking.js';
 import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -16,19 +16,18 @@ export async function requests(
   answers: readonly string[],
   log: Log,
 ): Promise<ExitCode> {
-  let asking: Asking | undefined;
-  const engine: ScoreOptions['engine'] = async ({ architecture: { vocab } }) => {
-    const known = answers.length === 0 ? undefined : await AnswersFile.open(answers, vocab);
-    asking = new Asking(vocab, known);
-    return asking;
+  let asked: Asking | undefined;
+  const engine: ScoreOptions['engine'] = async ({ policy }) => {
+    asked = asking(policy.architecture.vocab, answers.length === 0 ? undefined : await openAnswers(answers));
+    return asked.engine;
   };
   const own = { ...opts, engine, output: opts.output ?? '-', format: 'jsonl' as const };
   const code = await scoring(paths, own, log, (given, job) => {
-    const writes = () => asking?.take() ?? '';
+    const writes = () => asked?.take() ?? '';
     const stages: typeof job.stages = (source, run) => askedRows(job.stages(source, run));
     return runJob(given, own, { ...job, command: 'requests', columns: [], texts: [], stages, writes }, log);
   });
-  if (asking !== undefined) tell(asking.counts, log);
+  if (asked !== undefined) tell(asked.counts, log);
   return code;
 }
 
@@ -44,7 +43,8 @@ async function* askedRows(rows: AsyncIterable<OutputRow | BadRow>): AsyncGenerat
   }
 }
 
-function tell({ questions, tokens, whole, exits, samples }: Asking['counts'], log: Log): void {
+function tell({ tokens, whole, exits, samples }: Asking['counts'], log: Log): void {
+  const questions = whole + exits + samples;
   const left =
     questions === 0
       ? ': nothing is left to ask, rredcot score --answers takes what was said'

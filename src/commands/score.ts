@@ -18,8 +18,8 @@ import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
 import { openStages, valuesOf } from '../estimate/stages.js';
 import type { Engine } from '../model/engine/engine.js';
-import { type TextFolder, withGraphs } from '../model/onnx/folder.js';
-import { openPolicy } from '../model/onnx/open-model.js';
+import { withGraphs } from '../model/onnx/folder.js';
+import { type OpenPolicy, openPolicy } from '../model/onnx/open-model.js';
 import { graphFor } from '../model/onnx/session.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
@@ -37,7 +37,7 @@ export interface ScoreOptions extends CutOptions {
   /** whether the user has named the rewards' range: else the inputs say it */
   readonly isRangeGiven: boolean;
   /** opens who answers in the place of the policy's graph */
-  readonly engine?: ((policy: TextFolder) => Promise<Engine>) | undefined;
+  readonly engine?: ((opened: OpenPolicy) => Promise<Engine>) | undefined;
 }
 
 /** A job whose run is to be made while what it has opened is open. */
@@ -73,7 +73,7 @@ export async function scoring(
   const runs = need === 'pass' && opts.engine === undefined;
   await using opened = await openPolicy(runs ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
-  await using engine = await openEngine(opts, need, policy);
+  await using engine = await openEngine(opts, need, opened);
   const { thoughtTags } = segments;
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
@@ -125,7 +125,7 @@ export async function scoring(
     ...(need !== 'pass' && { ofPolicy: need }),
     ...engine?.config,
   };
-  const warning = setUp.warning?.({ policy: policy.files, config });
+  const warning = setUp.warning?.(policy.files, config);
   if (warning !== undefined) log.warn('calibration', warning);
   const job = {
     command: 'score' as const,
@@ -146,8 +146,8 @@ export async function scoring(
 }
 
 /** @throws RredcotError (exit 2) where nobody is asked; as the engine */
-async function openEngine({ engine }: ScoreOptions, need: PolicyNeed, policy: TextFolder) {
-  if (need === 'pass' || engine === undefined) return engine?.(policy);
+async function openEngine({ engine }: ScoreOptions, need: PolicyNeed, opened: OpenPolicy) {
+  if (need === 'pass' || engine === undefined) return engine?.(opened);
   throw usageError(
     "no policy is asked: values and segments are the rows' own",
     'leave out the flag that names who answers, or take another --estimator',

@@ -4,8 +4,7 @@ import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import type { CutOptions } from '../run/options.js';
 import { runJob } from '../run/run-job.js';
-import type { RunContext, Source } from '../run/source.js';
-import { openInputs } from '../run/source.js';
+import { openInputs, type RunContext, type Source } from '../run/source.js';
 import { chosenColumns, type OurColumn } from '../scored/columns.js';
 import { byLength } from '../segment/by-length.js';
 

@@ -1,4 +1,5 @@
 // `rredcot verify`: compares every part of a run, or a file, with what the run and the part itself say of it.
+import { sum } from '../credit/rules.js';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
 import { FACTS_KEY, type WrittenFacts } from '../io/files/facts.js';
@@ -132,7 +133,7 @@ async function* faultsOf(
       if (isBad(row)) throw new Error(`row ${row.row}: ${row.rejection.reason}`);
       traces++;
       const ours = oursOf(row.columns, chosen);
-      if (isList(ours.sigma)) sigma += sum(ours.sigma);
+      if (isList(ours.sigma)) sigma += sum(Float32Array.from(ours.sigma, Number));
       const id = typeof ours.id === 'string' ? `(id ${JSON.stringify(ours.id)}) ` : '';
       for (const text of checkRow(ours, isScored))
         if (++faults <= MOST_FAULTS) yield [path, `row ${row.row}: ${id}${text}`];
@@ -147,8 +148,4 @@ async function* faultsOf(
   }
   if ((await sha256OfFile(rejects)) !== facts.rejects_sha256)
     yield [rejects, `is not what was written, with ${plural(facts.rejects, 'reject')}`];
-}
-
-function sum(list: ArrayLike<unknown>): number {
-  return Array.from(list, (x) => Math.fround(Number(x))).reduce((total, x) => total + x, 0);
 }

@@ -117,15 +117,14 @@ function baselineOf(
   reward: number | null,
   opts: CreditOptions,
 ): { baseline: number | undefined; noBaseline?: string; isMean?: boolean } {
-  const { baseline } = opts;
+  const { baseline, estimator } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
   const isLeftOut = baseline === 'rloo';
   const mean = isLeftOut ? peersMean : groupMean;
   if (asksForMean(opts) && mean !== undefined) return { baseline: Math.fround(mean), isMean: !isLeftOut };
-  if (baseline === 'group' || isLeftOut || opts.estimator.noLevel !== undefined)
-    return { baseline: undefined };
+  if (baseline === 'group' || isLeftOut || estimator.noLevel !== undefined) return { baseline: undefined };
   // an expected reward is a baseline for any reward
-  if (opts.estimator.onRewardScale) return { baseline: valueStart };
+  if (estimator.onRewardScale) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward
   if (reward !== null && reward !== 0 && reward !== 1)
     return { baseline: undefined, noBaseline: 'uniform:graded-reward' };

@@ -158,8 +158,8 @@ function scaleTo(deltas: Float64Array, total: number): Float64Array {
  * @param logprobs (T) nats
  */
 export function tokenWeights(
-  { ends, entropies, logprobs }: { ends: Int32Array; entropies: Float32Array; logprobs: Float32Array },
-  within: 'uniform' | 'entropy' | 'unsure',
+  { ends, entropies, logprobs }: Pick<SigmaInput, 'ends' | 'entropies' | 'logprobs'>,
+  within: SigmaOptions['within'],
 ): Float64Array {
   if (within === 'uniform') return new Float64Array(ends[ends.length - 1] as number).fill(1);
   if (within === 'unsure') return ofMeanOne(Float64Array.from(logprobs, unsureness), ends);

@@ -1,11 +1,9 @@
 // Aligns a trace's thought with those of its peers: which are most like it, and which states correspond.
-import { candidateExits, type Pieces } from '../segment/segment.js';
+import type { TokenizedTrace } from '../question.js';
+import { candidateExits } from '../segment/segment.js';
 
 /** What of a trace is aligned. */
-export interface Alignable {
-  readonly completionIds: Int32Array;
-  readonly pieces: Pick<Pieces, 'tokens' | 'thought' | 'ends'>;
-}
+export type Alignable = Pick<TokenizedTrace, 'completionIds' | 'pieces'>;
 
 /** A peer as one trace sees it. */
 export type Aligned<T> = T & {
@@ -17,9 +15,9 @@ export type Aligned<T> = T & {
 const MOST_PAIRS = 2 ** 24;
 
 /** The peers of a window are aligned with many traces each. */
-const known = new WeakMap<object, PieceBags>();
+const known = new WeakMap<object, readonly Bag[]>();
 
-function bagsOf({ completionIds, pieces }: Alignable): PieceBags {
+function bagsOf({ completionIds, pieces }: Alignable): readonly Bag[] {
   const bags = known.get(pieces) ?? pieceBags(completionIds, pieces.thought.start, pieces.ends);
   known.set(pieces, bags);
   return bags;
@@ -46,12 +44,6 @@ export function mostSimilar<T extends Alignable>(
     });
 }
 
-/** The number of each exit that pieces allow; the first of those that stand at one place. */
-export function placesOf(pieces: Alignable['pieces']): ReadonlyMap<number, number> {
-  const exits = Array.from(candidateExits(pieces), (exit, n) => [exit, n] as const);
-  return new Map(exits.reverse());
-}
-
 /** A piece's tokens as a bag. */
 interface Bag {
   /** distinct, rising */
@@ -59,19 +51,8 @@ interface Bag {
   readonly counts: Int32Array;
 }
 
-/** The pieces of a thought as bags of tokens. */
-type PieceBags = readonly Bag[];
-
-/** How two thoughts lie beside each other. */
-interface ThoughtAlignment {
-  /** 0..1: the similarity of aligned pieces, as a share of all pieces of both */
-  readonly similarity: number;
-  /** (K+1) for each state of the first thought the corresponding one of the second, 0..J, never falling; that of s_0 is s_0 */
-  readonly states: Int32Array;
-}
-
-/** @param starts token from which the first piece counts @param ends (K) piece ends, rising */
-export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): PieceBags {
+/** The pieces of a thought as bags of tokens. @param start token from which the first one counts @param ends (K) piece ends, rising */
+export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): readonly Bag[] {
   return Array.from(ends, (end, k) => {
     const counts = new Map<number, number>();
     for (const id of ids.slice(k === 0 ? start : ends[k - 1], end).sort())
@@ -85,8 +66,10 @@ export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): Pie
  * tokens, where a token that many pieces of the two have counts less. No policy is asked, and no reward is read. The state that
  * corresponds to s_k is the peer's last one before the next piece of its own that is aligned to a piece after s_k. Of alignments
  * that are equally good it is the one whose pieces lie latest: what has nothing in common goes side by side, from the end.
+ * @returns similarity: 0..1, of aligned pieces, as a share of all pieces of both; states: (K+1) for each state of the first thought the
+ * corresponding one of the second, 0..J, never falling; that of s_0 is s_0
  */
-export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {
+export function align(first: readonly Bag[], second: readonly Bag[]) {
   const [K, J] = [first.length, second.length];
   const states = new Int32Array(K + 1);
   if (K === 0 || J === 0) return { similarity: 0, states };
@@ -117,7 +100,7 @@ export function align(first: PieceBags, second: PieceBags): ThoughtAlignment {
 }
 
 /** (K·J) Dice similarity of every piece of the one with every piece of the other, tokens weighted by log(1 + pieces / pieces that have it). */
-function similarities(first: PieceBags, second: PieceBags): Float64Array {
+function similarities(first: readonly Bag[], second: readonly Bag[]): Float64Array {
   const having = new Map<number, number>();
   for (const { ids } of [...first, ...second])
     for (const id of ids) having.set(id, (having.get(id) ?? 0) + 1);

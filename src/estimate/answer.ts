@@ -36,7 +36,7 @@ function compareValues(a: AnswerValue, b: AnswerValue): Verdict {
     if (a.word === b.word) return a.word.length > 3 || isOne(a.word) ? 'equal' : 'unknown';
     return OPPOSITES.some((pair) => pair.has(a.word) && pair.has(b.word)) ? 'different' : 'unknown';
   }
-  return a.kind === 'other' && b.kind === 'other' && a.text === b.text ? 'equal' : 'unknown';
+  return 'unknown';
 }
 
 const OPPOSITES = [new Set(['yes', 'no']), new Set(['true', 'false'])];
@@ -69,9 +69,7 @@ function isRounded(short: NumberValue, long: NumberValue): boolean {
   return 2n * distance <= one || (distance < one && abs(s) < abs(l));
 }
 
-function abs(value: bigint): bigint {
-  return value < 0n ? -value : value;
-}
+const abs = (value: bigint) => (value < 0n ? -value : value);
 
 /** 1.000 is 1000 where a point parts thousands. */
 function readsAsThousands(a: NumberValue, b: NumberValue): boolean {
@@ -98,19 +96,14 @@ type AnswerValue =
   /** one letter: alone, in brackets (then it is a choice), or before the text of the choice */
   | { readonly kind: 'letter'; readonly letter: string; readonly form: 'alone' | 'brackets' | 'text' }
   | { readonly kind: 'word'; readonly word: string }
-  | { readonly kind: 'other'; readonly text: string };
+  | { readonly kind: 'other' };
 
-/** An answer as it is compared. */
-interface ReadAnswer {
-  /** TeX in one spelling: equal text is an equal answer, whatever it means */
-  readonly text: string;
-  readonly value: AnswerValue;
-  /** the left side of `x = 3`, which `text` and `value` do not have */
-  readonly name: string;
-}
-
-/** Reads an answer's text. */
-function readAnswer(raw: string): ReadAnswer {
+/**
+ * Reads an answer's text.
+ * @returns text: TeX in one spelling, equal text is an equal answer, whatever it means; name: the left side of `x = 3`, which `text` and
+ * `value` do not have
+ */
+function readAnswer(raw: string) {
   const text = oneSpelling(raw);
   const [whole, name = ''] = /^([a-zA-Z]|\\[a-z]+|[a-zA-Z]\([a-z]\))=(?=[^=]+$)/.exec(text) ?? [''];
   const rest = text.slice(whole.length);
@@ -172,7 +165,7 @@ function oneSpelling(raw: string): string {
 // ------ values
 
 function readValue(text: string): AnswerValue {
-  return readNumber(text) ?? readWord(text) ?? { kind: 'other', text };
+  return readNumber(text) ?? readWord(text) ?? { kind: 'other' };
 }
 
 const PLAIN_NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;
@@ -195,38 +188,34 @@ function readNumber(text: string): NumberValue | undefined {
   }
   const found = readMagnitude(text.slice(sign.length));
   if (found === undefined) return undefined;
-  const { value, rest, decimals, isLoose } = found;
+  const { value, rest, decimals = 0, isLoose = false } = found;
   const unit = UNIT.exec(rest);
   if (unit === null) return undefined;
   const [num, den] = value;
   return { kind: 'number', num: sign === '-' ? -num : num, den, unit: unitName(unit[1]), decimals, isLoose };
 }
 
-interface Magnitude extends Pick<NumberValue, 'decimals' | 'isLoose'> {
+interface Magnitude extends Partial<Pick<NumberValue, 'decimals' | 'isLoose'>> {
   readonly value: Rational;
   readonly rest: string;
 }
 
 function readMagnitude(text: string): Magnitude | undefined {
   const fraction = readFraction(text);
-  if (fraction !== undefined) return { ...fraction, decimals: 0, isLoose: false };
+  if (fraction !== undefined) return fraction;
   const digits = LEADING_NUMBER.exec(text)?.[0];
   if (digits === undefined) return undefined;
-  const value = decimal(digits);
+  const [num, den] = decimal(digits);
   const rest = text.slice(digits.length);
-  const decimals = digits.split('.')[1]?.length ?? 0;
-
   const power = POWER.exec(rest);
-  if (power !== null) {
-    const exponent = Number(power[1] ?? power[2] ?? power[3]);
-    const scale = 10n ** BigInt(Math.abs(exponent));
-    const scaled: Rational = exponent < 0 ? [value[0], value[1] * scale] : [value[0] * scale, value[1]];
-    return { value: scaled, rest: rest.slice(power[0].length), decimals: 0, isLoose: true };
-  }
-  return { value, rest, decimals, isLoose: false };
+  if (power === null) return { value: [num, den], rest, decimals: digits.split('.')[1]?.length ?? 0 };
+  const exponent = Number(power[1] ?? power[2] ?? power[3]);
+  const scale = 10n ** BigInt(Math.abs(exponent));
+  const value: Rational = exponent < 0 ? [num, den * scale] : [num * scale, den];
+  return { value, rest: rest.slice(power[0].length), isLoose: true };
 }
 
-function readFraction(text: string): { value: Rational; rest: string } | undefined {
+function readFraction(text: string): Magnitude | undefined {
   const found = LEADING_FRACTION.exec(text);
   if (found === null) return undefined;
   const [a, b] = decimal((found[1] ?? found[3]) as string);

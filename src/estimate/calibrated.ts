@@ -2,17 +2,15 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
-import { dataError, usageError } from '../errors.js';
+import { usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
-import { readGivenJson } from '../io/files/files.js';
 import type { Answers } from '../question.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../trace.js';
 import { ask, askedValues } from './ask.js';
 import {
-  Calibration,
-  contentHash,
-  parseCalibration,
+  type Calibration,
+  readCalibration,
   type ScoredWith,
   type StoredModel,
   storedModel,
@@ -51,10 +49,9 @@ export const calibrated: Estimator = {
   async setUp(values, call) {
     const calibration = await givenCalibration(calibrated.name, values.calibration);
     const { open, ...facts } = calibrationFacts(calibration, calibrated, call);
-    const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
     return {
       ...facts,
-      ...(now && { nature: now }),
+      nature: (calibration.standsBack && NOW[calibration.model.estimator]) || facts.nature,
       open: async (context) => ({
         ...(await open(context)),
         values: (trace, answers) => calibratedValues(trace, answers, calibration),
@@ -72,11 +69,7 @@ export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel
 }
 
 /** Status that says what a value was made of, where no reference was. */
-const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
-  pr: [],
-  ask: ['value:asked'],
-  none: ['value:thought'],
-};
+const MADE_OF = { pr: [], ask: ['value:asked'], none: ['value:thought'] } as const;
 
 /**
  * What an estimator has to say of its calibration; where that stands back, values are as they are.
@@ -92,20 +85,17 @@ export function calibrationFacts(calibration: Calibration, own: Estimator, call:
       `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
       'rredcot calibrate more traces, or --estimator siblings --calibration none',
     );
-  const facts: Required<Pick<EstimatorSetup, 'warning' | 'status' | 'nature'>> = {
+  return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
-    warning: ({ policy, config }) =>
+    warning: (policy, config) =>
       calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
-  };
-  return {
-    ...facts,
     async open(context: LoadContext) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
       const { referenceSetOf, config } = (await setUp?.open(context)) ?? {};
       return { config: { ...config, calibration: model }, ...(referenceSetOf && { referenceSetOf }) };
     },
-  };
+  } satisfies Omit<EstimatorSetup, 'open'> & { readonly open: unknown };
 }
 
 /** Status where a calibration stands back: the values are those of `pr`, or `ask`. */
@@ -113,18 +103,6 @@ export const UNCALIBRATED = 'value:uncalibrated';
 
 /** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
 const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'references', 'rewardRange', 'askTemplate'];
-
-/** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
-export async function readCalibration(path: string): Promise<Calibration> {
-  const found = await readGivenJson('--calibration', path, HINT);
-  const file = parseCalibration(found);
-  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
-  if (contentHash(found as object) !== file.sha256)
-    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
-  return new Calibration(file);
-}
-
-const HINT = 'rredcot calibrate scored.parquet -o calibration.json';
 
 /** How a run scores, as far as φ depends on it. @param config the resolved configuration */
 export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWith['scored_with'] {
@@ -146,20 +124,27 @@ export function calibrationWarning({ file }: Calibration, own: ScoredWith): stri
   return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
-/** V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0. */
+/** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */
+export type CalibratedValues = TraceValues & { readonly isMade: boolean };
+
+/** V(s_0..K); v̂ where the calibration stands back. */
 export function calibratedValues(
   job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
   { branches, segmentation, logprobs, entropies }: Answers,
   calibration: Calibration,
-): TraceValues {
+): CalibratedValues {
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
   const scored =
     nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
   const K = segmentation.exits.length;
-  const found = scored ?? { values: new Float32Array(K), ...noReferences(K) };
-  const { values, referenceLogprobs, referenceTokens } = found;
-  if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;
+  const { values, referenceLogprobs, referenceTokens, ...also } = scored ?? {
+    values: new Float32Array(K),
+    ...noReferences(K),
+  };
+  const isMade = scored?.referenceTokens.length !== 0;
+  const found = { ...also, values, referenceLogprobs, referenceTokens, isMade };
+  if (calibration.standsBack || !isMade) return found;
   const { trace } = job;
   const { own } = job.tokens;
   const before = own && ownBefore(own);

@@ -1,6 +1,7 @@
 // Fits the calibrated value by passes over traces: weights of each fold of the groups and of the whole, and how good they are.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { sum } from '../credit/rules.js';
 import {
   crossEntropy,
   LogisticFit,
@@ -61,30 +62,20 @@ export async function fitCalibration(
   F: number = FEATURES.length,
   hasValue = true,
 ): Promise<Fit> {
-  const { moments, rewards, groupRewards, ...seen } = await prescan(pass(), F);
-  const meanReward = rewards.mean();
-  const folds = Array.from({ length: FOLDS }, (_, fold) => fold);
-  const found = { ...seen, meanReward, scale: moments.standardisation };
+  const { scale, rewards, ...seen } = await prescan(pass(), F);
+  const all = rewardsOf(rewards);
+  const others = rewards.map((fold) => rewardsOf(rewards.filter((each) => each !== fold)));
+  const found = { ...seen, meanReward: all.mean, scale };
   const none = { ...found, weights: null, quality: null };
   if (seen.groups.size < MIN_GROUPS) return { ...none, standsBack: 'too-few-groups' };
-  if (!rewards.differ()) return { ...none, standsBack: 'one-reward' };
+  if (!all.differ) return { ...none, standsBack: 'one-reward' };
   // in what remains without any one fold
-  if (!folds.every((fold) => rewards.differ(fold))) return { ...none, standsBack: 'too-few-groups' };
+  if (!others.every(({ differ }) => differ)) return { ...none, standsBack: 'too-few-groups' };
 
-  const fitted = await fitFolds(pass, found.scale);
+  const fitted = await fitFolds(pass, scale);
   const weights = { whole: fitted.pop() as Float64Array, folds: fitted };
-  const constants = folds.map((fold) => rewards.mean(fold));
-  const assessment = new Assessment(weights.folds, hasValue, constants, groupRewards);
-  const z = new Float64Array(F);
-  for await (const { features, reward, place } of pass()) {
-    const states = features.length / F;
-    for (let k = 0; k < states; k++) {
-      standardise(features, k * F, found.scale, z);
-      assessment.addState(z, features[k * F + 1] as number, reward, place.fold, 1 / states);
-    }
-    assessment.endTrace(reward, place);
-  }
-  const quality = assessment.quality();
+  const constants = others.map(({ mean }) => mean);
+  const quality = await assessed(pass(), found, weights.folds, constants, hasValue);
   const { calibrated, constant, value } = quality.logLoss;
   const isGain = calibrated < constant && (value === null || calibrated < value);
   return { ...found, weights, quality, standsBack: isGain ? null : 'no-gain' };
@@ -93,51 +84,32 @@ export async function fitCalibration(
 /** The first pass: what features are standardised with, and the rewards of each fold. */
 async function prescan(traces: AsyncIterable<FitTrace>, F: number) {
   const moments = new Moments(F);
-  const rewards = new FoldRewards();
+  const rewards = Array.from({ length: FOLDS }, () => ({ sum: 0, count: 0, lowest: 1, highest: 0 }));
   const groups = new KnownGroups();
-  const groupRewards: RewardSums = new Map();
   const counts = { traces: 0, states: 0 };
   for await (const { features, reward, place } of traces) {
     const states = features.length / F;
     for (let k = 0; k < states; k++) moments.add(features, k * F, 1 / states);
-    rewards.add(reward, place.fold);
-    groups.add(place);
-    const { sum, count } = groupRewards.get(place.mark) ?? { sum: 0, count: 0 };
-    if (count > 0 || groupRewards.size < MAX_KNOWN)
-      groupRewards.set(place.mark, { sum: sum + reward, count: count + 1 });
-    counts.traces++;
-    counts.states += states;
-  }
-  return { moments, rewards, groups, groupRewards, ...counts };
-}
-
-/** Rewards by fold. */
-class FoldRewards {
-  readonly #folds = Array.from({ length: FOLDS }, () => {
-    return { sum: 0, count: 0, lowest: Number.POSITIVE_INFINITY, highest: Number.NEGATIVE_INFINITY };
-  });
-
-  add(reward: number, fold: number): void {
-    const own = this.#folds[fold];
-    if (own === undefined) return;
+    const own = rewards[place.fold] as FoldRewards;
     own.sum += reward;
     own.count++;
     own.lowest = Math.min(own.lowest, reward);
     own.highest = Math.max(own.highest, reward);
+    groups.add(place, reward);
+    counts.traces++;
+    counts.states += states;
   }
+  return { scale: moments.standardisation, rewards, groups, ...counts };
+}
 
-  /** The mean of all, or of all but one fold. */
-  mean(but?: number): number {
-    const others = this.#folds.filter((_, fold) => fold !== but);
-    return others.reduce((all, { sum }) => all + sum, 0) / others.reduce((all, { count }) => all + count, 0);
-  }
+/** A fold's rewards; of none at first, so that any from 0 to 1 is lower, and higher. */
+type FoldRewards = Record<'sum' | 'count' | 'lowest' | 'highest', number>;
 
-  /** Whether they differ; of all, or of all but one fold. */
-  differ(but?: number): boolean {
-    const others = this.#folds.filter((_, fold) => fold !== but);
-    const least = Math.min(...others.map(({ lowest }) => lowest));
-    return least < Math.max(...others.map(({ highest }) => highest));
-  }
+/** The mean of some folds' rewards, and whether these differ. */
+function rewardsOf(folds: readonly FoldRewards[]) {
+  const least = Math.min(...folds.map(({ lowest }) => lowest));
+  const differ = least < Math.max(...folds.map(({ highest }) => highest));
+  return { mean: sum(folds.map((each) => each.sum)) / sum(folds.map(({ count }) => count)), differ };
 }
 
 /** Weights without each fold, and behind them those of all traces. */
@@ -182,28 +154,37 @@ export function groupPlace(key: string): GroupPlace {
 
 /** The groups of a fit: none is forgotten, and of others 1 in 16,000 at most is taken for one of them. */
 export class KnownGroups {
-  readonly #marks = new Set<number>();
+  /** sum and number of the rewards of each */
+  readonly #rewards = new Map<number, { sum: number; count: number }>();
   #isFull = false;
 
-  add({ mark }: GroupPlace): void {
-    if (this.#marks.size < MAX_KNOWN) this.#marks.add(mark);
-    else if (!this.#marks.has(mark)) this.#isFull = true;
+  add({ mark }: Pick<GroupPlace, 'mark'>, reward = 0): void {
+    const own = this.#rewards.get(mark) ?? { sum: 0, count: 0 };
+    if (own.count === 0 && this.size === MAX_KNOWN) this.#isFull = true;
+    else this.#rewards.set(mark, { sum: own.sum + reward, count: own.count + 1 });
   }
 
   has({ mark }: GroupPlace): boolean {
-    return this.#isFull || this.#marks.has(mark);
+    return this.#isFull || this.#rewards.has(mark);
   }
 
   /** How many there are; at least so many where they are too many. */
   get size(): number {
-    return this.#marks.size;
+    return this.#rewards.size;
+  }
+
+  /** The mean reward of a trace's peers, with a constant in the place of its own; undefined for a group that is not kept. */
+  peersMean({ mark }: GroupPlace, reward: number, constant: number): number | undefined {
+    const peers = this.#rewards.get(mark);
+    return peers && (peers.sum - reward + constant) / peers.count;
   }
 
   /** As text: the sorted marks, 4 bytes each (little endian) in base64; null where there are too many. */
   toText(): string | null {
     if (this.#isFull) return null;
-    const bytes = Buffer.alloc(4 * this.#marks.size);
-    for (const [n, mark] of Uint32Array.from(this.#marks).sort().entries()) bytes.writeUInt32LE(mark, 4 * n);
+    const bytes = Buffer.alloc(4 * this.size);
+    for (const [n, mark] of Uint32Array.from(this.#rewards.keys()).sort().entries())
+      bytes.writeUInt32LE(mark, 4 * n);
     return bytes.toString('base64');
   }
 
@@ -212,7 +193,7 @@ export class KnownGroups {
     const known = new KnownGroups();
     if (text === null) known.#isFull = true;
     const bytes = Buffer.from(text ?? '', 'base64');
-    for (let at = 0; at + 4 <= bytes.length; at += 4) known.#marks.add(bytes.readUInt32LE(at));
+    for (let at = 0; at + 4 <= bytes.length; at += 4) known.add({ mark: bytes.readUInt32LE(at) });
     return known;
   }
 }
@@ -249,73 +230,55 @@ interface Quality {
 
 const BINS = 10;
 
-/** Sum and number of the rewards of each group. */
-type RewardSums = Map<number, { sum: number; count: number }>;
-
-/** Gathers them in one pass. */
-class Assessment {
-  #traces = 0;
-  #calibrated = 0;
-  #value = 0;
-  #constant = 0;
-  #groupMean: number | null = 0;
-  readonly #bins = Array.from({ length: BINS }, () => ({ states: 0, weight: 0, value: 0, reward: 0 }));
-  /**
-   * @param folds (1+F) of each fold, fitted without it
-   * @param hasValue whether there is a v̂
-   * @param constants of each fold: the mean reward of the others
-   * @param groups rewards of all traces; of some groups alone where they are too many
-   */
-  constructor(
-    private readonly folds: readonly Float64Array[],
-    private readonly hasValue: boolean,
-    private readonly constants: readonly number[],
-    private readonly groups: RewardSums,
-  ) {}
-
-  /** @param z (F) standardised features of a state @param value its v̂, where there is one */
-  addState(z: Float64Array, value: number, reward: number, fold: number, weight: number): void {
-    const logit = logitOf(this.folds[fold] as Float64Array, z);
-    const calibrated = sigmoid(logit);
-    this.#calibrated += weight * crossEntropy(logit, reward);
-    if (this.hasValue) this.#value += weight * lossOf(value, reward);
-    const bin = this.#bins[Math.min(BINS - 1, Math.floor(calibrated * BINS))];
-    if (bin === undefined) return;
-    bin.states++;
-    bin.weight += weight;
-    bin.value += weight * calibrated;
-    bin.reward += weight * reward;
+/**
+ * Gathers it in one pass.
+ * @param folds (1+F) of each fold, fitted without it
+ * @param constants of each fold: the mean reward of the others
+ * @param hasValue whether there is a v̂
+ */
+async function assessed(
+  pass: AsyncIterable<FitTrace>,
+  { scale, groups, traces }: Pick<Fit, 'scale' | 'groups' | 'traces'>,
+  folds: readonly Float64Array[],
+  constants: readonly number[],
+  hasValue: boolean,
+): Promise<Quality> {
+  const z = new Float64Array(scale.mean.length);
+  const loss = { calibrated: 0, constant: 0, peers: 0, value: 0 };
+  const bins = Array.from({ length: BINS }, () => ({ states: 0, weight: 0, value: 0, reward: 0 }));
+  for await (const { features, reward, place } of pass) {
+    const states = features.length / z.length;
+    const weight = 1 / states;
+    for (let from = 0; from < features.length; from += z.length) {
+      standardise(features, from, scale, z);
+      const logit = logitOf(folds[place.fold] as Float64Array, z);
+      const calibrated = sigmoid(logit);
+      loss.calibrated += weight * crossEntropy(logit, reward);
+      loss.value += weight * lossOf(features[from + 1] as number, reward);
+      const bin = bins[Math.min(BINS - 1, Math.floor(calibrated * BINS))] as (typeof bins)[number];
+      bin.states++;
+      bin.weight += weight;
+      bin.value += weight * calibrated;
+      bin.reward += weight * reward;
+    }
+    const constant = constants[place.fold] as number;
+    loss.constant += lossOf(constant, reward);
+    // NaN from the first group on that is not kept
+    loss.peers += lossOf(groups.peersMean(place, reward, constant) ?? Number.NaN, reward);
   }
-
-  /** After a trace's states. */
-  endTrace(reward: number, { fold, mark }: { readonly fold: number; readonly mark: number }): void {
-    const constant = this.constants[fold] as number;
-    this.#traces++;
-    this.#constant += lossOf(constant, reward);
-    const peers = this.groups.get(mark);
-    if (peers === undefined) this.#groupMean = null;
-    else if (this.#groupMean !== null)
-      this.#groupMean += lossOf((peers.sum - reward + constant) / peers.count, reward);
-  }
-
-  quality(): Quality {
-    const traces = this.#traces;
-    return {
-      logLoss: {
-        calibrated: this.#calibrated / traces,
-        constant: this.#constant / traces,
-        group_mean: this.#groupMean === null ? null : this.#groupMean / traces,
-        value: this.hasValue ? this.#value / traces : null,
-      },
-      reliability: this.#bins.map(({ states, weight, value, reward }, n) => ({
-        from: n / BINS,
-        to: (n + 1) / BINS,
-        states,
-        value: states === 0 ? null : value / weight,
-        reward: states === 0 ? null : reward / weight,
-      })),
-    };
-  }
+  return {
+    logLoss: {
+      calibrated: loss.calibrated / traces,
+      constant: loss.constant / traces,
+      group_mean: Number.isNaN(loss.peers) ? null : loss.peers / traces,
+      value: hasValue ? loss.value / traces : null,
+    },
+    reliability: bins.map(({ states, weight, value, reward }, n) => ({
+      ...{ from: n / BINS, to: (n + 1) / BINS, states },
+      value: states === 0 ? null : value / weight,
+      reward: states === 0 ? null : reward / weight,
+    })),
+  };
 }
 
 /** Cross-entropy of a probability that is held away from 0 and 1. */

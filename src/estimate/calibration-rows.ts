@@ -44,11 +44,7 @@ function baseOf(config: Config | undefined): Base | undefined {
  * @returns whose values it has
  * @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind
  */
-export function baseOfFile(
-  path: string,
-  columns: readonly string[] | undefined,
-  config: Config | undefined,
-): Base {
+export function baseOfFile(path: string, columns?: readonly string[], config?: Config): Base {
   const base = baseOf(config);
   const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr']];
   const missing = columns === undefined ? [] : needed.filter((name) => !columns.includes(name));
@@ -72,13 +68,8 @@ export function baseOfFile(
  */
 export function storedStates(scored: OutputRow, base: Base): States | string {
   const row = withoutShown(scored);
-  const {
-    logprobs,
-    entropies,
-    referenceLogprobs: exits,
-    referenceTokens: tokens,
-    referenceUtilities: utilities,
-  } = row;
+  const { logprobs, entropies, referenceLogprobs: exits } = row;
+  const { referenceTokens: tokens, referenceUtilities: utilities } = row;
   if (row.segments.length === 0) return 'it has no segments';
   if (logprobs === null) return 'it has no logprobs';
   const ends = thoughtEnds(row);
@@ -88,10 +79,8 @@ export function storedStates(scored: OutputRow, base: Base): States | string {
   if (base !== 'pr' && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
   if (!logprobs.every(Number.isFinite)) return NOT_FINITE;
   const read = { ends, logprobs, ...(base !== 'pr' && entropies && { entropies }) };
-  if (base === 'none') {
-    const none = new Float32Array(ends.length + 1);
-    return { ...read, values: none, geoValues: none };
-  }
+  const none = new Float32Array(ends.length + 1);
+  if (base === 'none') return { ...read, values: none, geoValues: none };
   if (utilities === null || exits === null) return 'it has no reference_logprobs';
   if (utilities.length === 0) return 'it has no reference';
   if (exits.length !== ends.length + 1)

@@ -2,12 +2,13 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
+import { dataError, usageError } from '../errors.js';
+import { readGivenJson } from '../io/files/files.js';
 import { type Fit, FOLDS, groupPlace, KnownGroups, L2, LogLoss, Reliability } from './calibration-fit.js';
 import { logitOf, sigmoid, standardise } from './logistic.js';
 import { type Base, FEATURES_OF, type States, stateFeatures } from './states.js';
 
 const Count = z.int().nonnegative();
-const PerFeature = z.array(z.number());
 /** intercept first */
 const Weights = z.array(z.number());
 
@@ -18,7 +19,7 @@ const ModelShape = {
   /** whose v̂ φ is made of */
   estimator: z.enum(['pr', 'ask', 'none']),
   features: z.array(z.string()),
-  mean: PerFeature,
+  mean: z.array(z.number()),
   sd: z.array(z.number().positive()),
   /** of all traces; null where there was nothing to fit */
   weights: Weights.nullable(),
@@ -69,33 +70,28 @@ export function calibrationFile(
   base: Base = 'pr',
 ): CalibrationFile {
   const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
+  const { rredcot, skipped, policy, scored_with } = about;
   const content: Omit<CalibrationFile, 'sha256'> = {
     version: 1,
-    rredcot: about.rredcot,
+    rredcot,
     stands_back: standsBack,
     estimator: base,
     features: [...FEATURES_OF[base]],
-    mean: [...scale.mean],
-    sd: [...scale.sd],
+    ...{ mean: [...scale.mean], sd: [...scale.sd] },
     weights: weights && [...weights.whole],
     fold_weights: weights?.folds.map((fold) => [...fold]) ?? null,
-    l2: L2,
-    traces,
-    states,
-    skipped: about.skipped,
-    groups: groups.size,
-    group_marks: groups.toText(),
+    ...{ l2: L2, traces, states, skipped },
+    ...{ groups: groups.size, group_marks: groups.toText() },
     mean_reward: traces === 0 ? null : meanReward,
     log_loss: quality?.logLoss ?? null,
     reliability: quality?.reliability ?? null,
-    policy: about.policy,
-    scored_with: about.scored_with,
+    ...{ policy, scored_with },
   };
   return { ...content, sha256: contentHash(content) };
 }
 
 /** SHA-256 of a calibration's fields, in their order, as JSON without spaces; its own `sha256` is left out. */
-export function contentHash(file: object): string {
+function contentHash(file: object): string {
   const { sha256: _, ...content } = file as { readonly sha256?: unknown };
   return createHash('sha256').update(JSON.stringify(content)).digest('hex');
 }
@@ -154,22 +150,27 @@ export class Calibration {
    * @param key the trace's group, or its id where it has none
    */
   values(key: string, states: States): Float32Array {
+    const { estimator, features: names, weights, fold_weights } = this.model;
     const place = groupPlace(key);
-    return modelValues(this.model, states, this.#known.has(place) ? place.fold : null);
+    const own = this.#known.has(place) ? fold_weights?.[place.fold] : weights;
+    if (!own) throw new Error('the calibration has no weights');
+    const features = stateFeatures(states, estimator);
+    const z = new Float64Array(names.length);
+    return Float32Array.from(states.values, (_, k) => {
+      standardise(features, k * z.length, this.model, z);
+      return sigmoid(logitOf(own, z));
+    });
   }
 }
 
-/** V(s_0..K) by the weights of a fold, or of all traces (null). @throws Error for a model without weights */
-export function modelValues(model: StoredModel, states: States, fold: number | null): Float32Array {
-  const weights = fold === null ? model.weights : model.fold_weights?.[fold];
-  if (!weights) throw new Error('the calibration has no weights');
-  const all = Float64Array.from(weights);
-  const scale = { mean: Float64Array.from(model.mean), sd: Float64Array.from(model.sd) };
-  const F = model.features.length;
-  const features = stateFeatures(states, model.estimator);
-  const z = new Float64Array(F);
-  return Float32Array.from(states.values, (_, k) => {
-    standardise(features, k * F, scale, z);
-    return sigmoid(logitOf(all, z));
-  });
+/** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
+export async function readCalibration(path: string): Promise<Calibration> {
+  const found = await readGivenJson('--calibration', path, HINT);
+  const file = parseCalibration(found);
+  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
+  if (contentHash(found as object) !== file.sha256)
+    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
+  return new Calibration(file);
 }
+
+const HINT = 'rredcot calibrate scored.parquet -o calibration.json';

@@ -6,77 +6,45 @@ import { HIERARCHICAL, METHODS } from '../credit/requested.js';
 import { DISCOUNT, RULES, type RuleFlag, SHARE_MIX, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { RESIDUALS, STEPS, WITHINS } from '../credit/sigma.js';
 import { RredcotError, usageError } from '../errors.js';
-import { finite, oneOf, otherFlag } from '../flag-values.js';
+import { attributeOf, finite, oneOf, otherFlag } from '../flag-values.js';
 import type { Config } from '../io/write/output.js';
 import type { ConfigReader } from '../scored/open-scored.js';
 import type { Estimator, FlagValues } from './estimator.js';
 import { ESTIMATORS, estimatorNamed, flagsOfAll, storedNature, valueColumns } from './registry.js';
 
-/** A flag, and its value where `score` is not told; undefined: none. */
-type CreditFlag = readonly [flag: string, text: string, fallback?: string | undefined];
-
 /** `--reward-range` where nobody has named one: the inputs say which. */
 export const ANY_RANGE = 'auto';
 
-/** All of them, in the order of help. */
-export function creditFlags(): readonly CreditFlag[] {
+/** What `score` takes where it is not told, by names of flags. */
+const DEFAULTS: Readonly<Record<string, string | undefined>> = {
+  ...{ estimator: ESTIMATORS[0]?.name, sigma: SIGMA_RULES[0], baseline: 'auto', rewardRange: ANY_RANGE },
+  ...{ residual: RESIDUALS[0], within: WITHINS[0], steps: STEPS[0] },
+};
+
+/** All of them, in the order of help: a flag, what it does, and its value where `score` is not told; undefined: none. */
+export function creditFlags() {
   const of = (flag: RuleFlag) => `of --sigma ${readersOf(flag).join(', ')}`;
-  return [
-    [
-      '--estimator <name>',
-      `value of a state: ${ESTIMATORS.map(({ name }) => name).join('|')} (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)`,
-      ESTIMATORS[0]?.name,
-    ],
-    ...flagsOfAll('creditFlags'),
-    [
-      '--sigma <rule,…>',
-      `from values to σ: ${SIGMA_RULES.join('|')} (docs/method.md); the first in sigma, others in sigma_<rule>`,
-      SIGMA_RULES[0],
-    ],
-    [
-      '--baseline <b>',
+  const estimators = ESTIMATORS.map(({ name }) => name).join('|');
+  const all: Readonly<Record<string, string>> = {
+    '--estimator <name>': `value of a state: ${estimators} (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)`,
+    ...Object.fromEntries(flagsOfAll('creditFlags')),
+    '--sigma <rule,…>': `from values to σ: ${SIGMA_RULES.join('|')} (docs/method.md); the first in sigma, others in sigma_<rule>`,
+    '--baseline <b>':
       "auto|group|rloo|value|<number> in 0..1; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale; rloo: the mean of its other traces",
-      'auto',
-    ],
-    [
-      '--residual <where>',
-      `${of('residual')}, where the reward that no segment explains goes: ${RESIDUALS.join('|')}`,
-      RESIDUALS[0],
-    ],
-    ['--within <how>', `weights inside a segment: ${WITHINS.join('|')}`, WITHINS[0]],
-    [
-      '--mix <x>',
-      `${of('mix')}, the part of σ that falls on all tokens alike, 0 to 1 (default: ${SHARE_MIX})`,
-    ],
-    [
-      '--cap <w>',
-      `${of('cap')}, most that a token weighs, σ·T: what is above falls on the tokens below, 1 or more (default: none)`,
-    ],
-    ['--tau <x>', `temperature ${of('tau')} (default: 1)`],
-    ['--gamma <x>', `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`],
-    [
-      '--steps <how>',
-      `how far values may step where the policy was sure of the segment: ${STEPS.join('|')} (docs/method.md)`,
-      STEPS[0],
-    ],
-    [
-      '--reward-range <low,high>',
+    '--residual <where>': `${of('residual')}, where the reward that no segment explains goes: ${RESIDUALS.join('|')}`,
+    '--within <how>': `weights inside a segment: ${WITHINS.join('|')}`,
+    '--mix <x>': `${of('mix')}, the part of σ that falls on all tokens alike, 0 to 1 (default: ${SHARE_MIX})`,
+    '--cap <w>': `${of('cap')}, most that a token weighs, σ·T: what is above falls on the tokens below, 1 or more (default: none)`,
+    '--tau <x>': `temperature ${of('tau')} (default: 1)`,
+    '--gamma <x>': `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`,
+    '--steps <how>': `how far values may step where the policy was sure of the segment: ${STEPS.join('|')} (docs/method.md)`,
+    '--reward-range <low,high>':
       "the rewards' scale, mapped onto 0..1; auto: 0,1, and -1,1 where all rewards are -1 or 1; verdicts (true, false, acc) are on no scale",
-      ANY_RANGE,
-    ],
-    [
-      '--method <name>',
-      `${METHODS.join('|')}; segment: also token_advantage, segments as actions, not return-equivalent, for values on the reward's scale; hierarchical: also token_advantage of outcome, progress and token, not return-equivalent, implies --estimator progress (default: sigma)`,
-    ],
-    [
-      '--alpha <x>',
-      `of --method hierarchical: what progress counts for beside the outcome (default: ${HIERARCHICAL.alpha})`,
-    ],
-    [
-      '--beta <x>',
-      `of --method hierarchical: how far a token's entropy takes its share (default: ${HIERARCHICAL.beta})`,
-    ],
-  ];
+    '--method <name>': `${METHODS.join('|')}; segment: also token_advantage, segments as actions, not return-equivalent, for values on the reward's scale; hierarchical: also token_advantage of outcome, progress and token, not return-equivalent, implies --estimator progress (default: sigma)`,
+    '--alpha <x>': `of --method hierarchical: what progress counts for beside the outcome (default: ${HIERARCHICAL.alpha})`,
+    '--beta <x>': `of --method hierarchical: how far a token's entropy takes its share (default: ${HIERARCHICAL.beta})`,
+  };
+  return Object.entries(all).map((flag) => [...flag, DEFAULTS[attributeOf(flag)]] as const);
 }
 
 /** More than any α or β could mean; what is far beyond leaves float32. */
@@ -194,7 +162,7 @@ export function resolveEstimator(flags: FlagValues): Nature {
   const names = ESTIMATORS.map((each) => each.name);
   const name = oneOf('--estimator', String(flags.estimator), names);
   const estimator = estimatorNamed(name) as Estimator;
-  const flagsOf = (each: Estimator) => [...(each.creditFlags ?? []), ...(each.flags ?? [])];
+  const flagsOf = ({ creditFlags = [], flags = [] }: Estimator) => [...creditFlags, ...flags];
   const foreignFlag = otherFlag(flagsOf(estimator), ESTIMATORS.flatMap(flagsOf), flags);
   const other = foreignFlag && ESTIMATORS.find((each) => flagsOf(each).includes(foreignFlag));
   if (other)
@@ -204,9 +172,6 @@ export function resolveEstimator(flags: FlagValues): Nature {
     );
   return estimator.withFlags?.(flags) ?? estimator;
 }
-
-/** The rules that share values' differences out. */
-const VALUE_RULES = SIGMA_RULES.filter((rule) => RULES[rule].ofSegments);
 
 function readersOf(flag: RuleFlag): readonly SigmaRule[] {
   return SIGMA_RULES.filter((rule) => RULES[rule].flags?.includes(flag));
@@ -221,7 +186,8 @@ function resolveSteps(flags: CreditFlags, rules: readonly SigmaRule[], nature: N
       `--steps ${steps} is for values of the policy's states, and those of --estimator ${nature.name} are ${nature.isOfProver ? "a prover's" : nature.noLevel}`,
       'leave it out, or take another --estimator',
     );
-  if (flags.method !== 'segment') assertRead(`--steps ${steps}`, VALUE_RULES, rules);
+  const ofValues = SIGMA_RULES.filter((rule) => RULES[rule].ofSegments);
+  if (flags.method !== 'segment') assertRead(`--steps ${steps}`, ofValues, rules);
   return { steps };
 }
 

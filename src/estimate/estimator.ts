@@ -73,11 +73,8 @@ export interface EstimatorSetup {
   readonly readsReferences?: boolean;
   /** traces are looked at together with others of their group, wherever these lie */
   readonly readsPeers?: true;
-  /** what is to be said once all is known of how traces are scored */
-  readonly warning?: (own: {
-    readonly policy: Readonly<Record<string, string>>;
-    readonly config: Config;
-  }) => string | undefined;
+  /** what is to be said once all is known of how traces are scored @param policy its files' hashes */
+  readonly warning?: (policy: Readonly<Record<string, string>>, config: Config) => string | undefined;
   open(context: LoadContext): Promise<OpenEstimator> | OpenEstimator;
 }
 

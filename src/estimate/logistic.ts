@@ -40,13 +40,12 @@ export class LogisticFit {
     const error = weight * (p - target);
     const curvature = weight * p * (1 - p);
     const P = this.weights.length;
+    const feature = (i: number) => (i === 0 ? 1 : (z[i - 1] as number));
     for (let i = 0; i < P; i++) {
-      const zi = i === 0 ? 1 : (z[i - 1] as number);
+      const zi = feature(i);
       this.#gradient[i] = (this.#gradient[i] as number) + error * zi;
-      for (let j = 0; j <= i; j++) {
-        const zj = j === 0 ? 1 : (z[j - 1] as number);
-        this.#hessian[i * P + j] = (this.#hessian[i * P + j] as number) + curvature * zi * zj;
-      }
+      for (let j = 0; j <= i; j++)
+        this.#hessian[i * P + j] = (this.#hessian[i * P + j] as number) + curvature * zi * feature(j);
     }
   }
 
@@ -56,12 +55,16 @@ export class LogisticFit {
     const { weights, l2 } = this;
     const loss = this.#loss + weights.reduce((sum, w, at) => sum + (at === 0 ? 0 : (l2 / 2) * w * w), 0);
     const before = this.#before;
-    if (before !== undefined && !(loss <= before.loss + ROUNDING * Math.abs(before.loss))) {
-      for (let at = 0; at < weights.length; at++)
-        weights[at] = ((weights[at] as number) + (before.weights[at] as number)) / 2;
-      this.#clear();
-      return;
-    }
+    if (before !== undefined && !(loss <= before.loss + ROUNDING * Math.abs(before.loss)))
+      weights.set(weights.map((w, at) => (w + (before.weights[at] as number)) / 2));
+    else this.#step(loss);
+    this.#gradient.fill(0);
+    this.#hessian.fill(0);
+    this.#loss = 0;
+  }
+
+  #step(loss: number): void {
+    const { weights, l2 } = this;
     const P = weights.length;
     for (let i = 1; i < P; i++) {
       this.#gradient[i] = (this.#gradient[i] as number) + l2 * (weights[i] as number);
@@ -75,18 +78,11 @@ export class LogisticFit {
       gain += (step[i] as number) * (this.#gradient[i] as number);
     }
     this.hasEnded = gain <= LAST_GAIN * loss;
-    this.#clear();
-  }
-
-  #clear(): void {
-    this.#gradient.fill(0);
-    this.#hessian.fill(0);
-    this.#loss = 0;
   }
 }
 
 /** w_0 + Σ_f w_f z_f. @param weights (1+F) intercept first */
-export function logitOf(weights: Float64Array, z: Float64Array): number {
+export function logitOf(weights: ArrayLike<number>, z: Float64Array): number {
   let logit = weights[0] as number;
   for (let f = 0; f < z.length; f++) logit += (weights[f + 1] as number) * (z[f] as number);
   return logit;
@@ -126,13 +122,8 @@ function solveSymmetric(A: Float64Array, b: Float64Array): Float64Array {
   return x;
 }
 
-/** What features are standardised with. */
-export interface Standardisation {
-  /** (F) */
-  readonly mean: Float64Array;
-  /** (F) 1 for a feature that is always the same */
-  readonly sd: Float64Array;
-}
+/** What features are standardised with: (F) each; `sd` is 1 for a feature that is always the same. */
+export type Standardisation = Readonly<Record<'mean' | 'sd', Float64Array>>;
 
 /** A spread this far below the mean is rounding. */
 const FLAT_SPREAD = 1e-12;
@@ -173,7 +164,7 @@ export class Moments {
 export function standardise(
   features: Float64Array,
   from: number,
-  { mean, sd }: Standardisation,
+  { mean, sd }: Readonly<Record<'mean' | 'sd', ArrayLike<number>>>,
   out: Float64Array,
 ): void {
   for (let f = 0; f < out.length; f++)

@@ -38,10 +38,14 @@ export const loo: Estimator = {
           if (!trace.referenceSet.some(({ utility }) => utility > 0)) return { atExits };
           return { atExits, whenCut: (exits) => withoutSegments(trace, exits, own) };
         },
-        values(trace, { branches, segmentation, whenCut }) {
-          const { exits } = segmentation;
-          const values = attributions(trace, branches.at(-1) ?? [], exits, whenCut);
-          return { values: summedAttributions(values), ...scoredReferences(branches) };
+        values({ referenceSet }, { branches, segmentation: { exits }, whenCut = [] }) {
+          // a_k = φ(all) − φ(without u_k), at the end of the thought
+          const attributions = new Float64Array(exits.length - 1);
+          const all = answerLogprob(branches.at(-1) ?? [], referenceSet);
+          const N = referenceSet.length;
+          for (const [n, k] of whenCut.length === 0 ? [] : segmentsOf(exits).entries())
+            attributions[k - 1] = all - answerLogprob(whenCut.slice(n * N, (n + 1) * N), referenceSet);
+          return { values: summedAttributions(attributions), ...scoredReferences(branches) };
         },
       }),
     };
@@ -54,7 +58,7 @@ function segmentsOf(exits: Int32Array): number[] {
 }
 
 /** The thought behind each segment, the exit template and each reference, right after what stands before the segment. */
-export function withoutSegments(
+function withoutSegments(
   { completionIds, continuations }: Pick<ValueJob, 'completionIds' | 'continuations'>,
   exits: Int32Array,
   how: Loo,
@@ -69,28 +73,7 @@ export function withoutSegments(
   });
 }
 
-/**
- * a_k = φ(all) − φ(without u_k), at the end of the thought.
- * @param whole (N) of each reference's scored tokens after the whole thought
- * @param without the same for each segment that can be left out; undefined where nothing was asked
- * @returns (K) nats
- */
-function attributions(
-  { referenceSet }: Pick<ValueJob, 'referenceSet'>,
-  whole: readonly Answer[],
-  exits: Int32Array,
-  without: readonly Answer[] | undefined,
-): Float64Array {
-  const found = new Float64Array(exits.length - 1);
-  if (without === undefined) return found;
-  const all = answerLogprob(whole, referenceSet);
-  const N = referenceSet.length;
-  for (const [n, k] of segmentsOf(exits).entries())
-    found[k - 1] = all - answerLogprob(without.slice(n * N, (n + 1) * N), referenceSet);
-  return found;
-}
-
-/** φ = log Σ_n ζ_n p(y_n) */
+/** φ = log Σ_n ζ_n p(y_n). @param logprobs (N) of each reference's scored tokens */
 function answerLogprob(logprobs: readonly Answer[], referenceSet: ValueJob['referenceSet']): number {
   return logSumExp(
     logprobs.map((own, n) => own.reduce((all, lp) => all + lp, Math.log(referenceSet[n]?.utility ?? 0))),

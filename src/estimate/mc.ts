@@ -7,8 +7,8 @@ import { positiveInteger } from '../flag-values.js';
 import { endOf, joinIds, spelledText } from '../model/text/encode.js';
 import { count } from '../plural.js';
 import type { Answers, SampleRequest } from '../question.js';
-import { CALIBRATION, calibratedValues, calibrationFacts, ofBase, readCalibration } from './calibrated.js';
-import { type Calibration, storedModel } from './calibration.js';
+import { CALIBRATION, calibratedValues, calibrationFacts, ofBase } from './calibrated.js';
+import { type Calibration, readCalibration, storedModel } from './calibration.js';
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
 import { openJudge } from './judge.js';
 import { compareAnswer } from './reward.js';
@@ -105,7 +105,9 @@ function planned(
   const T = job.completionIds.length;
   const shownBehind = Array.from(ends, (end) => tokens.own?.[end - 1] === 0);
   const pi = certainty({ ends, logprobs: answers.logprobs, shownBehind }, ends.length);
-  const prior = calibration && calibratedValues(job, answers, calibration);
+  const found = calibration && calibratedValues(job, answers, calibration);
+  // where nothing was scored, nothing is known
+  const prior = found?.isMade === false ? { ...found, values: found.values.map(() => 0.5) } : found;
   // a completion is foreseen to take what the trace still had, and a few tokens at least
   const expected = exits.map((exit) => Math.min(Math.max(16, T - exit), limits.maxTokens));
   const each = Math.min(limits.samples, Math.floor((limits.budget * T) / sum(expected)));

@@ -14,8 +14,3 @@ export function placeInModule(error: unknown): string | undefined {
   }
   return undefined;
 }
-
-/** Whether a value of `--estimator` names a file. */
-export function isModule(estimator: string): boolean {
-  return /[\\/]|\.[cm]?js$/.test(estimator);
-}

@@ -29,7 +29,6 @@ function arithmeticMean(logprobs: readonly Float32Array[], utilities: Float32Arr
   return means.reduce((best, mean, n) => Math.max(best, (utilities[n] as number) * mean), 0);
 }
 
-/** `pr-mean`: the mean probability of a reference answer's tokens, as RLPR has it. */
 export const prMean: Estimator = {
   name: 'pr-mean',
   scores: 'answers',
@@ -38,7 +37,6 @@ export const prMean: Estimator = {
   card: 'the mean token probability of the reference answer, if the policy had to answer there',
 };
 
-/** `pr-geo`: the likelihood of a reference answer, whatever its length. */
 export const prGeo: Estimator = {
   name: 'pr-geo',
   scores: 'answers',
@@ -46,8 +44,7 @@ export const prGeo: Estimator = {
   card: 'the geometric mean of the token probabilities of the reference answer, if the policy had to answer there',
 };
 
-/** `joint`: the probability of a reference's solution and answer as the continuation, kept as its logarithm. */
-export const joint: Estimator = {
+const joint: Estimator = {
   name: 'joint',
   scores: 'continuations',
   // log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full
@@ -61,14 +58,12 @@ export const joint: Estimator = {
 
 const { hasOwnScale: _, ...ofJoint } = joint;
 
-/** `joint-log`: differences of the logarithm itself, the change of the NLL that the paper's PRM figure studies. */
-export const jointLog: Estimator = {
+const jointLog: Estimator = {
   ...ofJoint,
   name: 'joint-log',
   card: 'the log-probability of the reference solution and answer as the continuation; differences are of the logarithm',
 };
 
-/** `snis`: the share of right answers in the probability of all that a reference set has, right and wrong. */
 export const snis: Estimator = {
   name: 'snis',
   scores: 'answers',
@@ -77,7 +72,9 @@ export const snis: Estimator = {
   card: 'the share of right answers in the probability of all in the reference set, if the policy had to answer there',
 };
 
-/** `given`: values that the rows bring along, such as published Monte Carlo values. */
+/** Those that read the references' log-probabilities, the default first. */
+export const OF_REFERENCES: readonly Estimator[] = [pr, prMean, prGeo, joint, jointLog, snis];
+
 export const given: Estimator = {
   name: 'given',
   scores: 'nothing',
@@ -118,7 +115,6 @@ export function surpriseValues(logprobs: Float32Array, ends: Int32Array): Float3
   return summedAttributions(attributions);
 }
 
-/** `surprise`: how unlikely a segment's least likely token was; no reference, no value, no further pass. */
 export const surprise: Estimator = {
   name: 'surprise',
   scores: 'nothing',

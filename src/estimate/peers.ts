@@ -1,7 +1,7 @@
 // Shows each trace the others of its group, wherever these lie: in its window, or apart, where they are read once before all others and kept in a spill file.
 import { createHash } from 'node:crypto';
 import { tmpdir } from 'node:os';
-import type { GroupRewards } from '../credit/credit.js';
+import type { GroupRewards, Rewarded } from '../credit/credit.js';
 import { throwIfInterrupted, usageError } from '../errors.js';
 import { STDIN } from '../io/files/files.js';
 import { partOfRow, windowOf } from '../io/files/run-folder.js';
@@ -16,12 +16,10 @@ import type { Trace } from '../trace.js';
 import { eachInWindow } from './answerer/windows.js';
 
 /** A trace that can be another's peer. */
-export interface Related extends TokenizedTrace {
-  readonly reward: { readonly reward: number | null };
-}
+export type Related = TokenizedTrace & Rewarded;
 
 /** Another trace of the group, with the same prompt and another completion. */
-export interface Peer extends Related {
+export interface Peer extends TokenizedTrace, Rewarded {
   /** traces of the group that have its completion */
   readonly draws: number;
 }
@@ -52,10 +50,11 @@ export type FarPeers = ReadonlyMap<string, readonly Candidate[]>;
 /** @throws RredcotError (exit 2) where the inputs cannot be read twice @param name of the estimator */
 export function refuseStream(name: string, inputs: readonly string[]): void {
   if (inputs.length === 0 || inputs.includes(STDIN))
-    throw usageError(
-      `--estimator ${name} looks for a trace's peers in the whole input, which stdin gives once`,
-      'name a file',
-    );
+    throw onlyOnce(`--estimator ${name} looks for a trace's peers`, 'stdin');
+}
+
+function onlyOnce(what: string, input: string): Error {
+  return usageError(`${what} in the whole input, which ${input} gives once`, 'name a file');
 }
 
 /** @throws RredcotError (exit 2) for a segmenter whose pieces are not known before the policy has read the trace @param what is aligned, for the error */
@@ -95,13 +94,10 @@ export function withPeers<T extends Related>(
 }
 
 /** A trace as a candidate. @param get gives it, where it is asked for */
-export function candidateOf(
-  { trace, promptIds, completionIds }: TokenizedTrace,
-  get: () => Promise<Related>,
-): Candidate {
-  const { id, source, item = 0 } = trace;
-  const prompt = hashOf(promptIds);
-  return { id, ordinal: source.ordinal, item, prompt, text: `${prompt} ${hashOf(completionIds)}`, get };
+export function candidateOf(own: TokenizedTrace, get: () => Promise<Related>): Candidate {
+  const { id, source, item = 0 } = own.trace;
+  const prompt = hashOf(own.promptIds);
+  return { id, ordinal: source.ordinal, item, prompt, text: `${prompt} ${hashOf(own.completionIds)}`, get };
 }
 
 function hashOf({ buffer, byteOffset, byteLength }: Int32Array): string {
@@ -211,8 +207,8 @@ export async function farPeers({ again, prepare, run }: WholeInput, log: Log, si
   try {
     for await (const item of eachTrace(ofGroups(), prepare)) {
       if (isBad(item) || item.reward.reward === null) continue;
-      const group = item.trace.group as string;
       const number = await spill.add(keptOf(item));
+      const group = item.trace.group as string;
       const candidates = peers.get(group) ?? [];
       peers.set(group, candidates);
       candidates.push(candidateOf(item, async () => (await spill.get(number)) as Related));
@@ -225,13 +221,9 @@ export async function farPeers({ again, prepare, run }: WholeInput, log: Log, si
 }
 
 /** First and last rows of the groups that this process scores a part of, and that may not lie in one window as a whole. */
-export function spansApart({ prescan, rowsPerPart, wanted }: Omit<WholeInput['run'], 'folder'>) {
+function spansApart({ prescan, rowsPerPart, wanted }: Omit<WholeInput['run'], 'folder'>) {
   // stdin is refused before; a pipe shows itself here
-  if (prescan === undefined)
-    throw usageError(
-      "a trace's peers are looked for in the whole input, which a pipe gives once",
-      'name a file',
-    );
+  if (prescan === undefined) throw onlyOnce("a trace's peers are looked for", 'a pipe');
   const { groupRewards, traces, rejects, rows, lastRow = Number.POSITIVE_INFINITY } = prescan;
   // of rows that hold several traces, a window of very many comes in parts
   const explodes = (traces ?? 0) + (rejects ?? 0) > rows;

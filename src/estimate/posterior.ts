@@ -28,10 +28,7 @@ export const posterior: Estimator = {
   ],
   configKeys: ['hint', 'hintTemplate', 'hintPolicy'],
   columns: () => [
-    listColumn(
-      'hint_logprobs',
-      'log-probability of each completion token behind the prompt with the hint, nats',
-    ),
+    listColumn('hint_logprobs', 'log-probability of each completion token behind the hinted prompt, nats'),
   ],
   setUp({ hint: asked = HINTS[0], hintTemplate, hintPolicy }, { inputs }): EstimatorSetup {
     const hint = oneOf('--hint', String(asked), HINTS);
@@ -43,7 +40,7 @@ export const posterior: Estimator = {
         const { openHint, secondConfig } = await import('./second-policy.js');
         const files = [hintTemplate, hintPolicy] as readonly (string | undefined)[];
         const { template, reader, hinted, ofAnswer, ofPeer } = await openHint(hint, files, context);
-        const told = async (trace: ValueJob): Promise<Int32Array | undefined> => {
+        const told = (trace: ValueJob) => {
           if (!isOfPeer) return ofAnswer(trace.references);
           const peer = rightPeer(trace);
           return peer && ofPeer(peer.completionIds.subarray(0, lengthOf(peer)));
@@ -80,7 +77,7 @@ function lengthOf({ completionIds, pieces }: Peer): number {
 }
 
 /** The right peer with the fewest tokens; of equal ones the first that follows the trace. */
-export function rightPeer({ peers = [] }: ValueJob): Peer | undefined {
+function rightPeer({ peers = [] }: ValueJob): Peer | undefined {
   const right = peers.filter(({ reward }) => (reward.reward as number) > CORRECT);
   return right.toSorted((a, b) => lengthOf(a) - lengthOf(b))[0];
 }
@@ -96,11 +93,7 @@ const NO_HINT = 'hint:no-peer';
  * @param exits (K+1) rising, in tokens of the completion
  * @returns (K+1) in (0, 1), as they are stored
  */
-export function posteriorValues(
-  logprobs: Float32Array,
-  hinted: Float32Array,
-  exits: Int32Array,
-): Float32Array {
+export function posteriorValues(logprobs: Float32Array, hinted: Float32Array, exits: Int32Array) {
   let [sum, t] = [0, exits[0] ?? 0];
   return Float32Array.from(exits, (exit) => {
     for (; t < exit; t++) sum += (hinted[t] as number) - (logprobs[t] as number);

@@ -63,13 +63,10 @@ export const progress: Estimator = {
       async open(context): Promise<OpenEstimator> {
         const { openSecond, secondConfig } = await import('./second-policy.js');
         const prover = await openSecond(folder, context, PROVER);
+        const { policy, tokenizer } = prover;
         return {
           config: { prover: secondConfig(prover) },
-          referenceSetOf: await referenceSetMaker(
-            prover.policy.exitTemplate,
-            nature,
-            prover.tokenizer.encode,
-          ),
+          referenceSetOf: await referenceSetMaker(policy.exitTemplate, nature, tokenizer.encode),
           second: { model: prover, name: PROVER.name },
           ask(trace) {
             prover.check(trace, trace.continuations);

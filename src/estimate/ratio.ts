@@ -89,7 +89,7 @@ function weightsOf({ files }: Pick<PolicyFolder, 'files'>): string[] {
  * @param ends (K) of the thought segments, exclusive
  * @returns (K+1) nats, as they are stored
  */
-export function ratioValues(logprobs: Float32Array, reference: Float32Array, ends: Int32Array): Float32Array {
+function ratioValues(logprobs: Float32Array, reference: Float32Array, ends: Int32Array): Float32Array {
   let t = 0;
   const attributions = Float64Array.from(ends, (end) => {
     let sum = 0;

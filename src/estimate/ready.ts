@@ -22,7 +22,7 @@ import { EMBEDDED_POLICY } from '../package-files.js';
 import type { InputRow } from '../rows.js';
 import type { OurColumn } from '../scored/columns.js';
 import { BYTES } from '../scored.js';
-import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
+import { cutByRow, cutTrace, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import { isOfTurns, type Trace, turnsIn } from '../trace.js';
 import type { AnswerMarks } from './answer-text.js';
@@ -155,15 +155,8 @@ export async function preparing(
   };
 }
 
-/** A trace as tokens and pieces. */
-interface ReadTrace {
-  readonly tokens: EncodedTrace;
-  readonly pieces: Pieces;
-  /** with the texts that its ids spell, where the row brought ids alone */
-  readonly trace: Trace;
-  /** what the user should know of it: status codes */
-  readonly status: readonly string[];
-}
+/** A trace as tokens and pieces, with the texts that its ids spell, where the row brought ids alone. */
+type ReadTrace = Pick<ValueJob, 'trace' | 'pieces' | 'status'> & { readonly tokens: EncodedTrace };
 
 const NONE = new Int32Array(0);
 

@@ -5,7 +5,7 @@ import { dataError, TraceRejected } from '../errors.js';
 import { sharedTokens } from '../model/text/encode.js';
 import type { ExitTemplate } from '../model/text/templates.js';
 import type { Continuation } from '../question.js';
-import { findThought, type ThoughtTags } from '../segment/span.js';
+import { thoughtText } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
 import { type AnswerMarks, ownAnswer, plainAnswer, plainReferences } from './answer-text.js';
 
@@ -21,9 +21,7 @@ const MAX_ENTRIES = 64;
 const MAX_CHARACTERS = 2 ** 26;
 
 /** What several completions of a group answered alike. */
-interface ReferenceEntry {
-  readonly answer: string;
-  readonly solution?: string;
+interface ReferenceEntry extends Omit<Reference, 'utility'> {
   /** the two largest utilities: one of them may be the trace's own */
   readonly best: number;
   readonly next?: number | undefined;
@@ -48,7 +46,7 @@ export class GroupReferences {
    */
   add(trace: Trace, reward: number | null): void {
     const { group } = trace;
-    const own = group === undefined ? undefined : this.entryOf(trace, reward);
+    const own = this.entryOf(trace, reward);
     if (group === undefined || own === undefined) return;
     const referenceSet = this.groups.get(group) ?? new Map<string, ReferenceEntry>();
     this.groups.set(group, referenceSet);
@@ -97,10 +95,13 @@ export class GroupReferences {
     const whole = this.textOf(trace);
     const found = ownAnswer(whole, this.marks);
     if (!found) return undefined;
-    const solution =
-      this.nature.scores === 'continuations' ? { solution: thoughtOf(whole, this.marks.thoughtTags) } : {};
-    const best = reward > CORRECT ? Math.fround(reward) : 0;
-    return { answer: plainAnswer(found), ...solution, best, next: undefined };
+    const isWhole = this.nature.scores === 'continuations';
+    return {
+      answer: plainAnswer(found),
+      // u of METHOD eq. (3)
+      ...(isWhole && { solution: thoughtText(whole, this.marks.thoughtTags) }),
+      best: reward > CORRECT ? Math.fround(reward) : 0,
+    };
   }
 }
 
@@ -113,11 +114,7 @@ function sizeOf(referenceSet: ReadonlyMap<string, ReferenceEntry>, utility: numb
  * A trace's references: its row's, or with `groupReferences` its peers' answers; the row's again, beside the wrong ones of its peers,
  * where none is right.
  */
-export function referencesOf(
-  trace: Trace,
-  reward: number | null,
-  groupReferences: GroupReferences | undefined,
-): { readonly references: readonly Reference[]; readonly referenceStatus: readonly string[] } {
+export function referencesOf(trace: Trace, reward: number | null, groupReferences?: GroupReferences) {
   const peers = groupReferences?.peers(trace, reward) ?? [];
   if (peers.some(({ utility }) => utility > CORRECT)) return { references: peers, referenceStatus: [] };
   const code = trace.references.length > 0 ? 'references:row' : NO_REFERENCES;
@@ -130,13 +127,6 @@ function keyOf({ answer, solution }: ReferenceEntry): string {
   return JSON.stringify(solution === undefined ? [answer] : [answer, solution]);
 }
 
-/** The text of a completion's thought, its last line break included: u of METHOD eq. (3), as it was sampled. */
-function thoughtOf(text: string, named: ThoughtTags | undefined): string {
-  const units = Int32Array.from({ length: text.length + 1 }, (_, unit) => unit);
-  const { start, end } = findThought({ text, units, textEnd: text.length }, named);
-  return text.slice(start, end).replace(start === 0 ? '' : /^[\r\n]+/, '');
-}
-
 // ------ what is scored of them
 
 /** Token ids of a text that continues a sequence. */
@@ -146,14 +136,11 @@ type Encode = (text: string) => Int32Array | Promise<Int32Array>;
  * The referenceSet is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given. Estimators that
  * score answers do not read u, so for them one entry an answer is left.
  */
-export function referenceSetOf(
-  references: readonly Reference[],
-  nature: Pick<Nature, 'scores'>,
-): Reference[] {
+export function referenceSetOf(references: readonly Reference[], { scores }: Pick<Nature, 'scores'>) {
   const referenceSet = new Map<string, Reference>();
   for (const reference of references) {
     const { answer, solution, utility } = reference;
-    const key = nature.scores === 'continuations' ? JSON.stringify([answer, solution ?? '']) : answer;
+    const key = scores === 'continuations' ? JSON.stringify([answer, solution ?? '']) : answer;
     if (utility > (referenceSet.get(key)?.utility ?? -1)) referenceSet.set(key, reference);
   }
   return [...referenceSet.values()];
@@ -169,10 +156,10 @@ export function referenceSetOf(
  */
 export async function continuationMaker(
   { close, open, closer }: ExitTemplate,
-  nature: Pick<Nature, 'scores'>,
+  { scores }: Pick<Nature, 'scores'>,
   encode: Encode,
 ): Promise<(referenceSet: readonly Reference[]) => Promise<Continuation[]>> {
-  const isWhole = nature.scores === 'continuations';
+  const isWhole = scores === 'continuations';
   const bare = await encode(close + open);
   const least = sharedTokens(bare, await encode(close + open + closer));
   return async (referenceSet) => {

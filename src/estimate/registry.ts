@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import type { Nature } from '../credit/nature.js';
-import { RULES, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
+import { RULES, type SigmaRule } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
@@ -18,18 +18,7 @@ import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './est
 import { loo } from './loo.js';
 import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
-import {
-  given,
-  joint,
-  jointLog,
-  ofReferences,
-  ofSeen,
-  pr,
-  prGeo,
-  prMean,
-  snis,
-  surprise,
-} from './one-pass.js';
+import { given, OF_REFERENCES, ofReferences, ofSeen, surprise } from './one-pass.js';
 import { posterior } from './posterior.js';
 import { progress } from './progress.js';
 import { ratio } from './ratio.js';
@@ -37,8 +26,7 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, mc, progress, given, loo],
-  ...[surprise, ratio, ask, posterior],
+  ...[...OF_REFERENCES, calibrated, siblings, mc, progress, given, loo, surprise, ratio, ask, posterior],
 ];
 
 const BUILT_IN = known.length;
@@ -67,11 +55,7 @@ export function storedNature(config: Config): Nature | undefined {
 }
 
 /** An estimator as flags ask for it. @param nature its facts, as its flags make them @throws RredcotError (exit 2) */
-export async function setUpEstimator(
-  nature: Nature,
-  values: FlagValues,
-  call: EstimatorCall,
-): Promise<EstimatorSetup> {
+export async function setUpEstimator(nature: Nature, values: FlagValues, call: EstimatorCall) {
   const { setUp, of, flags = [] } = estimatorNamed(nature.name) ?? {};
   if (setUp !== undefined) {
     const own: EstimatorSetup | undefined = await setUp(values, call, nature);
@@ -91,11 +75,8 @@ export function valueColumns(config: Config): readonly OutputColumn[] {
 
 /** What the estimator and the σ rule of a configuration do, in the words of a dataset card. */
 export function wordsOf({ estimator, rule }: Config) {
-  const [first] = [rule].flat();
-  return {
-    estimator: estimatorNamed(estimator)?.card,
-    rule: SIGMA_RULES.includes(first as SigmaRule) ? RULES[first as SigmaRule].words : undefined,
-  };
+  const [first] = [rule].flat() as (SigmaRule | undefined)[];
+  return { estimator: estimatorNamed(estimator)?.card, rule: first && RULES[first]?.words };
 }
 
 /** Flags of all of them, each once. */
@@ -104,10 +85,7 @@ export function flagsOfAll(kind: 'flags' | 'creditFlags'): readonly Flag[] {
   return all.filter(([flag], n) => all.findIndex(([other]) => other === flag) === n);
 }
 
-const FUNCTION = z.custom<(...args: never[]) => unknown>(
-  (value) => typeof value === 'function',
-  'expected a function',
-);
+const FUNCTION = z.custom((value) => typeof value === 'function', 'expected a function');
 const FlagShape = z.tuple([z.string().regex(/^--[a-z][a-z-]*( <[^>]+>)?$/), z.string()]);
 
 const optional = (names: readonly string[], of: z.ZodType) =>

@@ -12,14 +12,13 @@ import type { Continuation, TokenizedTrace } from '../question.js';
 import type { Reference } from '../trace.js';
 import type { LoadContext } from './estimator.js';
 
+type ReadTokens = Pick<TokenizedTrace, 'promptIds' | 'completionIds'>;
+
 /** A second policy, its graph not yet opened. */
-export interface SecondPolicy extends OpenModel {
+interface SecondPolicy extends OpenModel {
   /** Tells where it would read other tokens than the policy. @throws TraceRejected (`prover_tokens`, `prover_too_long`) */
   readonly check: (tokens: ReadTokens, asked: readonly Continuation[]) => void;
 }
-
-/** A trace's tokens. */
-type ReadTokens = Pick<TokenizedTrace, 'promptIds' | 'completionIds'>;
 
 /**
  * Opens the folder of a policy that reads the traces again, and says where that is the policy itself.
@@ -44,13 +43,8 @@ export function secondConfig({ policy, device }: SecondPolicy) {
   return { files: policy.files, exitTemplate: policy.exitTemplate, precision };
 }
 
-/** Another policy that reads the traces, in words. */
-export interface Reader {
-  readonly name: string;
-  /** how the codes of its rejects begin */
-  readonly code: string;
-  readonly flag: string;
-}
+/** Another policy that reads the traces, in words; `code`: how the codes of its rejects begin. */
+type Reader = Readonly<Record<'name' | 'code' | 'flag', string>>;
 
 /**
  * Makes a prover's check of a trace: every id has to spell the same text for both, and all of it has to fit.
@@ -99,17 +93,6 @@ export function tokenText(tokenizer: Pick<Spelling, 'bytes'>, id: number): strin
 
 // ------ a hint, the reference answer or a peer's text, in the prompt of the trace that is read again
 
-/** What a hint tells: a reference's answer, or the text of one of the group's right completions. */
-type HintKind = 'answer' | 'peer';
-
-/** How a prompt tells it. */
-interface HintTemplate {
-  /** with `{answer}` where the reference stands, or `{peer}` where a peer's text does */
-  readonly text: string;
-  /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
-  readonly before: string;
-}
-
 const HINT_POLICY = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as const;
 
 /**
@@ -120,7 +103,7 @@ const HINT_POLICY = { name: 'hint policy', code: 'hint', flag: '--hint-policy' }
  * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openSecond` for its policy
  */
 export async function openHint(
-  hint: HintKind,
+  hint: 'answer' | 'peer',
   [path, folder]: readonly (string | undefined)[],
   own: LoadContext,
 ) {
@@ -130,7 +113,7 @@ export async function openHint(
   const { vocab, maxTokens } = policy.architecture;
   const check = reader?.check ?? tokenCheck(own.tokenizer, tokenizer, vocab, maxTokens, HINT_POLICY);
   const before = await tokenizer.encode(template.before);
-  const [lead = '', tail = ''] = template.text.split(placeOf('peer'));
+  const [lead = '', tail = ''] = template.text.split('{peer}');
   const [leadIds, tailIds] = [await tokenizer.encode(lead), await tokenizer.encode(tail)];
   return {
     template,
@@ -139,7 +122,7 @@ export async function openHint(
     async ofAnswer(references: readonly Reference[]): Promise<Int32Array> {
       const answer = bestOf(references);
       // the answer's own dollar signs are no patterns
-      return tokenizer.encode(template.text.replace(placeOf('answer'), () => answer));
+      return tokenizer.encode(template.text.replace('{answer}', () => answer));
     },
     /** Ids of a hint that is a peer's text, in the tokens in which it was written. */
     ofPeer: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
@@ -152,12 +135,9 @@ export async function openHint(
   };
 }
 
-function placeOf(hint: HintKind): string {
-  return `{${hint}}`;
-}
-
-async function readTemplate(hint: HintKind, path: string | undefined, folder: string): Promise<HintTemplate> {
-  const place = placeOf(hint);
+async function readTemplate(hint: 'answer' | 'peer', path: string | undefined, folder: string) {
+  const place = `{${hint}}`;
+  // it goes before the last occurrence of `before` in the prompt; to the prompt's end where that is empty
   const schema = z.strictObject({ text: z.string().includes(place), before: z.string().default('') });
   const expected = `a file with {"text": "… ${place} …", "before": "…"}, with --hint-template`;
   const found = await givenOrOwn(schema, path, folder, HINT_TEMPLATE, expected);
@@ -176,12 +156,7 @@ function bestOf(references: readonly Reference[]): string {
 }
 
 /** @param name of `before`, for the error */
-export function withHint(
-  promptIds: Int32Array,
-  hint: Int32Array,
-  before: Int32Array,
-  name: string,
-): Int32Array {
+export function withHint(promptIds: Int32Array, hint: Int32Array, before: Int32Array, name: string) {
   if (before.length === 0) return joinIds(promptIds, hint);
   for (let at = promptIds.length - before.length; at >= 0; at--)
     if (before.every((id, i) => promptIds[at + i] === id))

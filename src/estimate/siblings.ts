@@ -2,30 +2,28 @@
 import { sum } from '../credit/rules.js';
 import { TraceRejected } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
-import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { sharedTokens } from '../model/text/encode.js';
-import type { Answers, TailsAt, TraceQuestions } from '../question.js';
-import { candidateExits } from '../segment/segment.js';
-import { type Alignable, type Aligned, mostSimilar, placesOf } from './alignment.js';
-import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBase } from './calibrated.js';
+import type { Answers, TraceQuestions } from '../question.js';
+import { candidateExits, placesOf } from '../segment/segment.js';
+import { type Alignable, type Aligned, mostSimilar } from './alignment.js';
+import {
+  CALIBRATION,
+  type CalibratedValues,
+  calibratedValues,
+  calibrationFacts,
+  givenCalibration,
+  ofBase,
+} from './calibrated.js';
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
 import { listColumn, noReferences, type TraceValues } from './value.js';
 
-/** Measured: docs/fidelity.md. */
+/** Peers a trace at most, the most similar ones; L, tokens of a peer's tail that are scored. Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
 
 /** Others of a group that a trace is compared with, or as many as it may have peers; of more, those that follow it. */
 const MOST_COMPARED = 15;
-
-/** How peers are used. */
-export interface SiblingOptions {
-  /** peers a trace at most, the most similar ones */
-  readonly peers: number;
-  /** L: tokens of a peer's tail that are scored */
-  readonly peerTokens: number;
-}
 
 /** What is asked of a trace: its references, and the tails of the peers that it is aligned with. */
 interface SiblingQuestions extends TraceQuestions {
@@ -47,7 +45,10 @@ export const siblings: Estimator = {
     ],
   ],
   configKeys: ['peers', 'peerTokens', 'calibration'],
-  columns: () => COLUMNS,
+  columns: () => [
+    listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
+    listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),
+  ],
   withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
     if (calibration === NO_CALIBRATION) return FROM_OUTCOMES.nature;
@@ -55,10 +56,8 @@ export const siblings: Estimator = {
     return model && ofBase(model.stands_back === null ? siblings : UNFITTED, model);
   },
   async setUp(values, call) {
-    const calibration =
-      values.calibration === NO_CALIBRATION
-        ? undefined
-        : await givenCalibration(siblings.name, values.calibration);
+    const path = values.calibration;
+    const calibration = path === NO_CALIBRATION ? undefined : await givenCalibration(siblings.name, path);
     const { open, ...facts } = calibration ? calibrationFacts(calibration, siblings, call) : FROM_OUTCOMES;
     refuseLate('--estimator siblings', call.segments);
     refuseStream(siblings.name, call.inputs);
@@ -80,10 +79,8 @@ export const siblings: Estimator = {
             const exits = answers.segmentation.exits.length;
             const prior = calibration
               ? calibratedValues(trace, answers, calibration)
-              : { values: new Float32Array(exits), ...noReferences(exits) };
-            // what is made of the thought alone is always there
-            const hasPrior = calibration?.model.estimator === 'none' || prior.referenceTokens.length > 0;
-            return siblingValues(prior, answers, trace, peers, opts, hasPrior);
+              : { values: new Float32Array(exits), ...noReferences(exits), isMade: false };
+            return siblingValues(prior, answers, trace, peers, opts);
           },
         };
       },
@@ -106,38 +103,25 @@ const FROM_OUTCOMES = {
 // ------ the questions
 
 /** @param maxTokens that the policy takes @throws TraceRejected (`too_long`) where a tail has no room behind the trace */
-export function askSiblings(trace: ValueJob, opts: SiblingOptions, maxTokens: number): SiblingQuestions {
+export function askSiblings(trace: ValueJob, opts: typeof DEFAULTS, maxTokens: number): SiblingQuestions {
   const peers = mostSimilar(trace, trace.peers ?? [], opts.peers);
-  const tails = tailsOf(trace, peers, opts);
+  const places = placesOf(trace.pieces);
+  // peer after peer; one that has none there is left out
+  const tails = (exit: number) =>
+    peers
+      .map((peer) => tailFrom(peer, peer.at[places.get(exit) as number] as number, opts.peerTokens))
+      .filter(({ length }) => length > 0);
   const ends = Array.from(candidateExits(trace.pieces), (exit) =>
     tails(exit).map(({ length }) => trace.promptIds.length + exit + length),
   );
   const lacking = Math.max(0, ...ends.flat()) - maxTokens;
-  if (lacking > 0) throw noRoom(opts, lacking, maxTokens);
-  return { atExits: trace.continuations, tails, peers };
-}
-
-function noRoom({ peerTokens }: SiblingOptions, lacking: number, maxTokens: number): TraceRejected {
-  const fits = peerTokens - lacking;
+  if (lacking <= 0) return { atExits: trace.continuations, tails, peers };
+  const fits = opts.peerTokens - lacking;
   const flag = fits > 0 ? `--peer-tokens ${fits}, or ` : '';
-  return new TraceRejected(
+  throw new TraceRejected(
     'too_long',
-    `behind its last exits the ${peerTokens} tokens of a peer's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
+    `behind its last exits the ${opts.peerTokens} tokens of a peer's tail have no room: the policy takes ${maxTokens} tokens, ${lacking} too few: ${flag}--policy <one with a longer context>`,
   );
-}
-
-/** The tails that are scored at an exit, peer after peer; one that has none there is left out. */
-function tailsOf(
-  { pieces }: Pick<Alignable, 'pieces'>,
-  peers: readonly Aligned<Alignable>[],
-  { peerTokens }: SiblingOptions,
-): TailsAt {
-  const places = placesOf(pieces);
-  return (exit) =>
-    peers.flatMap((peer) => {
-      const ids = tailFrom(peer, peer.at[places.get(exit) as number] as number, peerTokens);
-      return ids.length === 0 ? [] : [ids];
-    });
 }
 
 /** How a peer goes on behind `from` tokens of its completion, but for what it was shown. None is left at its end. */
@@ -176,15 +160,13 @@ const FITS = 0.1;
  * An unknown R is left out. Of the trace's other peers, which began as it did, each counts as a half of one up to the state at which they part.
  * @param prior V_c: the calibrated values (K+1)
  * @param asked peers that were asked about
- * @param hasPrior whether there is a V_c: without the reference that it is made of there is none
  */
 export function siblingValues(
-  prior: TraceValues,
+  { isMade, ...prior }: CalibratedValues,
   { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
-  { peerTokens }: SiblingOptions,
-  hasPrior: boolean,
+  { peerTokens }: typeof DEFAULTS,
 ): Required<TraceValues> {
   const places = placesOf(pieces);
   const [ownTimes, ...times] = drawnTimes([
@@ -192,39 +174,33 @@ export function siblingValues(
     ...asked.map((peer, n) => ({ draws: peer.draws, logprobs: logprobsOf[n] })),
   ]) as [number, ...number[]];
   const drawn = own === null ? 0 : ownTimes;
-  const [c, lambda] = hasPrior ? [PRIOR, PRIOR_SHARE] : [0, 0];
+  const [c, lambda] = isMade ? [PRIOR, PRIOR_SHARE] : [0, 0];
   const traces = new Set(asked.map(({ trace }) => trace));
   const begunAlike = all
     .filter(({ trace }) => !traces.has(trace))
     .map((peer) => ({
+      ...{ count: BEGUN_ALIKE, weight: BEGUN_ALIKE, reward: peer.reward.reward as number },
       tokens: sharedTokens(completionIds, peer.completionIds),
-      reward: peer.reward.reward as number,
     }));
   const states = Array.from(segmentation.exits, (exit, k) => {
-    const place = places.get(exit) as number;
-    const sums = { weights: 0, squares: 0, rewards: 0 };
     let next = 0;
-    for (const [n, peer] of asked.entries()) {
+    const ofPeers = asked.flatMap((peer, n) => {
       const logprobs = logprobsOf[n];
-      const from = peer.at[place] as number;
+      const from = peer.at[places.get(exit) as number] as number;
       const { length } = tailFrom(peer, from, peerTokens);
-      if (length === 0) continue;
+      if (length === 0) return [];
       const here = sum(tails[k]?.[next++] as Float32Array);
-      if (logprobs === undefined) continue;
+      if (logprobs === undefined) return [];
       const ratio = here - sum(logprobs.subarray(from, from + length));
       const weight = Math.exp(Math.min(CLIP[1], Math.max(CLIP[0], ratio)));
-      const counted = (times[n] as number) * weight;
-      sums.weights += counted;
-      sums.squares += counted * weight;
-      sums.rewards += counted * (peer.reward.reward as number);
-    }
-    for (const { tokens, reward } of begunAlike) {
-      if (tokens < exit) continue;
-      sums.weights += BEGUN_ALIKE;
-      sums.squares += BEGUN_ALIKE ** 2;
-      sums.rewards += BEGUN_ALIKE * reward;
-    }
-    return sums;
+      return [{ count: (times[n] as number) * weight, weight, reward: peer.reward.reward as number }];
+    });
+    const outcomes = [...ofPeers, ...begunAlike.filter(({ tokens }) => tokens >= exit)];
+    return {
+      weights: sum(outcomes.map(({ count }) => count)),
+      squares: sum(outcomes.map(({ count, weight }) => count * weight)),
+      rewards: sum(outcomes.map(({ count, reward }) => count * reward)),
+    };
   });
   const fits =
     asked.length > 0 && (states.length < 2 || states.slice(1).some(({ weights }) => weights >= FITS));
@@ -245,12 +221,6 @@ export function siblingValues(
     status: [...(prior.status ?? []), ...(fits ? [] : [asked.length === 0 ? NO_PEER : NO_FIT])],
   };
 }
-
-/** V_c at every exit, and how many outcomes stand behind each value. */
-const COLUMNS: readonly OutputColumn[] = [
-  listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
-  listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),
-];
 
 /**
  * As how many draws the trace's own completion counts, and those of its peers. Of those that nobody draws twice the least number of

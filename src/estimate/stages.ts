@@ -1,11 +1,10 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
 import { windowOf } from '../io/files/run-folder.js';
 import type { Engine } from '../model/engine/engine.js';
-import { changeNoise } from '../model/engine/noise.js';
-import { EngineSession } from '../model/engine/session.js';
+import { engineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
 import { withGraphs } from '../model/onnx/folder.js';
-import { ModelSession, type PolicyRuns } from '../model/onnx/session.js';
+import { ModelSession } from '../model/onnx/session.js';
 import type { AnsweredJob, Answers, TraceQuestions, Windows } from '../question.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
@@ -15,6 +14,7 @@ import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { eachInWindow, onnxAnswerer, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
+import { changeNoise } from './noise.js';
 import { farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward, RewardedTrace } from './reward.js';
@@ -34,13 +34,6 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
 type AskedTrace = ValueJob & { readonly asked: TraceQuestions };
 type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
 
-/** A trace with its values: a row without credit. */
-interface Valued {
-  readonly trace: Trace;
-  readonly job: ValueJob;
-  readonly row: OutputRow;
-}
-
 /** Those of a policy; what they are made with is open until the end. */
 interface Stages extends AsyncDisposable {
   ask(cut: AsyncIterable<ValueJob | BadRow>): Windows<AskedTrace>;
@@ -51,7 +44,7 @@ interface Stages extends AsyncDisposable {
 /** Of a run in which no policy reads the traces. */
 const WITHOUT_PASS: Stages = {
   async *ask(cut) {
-    for await (const item of eachTrace(cut, (job) => ({ ...job, asked: NOTHING }))) yield [item];
+    for await (const item of eachTrace(cut, (job) => ({ ...job, asked: { atExits: [] } }))) yield [item];
   },
   async *answer(asked) {
     for await (const window of asked)
@@ -59,8 +52,6 @@ const WITHOUT_PASS: Stages = {
   },
   [Symbol.asyncDispose]: async () => {},
 };
-
-const NOTHING: TraceQuestions = { atExits: [] };
 
 /** A trace as if it had been read: nothing is said of its tokens. */
 function unread({ pieces, completionIds }: ValueJob): Answers {
@@ -84,32 +75,30 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     const session =
       engine === undefined
         ? await ModelSession.open(withGraphs(policy), device)
-        : new EngineSession(engine, policy, log);
+        : engineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
-    let second: PolicyRuns | undefined = estimator.second && session;
-    if (estimator.second?.model !== undefined) {
-      const { model, name } = estimator.second;
-      const other = await ModelSession.open(model.policy, model.device);
+    const { model, name = '' } = estimator.second ?? {};
+    const other = model && (await ModelSession.open(model.policy, model.device));
+    if (other !== undefined) {
       sessions.push(other);
       noteProof(log, other, name);
-      second = other;
     }
+    const second = estimator.second && (other ?? session);
     const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
       prepare({ trace, reward: rewardOf(trace), groupMean: undefined });
     const whole = { again: source.again, run, prepare: again };
-    const far = estimator.peers === undefined ? undefined : await farPeers(whole, log, signal);
-    const answerer = onnxAnswerer(session, second, window);
+    const { peers } = estimator;
+    const far = peers === undefined ? undefined : await farPeers(whole, log, signal);
     return {
       ask(cut) {
         const windows = windowsOf(cut, window);
-        const { peers } = estimator;
         const shown = peers === undefined ? windows : withPeers(windows, far?.peers, peers);
         return eachInWindow(shown, () => async (job) => {
           return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
         });
       },
-      answer: answerer,
+      answer: onnxAnswerer(session, second, window),
       async [Symbol.asyncDispose]() {
         await far?.[Symbol.asyncDispose]();
         await close();
@@ -121,8 +110,8 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
   }
 }
 
-/** The values of what was answered. */
-export function valuesOf(answered: Answered, estimator: OpenEstimator): AsyncIterable<Valued | BadRow> {
+/** The values of what was answered: rows without credit. */
+export function valuesOf(answered: Answered, estimator: OpenEstimator) {
   return eachTrace(answered, async ({ job, trace, result }) => {
     const judged = (await estimator.judge?.(job, result)) ?? result;
     const valuesOf = (answers: Answers) => estimator.values(job, answers, job.asked);

@@ -1,20 +1,12 @@
 // What the calibrated value knows of a state: v̂ there, where something was scored, and how surprising the thought up to it was (METHOD §3).
 
-/** φ(s_k) of `pr`, in the order in which weights stand: a calibration file names them. */
-export const FEATURES = [
-  'logit_value',
-  'value',
-  'tokens',
-  'lowest_logprob',
-  'logprob_sum',
-  'improbable_tokens',
-  'two_lowest_logprobs',
-  'logit_geo_value',
-  'geo_value',
-] as const;
+const OF_VALUE = ['logit_value', 'value'];
+const OF_THOUGHT = ['tokens', 'lowest_logprob', 'logprob_sum', 'improbable_tokens', 'two_lowest_logprobs'];
 
-const ALL: readonly string[] = [...FEATURES, 'entropy_sum', 'lowest_value', 'start'];
-const OF_THOUGHT = FEATURES.slice(2, 7);
+/** φ(s_k) of `pr`, in the order in which weights stand: a calibration file names them. */
+export const FEATURES: readonly string[] = [...OF_VALUE, ...OF_THOUGHT, 'logit_geo_value', 'geo_value'];
+
+const ALL = [...FEATURES, 'entropy_sum', 'lowest_value', 'start'];
 
 /** What values are calibrated: `pr`; P(yes) of `ask`, which needs no reference; or none, where nothing was scored and the thought has to tell. */
 export type Base = 'pr' | 'ask' | 'none';
@@ -23,7 +15,7 @@ export type Base = 'pr' | 'ask' | 'none';
 export const FEATURES_OF: Readonly<Record<Base, readonly string[]>> = {
   pr: FEATURES,
   // what was doubted once may still be wrong; before anything is written P(yes) is of another kind
-  ask: [...FEATURES.slice(0, 2), ...OF_THOUGHT, 'entropy_sum', 'lowest_value', 'start'],
+  ask: [...OF_VALUE, ...OF_THOUGHT, 'entropy_sum', 'lowest_value', 'start'],
   none: [...OF_THOUGHT, 'entropy_sum'],
 };
 

@@ -9,7 +9,7 @@ import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
-import { calibrated, calibrationWarning, readCalibration, scoredWith, UNCALIBRATED } from './calibrated.js';
+import { calibrated, calibrationWarning, givenCalibration, scoredWith, UNCALIBRATED } from './calibrated.js';
 import type { Calibration } from './calibration.js';
 import { storedStates } from './calibration-rows.js';
 import {
@@ -34,13 +34,9 @@ interface AskedCredit {
  * The credit that is asked for, and the calibration by which its values are made, where one is.
  * @throws RredcotError (exit 2) for what stored values do not allow, before any is read
  */
-export async function newCredit(
-  path: string,
-  source: ScoredFiles,
-  { flags: given, ...asked }: AskedCredit,
-  log: Log,
-) {
-  const calibration = await calibrationOf(path, source, { flags: given, ...asked }, log);
+export async function newCredit(path: string, source: ScoredFiles, asked: AskedCredit, log: Log) {
+  const calibration = await calibrationOf(source, asked, log);
+  const { flags: given } = asked;
   const flags = mergedFlags(source.credit, given);
   const { estimator } = source.credit;
   const others = ['estimator', ...Object.keys(estimator.config ?? {})];
@@ -188,23 +184,23 @@ function refuseImpossible(
       `--reward-range ${credit.rewardRange.join(',')}: the rewards of ${path} were mapped from ${rewardRange.join(',')} when it was scored`,
       'leave it out, or rredcot score --reward-range',
     );
-  const isOfTokens = to.fromLogprobs !== undefined;
+  const isOfTokens = isOther && to.fromLogprobs !== undefined;
+  const isOfReferences = isOther && !isOfTokens;
   const isCalibrated = calibration !== undefined;
   const needed = [
     ...NEEDED,
     ...(asksForMean(credit) || isCalibrated ? ['group'] : []),
     ...(readsEntropies(credit) ? ['entropies'] : []),
-    ...((isOther && !isOfTokens) || isCalibrated ? ['reference_logprobs'] : []),
+    ...(isOfReferences || isCalibrated ? ['reference_logprobs'] : []),
     ...(isCalibrated ? ['id'] : []),
-    ...(readsLogprobs(credit) || (isOther && isOfTokens) || isCalibrated ? ['logprobs'] : []),
-    ...(isOther && !isOfTokens && !isCalibrated ? ['reference_tokens'] : []),
+    ...(readsLogprobs(credit) || isOfTokens || isCalibrated ? ['logprobs'] : []),
+    ...(isOfReferences && !isCalibrated ? ['reference_tokens'] : []),
     ...(to.priorColumn === undefined ? [] : [to.priorColumn]),
   ];
   // no policy has read its traces
   const isEmpty = (name: string) => config.ofPolicy !== undefined && /^(logprobs|entropies)$/.test(name);
-  const missing = needed.filter(
-    (name) => !(source.made.has(name) && columns.includes(name) && !isEmpty(name)),
-  );
+  const has = (name: string) => source.made.has(name) && columns.includes(name) && !isEmpty(name);
+  const missing = needed.filter((name) => !has(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no ${missing.join(', ')}, from which the credit would follow`,
@@ -222,51 +218,40 @@ function refuseEstimator(from: Nature, to: Nature, isOfGroup: boolean, calibrati
       : ['estimator', from.name, to.name];
   const refuse = (why: string) =>
     usageError(`--${flag} ${asked}: ${why}`, `leave it out (${own}), or rredcot score --${flag} ${asked}`);
-  if (from.isOfProver !== to.isOfProver)
-    throw refuse(
-      from.isOfProver
-        ? `the references of ${own} were scored by the prover, not by the policy`
-        : 'the references of the file were scored by the policy, not by a prover',
-    );
-  if (to.fromStored === undefined && calibration === undefined)
-    throw refuse(
-      to.fromTokens
-        ? 'the probabilities of single tokens, whose mean it is, are not stored'
-        : 'its values do not follow from what is stored',
-    );
+  if (from.isOfProver && !to.isOfProver)
+    throw refuse(`the references of ${own} were scored by the prover, not by the policy`);
+  if (to.isOfProver && !from.isOfProver)
+    throw refuse('the references of the file were scored by the policy, not by a prover');
+  const unstored = to.fromTokens
+    ? 'the probabilities of single tokens, whose mean it is, are not stored'
+    : 'its values do not follow from what is stored';
+  if (to.fromStored === undefined && calibration === undefined) throw refuse(unstored);
   if (from.scores !== to.scores)
     throw refuse(`${own} has scored ${from.scores}, and ${asked} needs ${to.scores} scored`);
   if (isOfGroup && from.isContrast !== to.isContrast)
-    throw refuse(
-      "the reference set of a group is another one: snis alone has the peers' wrong answers in it",
-    );
+    throw refuse("a group's reference set is another one: snis alone has the peers' wrong answers in it");
 }
 
 /** The calibration whose values are asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
 async function calibrationOf(
-  path: string,
   { config, account }: ScoredFiles,
   { flags, calibration }: AskedCredit,
   log: Log,
 ): Promise<Calibration | undefined> {
+  const { name } = calibrated;
   const asked = flags.estimator ?? config.estimator;
-  if (asked === 'calibrated' && calibration === undefined && config.estimator !== 'calibrated')
-    throw usageError(
-      `--estimator calibrated: ${path} has the values of ${config.estimator}, and no calibration`,
-      'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
-    );
-  if (calibration === undefined) return undefined;
-  if (asked !== 'calibrated')
+  if (calibration === undefined && (asked !== name || config.estimator === name)) return undefined;
+  if (asked !== name)
     throw usageError(
       `--calibration has no meaning with --estimator ${asked} here`,
-      asked === 'siblings' ? 'its values are kept as they are: leave it out' : 'add --estimator calibrated',
+      asked === 'siblings' ? 'its values are kept as they are: leave it out' : `add --estimator ${name}`,
     );
-  const found = await readCalibration(calibration);
+  const found = await givenCalibration(name, calibration);
   const { estimator: base } = found.model;
   if (base !== 'pr')
     throw usageError(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
-      'rredcot score --estimator calibrated with it',
+      `rredcot score --estimator ${name} with it`,
     );
   const policy = account.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };

@@ -91,8 +91,9 @@ export function refuseWithoutTrace(
   const every = rejects === 1 ? 'the only trace was' : `every one of ${plural(rejects, 'trace')} was`;
   const what = atEnd ? every : `all of the first ${plural(rejects, 'trace')} were`;
   const reason = found === undefined ? '' : ` (${found.code} ${count(found.count)}, first ${found.first})`;
-  const isUnread = /^(json|utf8|line_too_long|truncated)$/.test(found?.code ?? '');
-  const general = `correct the rows${isUnread ? '' : ', or tell where their fields are with --map'}`;
+  const isUnread = /^(json|utf8|line_too_long|truncated|unanswered|engine)$/.test(found?.code ?? '');
+  const who = /^(unanswered|engine)$/.test(found?.code ?? '') ? 'look at the engine' : 'correct the rows';
+  const general = `${who}${isUnread ? '' : ', or tell where their fields are with --map'}`;
   const cure = (found && cureOf(found.first)) ?? general;
   throw new RejectsError(
     `${what} rejected${reason}; ${where}`,

@@ -89,6 +89,18 @@ export function candidateExits({
   return exits.map((exit) => Math.min(exit, tokens.textEnd));
 }
 
+/** The number of each exit that pieces allow; the first of those that stand at one place. */
+export function placesOf(pieces: Parameters<typeof candidateExits>[0]): ReadonlyMap<number, number> {
+  const exits = Array.from(candidateExits(pieces), (exit, n) => [exit, n] as const);
+  return new Map(exits.reverse());
+}
+
+/** Pieces that are the segments already: nothing is left to be merged. */
+export function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segmentation): Pieces {
+  const { fixedLength } = opts;
+  return { tokens, thought, ends, segments: ends.length, opts: { segmenter: 'given', fixedLength } };
+}
+
 /** @param figures what the policy said of the tokens; null without one: length stands in for entropy in the merge */
 export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Segmentation {
   const { tokens, thought, opts } = pieces;

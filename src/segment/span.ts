@@ -112,6 +112,13 @@ export function findThought(tokens: TokenText, named?: ThoughtTags): ThoughtSpan
   return { start: (own[0] as ThinkingTurn).start, end, answered, ...(tags && { tags }), turns: own };
 }
 
+/** The text of a completion's thought, its last line break included, as it was sampled. */
+export function thoughtText(text: string, named: ThoughtTags | undefined): string {
+  const units = Int32Array.from({ length: text.length + 1 }, (_, unit) => unit);
+  const { start, end } = findThought({ text, units, textEnd: text.length }, named);
+  return text.slice(start, end).replace(start === 0 ? '' : /^[\r\n]+/, '');
+}
+
 /** A turn, and the state in which its thought begins, behind its opening tag. */
 export interface ThinkingTurn extends SpannedTurn {
   readonly start: number;

@@ -39,7 +39,7 @@ describe('a calibration', () => {
     await expectMade('made.back.jsonl', 'fresh.back.jsonl');
     await done('redistribute made.back.jsonl --calibration calibration.json -o forth.jsonl');
     await expectMade('forth.jsonl', 'scored.jsonl');
-    await fails('redistribute pr.jsonl --estimator calibrated -o no.jsonl', 2, 'and no calibration');
+    await fails('redistribute pr.jsonl --estimator calibrated -o no.jsonl', 2, 'needs a calibration');
     await fails('redistribute pr.jsonl --calibration calibration.json -o no.jsonl', 2, '--estimator pr');
     const columns = 'id,sigma,segments,value_start,reward,baseline,reference_utilities,status';
     await done(`score traces.jsonl --limit 2 -o few.parquet --columns ${columns}`);

@@ -25,7 +25,7 @@ interface Own {
 
 /** All tokens of a trace are 0; one that begins as it does goes on with others. */
 function siblingValues(
-  prior: Args[0],
+  prior: Omit<Args[0], 'isMade'>,
   result: Omit<Args[1], 'logprobs' | 'entropies' | 'branches'> & { readonly logprobs?: Float32Array },
   { pieces, reward, draws = 1, begunAlike = [] }: Own,
   scored: readonly ScoredPeer[],
@@ -49,12 +49,11 @@ function siblingValues(
     peers: [...asked, ...alike],
   };
   return valuesOf(
-    prior,
+    { ...prior, isMade: prior.referenceTokens.length > 0 },
     { ...NONE, ...result, peers: scored.map(({ logprobs }) => logprobs) },
     job as unknown as Args[2],
     asked as unknown as Args[3],
     { peers: 3, peerTokens },
-    prior.referenceTokens.length > 0,
   );
 }
 const NONE = { logprobs: new Float32Array(0), entropies: new Float32Array(0), branches: [] };

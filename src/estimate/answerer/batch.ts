@@ -103,17 +103,10 @@ function ofOwn({ entropies, logprobs }: Omit<TraceScores, 'branches'>, { pieces 
   return { entropies: silenced(entropies, own), logprobs: silenced(logprobs, own) };
 }
 
-/** What is scored of a trace at some of its exits. */
-interface ExitPlan {
-  /** (E) completion tokens */
-  readonly exits: readonly number[];
-  /** exit by exit its continuations, then what the tails need */
-  readonly branches: readonly Branch[];
-  /** Scores by exit. @param logprobs (T) of the completion's own tokens @param scored of the branches */
-  parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<Answers, 'branches' | 'tails'>;
-}
+type ExitPlan = ReturnType<typeof planExits>;
 
-function planExits({ ids, promptLength, asked }: TraceJob, exits: readonly number[]): ExitPlan {
+/** What is scored of a trace at some of its exits: exit by exit its continuations, then what the tails need; and the scores by exit. */
+function planExits({ ids, promptLength, asked }: TraceJob, exits: readonly number[]) {
   const { atExits, tails } = asked;
   const N = atExits.length;
   const shared = tails && shareTails(ids.subarray(promptLength), exits, tails);
@@ -122,7 +115,8 @@ function planExits({ ids, promptLength, asked }: TraceJob, exits: readonly numbe
   return {
     exits,
     branches: [...questions, ...ofTails].map((question) => branchOf(ids, promptLength, question)),
-    parted(logprobs, scored) {
+    /** @param logprobs (T) of the completion's own tokens @param scored of the branches */
+    parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<Answers, 'branches' | 'tails'> {
       const branches = exits.map((_, k) => scored.slice(k * N, (k + 1) * N));
       if (shared === undefined) return { branches };
       return { branches, tails: tailScores(shared, exits, logprobs, scored.slice(exits.length * N)) };
@@ -144,8 +138,7 @@ export function branchOf(
 }
 
 /** What reads a trace once for questions that come in several runs. */
-export type KeepsPrefix = Pick<ModelSession, 'keepPrefixes' | 'branches' | 'release'> &
-  Partial<Pick<PolicyRuns, 'vocab' | 'device' | 'folder'>>;
+export type KeepsPrefix = Omit<PolicyRuns, 'run'> & Pick<ModelSession, 'keepPrefixes'>;
 
 /**
  * Answers questions about one trace whose cut is known, however many and long they are.
@@ -194,7 +187,7 @@ const LOGPROB_ROUNDING = 1e-3;
 function assertPossible(
   scores: readonly TraceScores[],
   jobs: readonly Pick<TraceJob, 'trace'>[],
-  { vocab, device = { name: 'cpu' }, folder }: Partial<Pick<PolicyRuns, 'vocab' | 'device' | 'folder'>>,
+  { vocab, device = { name: 'cpu' }, folder }: Pick<PolicyRuns, 'vocab' | 'device' | 'folder'>,
 ): void {
   const most = vocab === undefined ? Number.POSITIVE_INFINITY : Math.log(vocab);
   const range = vocab === undefined ? 'a finite number' : `${most.toFixed(2)} (ln V)`;

@@ -3,13 +3,11 @@ import { TraceRejected } from '../../errors.js';
 import { planWindow, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/encode.js';
-import type { AnsweredJob, Answerer, Answers, AskedJob, TraceQuestions, Windows } from '../../question.js';
+import type { AnsweredJob, Answerer, Answers, AskedJob, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
-import { isCutLate, type Pieces, type Segmentation } from '../../segment/segment.js';
+import { cutAs, isCutLate } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import { answerCut, type KeepsPrefix, runBatch } from './batch.js';
-
-const NOTHING: TraceQuestions = { atExits: [] };
 
 /** Traces a window, about: an input row may explode into many, which stay together. */
 const WINDOW_TRACES = 256;
@@ -98,12 +96,6 @@ async function* readAgain<T extends AskedJob>(
   });
 }
 
-/** Pieces that are the segments already: nothing is left to be merged. */
-function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segmentation): Pieces {
-  const { fixedLength } = opts;
-  return { tokens, thought, ends, segments: ends.length, opts: { segmenter: 'given', fixedLength } };
-}
-
 /** While one batch is in the graph, the next is prepared and the last one written. */
 const BATCHES_AT_WORK = 3;
 
@@ -124,14 +116,9 @@ async function* scoreWindows<T extends AskedJob>(
       const peers = new Map(own.flatMap(({ asked }) => asked?.peers ?? []).map((peer) => [peer.trace, peer]));
       for (const { trace } of own) peers.delete(trace);
       const jobs = [...own, ...peers.values()].map((job: AskedJob): TraceJob => {
-        const { trace, promptIds, completionIds, pieces, asked = NOTHING } = job;
-        return {
-          trace,
-          ids: joinIds(promptIds, completionIds),
-          promptLength: promptIds.length,
-          pieces,
-          asked,
-        };
+        const { trace, promptIds, completionIds, pieces, asked = { atExits: [] } } = job;
+        const promptLength = promptIds.length;
+        return { trace, ids: joinIds(promptIds, completionIds), promptLength, pieces, asked };
       });
       const planned = session.width === undefined ? planWindow(jobs, session.device) : jobs.map(aloneAs);
       // a window without a job still has to pass in its turn
@@ -146,7 +133,7 @@ async function* scoreWindows<T extends AskedJob>(
     return { ...batch, scored: await run };
   });
   const results = new Map<Trace, Answers | TraceRejected>(); // of one window
-  const logprobsOf = (trace: Trace): Float32Array | undefined => {
+  const logprobsOf = ({ trace }: AskedJob): Float32Array | undefined => {
     const result = results.get(trace);
     return result instanceof TraceRejected ? undefined : result?.logprobs;
   };
@@ -157,7 +144,7 @@ async function* scoreWindows<T extends AskedJob>(
     yield* eachTrace(window, (item) => {
       const result = results.get(item.trace) as Answers | TraceRejected;
       if (result instanceof TraceRejected) throw result;
-      const peers = item.asked?.peers?.map(({ trace }) => logprobsOf(trace));
+      const peers = item.asked?.peers?.map(logprobsOf);
       const { noise } = session;
       const told = { ...result, ...(peers && { peers }), ...(noise !== undefined && { noise }) };
       return { job: item, trace: item.trace, result: told };

@@ -1,6 +1,4 @@
-// JSON text to values and back without loss, where plain JSON loses: NaN, integers beyond 2^53, float32.
-
-import { randomUUID } from 'node:crypto';
+// JSON text to values and back without loss, where plain JSON loses: NaN, integers beyond 2^53, float32; and what Python sees in it besides.
 
 /** Deeper values than this are rejected: nothing that scores text nests so far, and recursion stays safe. */
 const MAX_LEVELS = 256;
@@ -11,15 +9,17 @@ const MAX_LEVELS = 256;
  * @throws SyntaxError that says where the text stops being JSON
  */
 export function parseJson(text: string): unknown {
-  let value: unknown;
+  let [value, isPlain]: [unknown, boolean] = [undefined, true];
   try {
     value = JSON.parse(text);
   } catch (error) {
-    if (!text.includes('NaN') && !text.includes('Infinity')) throw error;
-    return parseMarked(text);
+    if (!/NaN|Infinity/.test(text)) throw error;
+    // the same text with other numbers: where that is none either, its error tells the right place
+    value = JSON.parse(withoutNotFinite(text));
+    isPlain = false;
   }
   // an integer that lost digits is as large as this at least; so is many a double, which only costs time
-  return holdsLarge(value, MAX_LEVELS + 1) ? parseMarked(text) : value;
+  return holdsLarge(value, MAX_LEVELS + 1) || !isPlain ? plainOf(readExact(text)) : value;
 }
 
 const isLarge = (number: number): boolean => Math.abs(number) > Number.MAX_SAFE_INTEGER;
@@ -49,49 +49,24 @@ export function put(fields: Record<string, unknown>, key: string, value: unknown
   else fields[key] = value;
 }
 
-/** The numbers that `JSON.parse` does not take, or rounds; and what tells where a text begins and ends. */
-const LOSSY = /\\.|"|(?<![\w.+-])(?:NaN|-?Infinity|-?[1-9]\d{15,})(?![\w.])/gs;
-/** Begins the text that such a number is parsed as: no text of an input begins so. */
-const MARK = `number ${randomUUID()} `;
+/** The numbers that `JSON.parse` does not take; and what tells where a text begins and ends. */
+const NOT_FINITE = /\\.|"|(?<![\w.+-])(?:NaN|-?Infinity)(?![\w.])/gs;
 
-function replaceLossy(text: string, by: (number: string) => string): string {
+function withoutNotFinite(text: string): string {
   let isInside = false;
-  return text.replaceAll(LOSSY, (found) => {
+  return text.replaceAll(NOT_FINITE, (found) => {
     if (found === '"') isInside = !isInside;
-    return isInside || found === '"' || found.startsWith('\\') ? found : by(found);
+    return isInside || /^["\\]/.test(found) ? found : '0'.padEnd(found.length);
   });
 }
 
-// V8's parser offers no hook on the text of a number before Node 21
-function parseMarked(text: string): unknown {
-  try {
-    return unmarked(JSON.parse(replaceLossy(text, (number) => `"${MARK}${number}"`)), MAX_LEVELS + 1);
-  } catch (error) {
-    // the same text with other numbers: its error tells the right place
-    JSON.parse(replaceLossy(text, (number) => '0'.padEnd(number.length)));
-    throw error;
-  }
-}
-
-/** The value with numbers in the place of marks. @throws SyntaxError where it is nested too deep, or a key is such a number */
-function unmarked(value: unknown, levels: number): unknown {
-  if (typeof value === 'string' && value.startsWith(MARK)) {
-    const number = value.slice(MARK.length);
-    const isDouble = !/\d/.test(number) || Number.isSafeInteger(Number(number));
-    return isDouble ? Number(number) : BigInt(number);
-  }
-  if (typeof value !== 'object' || value === null) return value;
-  if (levels === 1) throw new SyntaxError(`nested deeper than ${MAX_LEVELS} levels`);
-  if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++)
-      if (typeof value[i] !== 'number') value[i] = unmarked(value[i], levels - 1);
-    return value;
-  }
-  const fields = value as Record<string, unknown>;
-  for (const key of Object.keys(fields)) {
-    if (key.startsWith(MARK)) throw new SyntaxError(`${key.slice(MARK.length)} is no key`);
-    put(fields, key, unmarked(fields[key], levels - 1));
-  }
+/** As `JSON.parse` has it, but for integers that a double cannot hold. */
+function plainOf(value: Exact): unknown {
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+  if (Array.isArray(value)) return value.map(plainOf);
+  if (!(value instanceof Map)) return value;
+  const fields: Record<string, unknown> = {};
+  for (const [key, item] of value) put(fields, key, plainOf(item));
   return fields;
 }
 
@@ -143,4 +118,66 @@ export function float32Text(value: number): string {
 /** The number that a text spells in plain decimal digits (`0.50`); any other value as it is. */
 export function asNumber(value: unknown): unknown {
   return typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
+}
+
+// ------ as Python reads it, which a chat template is given of a row: 1.0 is no whole number, and keys that are digits stay in their places
+
+/** JSON with a Map for an object, a bigint for a whole number and a number for a float. */
+export type Exact = null | boolean | bigint | number | string | Exact[] | ExactObject;
+export type ExactObject = Map<string, Exact>;
+
+/** Of objects whose own fields do not tell. */
+const exact = new WeakMap<object, () => ExactObject>();
+export const standsFor = (value: object, fields: () => ExactObject) => exact.set(value, fields);
+
+/** @param floats names of those that are, be they whole or not */
+export const fieldsOf = (value: object, floats: readonly string[] = []): ExactObject =>
+  new Map(Object.entries(value).map(([key, item]) => [key, exactly(item, floats.includes(key))]));
+
+export function exactly(value: unknown, isFloat = false): Exact {
+  if (typeof value === 'number') return Number.isInteger(value) && !isFloat ? BigInt(value) : value;
+  if (typeof value !== 'object' || value === null) return (value ?? null) as Exact;
+  if (Array.isArray(value)) return value.map((item) => exactly(item, isFloat));
+  return exact.get(value)?.() ?? fieldsOf(value);
+}
+
+/** Of a text in which a number is spelled as a float or is large, or a key is a number. */
+const TELLS = /[:[,]\s*-?\d+(?:\.0*(?!\d)|[.\d]*[eE])|\d{16}|"\d+"\s*:/;
+
+/** Keeps what a JSON text says of the objects in it. @param value what was parsed of it; it is returned */
+export function noteExact<T extends object>(text: string, value: T): T {
+  if (exact.has(value) || !TELLS.test(text)) return value;
+  readExact(text, value);
+  standsFor(value, () => fieldsOf(value)); // lists of ids and logprobs are not kept twice
+  return value;
+}
+
+/** What a JSON text says, in which Python's NaN and Infinity may be. @param parsed of it: what is read is kept of its objects */
+export function readExact(text: string, parsed?: unknown): Exact {
+  const [words, ends] = [/["{}[\],]|[^\s{}[\],:"]+/g, /["\\]/g];
+  const next = (): string => {
+    const word = words.exec(text)?.[0] as string;
+    if (word !== '"') return word;
+    const from = words.lastIndex;
+    ends.lastIndex = from;
+    while (ends.exec(text)?.[0] === '\\') ends.lastIndex++;
+    words.lastIndex = ends.lastIndex;
+    return text.slice(from - 1, ends.lastIndex);
+  };
+  const read = (word: string, beside: unknown): Exact => {
+    const [list, fields]: [Exact[], ExactObject] = [[], new Map()];
+    if (word === '[')
+      for (let item = next(); item !== ']'; item = next())
+        list.push(read(item === ',' ? next() : item, Object(beside)[list.length]));
+    if (word === '[') return list;
+    if (/^-?\d+$/.test(word)) return BigInt(word);
+    if (word !== '{') return /^["tfn]/.test(word) ? (JSON.parse(word) as Exact) : Number(word);
+    for (let key = next(); key !== '}'; key = next()) {
+      const name = JSON.parse(key === ',' ? next() : key) as string;
+      fields.set(name, read(next(), Object(beside)[name]));
+    }
+    if (typeof beside === 'object' && beside !== null) standsFor(beside, () => fields);
+    return fields;
+  };
+  return read(next(), parsed);
 }

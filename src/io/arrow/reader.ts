@@ -206,18 +206,18 @@ function unreadType(path: string, column: string, type: string): RredcotError {
 /** @throws RredcotError (exit 2) for columns of one name, as rows are objects, or of a type that is not read */
 export function refuseSchema({ fields }: Schema, path: string): void {
   const names = new Set<string>();
-  const twice = fields.find(({ name }) => names.size === names.add(name).size)?.name;
   const isUnread = (type: DataType): boolean => DataType.isUnion(type) || DataType.isInterval(type);
-  const unread = fields.find(({ type }) => findType(type, isUnread) !== undefined);
-  if (unread !== undefined) {
-    const type = DataType.isUnion(findType(unread.type, isUnread)) ? 'Union' : 'Interval';
-    throw unreadType(path, `column "${unread.name}"`, type);
+  for (const { name, type } of fields) {
+    const unread = findType(type, isUnread);
+    if (unread !== undefined)
+      throw unreadType(path, `column "${name}"`, DataType.isUnion(unread) ? 'Union' : 'Interval');
+    if (names.has(name))
+      throw usageError(
+        `${path}: two columns are called "${name}", expected a name for each`,
+        'rename one of them',
+      );
+    names.add(name);
   }
-  if (twice !== undefined)
-    throw usageError(
-      `${path}: two columns are called "${twice}", expected a name for each`,
-      'rename one of them',
-    );
 }
 
 // ------ rows that convert a value only when somebody looks at it

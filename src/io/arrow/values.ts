@@ -13,8 +13,7 @@ import {
   util,
 } from 'apache-arrow';
 import { ByteBuffer } from 'flatbuffers';
-import { fieldsOf, standsFor } from './exact.js';
-import { put } from './json.js';
+import { fieldsOf, put, standsFor } from './json.js';
 
 /** What any type has that we look at; arrow-js types are too narrow to be walked generically. */
 // biome-ignore lint/suspicious/noExplicitAny: see above

@@ -4,7 +4,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
 import type { InputRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { noteExact } from '../arrow/exact.js';
+import { noteExact } from '../arrow/json.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
 export const FIELDS = [

@@ -21,7 +21,6 @@ import { pick } from './join.js';
 import { mapFlag, mapText, proposePaths } from './propose.js';
 import { buildTrace, type Cell, type FieldCells } from './trace-fields.js';
 
-/** What says something of a completion, and nothing of its prompt. */
 /**
  * What a row of the inputs comes to: its traces, or itself where it is rejected.
  * @param check asked of a row of which a trace goes on

@@ -3,8 +3,7 @@
 import { markedAnswer } from '../../boxed.js';
 import { describeValue } from '../../printable.js';
 import type { Message, Reference } from '../../trace.js';
-import { type ExactObject, exactly, standsFor } from '../arrow/exact.js';
-import { asNumber } from '../arrow/json.js';
+import { asNumber, type ExactObject, exactly, standsFor } from '../arrow/json.js';
 import type { Columns } from './fields.js';
 
 /**

@@ -5,8 +5,7 @@ import { plural } from '../../plural.js';
 import { describeKeys, describeValue } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
 import type { Message, OwnTokens, Reference, Trace } from '../../trace.js';
-import { noteExact } from '../arrow/exact.js';
-import { asNumber } from '../arrow/json.js';
+import { asNumber, noteExact } from '../arrow/json.js';
 import { type Field, Mismatch, type Needs, objectIn } from './fields.js';
 import {
   answerText,

@@ -1,17 +1,8 @@
-// An engine that answers nothing: it writes down what it is asked, but for what was answered before.
+// An engine that answers nothing: it writes down what it is asked, but for what was answered before, as lines that any engine can answer.
 import { TraceRejected } from '../../errors.js';
 import type { AnswersFile } from './answers-file.js';
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import {
-  baseId,
-  baseLine,
-  checkedLogprobs,
-  checkedSamples,
-  headerLine,
-  idOf,
-  questionLine,
-  type WireQuestion,
-} from './wire.js';
+import type { Engine, EngineQuestion, Said } from './engine.js';
+import { checked, idOf } from './wire.js';
 
 /** The code of a trace whose questions were written down. */
 export const ASKED = 'asked';
@@ -19,79 +10,62 @@ export const ASKED = 'asked';
 /** Questions at exits that are asked twice, once to be computed anew: their differences are the answerer's noise. */
 const PROOFS = 64;
 
-export class Asking implements Engine {
-  readonly name = 'requests';
-  readonly config = {};
-  /** one after the other: lines are in the order of the traces */
-  readonly width = 1;
+export type Asking = ReturnType<typeof asking>;
+
+/** @param vocab tokens of the policy's vocabulary @param answers what is known already */
+export function asking(vocab: number, answers: AnswersFile | undefined) {
+  const lines = [`${JSON.stringify({ rredcot: 'requests', vocab })}\n`];
   /** what was written down */
-  readonly counts = { questions: 0, tokens: 0, whole: 0, exits: 0, samples: 0 };
-  private lines: string[] = [];
+  const counts = { tokens: 0, whole: 0, exits: 0, samples: 0 };
   /** whole traces that were asked about: of a group several may want the same */
-  private readonly known = new Set<string>();
-  private proofs = 0;
+  const known = new Set<string>();
 
-  /** @param answers what is known already */
-  constructor(
-    vocab: number,
-    private readonly answers: AnswersFile | undefined,
-  ) {
-    this.lines.push(headerLine(vocab));
-  }
-
-  /** The lines that came since the last call. */
-  take(): string {
-    const text = this.lines.join('');
-    this.lines = [];
-    return text;
-  }
-
-  logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    return this.answered(questions, (each) => this.answers?.find(each, checkedLogprobs));
-  }
-
-  samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
-    return this.answered(questions, (each) => this.answers?.find(each, checkedSamples));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.answers?.[Symbol.asyncDispose]();
-  }
-
-  /** @throws TraceRejected (`asked`) where something is left to be answered, an answer that is none among it */
-  private async answered<Q extends WireQuestion, A>(
-    questions: readonly Q[],
-    find: (question: Q) => Promise<A | string> | undefined,
-  ): Promise<readonly A[]> {
-    const found = await Promise.all(questions.map(find));
-    const left = questions.filter((_, n) => found[n] === undefined || typeof found[n] === 'string');
-    if (left.length === 0) return found as A[];
-    this.ask(left);
-    throw new TraceRejected(ASKED, 'its questions are to be answered');
-  }
-
-  /** @param questions of one trace */
-  private ask(questions: readonly WireQuestion[]): void {
-    const longest = questions.reduce((most, each) => (each.shared > most.shared ? each : most));
-    const isWhole = longest.shared === longest.ids.length && !('samples' in longest);
-    let base = isWhole ? idOf(longest) : baseId(longest);
-    if (!isWhole) this.lines.push(baseLine(base, longest.ids.subarray(0, longest.shared)));
-    for (const question of questions) {
-      const { ids, shared } = question;
-      const asksAll = shared === ids.length && !('samples' in question);
-      if (asksAll) {
-        base = idOf(question);
-        if (this.known.has(base)) this.lines.push(baseLine(base, ids));
-        if (this.known.has(base)) continue;
-        this.known.add(base);
-      }
-      this.lines.push(questionLine(question, asksAll ? undefined : base));
-      this.counts.questions++;
-      this.counts.tokens += asksAll ? ids.length : ids.length - shared;
-      this.counts['samples' in question ? 'samples' : asksAll ? 'whole' : 'exits']++;
-      if (asksAll || 'samples' in question || this.proofs >= PROOFS) continue;
-      this.proofs++;
-      this.lines.push(questionLine({ ...question, fresh: true }, base));
+  /** A line of what all begin with, which a trace's own question is where nobody has asked it, and one each. */
+  function write(questions: readonly EngineQuestion[]): void {
+    const { name, ids, shared } = questions.reduce((most, each) => (each.shared > most.shared ? each : most));
+    const whole = questions.find(({ top }) => top);
+    const prefix = { name: name.replace(/@[^@]*$/, ''), ids: ids.subarray(0, shared), shared, from: shared };
+    const base = idOf(whole ?? prefix);
+    const isNew = whole !== undefined && !known.has(base);
+    lines.push(lineOf(base, prefix.ids, isNew ? asksOf(whole) : {}));
+    counts.whole += isNew ? 1 : 0;
+    counts.tokens += isNew ? ids.length : 0;
+    known.add(base);
+    for (const question of questions.filter((each) => each !== whole)) {
+      const own = question.ids.subarray(question.shared);
+      const line = (asks: EngineQuestion) =>
+        lineOf(idOf(asks), own, { prefix: { of: base, length: question.shared }, ...asksOf(asks) });
+      lines.push(line(question));
+      counts.tokens += own.length;
+      counts['samples' in question ? 'samples' : 'exits']++;
+      if ('from' in question && counts.exits <= PROOFS) lines.push(line({ ...question, fresh: true }));
     }
   }
+  const engine: Engine = {
+    name: 'requests',
+    config: {},
+    // one after the other: lines are in the order of the traces
+    width: 1,
+    /** @throws TraceRejected (`asked`) where something is left to be answered, an answer that is none among it */
+    async answer(questions) {
+      const said = await Promise.all(questions.map((each) => answers?.find(each)));
+      const left = questions.filter((each, n) => typeof checked(said[n], each, vocab) === 'string');
+      if (left.length === 0) return said as Said[];
+      write(left);
+      throw new TraceRejected(ASKED, 'its questions are to be answered');
+    },
+    [Symbol.asyncDispose]: async () => answers?.[Symbol.asyncDispose](),
+  };
+  return { engine, counts, take: () => lines.splice(0).join('') };
+}
+
+function lineOf(id: string, ids: Int32Array, asks: object): string {
+  return `${JSON.stringify({ id, token_ids: [...ids], ...asks })}\n`;
+}
+
+/** What a line asks of its tokens, by the names that it has there. */
+function asksOf(question: EngineQuestion): object {
+  if ('samples' in question)
+    return { samples: question.samples, max_tokens: question.maxTokens, stop: question.stop };
+  return { from: question.from, top: question.top, fresh: question.fresh };
 }

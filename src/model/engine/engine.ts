@@ -1,4 +1,5 @@
 // What an engine is to the program: it answers questions about token ids with log-probabilities, or with samples, however it computes them.
+import { z } from 'zod';
 
 /** Who answers: a file of answers, or a server. */
 export interface Engine extends AsyncDisposable {
@@ -11,15 +12,15 @@ export interface Engine extends AsyncDisposable {
   /** of its answers, as `answerNoise` measures it; absent: nobody has looked */
   readonly noise?: number | undefined;
   /**
-   * Answers all questions of a call, in their order. They are of one trace: where the whole of it is asked too, that comes first,
-   * since what follows begins as it does; exits ascend.
+   * What it says to all questions of a call, in their order; nobody has looked whether it can be. They are of one trace: where the
+   * whole of it is asked too, that comes first, since what follows begins as it does; exits ascend.
    * @throws TraceRejected where one cannot be answered, and the others of the run can
    * @throws RredcotError (exit 69) where none can be any more
    */
-  logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]>;
-  /** The same with samples: (questions) of (samples) token ids. Ids behind a token that stops are not there; that token is. */
-  samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]>;
+  answer(questions: readonly EngineQuestion[]): Promise<readonly Said[]>;
 }
+
+export type EngineQuestion = LogprobQuestion | SampleQuestion;
 
 /** What every question says. */
 interface OfTrace {
@@ -29,32 +30,37 @@ interface OfTrace {
   readonly ids: Int32Array;
   /** of `ids`, so many are the trace's own, which other questions of it begin with too */
   readonly shared: number;
+  /** of a whole trace: the entropy at each place is wanted too; so many of the most likely tokens tell it, where it is not known */
+  readonly top?: number;
+  /** to be computed anew, alone, with nothing that is cached: the answerer's proof compares it */
+  readonly fresh?: true;
 }
 
 /** How likely `ids[from..]` are, each given all before it. */
 export interface LogprobQuestion extends OfTrace {
   readonly from: number;
-  /** the entropy at each of these places is wanted too: so many of the most likely tokens tell it, where it is not known */
-  readonly top?: number;
-  /** to be computed anew, alone, with nothing that is cached: the answerer's proof compares it */
-  readonly fresh?: true;
 }
 
 /** How the policy goes on from `ids`, T = 1. */
 export interface SampleQuestion extends OfTrace {
   readonly samples: number;
   readonly maxTokens: number;
-  /** token ids that end a sample */
+  /** token ids that end a sample, which is its last then */
   readonly stop: readonly number[];
 }
 
-/** (n) of `ids[from..]`, nats. */
-export interface LogprobAnswer {
-  readonly logprobs: Float32Array;
-  /** (n) of the predicting distributions, nats; where they were asked for */
-  readonly entropies?: Float32Array;
-  /** by how much those can be off, nats, in the mean; 0 where they are exact */
-  readonly entropyWidth?: number;
-  /** tokens that were not computed again, where the engine says so */
-  readonly cached?: number;
-}
+const Numbers = z.array(z.number());
+/** A line of answers (docs/engines.md), which says with these names what is said to a question. */
+export const AnswerLine = z.object({
+  id: z.string(),
+  logprobs: Numbers.exactOptional(),
+  /** of each place the largest log-probabilities, descending; or its entropy, where the answerer knows that */
+  top: z.array(Numbers).exactOptional(),
+  entropies: Numbers.exactOptional(),
+  /** (samples) */
+  ids: z.array(z.array(z.int().min(0))).exactOptional(),
+  error: z.string().exactOptional(),
+});
+export type SaidNumbers = Omit<z.infer<typeof AnswerLine>, 'id' | 'error'>;
+/** Numbers, or why there are none, as half a sentence. */
+export type Said = string | SaidNumbers;

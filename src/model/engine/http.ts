@@ -1,23 +1,15 @@
 // An engine's server: one address, asked in JSON until it answers, with growing pauses, for as long as the user's patience goes.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
-import { EXIT, RredcotError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
+import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
+import type { Engine } from './engine.js';
 
-export interface Server {
-  readonly url: string;
-  /** connections that failed: what answers afterwards may be another one */
-  readonly failures: number;
-  /**
-   * @param body to be posted
-   * @throws TraceRejected where it refuses this, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends
-   */
-  ask(path: string, body?: object): Promise<unknown>;
-}
+export type Server = ReturnType<typeof openServer>;
 
-/** Code of a trace that a server refuses, or breaks at. */
-export const REFUSED = 'engine';
+/** Of what was asked. */
+const REFUSALS = [400, 413, 422];
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
@@ -28,80 +20,98 @@ const REQUESTS = 256;
 /** Its key's environment variable; no other address is told the key. */
 const KEY = 'RREDCOT_API_KEY';
 
-/** @throws RredcotError (exit 2) for what is no address */
-export function openServer(url: string, patience: number, log: Log, signal: AbortSignal): Server {
-  const base = addressOf(url);
+/** @param url below which paths are looked for @param patience seconds */
+export function openServer(url: URL, patience: number, log: Log, signal: AbortSignal) {
   setMaxListeners(0, signal); // one a request
   // an answer that got lost is asked for once more before patience ends
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
   const { [KEY]: key = '' } = process.env;
-  const own = { 'content-type': 'application/json' };
-  const headers = key === '' ? own : { ...own, authorization: `Bearer ${key}` };
+  const headers = {
+    'content-type': 'application/json',
+    ...(key !== '' && { authorization: `Bearer ${key}` }),
+  };
   let [heard, failures] = [0, 0];
-  const final = (failure: string, path: string, hint: string): RredcotError =>
-    new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
 
+  /**
+   * @param body to be posted
+   * @throws TraceRejected where it refuses this, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends
+   */
   async function ask(path: string, body?: object): Promise<unknown> {
     const begun = Date.now();
     const method = body === undefined ? 'GET' : 'POST';
     const text = body && JSON.stringify(body);
-    for (let tries = 0, broken = 0; ; tries++) {
+    const final = (failure: string, hint: string): RredcotError =>
+      new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
+    for (let [tries, broken] = [0, 0]; ; tries++) {
+      const answer = await send({ method, url: new URL(path, url), headers, text }).catch(
+        (error: NodeJS.ErrnoException) => error,
+      );
       let failure: string;
-      let pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries) * (0.5 + Math.random() / 2);
-      try {
-        const { status, header, ...got } = await send({ method, url: new URL(path, base), headers, text });
-        const json = jsonOf(got.body);
-        failure = `answers ${status}: ${got.body.toString('utf8', 0, 300)}`;
-        const isBroken = status === 500 || (status === 200 && json === undefined);
-        if (!isBroken && !PASSING.has(status)) heard = Date.now();
-        if (status === 200 && !isBroken) return json;
-        if (body && [400, 413, 422].includes(status))
-          throw new TraceRejected(REFUSED, `the engine ${failure}`);
-        if (!isBroken && !PASSING.has(status))
-          throw final(failure, path, `check the address and --engine; a key goes into ${KEY}`);
-        if (isBroken && ++broken >= BROKEN_TRIES && heard > begun)
-          throw new TraceRejected(REFUSED, `the engine ${failure}`);
-        pause = Math.max(pause, Math.min(LONGEST_PAUSE_MS, 1000 * (Number(header('retry-after')) || 0)));
-      } catch (error) {
-        if (error instanceof TraceRejected || error instanceof RredcotError) throw error;
+      if (answer instanceof Error) {
         throwIfInterrupted(signal);
-        const { code = '', message } = error as NodeJS.ErrnoException;
+        const { code = '', message } = answer;
         failure = message || code;
         failures++;
-        if (heard === 0 && WRONG_MACHINE.test(code)) throw final(failure, path, 'check the address');
+        if (heard === 0 && WRONG_MACHINE.test(code)) throw final(failure, 'check the address');
+      } else {
+        const { status } = answer;
+        const json = status === 200 ? jsonOf(answer.body) : undefined;
+        const isBroken = status === 500 || (status === 200 && json === undefined);
+        if (isBroken) broken++;
+        else if (!PASSING.has(status)) heard = Date.now();
+        if (json !== undefined) return json;
+        failure = `answers ${status}: ${answer.body.toString('utf8', 0, 300)}`;
+        if (body && (REFUSALS.includes(status) || (broken >= BROKEN_TRIES && heard > begun)))
+          throw new TraceRejected('engine', `the engine ${failure}`);
+        if (!isBroken && !PASSING.has(status))
+          throw final(failure, `check the address and --engine; a key goes into ${KEY}`);
       }
+      const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries) * (0.5 + Math.random() / 2);
       if (Date.now() + pause - Math.max(begun, heard) > patience * 1000)
         throw final(
           `${failure}, and no answer for ${patience} s`,
-          path,
           'look at the server; then the same command again, which goes on, with a longer --engine-patience where that is needed',
         );
-      log.warn('engine_waits', `${base.host} ${failure}; it is asked again for ${patience} s`);
+      log.warn('engine_waits', `${url.host} ${failure}; it is asked again for ${patience} s`);
       await after(pause, undefined, { signal }).catch(() => throwIfInterrupted(signal));
     }
   }
   return {
     url,
     ask,
+    /** of connections: what answers afterwards may be another one */
     get failures() {
       return failures;
     },
   };
 }
 
-/** Paths are looked for below it; people know it with that of its OpenAI interface. */
-function addressOf(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
-    throw usageError(`--policy-url ${text}: expected an address`, '--policy-url http://localhost:8000');
-  url.pathname = `${url.pathname.replace(/\/(v1\/?)?$/, '')}/`;
-  return url;
-}
-
-function jsonOf(bytes: Buffer): unknown {
+export function jsonOf(text: Buffer | string): unknown {
   try {
-    return JSON.parse(bytes.toString());
+    return JSON.parse(`${text}`);
   } catch {
     return undefined;
   }
 }
+
+// ------ what is asked, as vLLM and SGLang have it
+
+/** How a kind of server is asked. */
+export type Dialect = (of: Served) => Promise<Engine['answer']>;
+
+export interface Served extends Pick<Server, 'ask'> {
+  /** by its name */
+  readonly model: string;
+  /**
+   * Counts what was asked.
+   * @param sent ids @param read how many the server has read @param cached of these
+   * @throws TraceRejected where that is something else
+   */
+  took(sent: number, read: number | undefined, cached: number | undefined): void;
+}
+
+/** What a server does with a distribution by default is none of the policy's: all that shapes one is named, and off. */
+export const PLAIN = {
+  ...{ temperature: 1, top_p: 1, top_k: -1, min_p: 0 },
+  ...{ repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+};

@@ -1,29 +1,82 @@
-// What engines behind a server have in common: their proof, checks of what they say, samples, and the count of what they were asked.
+// Engines behind a server: opened by what they are, believed once they have proved themselves, their tokens counted.
 import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
-import type { TextFolder } from '../onnx/folder.js';
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import type { Server } from './http.js';
-import { type EngineProof, proofOf } from './proof.js';
-import { checkedLogprobs, checkedSamples, unanswered } from './wire.js';
+import type { Engine, EngineQuestion, Said } from './engine.js';
+import type { Dialect, Server } from './http.js';
+import { proofOf } from './proof.js';
+import { sglang } from './sglang.js';
+import { vllm } from './vllm.js';
+import { UNANSWERED } from './wire.js';
 
-/** What a server does with a distribution by default is none of the policy's: all that shapes one is named, and off. */
-export const PLAIN = {
-  ...{ temperature: 1, top_p: 1, top_k: -1, min_p: 0 },
-  ...{ repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+/** What `--engine` may name. */
+export type EngineKind = 'vllm' | 'sglang';
+
+/** How they are asked, and by which path for their version. */
+const KINDS: Readonly<Record<EngineKind, readonly [Dialect, version: string]>> = {
+  vllm: [vllm, 'version'],
+  sglang: [sglang, 'get_server_info'],
 };
 
 export interface ServedOptions {
   readonly server: Server;
+  /** the name of its model; absent: the only one */
+  readonly model?: string | undefined;
   /** traces at work at a time */
   readonly width: number;
-  readonly policy: TextFolder;
+  readonly opened: Parameters<typeof proofOf>[1];
   readonly log: Log;
 }
 
-/** The model to be asked. @param wanted by name; absent: the only one. @throws RredcotError (exit 2) where that is none */
-export async function modelOf({ server, log }: ServedOptions, wanted: string | undefined): Promise<string> {
+/** @throws RredcotError (exit 69) for what is no such server, or does not prove itself, (exit 2) where it has no such model */
+export async function openServed(kind: EngineKind, opts: ServedOptions): Promise<Engine> {
+  const { server, width, opened, log } = opts;
+  const [dialect, path] = KINDS[kind];
+  const { version = '' } = (await server.ask(path)) as { version?: string };
+  const name = `${kind} ${version}`;
+  const model = await modelOf(opts);
+  let [tokens, cached] = [0, 0];
+  const took = (sent: number, read = sent, ofCache = 0): void => {
+    const told = `it has read ${read} tokens, ${sent} were sent: does it truncate?`;
+    if (read !== sent) throw new TraceRejected(UNANSWERED, told);
+    tokens += sent;
+    cached += ofCache;
+  };
+  const ask = await dialect({ ask: server.ask, model, took });
+
+  /** Whoever it is that answers. */
+  async function answer(questions: readonly EngineQuestion[]): Promise<Said[]> {
+    // a trace before its exits, which begin as it does
+    const whole = questions[0]?.top ? await ask(questions.slice(0, 1)) : [];
+    return [...whole, ...(await ask(questions.slice(whole.length)))];
+  }
+  const unproved = { name, width, answer };
+  const proof = await proofOf(unproved, opened, log);
+  if (cached === 0)
+    log.warn(
+      'engine_cache',
+      `${name} caches no prefix, so that each exit costs its whole trace, or does not say so (vLLM: --enable-prefix-caching, --enable-prompt-tokens-details)`,
+    );
+  let [failures, again] = [server.failures, Promise.resolve(proof)];
+  return {
+    ...{ name, config: { engine: name, engineModel: model }, width, noise: proof.noise },
+    async answer(questions) {
+      const said = await answer(questions);
+      // what answers after it was away may be another one
+      if (server.failures > failures)
+        again = again.then(({ answers }) => proofOf(unproved, opened, log, answers));
+      ({ failures } = server);
+      await again;
+      return said;
+    },
+    async [Symbol.asyncDispose]() {
+      log.info(`${name}: ${count(tokens)} tokens asked, ${count(cached)} of them cached, as far as it says`);
+    },
+  };
+}
+
+/** The model to be asked. @throws RredcotError (exit 2) where that is none of the server's */
+async function modelOf({ server, model: wanted, log }: ServedOptions): Promise<string> {
   const { data = [] } = (await server.ask('v1/models')) as { data?: readonly { readonly id: string }[] };
   const models = data.map(({ id }) => id);
   const model = wanted ?? (models.length === 1 ? models[0] : undefined);
@@ -31,101 +84,4 @@ export async function modelOf({ server, log }: ServedOptions, wanted: string | u
     throw usageError(`${server.url} serves ${JSON.stringify(models)}`, '--engine-model <one of them>');
   log.info(`${server.url} serves ${model}`);
   return model;
-}
-
-export abstract class ServedEngine implements Engine {
-  noise: number | undefined;
-  readonly width: number;
-  private proof: Promise<EngineProof> | undefined;
-  private failures = 0;
-  private tokens = 0;
-  private cached = 0;
-
-  constructor(
-    readonly name: string,
-    readonly config: Engine['config'],
-    protected readonly opts: ServedOptions,
-  ) {
-    this.width = opts.width;
-  }
-
-  async logprobs(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    const [first] = questions;
-    if (first === undefined) return [];
-    this.noise = (await this.proved(first)).noise;
-    return this.whileThere(this.answer(questions));
-  }
-
-  samples(questions: readonly SampleQuestion[]): Promise<readonly (readonly Int32Array[])[]> {
-    const { vocab } = this.opts.policy.architecture;
-    const ask = async (question: SampleQuestion) =>
-      this.must(checkedSamples({ ids: await this.sample(question) }, question, vocab), question);
-    return this.whileThere(Promise.all(questions.map(ask)));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    const told = `${count(this.tokens)} tokens asked, ${count(this.cached)} of them cached, as far as it says`;
-    this.opts.log.info(`${this.name}: ${told}`);
-  }
-
-  /** As {@link logprobs}, whoever it is that answers. */
-  protected abstract answer(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]>;
-
-  /** What ends a sample is the question's to say. */
-  protected abstract sample(question: SampleQuestion): Promise<number[][]>;
-
-  protected checked(found: Parameters<typeof checkedLogprobs>[0], question: LogprobQuestion): LogprobAnswer {
-    return this.must(checkedLogprobs(found, question, this.opts.policy.architecture.vocab), question);
-  }
-
-  /**
-   * Counts what was asked.
-   * @param sent ids @param read how many the server has read @param cached of these
-   * @throws TraceRejected where that is something else
-   */
-  protected took(of: NamedQuestion, sent: number, read = sent, cached = 0): void {
-    this.must(read === sent || `it has read ${read} tokens, ${sent} were sent: does it truncate?`, of);
-    this.tokens += sent;
-    this.cached += cached;
-  }
-
-  /** What was found. @throws TraceRejected where that is why there is nothing */
-  protected must<T>(found: T | string, { name }: NamedQuestion): T {
-    if (typeof found === 'string') throw unanswered(this.name, name, found);
-    return found;
-  }
-
-  /** By the first trace that it does not refuse. */
-  private async proved(first: LogprobQuestion): Promise<EngineProof> {
-    const { server, policy, log } = this.opts;
-    const isMine = this.proof === undefined;
-    if (isMine) this.failures = server.failures;
-    // itself, as it is without a proof
-    const unproved = Object.create(this, { logprobs: { value: this.answer.bind(this) } }) as Engine;
-    this.proof ??= proofOf(unproved, first, policy, log);
-    const { proof } = this;
-    return proof.catch((error) => {
-      if (!(error instanceof TraceRejected)) throw error;
-      if (this.proof === proof) this.proof = undefined;
-      if (isMine) throw error;
-      return this.proved(first);
-    });
-  }
-
-  /** What answers after it was away may be another one. */
-  private async whileThere<T>(asked: Promise<T>): Promise<T> {
-    const answers = await asked;
-    const { failures } = this.opts.server;
-    if (failures > this.failures) this.proof = this.proof?.then((proof) => proof.again());
-    this.failures = failures;
-    await this.proof;
-    return answers;
-  }
-}
-
-export type NamedQuestion = Pick<LogprobQuestion, 'name'>;
-
-/** A log-probability as JSON has it. vLLM and SGLang say −9999 or null of what is no number. */
-export function numberOf(logprob: number | null | undefined): number {
-  return logprob === null || logprob === undefined || logprob <= -9999 ? Number.NaN : logprob;
 }

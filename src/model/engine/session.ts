@@ -1,143 +1,115 @@
 // An engine as those see it who put traces to a policy: as a session that reads traces and scores branches of them.
-import { usageError } from '../../errors.js';
+import { TraceRejected, usageError } from '../../errors.js';
 import type { SampleRequest, TokenizedTrace } from '../../question.js';
 import type { Log } from '../../report/log.js';
 import type { TextFolder } from '../onnx/folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../onnx/placed.js';
 import { joinIds } from '../text/encode.js';
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
+import type { Engine, EngineQuestion, LogprobQuestion } from './engine.js';
+import { type AnswerTo, checked, type LogprobAnswer, UNANSWERED } from './wire.js';
 
 /** Of the likeliest tokens so many tell an entropy: .08 nats wide in the mean on a language model of half a billion weights. */
 const TOP = 20;
+const NONE = new Float32Array(0);
 
 /** What was read, whose branches may follow. */
-type Read = Pick<PackedTrace, 'ids'> & { readonly name: string };
+type Read = Pick<PackedTrace, 'ids' | 'trace'>;
 
-export class EngineSession {
-  readonly vocab: number;
-  readonly width: number;
-  private readonly kept = new Map<number, readonly Read[]>();
+/** @param engine is closed by whoever has opened it */
+export function engineSession(
+  engine: Pick<Engine, 'name' | 'width' | 'noise' | 'answer'>,
+  folder: TextFolder,
+  log: Log,
+) {
+  const { stops: stop } = folder;
+  const { vocab } = folder.architecture;
+  const keptReads = new Map<number, readonly Read[]>();
   /** of all entropies that were told by the likeliest tokens */
-  private readonly widths = { sum: 0, count: 0 };
+  const widths = { sum: 0, count: 0 };
 
-  constructor(
-    private readonly engine: Engine,
-    readonly folder: TextFolder,
-    private readonly log: Log,
-  ) {
-    this.vocab = folder.architecture.vocab;
-    this.width = engine.width;
-  }
-
-  get noise(): number | undefined {
-    return this.engine.noise;
-  }
-
-  /** @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
-  async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
-    const scored: TraceScores[] = [];
-    for (const { ids, promptLength, branches, trace } of traces) {
-      const name = trace?.id ?? '';
-      const whole = { name, ids, shared: ids.length, from: promptLength, top: TOP };
-      const asked = branchQuestions({ ids, name }, promptLength, branches);
-      const [own, ...answers] = await this.engine.logprobs([whole, ...asked]);
-      const {
-        logprobs,
-        entropies = new Float32Array(logprobs.length),
-        entropyWidth = 0,
-      } = own as LogprobAnswer;
-      if (entropyWidth > 0) {
-        this.widths.sum += entropyWidth * logprobs.length;
-        this.widths.count += logprobs.length;
-      }
-      scored.push({ entropies, logprobs, branches: joined(branches, answers) });
-    }
-    if (keep !== undefined)
-      this.kept.set(
-        keep,
-        traces.map(({ ids, trace }) => ({ ids, name: trace?.id ?? '' })),
-      );
-    return scored;
-  }
-
-  /** Scores branches of what an earlier call has read. */
-  async branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
-    const none = new Float32Array(0);
-    const scored: TraceScores[] = [];
-    for (const [n, own] of branches.entries()) {
-      const asked = branchQuestions(this.kept.get(kept)?.[n] as Read, 0, own);
-      const answers = asked.length === 0 ? [] : await this.engine.logprobs(asked);
-      scored.push({ entropies: none, logprobs: none, branches: joined(own, answers) });
-    }
-    return scored;
-  }
-
-  /** How the policy goes on from states of a trace. @throws as {@link run} */
-  sample(
-    { trace, promptIds, completionIds }: TokenizedTrace,
-    requests: readonly SampleRequest[],
-  ): Promise<readonly (readonly Int32Array[])[]> {
-    const ids = joinIds(promptIds, completionIds);
-    const { stops: stop } = this.folder;
-    const questions = requests.map(({ after, samples, maxTokens }): SampleQuestion => {
-      const shared = promptIds.length + after;
-      const name = `${trace.id}@${after}:mc`;
-      return { name, ids: ids.subarray(0, shared), shared, samples, maxTokens, stop };
+  /**
+   * What can be believed of what the engine says.
+   * @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more
+   */
+  async function ask<Q extends EngineQuestion>(questions: readonly Q[]): Promise<AnswerTo<Q>[]> {
+    const said = questions.length === 0 ? [] : await engine.answer(questions);
+    return questions.map((question, n) => {
+      const found = checked(said[n], question, vocab);
+      if (typeof found !== 'string') return found;
+      throw new TraceRejected(UNANSWERED, `${engine.name}: ${question.name}: ${found}`);
     });
-    return questions.length === 0 ? Promise.resolve([]) : this.engine.samples(questions);
   }
+  /** @param from where what is scored of its own tokens begins; absent: branches of it are scored alone */
+  async function scoresOf(read: Read, branches: readonly Branch[], from?: number): Promise<TraceScores> {
+    const { ids, trace } = read;
+    const whole = { name: trace?.id ?? '', ids, shared: ids.length, top: TOP };
+    const asked = [...questionsOf(read, from ?? 0, branches)];
+    const answers = (await ask(from === undefined ? asked : [{ ...whole, from }, ...asked])).values();
+    const next = () => answers.next().value as LogprobAnswer;
+    const { logprobs, entropies = NONE, entropyWidth = 0 } = from === undefined ? { logprobs: NONE } : next();
+    widths.sum += entropyWidth * logprobs.length;
+    widths.count += entropyWidth > 0 ? logprobs.length : 0;
+    const scored = branches.map(({ also }) => {
+      const own = next().logprobs;
+      return also === undefined ? own : Float32Array.of(...own, ...next().logprobs.subarray(-1));
+    });
+    return { entropies, logprobs, branches: scored };
+  }
+  return {
+    ...{ folder, vocab, width: engine.width, noise: engine.noise, ask },
 
-  async keepPrefixes(keep: number, ids: readonly Int32Array[], name = ''): Promise<void> {
-    this.kept.set(
-      keep,
-      ids.map((own) => ({ ids: own, name })),
-    );
-  }
+    run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+      if (keep !== undefined) keptReads.set(keep, traces);
+      return Promise.all(traces.map((each) => scoresOf(each, each.branches, each.promptLength)));
+    },
 
-  async release(kept: number): Promise<void> {
-    this.kept.delete(kept);
-  }
+    /** Scores branches of what an earlier call has read. */
+    branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
+      const reads = keptReads.get(kept) ?? [];
+      return Promise.all(branches.map((own, n) => scoresOf(reads[n] as Read, own)));
+    },
 
-  /** Tells what its answers were worth; the engine is closed by whoever has opened it. */
-  async close(): Promise<void> {
-    const { sum, count } = this.widths;
-    if (count > 0)
-      this.log.info(
-        `entropies are told by the ${TOP} likeliest tokens: the middles of intervals that are ${(sum / count).toPrecision(2)} nats wide in the mean`,
-      );
-  }
+    /** How the policy goes on from states of a trace: (requests) of (samples). */
+    sample({ trace, promptIds, completionIds }: TokenizedTrace, requests: readonly SampleRequest[]) {
+      const all = joinIds(promptIds, completionIds);
+      const questions = requests.map(({ after, samples, maxTokens }) => {
+        const ids = all.subarray(0, promptIds.length + after);
+        return { name: `${trace.id}@${after}:mc`, ids, shared: ids.length, samples, maxTokens, stop };
+      });
+      return ask(questions);
+    },
+
+    async keepPrefixes(keep: number, prefixes: readonly Int32Array[]): Promise<void> {
+      const reads = prefixes.map((ids) => ({ ids }));
+      keptReads.set(keep, reads);
+    },
+
+    release: async (kept: number): Promise<void> => void keptReads.delete(kept),
+
+    /** Tells what its answers were worth. */
+    async close(): Promise<void> {
+      const { sum, count } = widths;
+      if (count > 0)
+        log.info(
+          `entropies are told by the ${TOP} likeliest tokens: the middles of intervals that are ${(sum / count).toPrecision(2)} nats wide in the mean`,
+        );
+    },
+  };
 }
 
 /** Each branch as a question; one with another token in the place of its last is two. @param prompt tokens before the completion, by which exits are named */
-function branchQuestions(
-  { ids, name }: Read,
+function* questionsOf(
+  { ids, trace }: Read,
   prompt: number,
   branches: readonly Branch[],
-): LogprobQuestion[] {
-  return branches.flatMap(({ exit, ids: behind, scoredFrom, also, gap }, n) => {
+): Generator<LogprobQuestion> {
+  for (const [n, { exit, ids: behind, scoredFrom, also, gap }] of branches.entries()) {
     if (gap !== undefined)
-      throw usageError(
-        '--loo masked: an engine hides no token from another',
-        '--loo deleted, or a policy folder',
-      );
-    const question = (own: Int32Array, which: string): LogprobQuestion => ({
-      ...{ name: `${name}@${exit - prompt}:${which}`, ids: joinIds(ids.subarray(0, exit), own) },
-      ...{ shared: exit, from: exit + scoredFrom },
-    });
-    if (also === undefined) return [question(behind, `${n}`)];
-    const other = Int32Array.from(behind);
-    other[other.length - 1] = also;
-    return [question(behind, `${n}`), question(other, `${n}b`)];
-  });
-}
-
-/** The log-probabilities of each branch, and then that of the other token, out of the answers to {@link branchQuestions}. */
-function joined(branches: readonly Branch[], answers: readonly LogprobAnswer[]): Float32Array[] {
-  let next = 0;
-  return branches.map(({ also }) => {
-    const { logprobs } = answers[next++] as LogprobAnswer;
-    if (also === undefined) return logprobs;
-    const { logprobs: other } = answers[next++] as LogprobAnswer;
-    return Float32Array.from([...logprobs, other.at(-1) as number]);
-  });
+      throw usageError('--loo masked: an engine hides no token', '--loo deleted, or a policy folder');
+    const name = `${trace?.id ?? ''}@${exit - prompt}:${n}`;
+    const own = joinIds(ids.subarray(0, exit), behind);
+    const question = { name, ids: own, shared: exit, from: exit + scoredFrom };
+    yield question;
+    if (also !== undefined) yield { ...question, name: `${name}b`, ids: own.with(-1, also) };
+  }
 }

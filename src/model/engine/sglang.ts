@@ -1,72 +1,55 @@
 // An SGLang server as an engine: log-probabilities of an input from a place on; what stands before that place is taken from its cache.
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import { modelOf, numberOf, PLAIN, ServedEngine, type ServedOptions } from './served.js';
+
+import type { LogprobQuestion, Said, SampleQuestion } from './engine.js';
+import { type Dialect, PLAIN } from './http.js';
 
 /** [log p, id, text]; of an input's first token there is no log p. */
-type Scored = readonly [logprob: number | null, id: number, ...text: unknown[]];
+type SglangScored = readonly [logprob: number | null, id: number, ...text: unknown[]];
 interface Generated {
-  readonly output_ids?: readonly number[];
+  readonly output_ids?: number[];
   readonly meta_info?: {
     readonly prompt_tokens?: number;
     readonly cached_tokens?: number;
     readonly finish_reason?: { readonly matched?: unknown } | null;
-    readonly input_token_logprobs?: readonly Scored[];
-    readonly input_top_logprobs?: readonly (readonly Scored[] | null)[];
+    readonly input_token_logprobs?: readonly SglangScored[];
+    readonly input_top_logprobs?: readonly (readonly SglangScored[] | null)[];
   };
 }
 
-export class Sglang extends ServedEngine {
-  /** @throws RredcotError (exit 69) for what is no server of SGLang, (exit 2) as {@link modelOf} */
-  static async open(opts: ServedOptions, model: string | undefined): Promise<Engine> {
-    const { version = '' } = (await opts.server.ask('get_server_info')) as { version?: string };
-    const engine = `sglang ${version}`;
-    return new Sglang(engine, { engine, engineModel: await modelOf(opts, model) }, opts);
+export const sglang: Dialect = async ({ ask, took }) => {
+  async function generate(ids: Int32Array, sampling: object, scoring: object): Promise<Generated[]> {
+    const body = { input_ids: [...ids], sampling_params: { ...PLAIN, ...sampling }, ...scoring };
+    const all = [(await ask('generate', body)) as Generated | Generated[]].flat();
+    took(ids.length, all[0]?.meta_info?.prompt_tokens, all[0]?.meta_info?.cached_tokens);
+    return all;
   }
 
-  protected async answer([first, ...others]: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    // a trace before its exits, which begin as it does
-    const whole = first === undefined ? [] : [await this.score(first)];
-    return [...whole, ...(await Promise.all(others.map(this.score, this)))];
-  }
-
-  protected async sample(question: SampleQuestion): Promise<number[][]> {
-    const { samples: n, maxTokens: max_new_tokens, stop: stop_token_ids } = question;
-    const sampling = { n, max_new_tokens, stop_token_ids, ignore_eos: true };
-    const said = await this.generate(sampling, {}, question);
-    return said.map(({ output_ids = [], meta_info }) => {
-      const matched = meta_info?.finish_reason?.matched;
-      // the token that ended it may have been left out
-      const isCut = typeof matched === 'number' && output_ids.at(-1) !== matched;
-      return isCut ? [...output_ids, matched] : [...output_ids];
-    });
-  }
-
-  private async score(question: LogprobQuestion): Promise<LogprobAnswer> {
-    const { ids, from, top, fresh } = question;
+  async function score({ ids, from, top, fresh }: LogprobQuestion): Promise<Said> {
     // nothing behind it is taken from the cache
     const start = fresh ? 0 : from - 1;
     const scoring = { return_logprob: true, logprob_start_len: start, top_logprobs_num: top ?? 0 };
-    const [said] = await this.generate({ max_new_tokens: 0 }, scoring, question);
-    const {
-      input_token_logprobs = [],
-      input_top_logprobs = [],
-      cached_tokens: cached,
-    } = said?.meta_info ?? {};
+    const [{ meta_info } = {}] = await generate(ids, { max_new_tokens: 0 }, scoring);
+    const { input_token_logprobs = [], input_top_logprobs = [] } = meta_info ?? {};
     const scored = input_token_logprobs.slice(from - start);
     const wrong = scored.find(([, id], i) => id !== ids[from + i]);
-    this.must(wrong === undefined || `it has read ${wrong[1]}, which was not sent there`, question);
-    const [logprobs = [], ...rows] = [scored, ...input_top_logprobs.slice(from - start)].map((row) =>
-      (row ?? []).map(([logprob]) => numberOf(logprob)),
-    );
-    return this.checked({ logprobs, top: rows, cached }, question);
+    if (wrong !== undefined) return `has read ${wrong[1]}, which was not sent there`;
+    const numbers = (row: readonly SglangScored[] | null) =>
+      (row ?? []).map(([logprob]) => logprob ?? Number.NaN);
+    return { logprobs: numbers(scored), top: input_top_logprobs.slice(from - start).map(numbers) };
   }
 
-  private async generate(sampling: object, scoring: object, question: LogprobQuestion | SampleQuestion) {
-    const { ids } = question;
-    const body = { input_ids: [...ids], sampling_params: { ...PLAIN, ...sampling }, ...scoring };
-    const all = [(await this.opts.server.ask('generate', body)) as Generated | Generated[]].flat();
-    const { prompt_tokens, cached_tokens } = all[0]?.meta_info ?? {};
-    this.took(question, ids.length, prompt_tokens, cached_tokens);
-    return all;
+  async function sample({ ids, samples: n, maxTokens, stop }: SampleQuestion): Promise<Said> {
+    const ends = { max_new_tokens: maxTokens, stop_token_ids: stop, ignore_eos: true };
+    const all = await generate(ids, { n, ...ends }, {});
+    return {
+      ids: all.map(({ output_ids = [], meta_info }) => {
+        const matched = meta_info?.finish_reason?.matched;
+        // the token that ended it may have been left out
+        const isCut = typeof matched === 'number' && output_ids.at(-1) !== matched;
+        return isCut ? [...output_ids, matched] : output_ids;
+      }),
+    };
   }
-}
+  return (questions) =>
+    Promise.all(questions.map((each) => ('samples' in each ? sample(each) : score(each))));
+};

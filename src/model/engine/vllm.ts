@@ -1,144 +1,117 @@
 // A vLLM server as an engine: a trace is read by prompt_logprobs, and behind its exits, whose prefixes are cached then, answers are forced.
 import { sharingRoom } from '../onnx/layout.js';
-import type { Engine, LogprobAnswer, LogprobQuestion, SampleQuestion } from './engine.js';
-import { modelOf, type NamedQuestion, numberOf, PLAIN, ServedEngine, type ServedOptions } from './served.js';
+import type { EngineQuestion, LogprobQuestion, Said, SampleQuestion } from './engine.js';
+import { type Dialect, PLAIN } from './http.js';
+import { checked } from './wire.js';
 
 /** Tokens that are forced at most; more are read with their prefix. Those that are allowed one by one are a request each. */
 const [MOST_REPLAYED, MOST_ALLOWED] = [256, 32];
 /** Ids of one request. */
 const MOST_IDS = 2 ** 20;
+const PROBE = { name: 'probe', ids: Int32Array.of(0, 1, 2, 3), shared: 2, from: 2 };
 
-/** What is likely at a place, by token. */
-type VllmRow = Readonly<Record<string, { readonly logprob?: number }>> | null;
+interface VllmScored {
+  readonly logprob?: number;
+}
 interface VllmChoice {
-  readonly token_ids?: readonly number[] | null;
-  readonly prompt_logprobs?: readonly VllmRow[] | null;
+  readonly token_ids?: number[] | null;
+  /** (prompt) what is likely at a place, by token */
+  readonly prompt_logprobs?: readonly (Readonly<Record<string, VllmScored>> | null)[] | null;
   readonly logprobs?: {
-    readonly tokens?: readonly string[];
-    readonly token_logprobs?: readonly (number | null)[];
-    readonly content?: readonly { readonly logprob?: number }[];
+    tokens?: string[];
+    token_logprobs?: (number | null)[];
+    content?: VllmScored[];
   } | null;
 }
-interface VllmAnswer {
+interface Completed {
   readonly choices?: readonly VllmChoice[];
   readonly usage?: {
-    readonly prompt_tokens?: number;
-    /** of the last of several prompts */
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
+    prompt_tokens?: number;
+    prompt_tokens_details?: { cached_tokens?: number } | null;
   } | null;
 }
 
-export class Vllm extends ServedEngine {
-  /** whether it replays what is forced; else it is allowed one token a request */
-  private replays = true;
-
-  private constructor(
-    name: string,
-    private readonly model: string,
-    opts: ServedOptions,
-  ) {
-    super(name, { engine: name, engineModel: model }, opts);
+export const vllm: Dialect = async ({ ask, model, took }) => {
+  async function post(path: string, prompts: readonly Int32Array[], body: object) {
+    const { choices = [], usage } = (await ask(path, { model, ...body })) as Completed;
+    const sent = prompts.reduce((total, { length }) => total + length, 0);
+    const { cached_tokens: cached } = usage?.prompt_tokens_details ?? {};
+    // as much as of the last is left of each
+    const left = prompts.length * ((prompts.at(-1)?.length ?? 0) - (cached ?? 0));
+    took(sent, usage?.prompt_tokens, cached === undefined ? 0 : Math.max(0, sent - left));
+    return choices;
   }
-
-  /** @throws RredcotError (exit 69) for what is no server of vLLM, (exit 2) as {@link modelOf} */
-  static async open(opts: ServedOptions, model: string | undefined): Promise<Engine> {
-    const { version = '' } = (await opts.server.ask('version')) as { version?: string };
-    const engine = new Vllm(`vllm ${version}`, await modelOf(opts, model), opts);
-    const probe = { name: 'probe', ids: Int32Array.of(0, 1, 2, 3), shared: 2, from: 2 };
-    await engine.replay(probe).catch(() => {
-      engine.replays = false;
-    });
-    return engine;
-  }
-
-  protected async answer(questions: readonly LogprobQuestion[]): Promise<readonly LogprobAnswer[]> {
-    const most = this.replays ? MOST_REPLAYED : MOST_ALLOWED;
-    const isForced = ({ ids, from, top, fresh }: LogprobQuestion) =>
-      top === undefined && !fresh && ids.length - from <= most;
-    const answers = new Map<LogprobQuestion, LogprobAnswer>();
-    // a trace before its exits, which begin as it does
-    for (const question of questions)
-      if (!isForced(question)) answers.set(question, await this.read(question));
-    const exits = questions.filter(isForced);
-    const forced = this.replays ? Promise.all(exits.map(this.replay, this)) : this.allow(exits);
-    for (const [n, answer] of (await forced).entries()) answers.set(exits[n] as LogprobQuestion, answer);
-    return questions.map((question) => answers.get(question) as LogprobAnswer);
-  }
-
-  protected async sample(question: SampleQuestion): Promise<number[][]> {
-    const { ids, samples: n, maxTokens: max_tokens, stop: stop_token_ids } = question;
-    const sampling = { n, max_tokens, stop_token_ids, ignore_eos: true, return_token_ids: true };
-    const { choices } = await this.complete([ids], sampling, question);
-    return choices.map(({ token_ids }) => [...(token_ids ?? [])]);
-  }
+  const complete = (prompts: readonly Int32Array[], params: object) =>
+    post('v1/completions', prompts, { prompt: prompts.map((ids) => [...ids]), ...PLAIN, ...params });
 
   /** All of a list at once, of which nothing is taken from the cache. */
-  private async read(question: LogprobQuestion): Promise<LogprobAnswer> {
-    const { ids, from, top = 0 } = question;
-    const { choices, cached } = await this.complete([ids], { max_tokens: 1, prompt_logprobs: top }, question);
-    const rows = choices[0]?.prompt_logprobs?.slice(from) ?? [];
-    const logprobs = rows.map((row, i) => numberOf(row?.[`${ids[from + i]}`]?.logprob));
-    const likeliest = rows.map((row) => {
-      const all = Object.values(row ?? {}).map(({ logprob }) => numberOf(logprob));
-      return all.sort((a, b) => b - a).slice(0, top);
-    });
-    return this.checked({ logprobs, top: likeliest, cached }, question);
+  async function read({ ids, from, top = 0 }: LogprobQuestion): Promise<Said> {
+    const [choice] = await complete([ids], { max_tokens: 1, prompt_logprobs: top });
+    const rows = choice?.prompt_logprobs?.slice(from) ?? [];
+    const likeliest = rows.map((row) => Object.values(row ?? {}).map(({ logprob }) => logprob ?? Number.NaN));
+    return {
+      logprobs: rows.map((row, i) => row?.[`${ids[from + i]}`]?.logprob ?? Number.NaN),
+      top: likeliest.map((all) => all.sort((a, b) => b - a).slice(0, top)),
+    };
   }
 
   /** What is behind a prefix, as if it were sampled. */
-  private async replay(question: LogprobQuestion): Promise<LogprobAnswer> {
-    const { ids, from } = question;
+  async function replay({ ids, from }: LogprobQuestion): Promise<Said> {
     const [prompt, forced] = [ids.subarray(0, from), [...ids.subarray(from)]];
     const sampling = { ...PLAIN, max_tokens: forced.length, logprobs: 0, detokenize: false };
     const body = { token_ids: [...prompt], sampling_params: { ...sampling, trace_decode_token_ids: forced } };
-    const { choices, cached } = await this.post('inference/v1/generate', body, [prompt], question);
-    const { token_ids: written, logprobs: content } = choices[0] ?? {};
-    const logprobs = content?.content?.map(({ logprob }) => numberOf(logprob)) ?? [];
-    this.must(
-      written?.join() === forced.join() || `it has written ${written}, forced was ${forced}`,
-      question,
-    );
-    return this.checked({ logprobs, cached }, question);
+    const [{ token_ids: written, logprobs } = {}] = await post('inference/v1/generate', [prompt], body);
+    if (`${written}` !== `${forced}`) return `has written ${written}, forced was ${forced}`;
+    return { logprobs: (logprobs?.content ?? []).map(({ logprob }) => logprob ?? Number.NaN) };
   }
 
-  /** Each token as the only one that is allowed behind its prefix; a request allows the same behind several, one is made at a time. */
-  private async allow(questions: readonly LogprobQuestion[]): Promise<LogprobAnswer[]> {
-    const found = questions.map((): { logprobs: number[]; cached?: number } => ({ logprobs: [] }));
-    const places = questions.flatMap(({ ids, from, name }, n) =>
-      Array.from(ids.subarray(from), (token, i) => ({ token, name, at: from + i, n, i })),
+  /** Each token as the only one that is allowed behind those before it; a request allows the same behind several, one is made at a time. */
+  async function allow(questions: readonly LogprobQuestion[]): Promise<Said[]> {
+    const found = questions.map((): (number | string)[] => []);
+    const places = questions.flatMap(({ ids, from }, n) =>
+      Array.from(ids.subarray(from), (token, i) => ({ token, prompt: ids.subarray(0, from + i), n, i })),
     );
     for (const token of new Set(places.map((place) => place.token))) {
       const own = places.filter((place) => place.token === token);
-      for (const some of sharingRoom(own, MOST_IDS, ({ at }) => at)) {
-        const prompts = some.map(({ n, at }) => (questions[n] as LogprobQuestion).ids.subarray(0, at));
-        const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
-        const params = { ...forcing, return_tokens_as_token_ids: true };
-        const { choices, cached } = await this.complete(prompts, params, some[0] as NamedQuestion);
-        for (const [p, { n, i, ...of }] of some.entries()) {
+      const forcing = { max_tokens: 1, ignore_eos: true, allowed_token_ids: [token], logprobs: 0 };
+      for (const some of sharingRoom(own, MOST_IDS, ({ prompt }) => prompt.length)) {
+        const prompts = some.map(({ prompt }) => prompt);
+        const choices = await complete(prompts, { ...forcing, return_tokens_as_token_ids: true });
+        for (const [p, { n, i }] of some.entries()) {
           const { tokens: [written] = [], token_logprobs: [logprob] = [] } = choices[p]?.logprobs ?? {};
-          this.must(written === `token_id:${token}` || `it has written ${written}, forced was ${token}`, of);
-          const answer = found[n] as (typeof found)[number];
-          answer.logprobs[i] = numberOf(logprob);
-          if (cached !== undefined) answer.cached = cached;
+          const isForced = written === `token_id:${token}`;
+          (found[n] ?? [])[i] = isForced
+            ? (logprob ?? Number.NaN)
+            : `has written ${written}, forced was ${token}`;
         }
       }
     }
-    return questions.map((question, n) => this.checked(found[n] ?? {}, question));
+    return found.map((all) => all.find((each) => typeof each === 'string') ?? { logprobs: all.map(Number) });
   }
 
-  private complete(prompts: readonly Int32Array[], params: object, of: NamedQuestion) {
-    const body = { prompt: prompts.map((ids) => [...ids]), ...PLAIN, ...params };
-    return this.post('v1/completions', body, prompts, of);
+  async function sample({ ids, samples: n, maxTokens, stop }: SampleQuestion): Promise<Said> {
+    const ends = { max_tokens: maxTokens, stop_token_ids: stop, ignore_eos: true };
+    const choices = await complete([ids], { n, ...ends, return_token_ids: true });
+    return { ids: choices.map(({ token_ids }) => token_ids ?? []) };
   }
 
-  private async post(path: string, body: object, prompts: readonly Int32Array[], of: NamedQuestion) {
-    const said = await this.opts.server.ask(path, { model: this.model, ...body });
-    const { choices = [], usage } = said as VllmAnswer;
-    const sent = prompts.reduce((sum, { length }) => sum + length, 0);
-    const cached = usage?.prompt_tokens_details?.cached_tokens;
-    // as much as of the last is left of each
-    const left = prompts.length * ((prompts.at(-1)?.length ?? 0) - (cached ?? 0));
-    this.took(of, sent, usage?.prompt_tokens, cached === undefined ? 0 : Math.max(0, sent - left));
-    return { choices, cached };
-  }
-}
+  // whether it replays what is forced; else it is allowed one token a request
+  const replays = await replay(PROBE).then(
+    (said) => typeof checked(said, PROBE, Number.POSITIVE_INFINITY) !== 'string',
+    () => false,
+  );
+  const isForced = (question: EngineQuestion): question is LogprobQuestion => {
+    if ('samples' in question || question.top || question.fresh) return false;
+    return question.ids.length - question.from <= (replays ? MOST_REPLAYED : MOST_ALLOWED);
+  };
+  return async (questions) => {
+    const allowed = replays ? [] : questions.filter(isForced);
+    const forced = allow(allowed);
+    const said = questions.map(async (question) => {
+      if ('samples' in question) return sample(question);
+      if (!isForced(question)) return read(question);
+      return replays ? replay(question) : ((await forced)[allowed.indexOf(question)] as Said);
+    });
+    return Promise.all(said);
+  };
+};

@@ -11,9 +11,9 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
-import { FAMILIES } from './families.js';
+import { expectedWeights, FAMILIES } from './families.js';
 import { refuseForeign } from './foreign.js';
-import { expectedWeights, type Weight } from './operators.js';
+import type { Weight } from './operators.js';
 import { AGAIN, assertShapes, readSafetensorsHeader } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';

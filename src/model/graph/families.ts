@@ -3,7 +3,8 @@ import { llama } from './families/llama.js';
 import { mistral } from './families/mistral.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen3 } from './families/qwen3.js';
-import type { Family } from './family.js';
+import { type Family, type LayerSizes, operators } from './family.js';
+import { Graph } from './onnx.js';
 
 export const FAMILIES = {
   LlamaForCausalLM: llama,
@@ -14,3 +15,24 @@ export const FAMILIES = {
 
 type FamilyName = keyof typeof FAMILIES;
 export const FAMILY_NAMES = Object.keys(FAMILIES) as [FamilyName, ...FamilyName[]];
+
+/** Every tensor that the layers of an architecture name, with its shape. */
+export function expectedWeights(
+  arch: LayerSizes & Readonly<{ family: FamilyName; layers: number; tiedHead: boolean }>,
+): Map<string, readonly number[]> {
+  const shapes = new Map<string, readonly number[]>();
+  const noted = (name: string, shape: readonly number[]): string => {
+    shapes.set(name, shape);
+    return name;
+  };
+  const family = FAMILIES[arch.family];
+  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf: noted });
+  family.embed(o, 'ids');
+  family.last(o, 'x');
+  if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
+  for (let i = 0; i < arch.layers; i++) {
+    family.project(o, i, 'x');
+    family.finish(o, i, 'x', 'attended');
+  }
+  return shapes;
+}

@@ -15,7 +15,7 @@ export const layerSizes = {
   vocab: size,
   rmsNormEps: z.number().positive(),
 };
-type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
+export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
 type Shape = readonly number[];
 
@@ -77,8 +77,6 @@ export interface Family {
   /** names of the matrix of the embedding, and of that of an output head of its own, [vocab,d] */
   readonly embedding: string;
   readonly head: string;
-  /** tensors of a layer whose shapes tell the other sizes, and the family */
-  layerShapes(sizes: LayerSizes, layer: number): Readonly<Record<string, readonly number[]>>;
   /** ids [N] → [N,d] */
   embed(o: Operators, ids: string): string;
   /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */

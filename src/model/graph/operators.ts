@@ -2,30 +2,11 @@
 import type { Architecture } from './architecture.js';
 import { FAMILIES } from './families.js';
 import { operators } from './family.js';
-import { cast, type ExternalData, Graph, type Precision } from './onnx.js';
+import { cast, type ExternalData, type Graph, type Precision } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export type Weight = StoredTensor & ExternalData;
-
-/** Every tensor that the layers of an architecture name, with its shape. */
-export function expectedWeights(arch: Architecture): Map<string, readonly number[]> {
-  const shapes = new Map<string, readonly number[]>();
-  const noted = (name: string, shape: readonly number[]): string => {
-    shapes.set(name, shape);
-    return name;
-  };
-  const family = FAMILIES[arch.family];
-  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf: noted });
-  family.embed(o, 'ids');
-  family.last(o, 'x');
-  if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
-  for (let i = 0; i < arch.layers; i++) {
-    family.project(o, i, 'x');
-    family.finish(o, i, 'x', 'attended');
-  }
-  return shapes;
-}
 
 /** A family's layers in a graph, each weight put there when it is first asked for. */
 export function rowLayers(

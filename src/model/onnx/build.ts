@@ -9,7 +9,7 @@ import { parseSizes } from '../graph/architecture.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph } from '../graph/scoring-graph.js';
-import { checkChatTemplate } from '../text/chat-template.js';
+import { checkedTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import {
@@ -19,7 +19,6 @@ import {
   deriveExitTemplate,
   type ExitTemplate,
   readAskTemplate,
-  readChatTemplate,
 } from '../text/templates.js';
 import { sha256, untrustedFile } from '../text/untrusted-files.js';
 import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
@@ -85,10 +84,10 @@ export async function buildTextFolder(
 
 /** What tokenizer and templates say. @throws RredcotError (exit 2) for those that would fail at the first trace */
 async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab: number) {
-  await checkChatTemplate(checkpoint);
+  const chatTemplate = await checkedTemplate(checkpoint);
   const tokenizer = await openTokenizer(checkpoint);
   await using _ = { [Symbol.asyncDispose]: () => tokenizer.close() };
-  const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
+  const derived = await deriveExitTemplate(tokenizer, chatTemplate);
   const exitTemplate = { ...derived, ...given };
   await checkExitTemplate(exitTemplate, tokenizer, vocab);
   const asked = await readAskTemplate(checkpoint);

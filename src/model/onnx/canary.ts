@@ -292,17 +292,15 @@ export async function prove(session: Asked, { passes }: Canary, precision: Preci
   return { findings, noise: precision === 'f32' ? 0 : answerNoise(tokens) };
 }
 
-/** Numbers as the file has them: eight digits are finer than any bound. @throws RangeError for what is no number */
+/** A value as the file has it, numbers of eight digits: finer than any bound. @throws RangeError for what is no number */
 export function stored(value: unknown): unknown {
-  if (value instanceof Int32Array) return [...value];
-  if (value instanceof Float32Array)
-    return Array.from(value, (number) => {
-      if (!Number.isFinite(number)) throw new RangeError(`gives ${number} for the canary's tokens`);
-      return Number(number.toPrecision(8));
-    });
-  if (Array.isArray(value)) return value.map(stored);
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, stored(each)]));
+  const digits = (number: number): number => {
+    if (!Number.isFinite(number)) throw new RangeError(`gives ${number} for the canary's tokens`);
+    return Number(number.toPrecision(8));
+  };
+  const listed = (_: string, each: unknown) =>
+    each instanceof Float32Array ? Array.from(each, digits) : each instanceof Int32Array ? [...each] : each;
+  return JSON.parse(JSON.stringify(value, listed));
 }
 
 /** Fixed ids: those of a text that the vocabulary has, over and over. */

@@ -7,7 +7,7 @@ import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
 import { ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
-import { FAMILIES } from '../graph/families.js';
+import { expectedWeights } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
@@ -124,13 +124,7 @@ async function assertSizes({ path, architecture, files }: PolicyFolder): Promise
   const tensors = new Map<string, StoredTensor>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
-  const { vocab, hidden, layers, tiedHead } = architecture;
-  const family = FAMILIES[architecture.family];
-  const shapes = new Map([[family.embedding, [vocab, hidden]]]);
-  if (!tiedHead) shapes.set(family.head, [vocab, hidden]);
-  assertShapes(path, MANIFEST, shapes, tensors);
-  for (let layer = 0; layer < layers; layer++)
-    assertShapes(path, MANIFEST, Object.entries(family.layerShapes(architecture, layer)), tensors);
+  assertShapes(path, MANIFEST, expectedWeights(architecture), tensors);
 }
 
 // ------ its files

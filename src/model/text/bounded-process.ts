@@ -7,9 +7,11 @@ import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { type Functions, startThread, type Thread, type WorkerLike } from '../../thread.js';
 
 /** Why a call has no answer: the process was stopped, or has crashed. The next call starts another. */
-export class StoppedError extends Error {}
+interface Stopped {
+  readonly error: string;
+}
 
-export interface Bounds {
+interface Bounds {
   /** what a call may take, while this process runs: one that is stopped for a while, as schedulers do, goes on with what was left */
   readonly timeoutMs: number;
   /** one text may be strange; what is stopped so often would hold up the whole run */
@@ -45,13 +47,12 @@ export function boundedProcess<F extends Functions<F>>(
   };
   return {
     /**
-     * @throws StoppedError where there is no answer
      * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often
      */
     async call<Name extends keyof F>(
       name: Name,
       args: Parameters<F[Name]>,
-    ): Promise<Awaited<ReturnType<F[Name]>>> {
+    ): Promise<Awaited<ReturnType<F[Name]>> | Stopped> {
       if (signal !== undefined) throwIfInterrupted(signal);
       const own =
         thread ?? startThread<F>('its thread', inProcess({ file: file.href, workerData, memoryMb }));
@@ -68,7 +69,7 @@ export function boundedProcess<F extends Functions<F>>(
         if (signal !== undefined) throwIfInterrupted(signal);
         if (error instanceof RredcotError) throw error;
         const { message: why } = error as Error;
-        if (++stopped < mostStopped) throw new StoppedError(why);
+        if (++stopped < mostStopped) return { error: why };
         throw new RredcotError(`${title} was stopped ${mostStopped} times (${why})`, {
           exitCode: EXIT.usage,
           hint,

@@ -1,10 +1,10 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
-import { type ExactObject, exactly } from '../../io/arrow/exact.js';
+import { type ExactObject, exactly } from '../../io/arrow/json.js';
 import type { Message } from '../../trace.js';
-import { boundedProcess, StoppedError } from './bounded-process.js';
-import type { ChatReply, TextInit, TextThread } from './text-thread.js';
+import { boundedProcess } from './bounded-process.js';
+import type { TextInit, TextThread } from './text-thread.js';
 import { NamedToken } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -58,12 +58,13 @@ export async function loadChatTemplate(
   return { file, source, variables: { ...specialTokens(config), ...args } };
 }
 
-/** @throws RredcotError (exit 2) for a checkpoint whose template cannot be rendered as Python does, naming what it has */
-export async function checkChatTemplate(path: string): Promise<void> {
+/** The source of a checkpoint's template, empty where it has none. @throws RredcotError (exit 2) for one that cannot be rendered as Python does, naming what it has */
+export async function checkedTemplate(path: string): Promise<string> {
   const template = await loadChatTemplate({ path, files: { [OWN_FILE]: '' } });
-  if (template === undefined) return;
+  if (template === undefined) return '';
   const chat = chatRenderer(template);
   await chat.check().finally(chat.close);
+  return template.source;
 }
 
 /** A template is a text, or one of a list of {name, template}. */
@@ -167,12 +168,10 @@ export function chatRenderer(
     { timeoutMs, mostStopped: MOST_STOPPED, signal },
   );
   const rendered = async (given?: ExactObject): Promise<string> => {
-    const reply = await call('render', [given]).catch((error: unknown): ChatReply => {
-      if (error instanceof StoppedError) return { error: error.message };
-      throw error;
-    });
+    const reply = await call('render', [given]);
     if ('text' in reply) return reply.text;
-    if (reply.broken) throw usageError(`${file}: the chat template cannot be read (${reply.error})`, HINT);
+    if ('broken' in reply)
+      throw usageError(`${file}: the chat template cannot be read (${reply.error})`, HINT);
     throw new TraceRejected(
       'chat_template',
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,

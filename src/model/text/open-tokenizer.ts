@@ -1,7 +1,7 @@
 // A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
 import { TraceRejected, usageError } from '../../errors.js';
-import { boundedProcess, StoppedError } from './bounded-process.js';
-import type { EncodeReply, Encoding, TextInit, TextThread } from './text-thread.js';
+import { boundedProcess } from './bounded-process.js';
+import type { Encoding, TextInit, TextThread } from './text-thread.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** Texts take milliseconds, the longest seconds; what takes longer than this does not end. */
@@ -37,25 +37,16 @@ export async function openTokenizer(
     memoryMb,
   };
   const thread = boundedProcess<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
-  const {
-    bytes: all,
-    ends,
-    special,
-    ...told
-  } = await thread.call('spelling', []).catch((error: Error) => {
-    if (!(error instanceof StoppedError)) throw error;
+  const spelling = await thread.call('spelling', []);
+  if ('error' in spelling)
     throw usageError(
-      `${source.title} cannot be loaded (${error.message})`,
+      `${source.title} cannot be loaded (${spelling.error})`,
       'use a policy whose tokenizer.json is sound',
-      error,
     );
-  });
+  const { bytes: all, ends, special, ...told } = spelling;
 
   const encoded = async (how: Encoding, text: string): Promise<Int32Array> => {
-    const reply = await thread.call('encode', [how, text]).catch((error: unknown): EncodeReply => {
-      if (error instanceof StoppedError) return { error: error.message };
-      throw error;
-    });
+    const reply = await thread.call('encode', [how, text]);
     if ('ids' in reply) return reply.ids;
     throw new TraceRejected(
       'tokenizer',

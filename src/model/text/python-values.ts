@@ -10,8 +10,10 @@ export type Callable = (args: readonly Datum[], named: ReadonlyMap<string, Datum
 export class Tuple extends Array<Datum> {}
 /** A range, or keys of a dict and the like: no list. */
 export class View extends Array<Datum> {}
-/** What filters hand on item by item: gone once it is read, and always true. */
-export class Lazy extends View {}
+/** What filters hand on item by item: read once, and always true. */
+export class Lazy extends View {
+  isRead = false;
+}
 /** A loop or a namespace, which has attributes alone. */
 export class Facade {
   constructor(
@@ -43,7 +45,11 @@ export function isTrue(value: Datum): boolean {
 
 /** What a loop goes through; a text's code points. */
 export function items(value: Datum): Datum[] {
-  if (Array.isArray(value)) return value instanceof Lazy ? Array.from(value.splice(0)) : value;
+  if (value instanceof Lazy) {
+    if (value.isRead) fail('a generator that is read twice is not supported'); // in Python it is empty then
+    value.isRead = true;
+  }
+  if (Array.isArray(value)) return value;
   if (value instanceof Map) return [...value.keys()];
   return typeof value === 'symbol' ? [] : Array.from(text(value));
 }
@@ -99,19 +105,19 @@ function quoted(text: string): string {
 }
 
 /** As `json.dumps` writes it. */
-export function jsonText(value: Datum, between: readonly string[], indent?: string, margin = '\n'): string {
+export function jsonText(value: Datum, indent?: string, margin = '\n'): string {
   if (typeof value === 'number') return Number.isFinite(value) ? floatText(value) : String(value);
   if (typeof value === 'bigint') return String(value);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return JSON.stringify(value);
-  const inner = indent === undefined ? '' : margin + indent;
-  const json = (item: Datum) => jsonText(item, between, indent, inner);
+  const [inner, comma] = indent === undefined ? ['', ', '] : [margin + indent, ','];
+  const json = (item: Datum) => jsonText(item, indent, inner);
   const key = (item: Datum) => (typeof item === 'string' ? json(item) : `"${json(item)}"`);
   const isDict = value instanceof Map;
   if (!isDict && !isList(value)) return fail(`${repr(value)} cannot be written as JSON`);
   const parts = isDict
-    ? Array.from(value, ([name, item]) => key(name) + between[1] + json(item))
+    ? Array.from(value, ([name, item]) => `${key(name)}: ${json(item)}`)
     : Array.from(value, json);
-  const body = parts.length === 0 ? '' : inner + parts.join(between[0] + inner) + (inner && margin);
+  const body = parts.length === 0 ? '' : inner + parts.join(comma + inner) + (inner && margin);
   return isDict ? `{${body}}` : `[${body}]`;
 }
 
@@ -147,9 +153,7 @@ export function order(a: Datum, b: Datum): number {
 export function isIn(item: Datum, list: Datum): boolean {
   if (typeof list === 'string') return list.includes(text(item));
   if (list instanceof Map) return list.has(keyOf(item));
-  const at = (list instanceof Lazy ? list : items(list)).findIndex((each) => equal(each, item));
-  if (list instanceof Lazy) list.splice(0, at < 0 ? list.length : at + 1); // it is read so far
-  return at >= 0;
+  return items(list).some((each) => equal(each, item));
 }
 
 export function keyOf(key: Datum): Datum {
@@ -159,24 +163,13 @@ export function keyOf(key: Datum): Datum {
 
 export function arithmetic(sign: string, a: Datum, b: Datum): Datum {
   const [x, y] = [numeric(defined(a)), numeric(defined(b))];
-  if (x !== undefined && y !== undefined) return ofNumbers(sign, x, y);
+  if (typeof x === 'bigint' && typeof y === 'bigint') {
+    if (sign === '+') return x + y;
+    if (sign === '-') return x - y;
+    if (sign === '*') return x * y;
+    if (sign === '%') return ((x % y) + y) % y; // of the sign of y
+  }
   if (sign === '+' && typeof a === 'string' && typeof b === 'string') return a + b;
   if (sign === '+' && isList(a) && isList(b) && a.constructor === b.constructor) return a.concat(b);
-  if (sign === '*' && typeof a === 'string' && typeof y === 'bigint') return a.repeat(Math.max(0, Number(y)));
   return fail(`${repr(a)} ${sign} ${repr(b)} is not supported`);
-}
-
-function ofNumbers(sign: string, x: bigint | number, y: bigint | number): Datum {
-  const isWhole = typeof x === 'bigint' && typeof y === 'bigint' && sign !== '/';
-  // typed as numbers: JavaScript has the same signs for both
-  const [p, q] = (isWhole ? [x, y] : [Number(x), Number(y)]) as [number, number];
-  if (sign === '+') return p + q;
-  if (sign === '-') return p - q;
-  if (sign === '*') return p * q;
-  if (sign === '/' && q !== 0) return p / q;
-  if (!isWhole) return fail(`${repr(x)} ${sign} ${repr(y)} is not supported`);
-  if (sign === '**') return p ** q; // an error where q is below 0, for which Python has a float
-  const rest = p % q; // an error where q is 0
-  const modulo = rest && rest < 0 !== q < 0 ? rest + q : rest;
-  return sign === '%' ? modulo : (p - modulo) / q;
 }

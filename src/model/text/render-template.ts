@@ -28,7 +28,6 @@ const inside = (scope: Scope): Scope => Object.create(scope) as Scope;
 const UNKNOWN = /^(?:caller|cycler|joiner|lipsum|self|super|varargs|kwargs)$/;
 /** Parts of others. */
 const PARTS = /^(?:KeywordArgumentExpression|SliceExpression|SpreadExpression|Identifier|.*Operator)$/;
-const SPREAD = 'SpreadExpression';
 
 function check(node: Node): void {
   if (typeof node !== 'object' || node === null) return;
@@ -46,7 +45,10 @@ function check(node: Node): void {
     (!isMethod(method) && `.${method}()`) ||
     (call && call.callee.value !== 'generation' && 'a call block') ||
     (node.assignee?.type === 'FilterExpression' && 'a filter of set') ||
-    (signs.every((sign) => TESTS.has(sign)) && 'a chain of comparisons');
+    (node.defaultBlock?.length > 0 && 'the else of a loop') ||
+    (signs.every((sign) => TESTS.has(sign)) && 'a chain of comparisons') ||
+    // in Python `~` comes before `+`
+    (signs[0] === '~' && /^[-+]$/.test(signs[1] as string) && '~ behind a sum');
   if (wrong) throw new SyntaxError(`${wrong} is not supported`);
 }
 
@@ -101,19 +103,17 @@ function get(node: Node, scope: Scope): Datum {
 }
 
 function given(nodes: readonly Node[], scope: Scope): Parameters<py.Callable> {
-  const args = nodes
-    .filter(({ key }) => !key)
-    .flatMap((node) => (node.type === SPREAD ? py.items(get(node.argument, scope)) : [get(node, scope)]));
-  const named = nodes.filter(({ key }) => key);
-  return [args, new Map(named.map(({ key, value }) => [key.value, get(value, scope)]))];
+  const named = nodes
+    .filter(({ key }) => key)
+    .map(({ key, value }) => [key.value, get(value, scope)] as const);
+  const all = (node: Node) =>
+    node.type === 'SpreadExpression' ? py.items(get(node.argument, scope)) : [get(node, scope)];
+  return [nodes.filter(({ key }) => !key).flatMap(all), new Map(named)];
 }
 
 function binary(node: Node, scope: Scope): Datum {
-  const { operator, left, right } = node;
-  const { value: sign } = operator;
-  // in Python `~` comes before `+`
-  if (sign === '~' && /^[-+]$/.test(besideOf(node)))
-    return get({ ...left, right: { ...node, left: left.right } }, scope);
+  const { left, right } = node;
+  const sign: string = node.operator.value;
   const [a, b] = [get(left, scope), () => get(right, scope)];
   if (sign === 'and' || sign === 'or') return py.isTrue(a) === (sign === 'or') ? a : b();
   if (sign === '~') return py.str(a) + py.str(b());
@@ -185,47 +185,33 @@ function assign({ type, value: name, object, property }: Node, value: Datum, sco
   }
 }
 
-function loop(
-  { loopvar, iterable, body, defaultBlock }: Node,
-  outer: Scope,
-  out: string[],
-): ReturnType<Statement> {
+function loop({ loopvar, iterable, body }: Node, outer: Scope, out: string[]): undefined {
   const filter = iterable.type === 'SelectExpression' ? iterable.test : undefined;
-  const rest: Iterable<Datum> = py.items(get(filter ? iterable.lhs : iterable, outer)).values();
-  const queue: Datum[] = []; // what was looked at before its round
   const scopeOf = (item: Datum) => {
     const scope = inside(outer);
     assign(loopvar, item, scope);
     return scope;
   };
-  const look = (): boolean => {
-    for (const item of rest)
-      if (!filter || py.isTrue(get(filter, scopeOf(item)))) return queue.push(item) > 0;
-    return false;
-  };
-  const hasNext = () => queue.length > 0 || look();
-  const behind = (): number => {
-    while (look());
-    return queue.length;
-  };
-  let [isDone, last]: [boolean, Datum] = [false, Symbol('there is no previous item')];
-  for (let n = 0; hasNext(); n++) {
-    const item: Datum = queue.shift() as Datum;
+  const passes = (item: Datum) => !filter || py.isTrue(get(filter, scopeOf(item)));
+  const all = py
+    .items(get(filter ? iterable.lhs : iterable, outer))
+    .map((item) => [item, passes(item)] as const);
+  const chosen = all.filter(([, isChosen]) => isChosen).map(([item]) => item);
+  const itemAt = (at: number) => (at in chosen ? (chosen[at] as Datum) : Symbol(`there is no item ${at}`));
+  let n = 0;
+  for (const [item, isChosen] of all) {
+    // Python filters item by item, as the loop comes to them
+    if (passes(item) !== isChosen) py.fail('a loop that changes what its own filter says is not supported');
+    if (!isChosen) continue;
     const scope = scopeOf(item);
-    const now = { index: BigInt(n + 1), index0: BigInt(n), first: n === 0, previtem: last };
-    const later = {
-      last: { get: () => !hasNext() },
-      nextitem: { get: () => (hasNext() ? queue[0] : Symbol('there is no next item')) },
-      length: { get: () => BigInt(n + 1 + behind()) },
-      revindex: { get: () => BigInt(1 + behind()) },
-      revindex0: { get: () => BigInt(behind()) },
-    };
-    const fields = { ...now, depth: 1n, depth0: 0n }; // no loop is recursive
-    scope.loop = new py.Facade(Object.defineProperties(fields, later));
-    last = item;
-    const left = run(body, scope, out);
-    if (left === 'Break') break;
-    isDone ||= !left;
+    const rest = chosen.length - 1 - n;
+    scope.loop = new py.Facade({
+      ...{ index0: BigInt(n), index: BigInt(n + 1), first: n === 0, last: rest === 0 },
+      ...{ revindex0: BigInt(rest), revindex: BigInt(rest + 1), length: BigInt(chosen.length) },
+      ...{ previtem: itemAt(n - 1), nextitem: itemAt(n + 1) },
+      ...{ depth: 1n, depth0: 0n }, // no loop is recursive
+    });
+    n++;
+    if (run(body, scope, out) === 'Break') break;
   }
-  return isDone ? undefined : run(defaultBlock, inside(outer), out);
 }

@@ -25,8 +25,6 @@ function table(declared: Readonly<Record<string, Body>>): Map<string, py.Callabl
 // ------ methods
 
 const SPACE = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]';
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they end lines
-const LINE_END = /\r\n|[\n-\r\x1c-\x1e\x85\u2028\u2029]/g;
 
 /** @param ends `^` the left one, `$` the right one */
 function strip(text: string, set: Datum, ends = '^$'): string {
@@ -47,9 +45,9 @@ function split(text: string, by: Datum = null, limit: Datum = -1n): string[] {
 const whole = (value: Datum): number =>
   typeof value === 'bigint' ? Number(value) : py.fail(`${py.repr(value)} is no whole number`);
 const capitalized = (s: string) => s.toLowerCase().replace(/^./su, (first) => first.toUpperCase());
-const replaced = (s: string, old: Datum, by: Datum, count: Datum = -1n) =>
-  split(s, py.text(old), count).join(py.text(by));
-const textsIn = (value: Datum) => (value instanceof py.Tuple ? value : [value]).map(py.text);
+/** @throws TypeError for an empty one, which Python finds between all characters */
+const replaced = (s: string, old: string, by: string) =>
+  old === '' ? py.fail('to replace nothing is not supported') : s.replaceAll(old, () => by);
 const pairs = (dict: py.Dict) => Array.from(dict, (pair) => py.Tuple.from(pair));
 
 const OF_TEXT = table({
@@ -61,11 +59,9 @@ const OF_TEXT = table({
   'lstrip chars': (s, set) => strip(s, set, '^'),
   'rstrip chars': (s, set) => strip(s, set, '$'),
   'split sep maxsplit': split,
-  splitlines: (s) => (s === '' ? [] : s.replace(new RegExp(`(?:${LINE_END.source})$`), '').split(LINE_END)),
-  'startswith prefix': (s, prefix) => textsIn(prefix).some((each) => s.startsWith(each)),
-  'endswith suffix': (s, suffix) => textsIn(suffix).some((each) => s.endsWith(each)),
-  'replace old new count': replaced,
-  'join iterable': (s, list) => py.items(list).map(py.text).join(s),
+  'startswith prefix': (s, prefix) => s.startsWith(py.text(prefix)),
+  'endswith suffix': (s, suffix) => s.endsWith(py.text(suffix)),
+  'replace old new': (s, old, by) => replaced(s, py.text(old), py.text(by)),
 });
 const OF_DICT = table({
   'get key default': (d, key, other = null) => (d.has(py.keyOf(key)) ? d.get(key) : other),
@@ -110,15 +106,11 @@ export function member(owner: Datum, key: Datum, isDotted: boolean): Datum {
 export function slice(owner: Datum, [start = null, stop = null, step = null]: readonly Datum[]): Datum {
   const all = typeof owner === 'string' ? Array.from(owner) : owner;
   if (!py.isList(all)) return py.fail('only texts and lists have slices');
-  const by = step === null ? 1 : whole(step) || py.fail('a slice has no steps of 0');
-  const [least, most] = by < 0 ? [-1, all.length - 1] : [0, all.length];
-  const place = (value: Datum, other: number): number => {
-    const at = value === null ? other : whole(value);
-    return value === null ? other : Math.min(Math.max(at < 0 ? at + all.length : at, least), most);
-  };
-  const [from, to] = [place(start, by < 0 ? most : least), place(stop, by < 0 ? least : most)];
-  const taken = all.slice(0, 0);
-  for (let n = from; by < 0 ? n > to : n < to; n += by) taken.push(all[n] as Datum);
+  const place = (value: Datum) => (value === null ? undefined : whole(value));
+  const isReversed = py.equal(step, -1n) && start === null && stop === null;
+  if (step !== null && !isReversed) py.fail('a slice with steps is not supported, but for [::-1]');
+  const taken = all.slice(place(start), place(stop));
+  if (isReversed) taken.reverse();
   return typeof owner === 'string' ? taken.join('') : taken;
 }
 
@@ -129,7 +121,6 @@ const isIterable = (v: Datum) => isText(v) || Array.isArray(v) || v instanceof M
 
 type Test = (value: Datum, other: Datum) => boolean;
 const isOther: Test = (v, other) => !py.equal(v, other);
-const isDivisible: Test = (v, by) => py.equal(py.arithmetic('%', v, by), 0n);
 const COMPARISONS: Readonly<Record<string, Test>> = {
   ...{ '==': py.equal, eq: py.equal, equalto: py.equal, '!=': isOther, ne: isOther },
   ...{ in: py.isIn, 'not in': (v, other) => !py.isIn(v, other) },
@@ -143,17 +134,17 @@ const KINDS: Readonly<Record<string, Test>> = {
   ...{ boolean: (v) => typeof v === 'boolean', number: (v) => py.numeric(v) !== undefined },
   ...{ string: isText, mapping: (v) => v instanceof Map, iterable: isIterable },
   sequence: (v) => (v instanceof py.View ? py.fail('whether a view is a sequence') : isIterable(v)),
-  ...{ divisibleby: isDivisible, even: (v) => isDivisible(v, 2n), odd: (v) => !isDivisible(v, 2n) },
 };
 /** Tests by name, and comparisons by their signs. */
 export const TESTS: ReadonlyMap<string, Test> = new Map(Object.entries({ ...COMPARISONS, ...KINDS }));
 
 // ------ filters
 
-const pathOf = (item: Datum, path: Datum | undefined): Datum =>
-  String(path)
-    .split('.')
-    .reduce((at, part) => member(at, /^\d+$/.test(part) ? BigInt(part) : part, false), item);
+/** `attribute=…` of a filter. */
+const partOf = (item: Datum, name: Datum | undefined): Datum =>
+  typeof name === 'string' && /^[a-z_]\w*$/i.test(name)
+    ? member(item, name, false)
+    : py.fail('what is no name of an attribute is not supported');
 
 /** `select` and `reject`: those of a list that pass a test, or fail it, by themselves or by an attribute. */
 function chosen(name: string): [string, py.Callable] {
@@ -161,7 +152,7 @@ function chosen(name: string): [string, py.Callable] {
     const path = name.endsWith('attr') ? rest.shift() : undefined;
     const passes = rest.length === 0 ? py.isTrue : TESTS.get(rest[0] as string);
     if (passes === undefined) return py.fail(`the test ${py.repr(rest[0] as Datum)} is not supported`);
-    const isKept = (item: Datum) => passes(path === undefined ? item : pathOf(item, path), rest[1] as Datum);
+    const isKept = (item: Datum) => passes(path === undefined ? item : partOf(item, path), rest[1] as Datum);
     return py.Lazy.from(py.items(list).filter((item) => isKept(item) === name.startsWith('select')));
   };
   return [name, call];
@@ -169,19 +160,17 @@ function chosen(name: string): [string, py.Callable] {
 
 const mapped: py.Callable = ([list = null, name, ...args], named) => {
   const filter = FILTERS.get(name as string);
+  if (named.has('default')) py.fail('map(default=…) is not supported');
   if (name !== undefined && filter === undefined) py.fail(`the filter ${py.repr(name)} is not supported`);
-  const [path, other] = [named.get('attribute'), named.get('default')];
-  return py.Lazy.from(py.items(list), (item) => {
-    const found = filter === undefined ? pathOf(item, path) : filter([item, ...args], named);
-    return filter === undefined && typeof found === 'symbol' && other !== undefined ? other : found;
-  });
+  return py.Lazy.from(py.items(list), (item) =>
+    filter === undefined ? partOf(item, named.get('attribute')) : filter([item, ...args], named),
+  );
 };
 
 const byKey = (a: Datum, b: Datum) => {
   const [x, y] = [a, b].map((value) => (typeof value === 'string' ? value.toLowerCase() : value));
   return py.order(x as Datum, y as Datum);
 };
-const margin = (width: Datum) => (typeof width === 'string' ? width : ' '.repeat(whole(width)));
 /** What is done to a text; beside safe text, other text would be escaped. */
 const plain = (value: Datum) => (value instanceof py.Safe ? py.fail('a filter of safe text') : py.str(value));
 const NOTHING = Symbol('there is no such item');
@@ -195,37 +184,25 @@ export const FILTERS: ReadonlyMap<string, py.Callable> = new Map([
     capitalize: (v) => capitalized(plain(v)),
     title: (v) => plain(v).replaceAll(/[^-\s({[<]+/g, capitalized),
     'trim chars': (v, set) => strip(plain(v), set),
-    'replace old new count': (v, old, by, count) => replaced(plain(v), plain(old), plain(by), count),
+    'replace old new': (v, old, by) => replaced(plain(v), plain(old), plain(by)),
     'default|d default_value boolean': (v, other = '', byTruth = false) =>
       typeof v === 'symbol' || (py.isTrue(byTruth) && !py.isTrue(v)) ? other : v,
     dictsort: (d) => pairs(d).sort(([a = null], [b = null]) => byKey(a, b)),
-    first: (v) => (v instanceof py.Lazy ? v.splice(0, 1) : py.items(v)).concat(NOTHING)[0] as Datum,
+    first: (v) => py.items(v).concat(NOTHING)[0] as Datum,
     last: (v) => (py.length(v) === 0 ? NOTHING : (py.items(v).at(-1) as Datum)),
     int: (v) => {
       const number = py.numeric(typeof v === 'string' && /^\s*-?\d+\s*$/.test(v) ? BigInt(v) : v);
       return BigInt(Math.trunc(Number(number ?? py.fail(`int of ${py.repr(v)} is not supported`))));
     },
-    'indent width first blank': (v, width = 4n, first = false, blank = false) => {
-      const isMoved = (line: string, n: number) => py.isTrue(n === 0 ? first : blank || line !== '');
-      const lines = plain(v).split(LINE_END);
-      return lines.map((line, n) => (isMoved(line, n) ? margin(width) + line : line)).join('\n');
-    },
     items: (d) => py.Lazy.from(typeof d === 'symbol' ? [] : pairs(d)),
-    'join d attribute': (v, between = '', path = undefined) =>
-      Array.from(py.items(v), (item) => py.str(path === undefined ? item : pathOf(item, path))).join(
-        plain(between),
-      ),
+    'join d': (v, between = '') => py.items(v).map(py.str).join(plain(between)),
     'length|count': (v) => BigInt(py.length(v)),
     list: (v) => Array.from(py.items(v)),
-    reverse: (v) =>
-      typeof v === 'string' ? Array.from(v).reverse().join('') : py.Lazy.from(py.items(v)).reverse(),
     safe: (v) => new py.Safe(py.str(v)),
-    sort: (v) => Array.from(py.items(v)).sort(byKey),
     string: (v) => (v instanceof py.Safe ? v : py.str(v)),
-    'tojson ensure_ascii indent separators': (v, isAscii = false, indent = null, between = null) => {
+    'tojson ensure_ascii indent': (v, isAscii = false, indent = null) => {
       if (py.isTrue(isAscii)) py.fail('tojson(ensure_ascii=true) is not supported');
-      const own = [indent === null ? ', ' : ',', ': '];
-      return py.jsonText(v, between ?? own, indent === null ? undefined : margin(indent));
+      return py.jsonText(v, indent === null ? undefined : ' '.repeat(whole(indent)));
     },
   }),
 ]);
@@ -241,7 +218,7 @@ function today(format: string): string {
   const part = (options: Intl.DateTimeFormatOptions) => now.toLocaleDateString('en-US', options);
   const parts: Record<string, string> = {
     ...{ Y: String(now.getFullYear()), m: part({ month: '2-digit' }), d: part({ day: '2-digit' }) },
-    ...{ B: part({ month: 'long' }), b: part({ month: 'short' }), A: part({ weekday: 'long' }) },
+    ...{ B: part({ month: 'long' }), b: part({ month: 'short' }) },
   };
   return format.replaceAll(
     /%(.?)/gs,
@@ -257,13 +234,11 @@ function range(first: Datum, end?: Datum, step: Datum = 1n): Datum {
   return py.fail(`range() of ${count} numbers, expected ${LONGEST_RANGE} at most`);
 }
 
-const fieldsOf = ([given = new Map()]: readonly Datum[], named: ReadonlyMap<string, Datum>) => [
-  ...(given instanceof Map ? given : py.fail(`${py.repr(given)} is no dict`)),
-  ...named,
-];
-
 export const FUNCTIONS: ReadonlyMap<string, py.Callable> = new Map([
   ...table({ 'range stop step': range, raise_exception: py.fail, strftime_now: today }),
-  ['dict', (args, named) => new Map(fieldsOf(args, named))],
-  ['namespace', (args, named) => new py.Facade(Object.fromEntries(fieldsOf(args, named)), true)],
+  [
+    'namespace',
+    (args, named) =>
+      args.length > 0 ? py.fail('namespace() of a dict') : new py.Facade(Object.fromEntries(named), true),
+  ],
 ]);

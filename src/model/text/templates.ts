@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
 import type { PolicyTokenizer } from './tokenizer.js';
-import { givenOrOwn, untrustedText } from './untrusted-files.js';
+import { givenOrOwn } from './untrusted-files.js';
 
 /** close {u} open {y} closer */
 export type ExitTemplate = Readonly<z.infer<typeof ExitTemplateSchema>>;
@@ -47,15 +47,6 @@ export async function deriveExitTemplate(
     open: '**Final Answer**\n\\boxed{',
     closer: '}',
   };
-}
-
-/** Chat templates of a checkpoint, all of them in one text; empty where it has none. */
-export async function readChatTemplate(folder: string): Promise<string> {
-  const config = (await untrustedText(folder, 'tokenizer_config.json')) ?? '{}';
-  const named = (JSON.parse(config) as { chat_template?: unknown } | null)?.chat_template;
-  const file = (await untrustedText(folder, 'chat_template.jinja')) ?? '';
-  // one template, or a list of {name, template}; JSON escapes nothing that a tag is made of
-  return `${named === undefined ? '' : JSON.stringify(named)}${file}`;
 }
 
 /** Ids of a text that is put behind a state. @param what for the error @throws RredcotError (exit 2) where the tokenizer cannot spell it */

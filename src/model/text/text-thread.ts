@@ -1,28 +1,17 @@
 // What downloaded files do to texts, in a process that is stopped from outside: the patterns of a tokenizer.json and the loops of a chat template may take for ever.
 import { workerData } from 'node:worker_threads';
-import type { ExactObject } from '../../io/arrow/exact.js';
+import type { ExactObject } from '../../io/arrow/json.js';
 import { moved, serve } from '../../thread.js';
 import { type LoadedTokenizer, loadTokenizer } from './tokenizer.js';
 
 /** How a text is encoded: the functions of a tokenizer. */
 export type Encoding = 'encode' | 'encodePrompt' | 'encodeTemplated';
 
-/** `error`: the tokenizer does not take the text. */
-export type EncodeReply = { readonly ids: Int32Array } | { readonly error: string };
-
-export interface ChatInit {
-  readonly source: string;
-  /** longest text that is handed back, UTF-16 units */
-  readonly maxLength: number;
-}
-
-/** `broken`: the template itself does not parse. */
-export type ChatReply = { readonly text: string } | { readonly error: string; readonly broken?: boolean };
-
 /** Of which file a process is: a tokenizer's folder, or a chat template. */
 export interface TextInit {
   readonly folder?: string;
-  readonly chat?: ChatInit;
+  /** @property maxLength of the text that is handed back, UTF-16 units */
+  readonly chat?: { readonly source: string; readonly maxLength: number };
 }
 
 const { folder, chat } = workerData as TextInit;
@@ -46,18 +35,21 @@ async function spelling() {
   return moved({ kind, start, bytes, ends, special }, bytes, ends, special);
 }
 
-async function encode(how: Encoding, text: string): Promise<EncodeReply> {
+/** @returns error: the tokenizer does not take the text */
+async function encode(how: Encoding, text: string) {
   const tokenizer = await loaded();
   try {
     return { ids: tokenizer[how](text) };
   } catch (error) {
-    return { error: String((error as Error)?.message ?? error) };
+    return { error: why(error) };
   }
 }
 
-/** @param variables undefined: the template is read, and nothing rendered */
-async function render(variables?: ExactObject): Promise<ChatReply> {
-  const { source, maxLength } = chat as ChatInit;
+const why = (error: unknown): string => String((error as Error)?.message ?? error);
+
+/** @param variables undefined: the template is read, and nothing rendered @returns broken: the template itself does not parse */
+async function render(variables?: ExactObject) {
+  const { source, maxLength } = chat as NonNullable<typeof chat>;
   // a process that encodes alone does without it
   const { templateRenderer } = await import('./render-template.js');
   try {
@@ -66,7 +58,7 @@ async function render(variables?: ExactObject): Promise<ChatReply> {
     if (text.length <= maxLength) return { text };
     return { error: `made ${text.length} characters, expected at most ${maxLength}` };
   } catch (error) {
-    return { error: String((error as Error)?.message ?? error), broken: template === undefined };
+    return template === undefined ? { error: why(error), broken: true } : { error: why(error) };
   }
 }
 

@@ -15,17 +15,13 @@ export interface Spelling {
   isSpecial(id: number): boolean;
 }
 
-/** What begins a prompt of plain text: tokenizer.json decides, as in Hugging Face's transformers. */
-export interface PromptStart {
-  /** the token; null where there is none */
-  readonly id: number | null;
-  /** where `add_bos_token` of tokenizer_config.json says something else */
-  readonly warning?: string;
-}
-
 /** @template Ids token ids; a tokenizer in a thread hands them over later */
 export interface PolicyTokenizer<Ids = Int32Array | Promise<Int32Array>> extends Spelling {
-  readonly start: PromptStart;
+  /**
+   * The token that begins a prompt of plain text, null where there is none: tokenizer.json decides, as in Hugging Face's transformers.
+   * It warns where `add_bos_token` of tokenizer_config.json says something else.
+   */
+  readonly start: { readonly id: number | null; readonly warning?: string | undefined };
   /**
    * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
    * brings its start token gets no second one.
@@ -76,7 +72,7 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   return {
     kind,
     size,
-    start: { id: start ?? null, ...(warning === undefined ? {} : { warning }) },
+    start: { id: start ?? null, warning },
     encodePrompt(text) {
       const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
       const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;

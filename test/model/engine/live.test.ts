@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as after } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { openServer } from '../../../dist/model/engine/http.js';
-import { Sglang } from '../../../dist/model/engine/sglang.js';
-import { Vllm } from '../../../dist/model/engine/vllm.js';
+import { openServed } from '../../../dist/model/engine/served.js';
 import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { openModel } from '../../../dist/model/onnx/open-model.js';
 import { type EngineSetup, type Lies, startEngine } from '../../support/engine-server.js';
 import { EMBEDDED, PROVER, type ScoredRow, start } from '../../support/program.js';
 import { fixtureRows, openScene, type Scene } from '../../support/scene.js';
@@ -112,16 +112,19 @@ it.each(['vllm', 'sglang'] as const)(
   async (kind) => {
     const { url } = await engineOf({ kind });
     const log = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
-    const server = openServer(url, 3, log, new AbortController().signal);
-    const opts = { server, width: 1, policy: await openPolicyFolder(EMBEDDED), log };
-    await using engine = await (kind === 'vllm' ? Vllm : Sglang).open(opts, undefined);
+    const server = openServer(new URL(url), 3, log, new AbortController().signal);
+    const folder = await openPolicyFolder(EMBEDDED);
+    await using opened = await openModel(folder, { name: 'cpu' }, new AbortController().signal);
+    const opts = { server, width: 1, opened, log };
+    await using engine = await openServed(kind, opts);
     const [row] = await fixtureRows(0, 1);
     const ids = Int32Array.from(row?.prompt_ids ?? []);
     const question = { name: 'one', ids, shared: ids.length, samples: 2, stop: [END] };
-    const [whole, cut] = await engine.samples([
+    const said = await engine.answer([
       { ...question, maxTokens: 200 },
       { ...question, maxTokens: 5 },
     ]);
+    const [whole, cut] = said.map((each) => (each as { ids: number[][] }).ids);
     expect(whole?.map((sample) => sample.indexOf(END))).toEqual(whole?.map(({ length }) => length - 1));
     expect(cut).toEqual(whole?.map((sample) => sample.slice(0, 5)));
   },

@@ -4,10 +4,11 @@ import { askedValues } from '../../../dist/estimate/ask.js';
 import { calibratedValues } from '../../../dist/estimate/calibrated.js';
 import { Calibration } from '../../../dist/estimate/calibration.js';
 import { loo } from '../../../dist/estimate/loo.js';
+import { changeNoise } from '../../../dist/estimate/noise.js';
 import { siblingValues } from '../../../dist/estimate/siblings.js';
 import { FEATURES } from '../../../dist/estimate/states.js';
 import { traceValues } from '../../../dist/estimate/value.js';
-import { answerNoise, changeNoise } from '../../../dist/model/engine/noise.js';
+import { answerNoise } from '../../../dist/model/engine/noise.js';
 import type { Answer, Answers } from '../../../dist/question.js';
 import { offByChance } from '../../oracle/noise.js';
 import { seeded } from '../../oracle/toy.js';
@@ -46,7 +47,7 @@ const OF: Readonly<Record<string, (answers: Answers) => Float32Array>> = {
   calibrated: (answers) => calibratedValues(job, answers, calibration).values,
   siblings: (answers) => {
     const prior = calibratedValues(job, answers, calibration);
-    return siblingValues(prior, answers, job, peers, { peers: 3, peerTokens: 2 }, true).values;
+    return siblingValues(prior, answers, job, peers, { peers: 3, peerTokens: 2 }).values;
   },
   loo: (answers) => left?.values(job, answers, {} as never).values as Float32Array,
   ask: ({ branches }) => askedValues(branches, Float32Array.of(1, 0)).values,

@@ -10,7 +10,8 @@ import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/model/onnx/folder.js';
 import type { TraceScores } from '../../../dist/model/onnx/placed.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
-import { deriveExitTemplate, readChatTemplate } from '../../../dist/model/text/templates.js';
+import { checkedTemplate } from '../../../dist/model/text/chat-template.js';
+import { deriveExitTemplate } from '../../../dist/model/text/templates.js';
 import { loadTokenizer } from '../../../dist/model/text/tokenizer.js';
 import { loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import {
@@ -438,7 +439,7 @@ describe('the exit template of a checkpoint', () => {
     }),
   );
   const derive = async (folder: string) =>
-    deriveExitTemplate(await loadTokenizer(folder), await readChatTemplate(folder));
+    deriveExitTemplate(await loadTokenizer(folder), await checkedTemplate(folder));
   const setConfig = (chat_template: unknown) =>
     editJson(join(without, 'tokenizer_config.json'), (config) => {
       delete (config.added_tokens_decoder as Json)['257'];

@@ -17,7 +17,8 @@ const file = new URL('data:text/javascript,' + encodeURIComponent(${JSON.stringi
 const source = { title: 'a tokenizer', hint: 'none', file, workerData: null, memoryMb: 512 };
 const thread = boundedProcess(source, { timeoutMs: 2000, mostStopped: 2, signal: undefined });
 console.log('begun');
-console.log(await thread.call('work', [Number(process.argv.at(-1))]).catch((error) => error.message));`;
+const found = await thread.call('work', [Number(process.argv.at(-1))]).catch((error) => error.message);
+console.log(found.error ?? found);`;
 
 /** What the program prints behind `begun`, stopped for a while in the middle of the call. */
 async function said(workMs: number, stoppedMs: number): Promise<string> {

@@ -8,7 +8,7 @@ import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import {
   type ChatTemplate,
   chatRenderer,
-  checkChatTemplate,
+  checkedTemplate,
   loadChatTemplate,
   type PolicyFiles,
   parseTemplateArgs,
@@ -74,7 +74,7 @@ describe('the template of a policy', () => {
   });
 
   it('is refused by policy build where Python has what we have not', async () => {
-    const withTemplate = async (source: string) => checkChatTemplate((await folderWith({}, source)).path);
+    const withTemplate = async (source: string) => checkedTemplate((await folderWith({}, source)).path);
     const message = expect.stringContaining('(the filter wordcount is not supported)');
     const template = "{% if tools %}{{ 'a b' | wordcount }}{% endif %}";
     await expect(withTemplate(template)).rejects.toMatchObject({ exitCode: 2, message });

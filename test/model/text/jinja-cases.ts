@@ -1,8 +1,7 @@
 // Chat templates with what they are given, as JSON text, and what Python and we make of them.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { noteExact } from '../../../dist/io/arrow/exact.js';
-import { parseJson } from '../../../dist/io/arrow/json.js';
+import { noteExact, parseJson } from '../../../dist/io/arrow/json.js';
 import { parseMessages } from '../../../dist/io/map/messages.js';
 import { givenTo } from '../../../dist/model/text/chat-template.js';
 import { templateRenderer } from '../../../dist/model/text/render-template.js';

@@ -7,11 +7,6 @@ export const llama: Family = {
   defaults: {},
   embedding: 'model.embed_tokens.weight',
   head: 'lm_head.weight',
-  layerShapes: ({ hidden, heads, kvHeads, headDim, intermediate }, layer) => ({
-    [`${at(layer)}.self_attn.q_proj.weight`]: [heads * headDim, hidden],
-    [`${at(layer)}.self_attn.k_proj.weight`]: [kvHeads * headDim, hidden],
-    [`${at(layer)}.mlp.gate_proj.weight`]: [intermediate, hidden],
-  }),
   embed: (o, ids) => o.rowsOf('model.embed_tokens.weight', [o.sizes.vocab, o.sizes.hidden], ids),
   project: projections,
   finish(o, layer, x, attended) {

@@ -6,10 +6,6 @@ export const qwen2: Family = {
   ...llama,
   defaults: { kvHeads: 32, slidingWindow: 4096 },
   windows: windowsOnRequest,
-  layerShapes: (sizes, layer) => ({
-    ...llama.layerShapes(sizes, layer),
-    [`model.layers.${layer}.self_attn.q_proj.bias`]: [sizes.heads * sizes.headDim],
-  }),
   project: (o, layer, x) => projections(o, layer, x, true),
 };
 

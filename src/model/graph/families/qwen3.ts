@@ -7,10 +7,6 @@ export const qwen3: Family = {
   ...llama,
   defaults: { kvHeads: 32, headDim: 128, slidingWindow: 4096 },
   windows: windowsOnRequest,
-  layerShapes: (sizes, layer) => ({
-    ...llama.layerShapes(sizes, layer),
-    [`model.layers.${layer}.self_attn.q_norm.weight`]: [sizes.headDim],
-  }),
   project(o, layer, x) {
     const { q, k, v } = projections(o, layer, x);
     const at = `model.layers.${layer}.self_attn`;
