@@ -1,13 +1,14 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { z } from 'zod';
+import { EXIT, RredcotError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
 import { joinIds } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
-import { parseJson, untrustedText } from '../text/untrusted-files.js';
+import { fromJson, untrustedText } from '../text/untrusted-files.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { buildAgain, type PolicyFolder } from './folder.js';
 import { type Branch, nextKept, type PackedTrace, type TraceScores } from './placed.js';
@@ -109,11 +110,6 @@ export function disproved(path: string, device: Device, why: readonly CanaryFind
   });
 }
 
-/** A canary as `canary.json` has it: passes, with what the model has to say of each. */
-export interface Canary {
-  readonly passes: readonly CanaryPass[];
-}
-
 /** Lists in the file, typed arrays where they are asked and answered. */
 export type Numbers = ArrayLike<number>;
 
@@ -134,15 +130,17 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
   readonly logprobs?: Numbers;
 }
 
+/** A canary as `canary.json` has it: passes, with what the model has to say of each. */
+const CanarySchema = z.object({ passes: z.array(z.custom<CanaryPass>()).readonly() });
+export type Canary = Readonly<z.infer<typeof CanarySchema>>;
+
 /**
  * Reads a folder's canary. Its hash is that of the build; what it holds shows when a session is asked.
  * @throws RredcotError (exit 2) for a file that is no canary
  */
 export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | 'canary'>): Promise<Canary> {
   const text = (await untrustedText(path, canary.file)) ?? '';
-  const found = parseJson(text, `${path}/${canary.file}`, buildAgain(path)) as Canary | null;
-  if (Array.isArray(found?.passes)) return found as Canary;
-  throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));
+  return fromJson(CanarySchema, text, `${path}/${canary.file}`, buildAgain(path));
 }
 
 // ------ what a canary asks: made when a folder is built, and asked of every session
