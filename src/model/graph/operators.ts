@@ -1,20 +1,15 @@
 // A family's layers in a graph, with the weights that they name; and the matrix of the output head behind them.
-import type { Architecture } from './architecture.js';
+import type { GraphParts } from './attention.js';
 import { FAMILIES } from './families.js';
 import { operators } from './family.js';
-import { cast, type ExternalData, type Graph, type Precision } from './onnx.js';
+import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export type Weight = StoredTensor & ExternalData;
 
 /** A family's layers in a graph, each weight put there when it is first asked for. */
-export function rowLayers(
-  g: Graph,
-  arch: Architecture,
-  weights: ReadonlyMap<string, Weight>,
-  precision: Precision,
-) {
+export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyMap<string, Weight>) {
   const weightOf = (name: string): Weight => {
     const weight = weights.get(name);
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);

@@ -45,7 +45,7 @@ export function buildScoringGraph(
   const all = { g, arch, precision, rope: { cos: table('cos'), sin: table('sin') } };
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
-  const layer = rowLayers(g, arch, weights, precision);
+  const layer = rowLayers(all, weights);
   const attendPrefix = prefixAttention(all, ids);
   const attendBranches = branchAttention(all, branch);
   const keysOfSuffixes = suffixKeys(all, suffixRows, branch.pos);
