@@ -6,6 +6,7 @@ import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
 import { type Family, layerSizes, size } from './family.js';
 import { refuseModel } from './foreign.js';
+import type { Graph, Precision } from './onnx.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
 
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
@@ -42,6 +43,15 @@ export const ArchitectureSchema = Sizes.refine(
   { path: ['slidingWindow'], error: 'names layers that the policy does not have' },
 );
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
+
+/** What every part of a graph is built with. */
+export interface GraphParts {
+  readonly g: Graph;
+  readonly arch: Architecture;
+  readonly precision: Precision;
+  /** rotation tables, graph inputs [M, headDim/2] */
+  readonly rope: Readonly<Record<'cos' | 'sin', string>>;
+}
 
 const nothing = z.null().optional();
 const Config = z.object({

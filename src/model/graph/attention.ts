@@ -1,15 +1,6 @@
 // The attention of a prefix in the scoring graph: causal over its tokens.
-import { type Architecture, layerWindow } from './architecture.js';
+import { type Architecture, type GraphParts, layerWindow } from './architecture.js';
 import { cast, Graph, MICROSOFT, type Precision } from './onnx.js';
-
-/** What every part of a graph is built with. */
-export interface GraphParts {
-  readonly g: Graph;
-  readonly arch: Architecture;
-  readonly precision: Precision;
-  /** rotation tables, graph inputs [M, headDim/2] */
-  readonly rope: Readonly<Record<'cos' | 'sin', string>>;
-}
 
 /**
  * Fewest rows of a block of the prefix's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with

@@ -1,6 +1,5 @@
 // The attention of branches in the scoring graph: to what comes before their exits, on prefix and suffix, and to themselves.
-import { type Architecture, layerWindow } from './architecture.js';
-import type { GraphParts } from './attention.js';
+import { type Architecture, type GraphParts, layerWindow } from './architecture.js';
 import { cast, Graph } from './onnx.js';
 
 /**

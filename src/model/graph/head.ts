@@ -1,10 +1,7 @@
 // The head of the scoring graph: entropies and log-probabilities of rows, without their logits ever leaving the graph.
-import type { GraphParts } from './attention.js';
-import { cast, Graph, type Precision } from './onnx.js';
+import type { GraphParts } from './architecture.js';
+import { CPU_ENTRIES, cast, Graph, type Precision } from './onnx.js';
 import type { RowLayers } from './operators.js';
-
-/** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
-export const CPU_ENTRIES = 2048;
 
 /** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
 export function entropyHead(

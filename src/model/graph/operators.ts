@@ -1,5 +1,5 @@
 // A family's layers in a graph, with the weights that they name; and the matrix of the output head behind them.
-import type { GraphParts } from './attention.js';
+import type { GraphParts } from './architecture.js';
 import { FAMILIES } from './families.js';
 import { operators } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
