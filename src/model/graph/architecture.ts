@@ -4,11 +4,11 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import type { Family } from './family.js';
+import { type Family, layerSizes, size } from './family.js';
 import { refuseModel } from './foreign.js';
+import type { Graph, Precision } from './onnx.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
 
-const size = z.number().int().positive();
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
 const layerCount = size.max(10_000);
 
@@ -21,16 +21,9 @@ const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 const Sizes = z.object({
   family: z.enum(FAMILY_NAMES),
   layers: layerCount,
-  hidden: size,
-  heads: size,
-  /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
-  kvHeads: size,
-  headDim: size,
-  intermediate: size,
-  vocab: size,
+  ...layerSizes,
   /** longest sequence the checkpoint declares */
   maxTokens: contextTokens,
-  rmsNormEps: z.number().positive(),
   ropeTheta: z.number().positive(),
   /** the output head is the embedding matrix */
   tiedHead: z.boolean(),
@@ -51,10 +44,18 @@ export const ArchitectureSchema = Sizes.refine(
 );
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
+/** What every part of a graph is built with. */
+export interface GraphParts {
+  readonly g: Graph;
+  readonly arch: Architecture;
+  readonly precision: Precision;
+  /** rotation tables, graph inputs [M, headDim/2] */
+  readonly rope: Readonly<Record<'cos' | 'sin', string>>;
+}
+
 const nothing = z.null().optional();
-const Named = z.object({ architectures: z.tuple([z.enum(FAMILY_NAMES)]) });
-/** The fields of all families; each adds its own. */
 const Config = z.object({
+  architectures: z.tuple([z.enum(FAMILY_NAMES)]),
   num_hidden_layers: layerCount,
   hidden_size: size,
   num_attention_heads: size,
@@ -67,6 +68,10 @@ const Config = z.object({
   ...ropeFields,
   partial_rotary_factor: z.literal(1).nullish(),
   tie_word_embeddings: z.boolean().default(false),
+  // what has to be so for the layers to be the model's
+  hidden_act: z.literal('silu').default('silu'),
+  attention_bias: z.literal(false).default(false),
+  mlp_bias: z.literal(false).default(false),
   sliding_window: size.nullish(),
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
@@ -89,14 +94,12 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
       `supported: ${FAMILY_NAMES.join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
     );
   };
-  const read = <T>(schema: z.ZodType<T>): T => {
-    const parsed = schema.safeParse(config);
-    return parsed.success ? parsed.data : refuse(z.prettifyError(parsed.error));
-  };
   refuseModel(config, path, FAMILY_NAMES);
-  const [name] = read(Named).architectures;
-  const family = FAMILIES[name];
-  const c = read(Config.extend(family.config)) as z.infer<typeof Config>;
+  const parsed = Config.safeParse(config);
+  if (!parsed.success) return refuse(z.prettifyError(parsed.error));
+  const c = parsed.data;
+  const [name] = c.architectures;
+  const family: Family = FAMILIES[name];
   const kvHeads = c.num_key_value_heads ?? family.defaults.kvHeads ?? c.num_attention_heads;
   const headDim = c.head_dim ?? family.defaults.headDim ?? c.hidden_size / c.num_attention_heads;
   if (c.num_attention_heads % kvHeads !== 0 || !Number.isInteger(headDim) || headDim % 2 !== 0)

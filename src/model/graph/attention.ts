@@ -1,9 +1,6 @@
 // The attention of a prefix in the scoring graph: causal over its tokens.
-import { type Architecture, layerWindow } from './architecture.js';
+import { type Architecture, type GraphParts, layerWindow } from './architecture.js';
 import { cast, Graph, MICROSOFT, type Precision } from './onnx.js';
-
-/** Rotation tables, graph inputs [M, headDim/2]. */
-export type Rope = Readonly<Record<'cos' | 'sin', string>>;
 
 /**
  * Fewest rows of a block of the prefix's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
@@ -13,7 +10,7 @@ const BLOCK_ROWS = 128;
 const MOST_BLOCKS = 32;
 
 /** Causal attention of the prefix: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
-export function prefixAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
+export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: string) {
   const cos = cast(g, rope.cos, 'f32', precision);
   const sin = cast(g, rope.sin, 'f32', precision);
   const batchAndLength = g.node('Shape', [ids]); // [B,S]

@@ -1,7 +1,6 @@
 // The attention of branches in the scoring graph: to what comes before their exits, on prefix and suffix, and to themselves.
-import { type Architecture, layerWindow } from './architecture.js';
-import type { Rope } from './attention.js';
-import { cast, Graph, type Precision } from './onnx.js';
+import { type Architecture, type GraphParts, layerWindow } from './architecture.js';
+import { cast, Graph } from './onnx.js';
 
 /**
  * What a branch row sees and where it stands: graph inputs [G,W,R], W lanes, a trace each; `from` and `to` [G,2] cut a group's keys
@@ -24,15 +23,10 @@ type KeysAndValues = Readonly<Record<'k' | 'v', string>>;
  * Attention of the branches: q [G·W·R,heads·hd], k, v [G·W·R,kvHeads·hd], the prefixes' and the suffixes' keys and values in float32
  * → [G·W·R,heads·hd]. All of it is computed in float32; only what goes in and what comes out is of the graph's precision.
  */
-export function branchAttention(
-  g: Graph,
-  arch: Architecture,
-  branch: ReturnType<typeof branchInputs>,
-  rope: Rope,
-  precision: Precision,
-) {
+export function branchAttention(parts: GraphParts, branch: ReturnType<typeof branchInputs>) {
+  const { g, arch, precision } = parts;
   const { heads, kvHeads, headDim } = arch;
-  const { perHead, rotated } = headsOfRows(g, arch, branch.pos, branch.pos, rope, precision, 3);
+  const { perHead, rotated } = headsOfRows(parts, branch.pos, branch.pos, 3);
   /** [G,W,R] → [G,W,1,1,R,1], or [G,W,1,1,1,R] */
   const asColumn = (t: string) => g.node('Unsqueeze', [t, g.ints([2, 3, 5])]);
   const asRow = (t: string) => g.node('Unsqueeze', [t, g.ints([2, 3, 4])]);
@@ -58,17 +52,11 @@ export function branchAttention(
  * @param rows [N,L] of the flattened [G·W·R]
  * @param pos [G,W,R]
  */
-export function suffixKeys(
-  g: Graph,
-  arch: Architecture,
-  rows: string,
-  pos: string,
-  rope: Rope,
-  precision: Precision,
-) {
+export function suffixKeys(parts: GraphParts, rows: string, pos: string) {
+  const { g, arch } = parts;
   const flatPos = g.node('Reshape', [pos, g.ints([-1])]);
   const own = g.node('Gather', [flatPos, rows]);
-  const { perHead, rotated } = headsOfRows(g, arch, rows, own, rope, precision, 2, arch.kvHeads);
+  const { perHead, rotated } = headsOfRows(parts, rows, own, 2, arch.kvHeads);
   return (k: string, v: string): KeysAndValues => ({
     k: rotated(g.node('Gather', [k, rows])),
     v: perHead(g.node('Gather', [v, rows])),
@@ -82,12 +70,9 @@ export function suffixKeys(
  * @param heads that a row has; -1: as many as it has room for, where there are rows
  */
 function headsOfRows(
-  g: Graph,
-  { headDim }: Architecture,
+  { g, arch: { headDim }, precision, rope: { cos, sin } }: GraphParts,
   like: string,
   pos: string,
-  { cos, sin }: Rope,
-  precision: Precision,
   dims: 2 | 3,
   heads = -1,
 ) {

@@ -14,12 +14,11 @@ import { type Architecture, parseArchitecture } from './architecture.js';
 import { expectedWeights, FAMILIES } from './families.js';
 import { refuseForeign } from './foreign.js';
 import type { Weight } from './operators.js';
-import { assertShapes, readSafetensorsHeader } from './safetensors.js';
+import { AGAIN, assertShapes, readSafetensorsHeader } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
 const CHECKPOINT_FILES = 'give the folder that holds config.json, model.safetensors and tokenizer.json';
-const AGAIN = 'copy or download the checkpoint again';
 const lie = (path: string, found: string): RredcotError => usageError(`${path}: ${found}`, AGAIN);
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
@@ -90,21 +89,18 @@ async function locateTensors(folder: string) {
   return { files, tensors };
 }
 
-const Index = z.object({ weight_map: z.record(z.string(), z.string()) });
+/** A plain name beside the index. */
+const FileName = z.string().regex(/^[^/\\\0]+\.safetensors$/, 'expected a .safetensors file beside it');
+const Index = z.object({
+  weight_map: z.record(z.string(), FileName).refine((map) => Object.keys(map).length > 0, 'is empty'),
+});
 
-/** Tensor name → file name, the latter a plain name beside the index. */
+/** Tensor name → file name. */
 async function readIndex(folder: string): Promise<Map<string, string>> {
   const text = await untrustedText(folder, INDEX);
   if (text === undefined)
     throw usageError(`${folder}: no ${SINGLE} and no ${INDEX}`, 'only safetensors weights can be read');
-  const path = join(folder, INDEX);
-  const { weight_map } = fromJson(Index, text, path, AGAIN);
-  const map = new Map(Object.entries(weight_map));
-  for (const file of map.values())
-    if (!/^[^/\\\0]+\.safetensors$/.test(file))
-      throw lie(path, `it names the file ${JSON.stringify(file)}, expected a .safetensors file beside it`);
-  if (map.size === 0) throw lie(path, 'its weight_map is empty');
-  return map;
+  return new Map(Object.entries(fromJson(Index, text, join(folder, INDEX), AGAIN).weight_map));
 }
 
 // ------ tensors against config.json

@@ -1,18 +1,21 @@
 // What a model family says of itself, and the operators that its layers are made of.
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { Graph } from './onnx.js';
 
+export const size = z.number().int().positive();
+
 /** The sizes of a model that its layers depend on. */
-export interface LayerSizes {
-  readonly vocab: number;
-  readonly hidden: number;
-  readonly heads: number;
-  /** key/value heads */
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly intermediate: number;
-  readonly rmsNormEps: number;
-}
+export const layerSizes = {
+  hidden: size,
+  heads: size,
+  /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
+  kvHeads: size,
+  headDim: size,
+  intermediate: size,
+  vocab: size,
+  rmsNormEps: z.number().positive(),
+};
+export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
 type Shape = readonly number[];
 
@@ -61,10 +64,8 @@ export interface WindowConfig {
   readonly layer_types?: readonly string[] | null | undefined;
 }
 
-/** A family: what its config.json may say and leave out, and its layers, which name their weights. */
+/** A family: what its config.json may leave out, and its layers, which name their weights. */
 export interface Family {
-  /** what config.json has to say for these layers to be the model's; extends the fields of all families */
-  readonly config: z.ZodRawShape;
   /** the defaults of transformers' config class, where they are not the query heads and hidden / heads */
   readonly defaults: {
     readonly kvHeads?: number;

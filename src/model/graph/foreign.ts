@@ -1,4 +1,4 @@
-// What a folder may hold that is no checkpoint as it is read here: named, with the line that makes one of it, or with what its graph would need.
+// What a folder may hold that is no checkpoint as it is read here: named, with the line that makes one of it, or with what answers in its place.
 import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
@@ -24,29 +24,13 @@ zero_pp_rank_ | shards of DeepSpeed ZeRO | python 'DIR/../zero_to_fp32.py' 'DIR/
   .slice(1)
   .map((line) => line.split(' | ') as [name: string, what: string, mend: string, beside?: string]);
 
-/** Families whose graph nobody has written, by the beginning of their names in `architectures`: and what of it is not here. */
-const LACKS: Readonly<Record<string, string>> = {
-  ...{ Qwen2Moe: 'experts', Qwen3Moe: 'experts', Mixtral: 'experts', Olmoe: 'experts' },
-  ...{ Qwen3Next: 'linear attention, experts', Qwen3_5: 'linear attention' },
-  ...{ Glm4Moe: 'experts, half a head rotated', Glm: 'half a head rotated, norms behind attention and MLP' },
-  ...{ Deepseek: 'latent attention, experts', Kimi: 'linear or latent attention, experts' },
-  Gemma: 'scaled embeddings, norms behind attention and MLP, GELU',
-  Olmo: 'norms behind attention and MLP',
-  ...{ GptOss: 'experts, attention sinks', Llama4: 'experts, chunked attention' },
-  ...{ Phi: 'joined projections, longrope', SmolLM3: 'layers without rotation' },
-  ...{ Nemotron: 'Mamba layers, or squared ReLU', FalconH1: 'Mamba layers', Mamba: 'Mamba layers' },
-  ...{ GraniteMoe: 'experts, multipliers', Granite: 'multipliers of most parts' },
-};
-
 /** @throws RredcotError (exit 2) for a family whose graph is not written, and for weights of fewer bits */
 export function refuseModel(config: unknown, path: string, known: readonly string[]): void {
   const said = (config ?? {}) as Record<string, unknown>;
   const [named] = [said.architectures].flat();
   if (typeof named === 'string' && !known.includes(named)) {
-    const prefix = Object.keys(LACKS).find((each) => named.startsWith(each)) ?? '';
-    const lacks = [LACKS[prefix] ?? [], /ForConditionalGeneration$|VL/.test(named) ? 'images' : []].flat();
     throw usageError(
-      `${path}: ${named}: its graph is not written${lacks.length === 0 ? '' : ` (${lacks.join(', ')})`}`,
+      `${path}: ${named}: its graph is not written`,
       `--tokenizer-only, and an engine answers (docs/engines.md), or values of your own by --estimator given (docs/your-own-credit.md); graphs are written for ${known.join(', ')}`,
     );
   }

@@ -1,41 +1,23 @@
 // The head of the scoring graph: entropies and log-probabilities of rows, without their logits ever leaving the graph.
-import { cast, Graph, type Precision } from './onnx.js';
-
-/** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
-export const CPU_ENTRIES = 2048;
-
-/** A slice of the head's matrix [vocab, d]: of rows of it from row `first` on, in blocks of so many or in one. */
-export interface MatrixSlice {
-  readonly name: string;
-  readonly first: number;
-  readonly shape: readonly number[];
-}
-
-/** What the head takes from the rest of the graph. */
-export interface HeadParts {
-  readonly hidden: number;
-  readonly vocab: number;
-  readonly precision: Precision;
-  /** the final norm of x [C,d], in a body graph */
-  readonly norm: (x: string, body: Graph) => string;
-  /** the head's matrix or a slice of it, in the graph's precision and in the main graph, where bodies see it */
-  readonly matrix: (slice?: MatrixSlice) => string;
-  /** rows [C,d] of the head's matrix by token [C], in the graph's precision, in a body graph */
-  readonly tokenRows: (tokens: string, body: Graph) => string;
-}
+import type { GraphParts } from './architecture.js';
+import { CPU_ENTRIES, cast, Graph, type Precision } from './onnx.js';
+import type { RowLayers } from './operators.js';
 
 /** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
-export function entropyHead(g: Graph, x: string, targets: string, parts: HeadParts) {
-  const { hidden, vocab, precision } = parts;
-  const blocks = precision === 'f32' ? Math.floor(vocab / CPU_ENTRIES) : 1;
+export function entropyHead(
+  { g, arch: { hidden, vocab }, precision }: GraphParts,
+  layers: RowLayers,
+  x: string,
+  targets: string,
+) {
+  const isInBlocks = precision === 'f32' && vocab >= 2 * CPU_ENTRIES;
   const body = new Graph('head');
   const blockX = body.input('head.x', precision, ['C', hidden]);
   const blockTargets = body.input('head.targets', 'i64', ['C']);
-  const h = parts.norm(blockX, body); // [C,d]
-  const { entropy, logprob } =
-    blocks < 2
-      ? wholeVocabulary(body, h, blockTargets, parts)
-      : inBlocks(body, h, blockTargets, parts, blocks);
+  const h = layers.last(blockX, body); // [C,d]
+  const { entropy, logprob } = isInBlocks
+    ? inBlocks(body, h, blockTargets, layers, vocab, hidden)
+    : wholeVocabulary(body, h, blockTargets, layers, precision);
   body.output('head.entropy', entropy, 'f32', ['C']);
   body.output('head.logprob', logprob, 'f32', ['C']);
   const outputs = ['head.entropies', 'head.logprobs'] as const;
@@ -44,8 +26,8 @@ export function entropyHead(g: Graph, x: string, targets: string, parts: HeadPar
 }
 
 /** All logits of a row at once. */
-function wholeVocabulary(body: Graph, h: string, targets: string, { matrix, precision }: HeadParts) {
-  const { logp, negative } = softmaxOf(body, h, matrix(), precision);
+function wholeVocabulary(body: Graph, h: string, targets: string, layers: RowLayers, precision: Precision) {
+  const { logp, negative } = softmaxOf(body, h, layers.headMatrix(), precision);
   const picked = body.node('GatherElements', [logp, body.node('Unsqueeze', [targets, body.ints([1])])], {
     axis: 1,
   });
@@ -56,26 +38,21 @@ function wholeVocabulary(body: Graph, h: string, targets: string, { matrix, prec
  * Logits of one block of the vocabulary after the other. With block b's log-sum-exp ℓ_b and the entropy H_b inside it,
  * log p(b) = ℓ_b − ℓ and H = Σ_b p(b) (H_b − log p(b)): the chain rule of entropy.
  */
-function inBlocks(
-  body: Graph,
-  h: string,
-  targets: string,
-  { hidden, vocab, precision, ...parts }: HeadParts,
-  blocks: number,
-) {
+function inBlocks(body: Graph, h: string, targets: string, layers: RowLayers, vocab: number, hidden: number) {
+  const blocks = Math.floor(vocab / CPU_ENTRIES);
   const inner = new Graph('head_block');
-  const blockMatrix = inner.input('head_block.matrix', precision, [CPU_ENTRIES, hidden]);
-  const one = blockSums(inner, h, blockMatrix, precision);
+  const blockMatrix = inner.input('head_block.matrix', 'f32', [CPU_ENTRIES, hidden]);
+  const one = blockSums(inner, h, blockMatrix);
   inner.output('head_block.negative', one.negative, 'f32', ['C']);
   inner.output('head_block.total', one.total, 'f32', ['C']);
-  const matrix = parts.matrix({ name: 'head.blocks', first: 0, shape: [blocks, CPU_ENTRIES, hidden] });
+  const matrix = layers.headSlice('head.blocks', 0, [blocks, CPU_ENTRIES, hidden]);
   const outputs = ['head.negatives', 'head.totals'] as const;
   body.node('Scan', [matrix], { body: { graph: inner }, num_scan_inputs: 1 }, { outputs }); // [blocks,C] each
   let [negatives, totals]: readonly [string, string] = outputs;
   const first = blocks * CPU_ENTRIES;
   if (first < vocab) {
-    const last = parts.matrix({ name: 'head.rest', first, shape: [vocab - first, hidden] });
-    const sums = blockSums(body, h, last, precision);
+    const last = layers.headSlice('head.rest', first, [vocab - first, hidden]);
+    const sums = blockSums(body, h, last);
     const joined = (all: string, own: string) =>
       body.node('Concat', [all, body.node('Unsqueeze', [own, body.ints([0])])], { axis: 0 });
     [negatives, totals] = [joined(negatives, sums.negative), joined(totals, sums.total)];
@@ -87,14 +64,14 @@ function inBlocks(
   ]);
   const entropy = body.node('Neg', [body.node('ReduceSum', [weighted, body.ints([0])], { keepdims: 0 })]);
   const total = logSumExpNodes(body, totals, logShares, 0); // [C]
-  const products = body.node('Mul', [h, parts.tokenRows(targets, body)]);
+  const products = body.node('Mul', [h, layers.headRows(targets, body)]);
   const logit = body.node('ReduceSum', [products, body.ints([1])], { keepdims: 0 });
   return { entropy, logprob: body.node('Sub', [logit, total]) };
 }
 
 /** Of one block: −H_b and ℓ_b of every row, [C]. */
-function blockSums(graph: Graph, h: string, matrix: string, precision: Precision) {
-  const { logits, logp, negative } = softmaxOf(graph, h, matrix, precision);
+function blockSums(graph: Graph, h: string, matrix: string) {
+  const { logits, logp, negative } = softmaxOf(graph, h, matrix, 'f32');
   return { negative, total: logSumExpNodes(graph, logits, logp, 1) };
 }
 

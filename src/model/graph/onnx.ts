@@ -13,6 +13,9 @@ export type CudaPrecision = (typeof CUDA_PRECISIONS)[number];
  */
 export type Precision = 'f32' | CudaPrecision;
 
+/** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
+export const CPU_ENTRIES = 2048;
+
 /** A value as another type; itself where it is of that type. */
 export function cast(g: Graph, value: string, from: Dtype, to: Dtype): string {
   return from === to ? value : g.node('Cast', [value], { to: DTYPE[to] });

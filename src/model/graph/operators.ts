@@ -1,21 +1,15 @@
-// A family's layers in a graph, with the weights that they name; and the output head behind them.
-import type { Architecture } from './architecture.js';
+// A family's layers in a graph, with the weights that they name; and the matrix of the output head behind them.
+import type { GraphParts } from './architecture.js';
 import { FAMILIES } from './families.js';
 import { operators } from './family.js';
-import { entropyHead, type MatrixSlice } from './head.js';
-import { cast, type ExternalData, type Graph, type Precision } from './onnx.js';
+import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export type Weight = StoredTensor & ExternalData;
 
 /** A family's layers in a graph, each weight put there when it is first asked for. */
-export function rowLayers(
-  g: Graph,
-  arch: Architecture,
-  weights: ReadonlyMap<string, Weight>,
-  precision: Precision,
-) {
+export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyMap<string, Weight>) {
   const weightOf = (name: string): Weight => {
     const weight = weights.get(name);
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
@@ -39,30 +33,27 @@ export function rowLayers(
   const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf });
   const o = within(g);
   const headWeight = arch.tiedHead ? family.embedding : family.head;
-  const shape = [arch.vocab, arch.hidden] as const;
-  /** some rows of the head's matrix as a tensor of their own, of the same bytes of the same file */
-  const headSlice = ({ name, first, shape }: MatrixSlice) => {
-    const { dtype, location, offset, length } = weightOf(headWeight);
-    const bytes = length / (arch.vocab * arch.hidden);
-    const place = { location, offset: offset + first * arch.hidden * bytes };
-    const size = shape.reduce((product, n) => product * n, 1);
-    g.weight(name, dtype, shape, { ...place, length: size * bytes });
-    return cast(g, name, dtype, precision);
-  };
   return {
     embed: (ids: string) => family.embed(o, ids),
     project: (i: number, x: string) => family.project(o, i, x),
     finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
-    /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C] */
-    head(x: string, targets: string) {
-      return entropyHead(g, x, targets, {
-        hidden: arch.hidden,
-        vocab: arch.vocab,
-        precision,
-        norm: (rows, body) => family.last(within(body), rows),
-        matrix: (slice) => (slice === undefined ? weight(headWeight) : headSlice(slice)),
-        tokenRows: (tokens, body) => rowsOf(headWeight, shape, tokens, body),
-      });
+    /** the final norm of x [C,d], in a body graph */
+    last: (x: string, body: Graph) => family.last(within(body), x),
+    /** the head's matrix [vocab,d] in the main graph, where bodies see it */
+    headMatrix: () => weight(headWeight),
+    /** some rows of it, from one on and in blocks or not, as a tensor of their own, of the same bytes of the same file */
+    headSlice(name: string, first: number, shape: readonly number[]) {
+      const { dtype, location, offset, length } = weightOf(headWeight);
+      const bytes = length / (arch.vocab * arch.hidden);
+      const place = { location, offset: offset + first * arch.hidden * bytes };
+      const size = shape.reduce((product, n) => product * n, 1);
+      g.weight(name, dtype, shape, { ...place, length: size * bytes });
+      return cast(g, name, dtype, precision);
     },
+    /** rows [C,d] of it by token [C], in a body graph */
+    headRows: (tokens: string, body: Graph) => rowsOf(headWeight, [arch.vocab, arch.hidden], tokens, body),
   };
 }
+
+/** All of it is in the graph's precision. */
+export type RowLayers = ReturnType<typeof rowLayers>;

@@ -1,6 +1,8 @@
 // Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
 import { open } from 'node:fs/promises';
+import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { fromJson, inOneLine } from '../text/untrusted-files.js';
 import type { Dtype } from './onnx.js';
 
 /** A tensor's place in its file. */
@@ -14,11 +16,24 @@ export interface StoredTensor {
   readonly length: number;
 }
 
-const DTYPES: ReadonlyMap<unknown, { dtype: Dtype; bytes: number }> = new Map([
-  ['F32', { dtype: 'f32', bytes: 4 }],
-  ['F16', { dtype: 'f16', bytes: 2 }],
-  ['BF16', { dtype: 'bf16', bytes: 2 }],
-]);
+/** what mends a damaged checkpoint */
+export const AGAIN = 'copy or download the checkpoint again';
+
+const DTYPES = {
+  F32: { dtype: 'f32', bytes: 4 },
+  F16: { dtype: 'f16', bytes: 2 },
+  BF16: { dtype: 'bf16', bytes: 2 },
+} as const satisfies Record<string, { dtype: Dtype; bytes: number }>;
+
+const Header = z.record(z.string(), z.unknown());
+const sizes = z.array(z.number().int().nonnegative());
+const Entry = z.object({
+  dtype: z.enum(['F32', 'F16', 'BF16'], {
+    error: ({ input }) => `has dtype ${JSON.stringify(input)}, expected F32, F16 or BF16`,
+  }),
+  shape: sizes,
+  data_offsets: z.tuple([sizes.element, sizes.element]),
+});
 
 // the limit of the reference implementation: a larger header is an attack or a damaged length field
 const MAX_HEADER_BYTES = 100_000_000;
@@ -29,10 +44,7 @@ const MAX_HEADER_BYTES = 100_000_000;
  */
 export async function readSafetensorsHeader(path: string): Promise<Map<string, StoredTensor>> {
   const fail = (found: string): never => {
-    throw usageError(
-      `${path}: not a sound safetensors file: ${found}`,
-      'copy or download the checkpoint again',
-    );
+    throw usageError(`${path}: not a sound safetensors file: ${found}`, AGAIN);
   };
   await using file = await open(path).catch((cause: unknown) => {
     throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
@@ -46,60 +58,37 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
     fail(`its header claims ${headerBytes} bytes, the file has ${fileBytes}`);
   const header = Buffer.alloc(Number(headerBytes));
   await file.read(header, 0, header.length, 8);
-  return parseHeader(header, fileBytes - 8 - header.length, 8 + header.length, fail);
-}
+  const entries = fromJson(Header, header.toString('utf8'), path, AGAIN);
+  // of the first tensor in the file, and bytes behind it
+  const base = 8 + header.length;
+  const dataBytes = fileBytes - base;
 
-/** Tensors of a header; `dataBytes` is what the file holds after it, `base` the file offset of the first of them. */
-function parseHeader(
-  header: Buffer,
-  dataBytes: number,
-  base: number,
-  fail: (found: string) => never,
-): Map<string, StoredTensor> {
   const tensors = new Map<string, StoredTensor>();
-  let entries: Record<string, unknown>;
-  try {
-    entries = JSON.parse(header.toString('utf8')) as Record<string, unknown>;
-  } catch (error) {
-    return fail(`its header is not JSON (${(error as Error).message})`);
-  }
-  if (typeof entries !== 'object' || entries === null || Array.isArray(entries))
-    return fail('its header is not a JSON object');
   for (const [name, value] of Object.entries(entries)) {
     if (name === '__metadata__') continue;
-    const entry = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown } | null;
-    const type = DTYPES.get(entry?.dtype);
-    if (type === undefined)
-      return fail(`tensor ${name} has dtype ${JSON.stringify(entry?.dtype)}, expected F32, F16 or BF16`);
-    const shape = entry?.shape;
-    const range = entry?.data_offsets;
-    if (!isSizes(shape) || !isSizes(range) || range.length !== 2)
-      return fail(`tensor ${name} has no valid shape and data_offsets`);
-    const [begin, end] = range as [number, number];
+    const entry = Entry.safeParse(value);
+    if (!entry.success) return fail(`tensor ${name} ${inOneLine(z.prettifyError(entry.error))}`);
+    const { shape, data_offsets } = entry.data;
+    const [begin, end] = data_offsets;
+    const { dtype, bytes } = DTYPES[entry.data.dtype];
     if (begin > end || end > dataBytes)
-      return fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
-    const expected = shape.reduce((product, size) => product * size, type.bytes);
+      fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
+    const expected = shape.reduce((product, size) => product * size, bytes);
     if (expected !== end - begin)
-      return fail(
-        `tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`,
-      );
-    tensors.set(name, { name, dtype: type.dtype, shape, offset: base + begin, length: end - begin });
+      fail(`tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`);
+    tensors.set(name, { name, dtype, shape, offset: base + begin, length: end - begin });
   }
   // one after the other, with nothing between or behind: as the reference implementation demands it
   let end = base;
   const inOrder = [...tensors.values()].sort((a, b) => a.offset - b.offset || a.length - b.length);
   for (const { name, offset, length } of inOrder) {
     if (offset !== end)
-      return fail(`tensor ${name} begins at byte ${offset - base} of the data, expected ${end - base}`);
+      fail(`tensor ${name} begins at byte ${offset - base} of the data, expected ${end - base}`);
     end += length;
   }
   if (end !== base + dataBytes)
-    return fail(`its tensors end at byte ${end - base} of the data, which has ${dataBytes}`);
+    fail(`its tensors end at byte ${end - base} of the data, which has ${dataBytes}`);
   return tensors;
-}
-
-function isSizes(value: unknown): value is number[] {
-  return Array.isArray(value) && value.every((n) => Number.isSafeInteger(n) && n >= 0);
 }
 
 /**

@@ -1,7 +1,8 @@
 // Builds the graph that scores traces, and references at their exit points.
 import type { Architecture } from './architecture.js';
-import { prefixAttention, type Rope } from './attention.js';
+import { prefixAttention } from './attention.js';
 import { branchAttention, branchInputs, suffixKeys } from './branch-attention.js';
+import { entropyHead } from './head.js';
 import { cast, Graph, type Precision } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
 
@@ -40,16 +41,14 @@ export function buildScoringGraph(
   const branchIds = g.input('branch_ids', 'i64', ['G', 'W', 'R']);
   const branch = branchInputs(g);
   const suffixRows = g.input('suffix_rows', 'i64', ['N', 'L']);
-  const rope: Rope = {
-    cos: g.input('cos', 'f32', ['M', headDim / 2]),
-    sin: g.input('sin', 'f32', ['M', headDim / 2]),
-  };
+  const table = (name: string) => g.input(name, 'f32', ['M', headDim / 2]);
+  const all = { g, arch, precision, rope: { cos: table('cos'), sin: table('sin') } };
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
-  const layer = rowLayers(g, arch, weights, precision);
-  const attendPrefix = prefixAttention(g, arch, ids, rope, precision);
-  const attendBranches = branchAttention(g, arch, branch, rope, precision);
-  const keysOfSuffixes = suffixKeys(g, arch, suffixRows, branch.pos, rope, precision);
+  const layer = rowLayers(all, weights);
+  const attendPrefix = prefixAttention(all, ids);
+  const attendBranches = branchAttention(all, branch);
+  const keysOfSuffixes = suffixKeys(all, suffixRows, branch.pos);
 
   const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
   const prefixRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
@@ -71,9 +70,9 @@ export function buildScoringGraph(
     /** keys or values so far, of an earlier run and of this one [X,kvHeads,P+S,headDim] */
     const whole = (name: string, own: string, dims: readonly [string, string, string]) => {
       const past = g.input(`past_${name}_${i}`, 'f32', [dims[0], kvHeads, dims[1], headDim]);
-      const all = g.node('Concat', [past, own], { axis: 2 }, { outputs: [`${name}_${i}`] });
-      g.output(all, all, 'f32', [dims[0], kvHeads, dims[2], headDim]);
-      return all;
+      const keys = g.node('Concat', [past, own], { axis: 2 }, { outputs: [`${name}_${i}`] });
+      g.output(keys, keys, 'f32', [dims[0], kvHeads, dims[2], headDim]);
+      return keys;
     };
     const ofPrefixes = (name: 'k' | 'v') =>
       whole(name, cast(g, prefix[name], precision, 'f32'), ['B', 'P', 'T']);
@@ -87,7 +86,8 @@ export function buildScoringGraph(
     x = layer.finish(i, pick(x), pick(attended));
   }
   const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
-  const { entropies, logprobs } = layer.head(g.node('Reshape', [x, blocks]), targets);
+  const readRows = g.node('Reshape', [x, blocks]);
+  const { entropies, logprobs } = entropyHead(all, layer, readRows, targets);
   g.output('entropies', entropies, 'f32', ['n', 'C']);
   g.output('logprobs', logprobs, 'f32', ['n', 'C']);
   return g;

@@ -1,16 +1,17 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { z } from 'zod';
+import { EXIT, RredcotError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
 import { joinIds } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { ExitTemplate } from '../text/templates.js';
-import { parseJson, untrustedText } from '../text/untrusted-files.js';
+import { fromJson, untrustedText } from '../text/untrusted-files.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { buildAgain, type PolicyFolder } from './folder.js';
-import type { Branch, PackedTrace, TraceScores } from './placed.js';
+import { type Branch, nextKept, type PackedTrace, type TraceScores } from './placed.js';
 
 /** The file of a folder that holds it. */
 export const CANARY = 'canary.json';
@@ -109,11 +110,6 @@ export function disproved(path: string, device: Device, why: readonly CanaryFind
   });
 }
 
-/** A canary as `canary.json` has it: passes, with what the model has to say of each. */
-export interface Canary {
-  readonly passes: readonly CanaryPass[];
-}
-
 /** Lists in the file, typed arrays where they are asked and answered. */
 export type Numbers = ArrayLike<number>;
 
@@ -134,15 +130,17 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
   readonly logprobs?: Numbers;
 }
 
+/** A canary as `canary.json` has it: passes, with what the model has to say of each. */
+const CanarySchema = z.object({ passes: z.array(z.custom<CanaryPass>()).readonly() });
+export type Canary = Readonly<z.infer<typeof CanarySchema>>;
+
 /**
  * Reads a folder's canary. Its hash is that of the build; what it holds shows when a session is asked.
  * @throws RredcotError (exit 2) for a file that is no canary
  */
 export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | 'canary'>): Promise<Canary> {
   const text = (await untrustedText(path, canary.file)) ?? '';
-  const found = parseJson(text, `${path}/${canary.file}`, buildAgain(path)) as Canary | null;
-  if (Array.isArray(found?.passes)) return found as Canary;
-  throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));
+  return fromJson(CanarySchema, text, `${path}/${canary.file}`, buildAgain(path));
 }
 
 // ------ what a canary asks: made when a folder is built, and asked of every session
@@ -180,9 +178,6 @@ interface Asked {
   release(kept: number): Promise<void>;
 }
 
-/** Numbers of one kind, in their order, and the place of each. */
-type NamedNumbers = readonly [what: string, numbers: Numbers, place: (i: number) => string];
-
 /** A short trace is longer than the tile of any attention kernel; a shorter one beside it is padded. */
 const SHORT = 40;
 const SHORTER = 21;
@@ -195,8 +190,6 @@ const FAR = 1000;
 const REFERENCE = 6;
 /** Tokens of a trace that has an exit point with something to score behind it. */
 const LEAST = 4;
-/** The number under which it keeps keys and values; scoring counts from 1 on. */
-const KEPT = -2;
 
 /** @param text ids of the text over and over, so many of them, or as many as the model takes */
 function passesOf(text: (length: number) => Int32Array, other: Int32Array, maxTokens: number): CanaryPass[] {
@@ -229,42 +222,20 @@ function passesOf(text: (length: number) => Int32Array, other: Int32Array, maxTo
   ];
 }
 
-/** The pass with the session's numbers in it. */
-async function answered(session: Asked, { split, traces }: CanaryPass): Promise<CanaryPass> {
+/** What a session says of a pass's traces. */
+async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<TraceScores[]> {
   const whole = traces.map(({ branches, ...trace }) => ({
     ...trace,
     ids: Int32Array.from(trace.ids),
     branches: branches.map((branch) => ({ ...branch, ids: Int32Array.from(branch.ids) })),
   }));
-  const read = split ? whole.map((trace) => ({ ...trace, branches: [] })) : whole;
-  const said = await session.run(read, split ? KEPT : undefined);
-  const behind = whole.map(({ branches }) => branches);
-  const apart = split ? await session.branches(KEPT, behind).finally(() => session.release(KEPT)) : said;
-  return {
-    split,
-    traces: whole.map(({ branches, ...trace }, i) => {
-      const { entropies, logprobs } = said[i] as TraceScores;
-      const scores = (apart[i] as TraceScores).branches;
-      const scored = branches.map((branch, b) => ({ ...branch, logprobs: scores[b] as Float32Array }));
-      return { ...trace, entropies, logprobs, branches: scored };
-    }),
-  };
-}
-
-/** What is compared, of each kind in its order. */
-function numbersOf({ traces }: CanaryPass): NamedNumbers[] {
-  return traces.flatMap(
-    ({ ids: { length }, promptLength, entropies = [], logprobs = [], branches }): NamedNumbers[] => {
-      const place = (t: number) => `token ${promptLength + t} of ${length}`;
-      return [
-        ['log p', logprobs, place],
-        ['entropy', entropies, place],
-        ...branches.map(({ exit, scoredFrom, logprobs: own = [] }): NamedNumbers => {
-          return ['branch log p', own, (t) => `token ${scoredFrom + t} of a branch at ${exit} of ${length}`];
-        }),
-      ];
-    },
-  );
+  if (!split) return session.run(whole);
+  const kept = nextKept();
+  const unbranched = whole.map((trace) => ({ ...trace, branches: [] }));
+  const read = await session.run(unbranched, kept);
+  const asked = whole.map(({ branches }) => branches);
+  const scored = await session.branches(kept, asked).finally(() => session.release(kept));
+  return read.map((own, i) => ({ ...own, branches: (scored[i] as TraceScores).branches }));
 }
 
 /**
@@ -280,21 +251,40 @@ export async function makeCanary(
 ): Promise<Canary> {
   const text = (length: number) => repeated(ids, vocab, Math.max(LEAST, Math.min(length, maxTokens)));
   const passes: CanaryPass[] = [];
-  for (const pass of passesOf(text, repeated(other, vocab, REFERENCE), maxTokens))
-    passes.push(stored(await answered(session, pass)) as CanaryPass);
+  for (const pass of passesOf(text, repeated(other, vocab, REFERENCE), maxTokens)) {
+    const said = await scoresOf(session, pass);
+    const traces = pass.traces.map(({ branches, ...trace }, i) => {
+      const { branches: scores, ...own } = said[i] as TraceScores;
+      const scored = branches.map((branch, b) => ({ ...branch, logprobs: scores[b] }));
+      return { ...trace, ...own, branches: scored };
+    });
+    passes.push(stored({ ...pass, traces }) as CanaryPass);
+  }
   return { passes };
 }
 
 /** Compares a session with a canary. @param precision of the session @returns noise: of its answers; 0 in float32, which gave the canary */
 export async function prove(session: Asked, { passes }: Canary, precision: Precision) {
-  const compared: Record<string, Compared[]> = { 'log p': [], entropy: [], 'branch log p': [] };
+  const [ofTokens, ofEntropies, ofBranches]: [Compared[], Compared[], Compared[]] = [[], [], []];
   for (const pass of passes) {
-    const said = numbersOf(await answered(session, pass));
-    for (const [i, [what, expected, place]] of numbersOf(pass).entries())
-      compared[what]?.push([said[i]?.[1] ?? [], expected, place]);
+    const said = await scoresOf(session, pass);
+    for (const [i, { ids, promptLength, entropies = [], logprobs = [], branches }] of pass.traces.entries()) {
+      const found = said[i] as TraceScores;
+      const place = (t: number) => `token ${promptLength + t} of ${ids.length}`;
+      ofTokens.push([found.logprobs, logprobs, place]);
+      ofEntropies.push([found.entropies, entropies, place]);
+      for (const [b, { exit, scoredFrom, logprobs: known = [] }] of branches.entries()) {
+        const at = (t: number) => `token ${scoredFrom + t} of a branch at ${exit} of ${ids.length}`;
+        ofBranches.push([found.branches[b] ?? [], known, at]);
+      }
+    }
   }
-  const findings = Object.entries(compared).map(([what, all]) => farthest(what, precision, all));
-  const tokens = (compared['log p'] ?? []).flatMap(([found, canary]) =>
+  const findings = [
+    farthest('log p', precision, ofTokens),
+    farthest('entropy', precision, ofEntropies),
+    farthest('branch log p', precision, ofBranches),
+  ];
+  const tokens = ofTokens.flatMap(([found, canary]) =>
     Array.from(canary, (known, t) => [found[t] ?? Number.NaN, known] as const),
   );
   return { findings, noise: precision === 'f32' ? 0 : answerNoise(tokens) };

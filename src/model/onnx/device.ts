@@ -66,20 +66,7 @@ export function sessionHint(device: Device): string | undefined {
 // ------ CUDA
 
 /** What was found of CUDA, without loading any of it. */
-export interface CudaFindings {
-  /** e.g. linux/x64 */
-  readonly platform: string;
-  /** onnxruntime-node's native folder, where libonnxruntime lies */
-  readonly nativeFolder: string | undefined;
-  /** ONNX Runtime's own two files, which must lie beside libonnxruntime */
-  readonly provider: readonly Library[];
-  /** what the CUDA provider is linked to, of NVIDIA's and others'; none where it is missing itself */
-  readonly libraries: readonly Library[];
-  /** the kernel driver's version, e.g. 580.65.06 */
-  readonly driver: string | undefined;
-  /** names of the GPUs that answer and that CUDA_VISIBLE_DEVICES leaves in sight */
-  readonly gpus: readonly string[];
-}
+export type CudaFindings = Awaited<ReturnType<typeof findCuda>>;
 
 /** Something that keeps CUDA from working. */
 export interface Problem {
@@ -154,9 +141,7 @@ function cudaVersion({ libraries }: CudaFindings) {
 }
 
 /** The installed onnxruntime-node: its version and its native folder; undefined where there is none. */
-export function onnxRuntimePackage():
-  | { readonly version: string; readonly nativeFolder: string }
-  | undefined {
+export function onnxRuntimePackage() {
   try {
     const manifest = createRequire(import.meta.url).resolve('onnxruntime-node/package.json');
     const { version } = JSON.parse(readFileSync(manifest, 'utf8')) as { version: string };
@@ -176,8 +161,8 @@ function findProvider(nativeFolder = onnxRuntimePackage()?.nativeFolder): Librar
 /** Looks for all that CUDA needs; for driver and GPUs nvidia-smi is asked, in WSL too. */
 export async function findCuda(
   env: NodeJS.ProcessEnv = process.env,
-  nativeFolder: string | undefined = onnxRuntimePackage()?.nativeFolder,
-): Promise<CudaFindings> {
+  nativeFolder = onnxRuntimePackage()?.nativeFolder,
+) {
   const provider = findProvider(nativeFolder);
   const file = provider.find(({ name }) => name === PROVIDER)?.path;
   const linked = file === undefined ? [] : await linkedLibraries(file, env);
@@ -187,9 +172,17 @@ export async function findCuda(
   const told = [...(answer ?? '').matchAll(/^(\d[\d.]*), (.+)$/gm)];
   const gpus = told.map(([, , name]) => (name as string).trim());
   return {
-    ...{ platform: `${process.platform}/${process.arch}`, nativeFolder, provider },
+    /** e.g. linux/x64 */
+    platform: `${process.platform}/${process.arch}`,
+    /** onnxruntime-node's, where libonnxruntime lies */
+    nativeFolder,
+    /** ONNX Runtime's own two files, which must lie beside libonnxruntime */
+    provider,
+    /** what the CUDA provider is linked to, of NVIDIA's and others'; none where it is missing itself */
     libraries: linked.filter(({ name }) => !SYSTEM.test(name)),
+    /** the kernel driver's version, e.g. 580.65.06 */
     driver: told[0]?.[1],
+    /** names of the GPUs that answer and that CUDA_VISIBLE_DEVICES leaves in sight */
     gpus: gpusInSight(gpus, env.CUDA_VISIBLE_DEVICES),
   };
 }

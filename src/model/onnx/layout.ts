@@ -46,12 +46,7 @@ interface BranchGroup {
   readonly keys: readonly [onPrefix: number, behind: number];
 }
 
-/** @param cost what all groups of it cost, in rows */
-function cheapest<T extends { readonly cost: number }>(layouts: readonly T[]): T {
-  return layouts.reduce((best, other) => (other.cost < best.cost ? other : best));
-}
-
-/** Full groups, or equal parts of the busiest trace's rows, whichever pads less: finer divisions gain 2 % more at most. */
+/** Equal parts of the busiest trace's rows, with a branch's room beyond so that they pad little, and as many lanes as leave least padding. */
 function layOut(
   branches: readonly (readonly Branch[])[],
   places: readonly PrefixPlace[],
@@ -62,33 +57,25 @@ function layOut(
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
   const loads = branches.map((rows, b) => rowsOf(rows) + (suffixes[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
-  const sorted = branches.map((own) => [...own].sort(byExit));
-  /** parts of up to `room` rows, of as many lanes as leave least padding */
-  const of = (room: number) => {
-    const pieces = places.map(({ suffix }, b) =>
-      piecesOf(suffixes[b] as Int32Array, suffix?.from ?? 0, room),
-    );
-    // each is filled before the next
-    const parts = sorted.map((own, b) =>
-      sharingRoom<BranchRow>([...(pieces[b] as BranchRow[]), ...own], room, ({ ids }) => ids.length),
-    );
-    const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
-    const isIdle = parts.every(({ length }) => length === 0);
-    const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].lanes / rowsPerGroup);
-    const most = Math.max(1, Math.min(side, parts.length));
-    const tried = Array.from({ length: 1 + Math.floor(Math.log2(most)) }, (_, n) => most >> n);
-    return cheapest(
-      tried.map((lanes) => {
-        const groups = groupsOf(parts, places, lanes);
-        const cost = groups.length * (lanes * rowsPerGroup + ROWS_PER_GROUP[device].start);
-        return { groups, pieces, lanes, rowsPerGroup, cost };
-      }),
-    );
-  };
   const most = rowsPerGroup(longest, busiest, isBehind, device);
-  // equal parts with a branch's room beyond pad little; where branches are long, full ones may pad less
-  const equal = Math.min(most, Math.ceil(busiest / Math.ceil(busiest / most)) + longest - 1);
-  return cheapest([most, equal].map(of));
+  const room = Math.min(most, Math.ceil(busiest / Math.ceil(busiest / most)) + longest - 1);
+  const pieces = places.map(({ suffix }, b) => piecesOf(suffixes[b] as Int32Array, suffix?.from ?? 0, room));
+  // each is filled before the next
+  const parts = branches.map((own, b) => {
+    const rows: BranchRow[] = [...(pieces[b] as BranchRow[]), ...[...own].sort(byExit)];
+    return sharingRoom(rows, room, ({ ids }) => ids.length);
+  });
+  const R = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
+  const isIdle = parts.every(({ length }) => length === 0);
+  const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].lanes / R);
+  const mostLanes = Math.max(1, Math.min(side, parts.length));
+  const layouts = Array.from({ length: 1 + Math.floor(Math.log2(mostLanes)) }, (_, n) => {
+    const lanes = mostLanes >> n;
+    const groups = groupsOf(parts, places, lanes);
+    const cost = groups.length * (lanes * R + ROWS_PER_GROUP[device].start);
+    return { groups, pieces, lanes, rowsPerGroup: R, cost };
+  });
+  return layouts.reduce((best, other) => (other.cost < best.cost ? other : best));
 }
 
 /** Of one exit by length and ids: references in another order stand in the same rows, and have the same bits. */

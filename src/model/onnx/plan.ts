@@ -79,14 +79,21 @@ interface BatchPart extends Load {
   readonly members: readonly TraceJob[];
 }
 
-/** Traces with one prompt as those that read it together, and those that are alone all the same. */
+/**
+ * Traces with one prompt in parts, each of which reads it once: what stands behind it fits into the rows of a batch. Where that saves
+ * too little, each is a part of its own.
+ */
 function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
   const loads = new Map(alike.map((job) => [job, branchLoad(job)]));
   const loadOf = (job: TraceJob) => loads.get(job) as ReturnType<typeof branchLoad>;
   const { promptLength } = alike[0] as TraceJob;
   const together = chooseStrategy(alike, device);
   const rowsBehind = (job: TraceJob) => job.ids.length - promptLength + loadOf(job).rows[together];
-  return shareOut(promptLength, alike, rowsBehind).map((members): BatchPart => {
+  const shared = sharingRoom(alike, BATCH_ROWS, rowsBehind).flatMap((members) => {
+    const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * sumOf(members.map(rowsBehind));
+    return isSaving ? [members] : members.map((job) => [job]);
+  });
+  return shared.map((members): BatchPart => {
     const longestBranch = mostOf(members.map((job) => loadOf(job).longestBranch));
     const first = members[0] as TraceJob;
     const isShared = members.length > 1;
@@ -135,24 +142,6 @@ function withSamePrompt(traces: readonly TraceJob[]): TraceJob[][] {
     group.push(trace);
   }
   return [...groups.values()];
-}
-
-/**
- * Traces of one prompt in parts, each of which reads it once: what stands behind it fits into the rows of a batch. Where
- * that saves too little, each is a part of its own.
- * @param promptLength tokens
- * @param rowsBehind of a trace: its completion, and its branches
- */
-export function shareOut<T>(
-  promptLength: number,
-  traces: readonly T[],
-  rowsBehind: (trace: T) => number,
-  budget = BATCH_ROWS,
-): T[][] {
-  return sharingRoom(traces, budget, rowsBehind).flatMap((members) => {
-    const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * sumOf(members.map(rowsBehind));
-    return isSaving ? [members] : members.map((trace) => [trace]);
-  });
 }
 
 /** What a trace costs, or several behind one prompt: tokens, padded to the batch's longest, and rows of branches. */

@@ -5,20 +5,10 @@ import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, ownCores, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
-import type { Precision } from '../graph/onnx.js';
+import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
+import { inverseFrequencies } from '../graph/rope.js';
 import type { Device } from './device.js';
 import { packBranches } from './layout.js';
-import {
-  cacheNames,
-  type Feeds,
-  growingRope,
-  int64,
-  type Kept,
-  PREFIX,
-  padded,
-  readOut,
-  SUFFIX,
-} from './onnx-session.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
 export interface WorkerInit {
@@ -30,10 +20,19 @@ export interface WorkerInit {
   readonly device: Device;
 }
 
+/** Inputs or outputs of a graph by name. */
+type Feeds = Record<string, Tensor>;
+/** What a run has kept. */
+interface Kept {
+  /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim] */
+  readonly past: Feeds;
+  /** of each trace */
+  readonly places: readonly PrefixPlace[];
+}
+
 const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
 let session: InferenceSession;
 const caches = new Map<number, Kept>();
-const ropeFor = growingRope(arch);
 
 async function open(): Promise<void> {
   session = await InferenceSession.create(join(folder, graph), {
@@ -72,7 +71,8 @@ serve(functions);
 async function scores({ traces, keep, use }: RunJob) {
   const kept = use === undefined ? undefined : caches.get(use);
   if (use !== undefined && kept === undefined) throw new Error(`no run was kept as ${use}`);
-  const { prefixes, suffixes, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
+  const { prefixes, suffixes, places } =
+    kept === undefined ? placeTraces(traces) : { prefixes: [], suffixes: [], places: kept.places };
   const past = kept?.past ?? {
     ...emptyPast(PREFIX, prefixes.length),
     ...emptyPast(SUFFIX, suffixes.length || prefixes.length),
@@ -114,16 +114,15 @@ async function scores({ traces, keep, use }: RunJob) {
     suffix_to: int64(packed.suffixTo, [G, 2]),
     suffix_rows: padded(packed.suffixRows, N), // with row 0, which nothing sees
     ...ropeFor(Math.max(P + S, Number(last) + 1)),
-    ...readOut(rows, targets, arch.vocab, precision),
+    ...readOut(rows, targets),
     ...past,
   };
   const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
-  const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(arch.layers, part));
+  const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(part));
   const out = (await session.run(feeds, ['entropies', 'logprobs', ...keeps])) as Feeds;
   if (keep !== undefined) {
     const found = keeps.map((name) => [`past_${name}`, out[name] as Tensor] as const);
-    const none = suffixes.length > 0 ? {} : emptyPast(SUFFIX, prefixes.length);
-    caches.set(keep, { past: { ...none, ...Object.fromEntries(found) }, places });
+    caches.set(keep, { past: { ...past, ...Object.fromEntries(found) }, places });
   }
   // without what pads the last block, in buffers of their own
   const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
@@ -132,10 +131,82 @@ async function scores({ traces, keep, use }: RunJob) {
   return { entropies, logprobs };
 }
 
-/** What a run reads that goes on from a kept one. */
-const NONE = { prefixes: [], suffixes: [] };
-
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
-  return Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, empty]));
+  return Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, empty]));
+}
+
+// ------ what the graph takes, as tensors
+
+/** What the graph calls keys and values of prefixes and of suffixes begins so. */
+const PREFIX = '';
+const SUFFIX = 'suffix_';
+
+/** Names of every layer's keys and values. */
+function cacheNames(part: string): string[] {
+  return Array.from({ length: arch.layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
+}
+
+/** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
+const LOGITS = { cpu: 2 ** 20, gpu: 2 ** 26 } as const;
+const LEAST_ROWS = 32;
+const MOST_ROWS = 1024;
+
+/**
+ * The rows that the head reads out, and the token that follows each, as its [n,C] inputs: C as many as memory allows, in blocks of like size,
+ * the last one padded with 0.
+ */
+function readOut(rows: readonly number[], targets: readonly number[]): Feeds {
+  const { vocab } = arch;
+  const isCpu = precision === 'f32';
+  // a large vocabulary comes block by block on a CPU
+  const entries = isCpu && vocab >= 2 * CPU_ENTRIES ? CPU_ENTRIES : vocab;
+  const allowed = Math.floor(LOGITS[isCpu ? 'cpu' : 'gpu'] / entries);
+  const most = Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
+  const n = Math.max(1, Math.ceil(rows.length / most));
+  const C = Math.max(1, Math.ceil(rows.length / n));
+  const [ofRows, ofTargets] = [rows, targets].map((values) => {
+    const filled = new BigInt64Array(n * C);
+    filled.set(values.map(BigInt));
+    return int64(filled, [n, C]);
+  }) as [Tensor, Tensor];
+  return { rows: ofRows, targets: ofTargets };
+}
+
+function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
+  return new Tensor('int64', data, dims);
+}
+
+/** Lists as one input [count, L], as wide as the longest, `least` at least: padded with 0. */
+function padded(lists: readonly Int32Array[], count: number, least = 0): Tensor {
+  const L = lists.reduce((most, { length }) => Math.max(most, length), least);
+  const table = new BigInt64Array(count * L);
+  for (const [n, list] of lists.entries())
+    for (let t = 0; t < list.length; t++) table[n * L + t] = BigInt(list[t] as number);
+  return int64(table, [count, L]);
+}
+
+let rope: Feeds = {};
+let positionsOfRope = 0;
+/**
+ * Tables of cos and sin of position × inverse frequency, [length, headDim/2] each (RoFormer, arXiv 2104.09864, eq. 15; half-split order), long
+ * enough for a number of positions from 0; grown by doubling so that few lengths occur.
+ */
+function ropeFor(positions: number): Feeds {
+  if (positions <= positionsOfRope) return rope;
+  let length = positionsOfRope || 1024;
+  while (length < positions) length *= 2;
+  const { headDim, ropeTheta, ropeScaling } = arch;
+  const frequencies = inverseFrequencies(headDim, ropeTheta, ropeScaling);
+  const factor = ropeScaling?.type === 'yarn' ? ropeScaling.attentionFactor : 1;
+  const half = frequencies.length;
+  const table = (turned: (angle: number) => number) => {
+    const values = new Float32Array(length * half);
+    for (const [i, frequency] of frequencies.entries())
+      for (let p = 0; p < length; p++) values[p * half + i] = factor * turned(p * frequency);
+    return new Tensor('float32', values, [length, half]);
+  };
+  positionsOfRope = length;
+  rope = { cos: table(Math.cos), sin: table(Math.sin) };
+  return rope;
 }

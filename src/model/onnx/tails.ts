@@ -11,12 +11,7 @@ interface TailPlace {
   branch: number | undefined;
 }
 
-export interface SharedTails {
-  /** by the exit behind which they are scored: where a tail parts from the trace. None begins another one of its exit */
-  readonly branches: readonly { readonly exit: number; readonly suffix: Continuation }[];
-  /** (E) of the tails at each exit */
-  readonly places: readonly (readonly Readonly<TailPlace>[])[];
-}
+export type SharedTails = ReturnType<typeof shareTails>;
 
 /**
  * Finds the branches that are enough for the tails of some exits. A tail that shares n tokens with the trace's own has the trace's n
@@ -24,8 +19,9 @@ export interface SharedTails {
  * @param completion (T)
  * @param exits (E)
  */
-export function shareTails(completion: Int32Array, exits: readonly number[], tails: TailsAt): SharedTails {
+export function shareTails(completion: Int32Array, exits: readonly number[], tails: TailsAt) {
   const parting = new Map<number, { rest: Int32Array; place: TailPlace }[]>();
+  /** (E) of the tails at each exit */
   const places = exits.map((exit) =>
     tails(exit).map((tail) => {
       const along = sharedTokens(tail, completion.subarray(exit));
@@ -35,7 +31,8 @@ export function shareTails(completion: Int32Array, exits: readonly number[], tai
       return place;
     }),
   );
-  const branches: SharedTails['branches'][number][] = [];
+  /** by the exit behind which they are scored: where a tail parts from the trace. None begins another one of its exit */
+  const branches: { readonly exit: number; readonly suffix: Continuation }[] = [];
   for (const [exit, rests] of [...parting].sort(([a], [b]) => a - b)) {
     const first = branches.length;
     for (const { rest, place } of rests.sort((a, b) => b.rest.length - a.rest.length)) {

@@ -7,7 +7,6 @@ import {
   type Load,
   planBatches,
   planWindow,
-  shareOut,
   type TraceJob,
 } from '../../../dist/model/onnx/plan.js';
 import { jobOf, SHAPE } from '../../support/fake-policy.js';
@@ -145,34 +144,6 @@ test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 row
   expect(planned(jobs).map(({ members }) => members.length)).toEqual([27, 1]);
 });
 
-describe('shareOut', () => {
-  test('every trace once, in order; parts of several within the budget, and only where they save a quarter', () => {
-    fc.assert(
-      fc.property(
-        fc.integer({ min: 1, max: 3000 }),
-        fc.array(fc.integer({ min: 1, max: 900 }), { minLength: 1, maxLength: 20 }),
-        fc.integer({ min: 1, max: 3000 }),
-        (prompt, rows, budget) => {
-          const parts = shareOut(prompt, [...rows.keys()], (i) => rows[i] as number, budget);
-          expect(parts.flat()).toEqual([...rows.keys()]);
-          for (const part of parts.filter(({ length }) => length > 1)) {
-            const behind = part.reduce((sum, i) => sum + (rows[i] as number), 0);
-            expect(behind).toBeLessThanOrEqual(budget);
-            expect((part.length - 1) * prompt).toBeGreaterThanOrEqual(behind / 4);
-          }
-        },
-      ),
-    );
-  });
-
-  test('eight rollouts of 244 rows behind 2,000 tokens are one part, behind 10 none; 4,096 rows a part', () => {
-    const eight = [0, 1, 2, 3, 4, 5, 6, 7];
-    expect(shareOut(2000, eight, () => 244)).toEqual([eight]);
-    expect(shareOut(10, eight, () => 244)).toEqual(eight.map((i) => [i]));
-    expect(shareOut(2000, eight, () => BATCH_ROWS / 4)).toEqual([eight.slice(0, 4), eight.slice(4)]);
-  });
-});
-
 describe('planWindow, of traces with one prompt', () => {
   const shape = {
     prompt: 400,
@@ -182,10 +153,12 @@ describe('planWindow, of traces with one prompt', () => {
     continuations: [{ length: 5, scoredFrom: 2 }],
   };
   /** traces that begin as the first of them does */
-  const alike = (count: number): TraceJob[] => {
-    const jobs = Array.from({ length: count }, (_, name) => jobOf({ ...shape, name }));
-    const prompt = jobs[0]?.ids.subarray(0, 400) as Int32Array;
-    return jobs.map((job) => ({ ...job, ids: Int32Array.of(...prompt, ...job.ids.subarray(400)) }));
+  const alike = (count: number, own: Partial<typeof shape> = {}): TraceJob[] => {
+    const jobs = Array.from({ length: count }, (_, name) => jobOf({ ...shape, ...own, name }));
+    return jobs.map((job) => {
+      const prompt = jobs[0]?.ids.subarray(0, job.promptLength) as Int32Array;
+      return { ...job, ids: Int32Array.of(...prompt, ...job.ids.subarray(job.promptLength)) };
+    });
   };
 
   test('traces with one prompt are together and say so; others, and where all differ, do not', () => {
@@ -201,6 +174,16 @@ describe('planWindow, of traces with one prompt', () => {
     const different = Array.from({ length: 6 }, (_, name) => jobOf({ ...shape, name }));
     const shares = planned(different).flatMap((batch) => batch.shares);
     expect(shares).toEqual(Array(6).fill(undefined));
+  });
+
+  test('they are together where that saves a quarter of what stands behind, in parts that a batch has room for', () => {
+    // 60 tokens and 7 exits of 5 rows: 95 rows a trace, 380 of 4; 3 are not read again
+    const sharedBehind = (prompt: number) => planned(alike(4, { prompt })).flatMap(({ shares }) => shares);
+    expect(sharedBehind(32)).toEqual([0, 0, 0, 0]);
+    expect(sharedBehind(31)).toEqual(Array(4).fill(undefined));
+    const many = planned(alike(50)).map(({ members }) => members);
+    expect(many.flat().sort((a, b) => a - b)).toEqual([...Array(50).keys()]);
+    expect(many.map(({ length }) => length)).toEqual([43, 7]);
   });
 
   test('two prompts in one batch are two; traces of one are run in the same way', () => {

@@ -1,15 +1,9 @@
 // Llama: RMS norms before attention and MLP, no biases, SwiGLU; the other families are this one with a difference.
-import { z } from 'zod';
 import type { Family, Operators } from '../family.js';
 
 const at = (layer: number) => `model.layers.${layer}`;
 
 export const llama: Family = {
-  config: {
-    hidden_act: z.literal('silu').default('silu'),
-    attention_bias: z.literal(false).default(false),
-    mlp_bias: z.literal(false).default(false),
-  },
   defaults: {},
   embedding: 'model.embed_tokens.weight',
   head: 'lm_head.weight',
