@@ -28,51 +28,61 @@ export const linesOf = <T>(text: string): T[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as T);
 
+/** What a model has read and said: ids tell what is asked, so that each question is computed once. */
+const known = new WeakMap<OracleModel, { states: Map<string, State>; said: Map<string, AnswerLine> }>();
+
 /** Answers in the order of the questions; entropies are told by the likeliest tokens, as an engine tells them. @param random draws samples */
 export function answersOf(
   questions: string,
   model: OracleModel,
   random: () => number = () => 0.5,
 ): AnswerLine[] {
-  const read = new Map<string, State>();
-  const stateOf = ({ id, token_ids }: AskedLine): State => {
-    const state = start(model);
-    extend(model, state, token_ids);
-    read.set(id, state);
+  const { states, said } = known.get(model) ?? { states: new Map(), said: new Map() };
+  known.set(model, { states, said });
+  const [, ...lines] = linesOf<AskedLine>(questions);
+  const bases = new Map(lines.map(({ id, token_ids }) => [id, token_ids]));
+  const stateOf = (id: string): State => {
+    const state = states.get(id) ?? start(model);
+    if (!states.has(id)) extend(model, state, bases.get(id) ?? []);
+    states.set(id, state);
     return state;
   };
-  const [, ...lines] = linesOf<AskedLine>(questions);
   return lines.flatMap((line): AnswerLine[] => {
-    const { id, prefix, token_ids, from, top } = line;
-    if (prefix === undefined) stateOf(line);
+    const { id, prefix, from } = line;
     if (line.samples !== undefined) {
-      const behind = fork(read.get(prefix?.of ?? id) as State, prefix?.length);
+      const behind = fork(stateOf(prefix?.of ?? id), prefix?.length);
       const ids = Array.from({ length: line.samples }, () => sampled(model, behind, line, random));
       return [{ id, logprobs: [], ids }];
     }
     if (from === undefined) return [];
-    const shared = prefix?.length ?? 0;
-    const base = prefix && fork(read.get(prefix.of) as State, shared);
-    const ids = [...(base?.ids ?? []), ...token_ids];
-    // the distribution of a token comes from reading the one before it
-    const begun = base === undefined ? start(model) : fork(base, Math.min(shared, from - 1));
-    const logprobs: number[] = [];
-    const likeliest: number[][] = [];
-    const first = begun.ids.length;
-    extend(model, begun, ids.slice(first, -1), (logits, n) => {
-      const next = first + n + 1;
-      if (next < from) return;
-      const total = logSumExp(logits);
-      logprobs.push((logits[ids[next] as number] as number) - total);
-      if (top !== undefined)
-        likeliest.push(
-          Array.from(logits, (logit) => logit - total)
-            .sort((a, b) => b - a)
-            .slice(0, top),
-        );
-    });
-    return [{ id, logprobs, ...(top !== undefined && { top: likeliest }) }];
+    const answer =
+      said.get(id) ?? scored(model, line, from, prefix && fork(stateOf(prefix.of), prefix.length));
+    said.set(id, answer);
+    return [{ ...answer }];
   });
+}
+
+function scored(
+  model: OracleModel,
+  { id, token_ids, top }: AskedLine,
+  from: number,
+  base: State = start(model),
+): AnswerLine {
+  const ids = [...base.ids, ...token_ids];
+  // the distribution of a token comes from reading the one before it
+  const begun = fork(base, Math.min(base.ids.length, from - 1));
+  const first = begun.ids.length;
+  const logprobs: number[] = [];
+  const likeliest: number[][] = [];
+  extend(model, begun, ids.slice(first, -1), (logits, n) => {
+    const next = first + n + 1;
+    if (next < from) return;
+    const total = logSumExp(logits);
+    logprobs.push((logits[ids[next] as number] as number) - total);
+    const all = top === undefined ? [] : Array.from(logits, (logit) => logit - total);
+    likeliest.push(all.sort((x, y) => y - x).slice(0, top));
+  });
+  return { id, logprobs, ...(top !== undefined && { top: likeliest }) };
 }
 
 /** Token ids behind a state, drawn one by one, T = 1. */
