@@ -65,10 +65,10 @@ async function expectedRows(path: string): Promise<Scored[]> {
   }));
 }
 
-function expectClose(found: readonly number[][], expected: readonly number[][]): void {
+function expectClose(found: readonly number[][], expected: readonly number[][], digits = 5): void {
   expect(found.map((row) => row.length)).toEqual(expected.map((row) => row.length));
   for (const [i, row] of expected.entries())
-    for (const [t, value] of row.entries()) expect(found[i]?.[t]).toBeCloseTo(value, 5);
+    for (const [t, value] of row.entries()) expect(found[i]?.[t]).toBeCloseTo(value, digits);
 }
 
 /** What test/support/trainers.py and read_scored.py print: their parts are those of the tests below. */
@@ -279,6 +279,8 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       rows
         .slice(0, -1)
         .map(({ sigma }, i) => sigma.map((s) => (plain[i] as number) * Math.fround(s) * sigma.length)),
+      // what a trace shares a run with moves last bits of its answers
+      4,
     );
     expect(new Set(advantages.at(-1))).toEqual(new Set([plain.at(-1)]));
   });
