@@ -174,7 +174,9 @@ export function readExact(text: string, parsed?: unknown): Exact {
     if (word !== '{') return /^["tfn]/.test(word) ? (JSON.parse(word) as Exact) : Number(word);
     for (let key = next(); key !== '}'; key = next()) {
       const name = JSON.parse(key === ',' ? next() : key) as string;
-      fields.set(name, read(next(), Object(beside)[name]));
+      // not what every object has, such as its constructor
+      const own = Object.getOwnPropertyDescriptor(Object(beside), name)?.value;
+      fields.set(name, read(next(), own));
     }
     if (typeof beside === 'object' && beside !== null) standsFor(beside, () => fields);
     return fields;

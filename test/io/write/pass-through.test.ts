@@ -125,3 +125,10 @@ it('--no-policy: runs where neither ONNX Runtime nor a tokenizer is installed', 
     expect(stderr).toMatch(/^1 trace in/m);
   }
 });
+
+it('names that every object of the language has are names of a row like others', () => {
+  const text = '{"constructor":{"caller":1e0,"arguments":[2.0]},"toString":{"x":12345678901234567890}}';
+  expect(stringifyJson(parseJson(text))).toBe(
+    '{"constructor":{"caller":1,"arguments":[2]},"toString":{"x":12345678901234567890}}',
+  );
+});
