@@ -49,7 +49,11 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
       open:
         paths.length === 0
           ? undefined
-          : async () => (await import('../model/engine/answers-file.js')).openAnswers(paths),
+          : async ({ policy }: OpenPolicy) => {
+              const { openAnswers } = await import('../model/engine/answers-file.js');
+              const { provedAnswers } = await import('../model/engine/proof.js');
+              return provedAnswers(await openAnswers(paths), policy, log);
+            },
     };
   const address = addressOf(url);
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);

@@ -19,7 +19,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
   run(command, isAsking ? 'JSONL on stdout' : 'scored.parquet', argv)
     .description(
       isAsking
-        ? 'Writes what score with the same flags would ask the policy, as JSON lines that any engine can answer (docs/engines.md).'
+        ? 'Writes what score with the same flags would ask the policy, as JSON lines that any engine can answer (docs/engines.md). Flags of score that change no question are taken, and not shown here.'
         : 'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
     .optionsGroup('Values and credit:')
@@ -66,7 +66,16 @@ export async function score(command: Command, { argv, interruption, done }: Comm
   engineFlags(command, !isAsking);
   credited(command, true);
   ofEstimators(command, argv);
+  if (!isAsking) return;
+  for (const option of command.options) {
+    if (option.long === '--output') option.description = '.jsonl; - is stdout (default: -)';
+    if (ASKS_NOTHING.test(option.long ?? '')) option.hideHelp();
+  }
 }
+
+/** Flags of `score` that `requests` takes, so that one command line does for both, and that change no question. */
+const ASKS_NOTHING =
+  /^--(format|columns|drop|join-columns|shard|rows-per-part|device|sigma|baseline|residual|within|mix|cap|tau|gamma|steps|method|alpha|beta)$/;
 
 /** `rredcot requests`: the flags of `score`, whose questions it writes. */
 export const requests = score;

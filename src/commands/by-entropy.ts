@@ -1,5 +1,5 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
-import { onnxAnswerer, windowsOf } from '../estimate/answerer/windows.js';
+import { answererOf, windowsOf } from '../estimate/answerer/windows.js';
 import { reader } from '../estimate/ready.js';
 import { windowOf } from '../io/files/run-folder.js';
 import { noteProof } from '../model/onnx/canary.js';
@@ -34,7 +34,7 @@ export async function openCutter(
     await using session = await ModelSession.open(policy, device);
     noteProof(log, session, 'policy');
     const window = (row: number) => windowOf(row, run.rowsPerPart);
-    const answerer = onnxAnswerer(session, undefined, window);
+    const answerer = answererOf(session, undefined, window);
     yield* eachTrace(answerer(windowsOf(ready, window)), ({ job, result }) => {
       const { entropies, logprobs, segmentation } = result;
       const { trace, promptIds, completionIds, tokens, chars, status } = job;

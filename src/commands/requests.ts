@@ -1,7 +1,8 @@
 // `rredcot requests`: what `score` with the same flags would ask a policy, as lines that any engine can answer.
-import type { ExitCode } from '../errors.js';
+import { type ExitCode, usageError } from '../errors.js';
 import { openAnswers } from '../model/engine/answers-file.js';
 import { ASKED, type Asking, asking } from '../model/engine/asking.js';
+import { noiseOfModel } from '../model/engine/proof.js';
 import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad } from '../rows.js';
@@ -9,19 +10,25 @@ import { runJob } from '../run/run-job.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import { type ScoreOptions, scoring } from './score.js';
 
-/** @param answers files of what was answered in earlier rounds */
 export async function requests(
   paths: readonly string[],
   opts: ScoreOptions,
-  answers: readonly string[],
+  answers: readonly string[], // of earlier rounds
   log: Log,
 ): Promise<ExitCode> {
   let asked: Asking | undefined;
   const engine: ScoreOptions['engine'] = async ({ policy }) => {
     asked = asking(policy.architecture.vocab, answers.length === 0 ? undefined : await openAnswers(answers));
+    // by what the folder knows of its model answers prove whose they are
+    await noiseOfModel(asked.engine, policy, log, 1).catch((error) => {
+      if (error.code !== ASKED) throw error;
+    });
     return asked.engine;
   };
-  const own = { ...opts, engine, output: opts.output ?? '-', format: 'jsonl' as const };
+  const { output = '-' } = opts;
+  if (!/^-$|\.(jsonl|ndjson)$/i.test(output) || answers.includes(output))
+    throw usageError(`-o ${output}: questions are JSON lines, in a file of their own`, '-o req.jsonl');
+  const own = { ...opts, engine, output, format: 'jsonl' as const };
   const code = await scoring(paths, own, log, (given, job) => {
     const writes = () => asked?.take() ?? '';
     const stages: typeof job.stages = (source, run) => askedRows(job.stages(source, run));

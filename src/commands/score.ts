@@ -132,7 +132,7 @@ export async function scoring(
     ending: '.scored.parquet',
     columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
     texts: written.texts,
-    ...{ config, needs, rewards, groupReferences, stages },
+    ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints },
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
     passes:

@@ -61,7 +61,7 @@ export const mc: Estimator = {
         const judge = judgeCommand === undefined ? undefined : openJudge(`${judgeCommand}`, signal);
         const limits = { samples, maxTokens, budget, context: policy.architecture.maxTokens };
         const plan = (trace: ValueJob, answers: Answers) => planned(trace, answers, calibration, limits);
-        const told = { tokens: 0, own: 0 };
+        const told = { tokens: 0, own: 0, states: 0, varied: 0 };
         return {
           ...(await facts?.open(context)),
           ask(trace) {
@@ -72,6 +72,10 @@ export const mc: Estimator = {
           async judge(trace, answers) {
             told.tokens += sum(answers.samples?.flat().map(({ length }) => length) ?? []);
             told.own += trace.completionIds.length;
+            for (const each of answers.samples ?? []) {
+              told.states += each.length > 1 ? 1 : 0;
+              told.varied += new Set(each.map(String)).size > 1 ? 1 : 0;
+            }
             const outcomes = await outcomesOf(trace, answers.samples, plan(trace, answers), context, judge);
             return { ...answers, outcomes };
           },
@@ -79,6 +83,11 @@ export const mc: Estimator = {
           async [Symbol.asyncDispose]() {
             await judge?.[Symbol.asyncDispose]();
             const times = (told.tokens / told.own).toFixed(2);
+            if (told.states >= ENOUGH && told.varied === 0)
+              log.warn(
+                'mc_alike',
+                'each state has one completion again and again: sampled at temperature 0, or by one seed?',
+              );
             if (told.tokens > 0) log.info(`sampled ${count(told.tokens)} tokens, ${times} times the traces'`);
           },
         };
@@ -86,6 +95,9 @@ export const mc: Estimator = {
     };
   },
 };
+
+/** States with several completions after which it is no chance that these are equal. */
+const ENOUGH = 16;
 
 /** Its facts without a calibration: nothing is scored. */
 const PLAIN: Estimator = { ...mc, scores: 'nothing' };

@@ -12,7 +12,7 @@ import { blankRow, type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
-import { eachInWindow, onnxAnswerer, windowsOf } from './answerer/windows.js';
+import { answererOf, eachInWindow, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
 import { changeNoise } from './noise.js';
 import { farPeers, type WholeInput, withPeers } from './peers.js';
@@ -98,7 +98,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
           return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
         });
       },
-      answer: onnxAnswerer(session, second, window),
+      answer: answererOf(session, second, window),
       async [Symbol.asyncDispose]() {
         await far?.[Symbol.asyncDispose]();
         await close();

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { usageError } from '../errors.js';
+import { jsonOf } from '../io/arrow/json.js';
 import { textOf } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { InputPrintSchema } from '../io/read/input-file.js';
@@ -63,14 +64,6 @@ export async function readRun(folder: string): Promise<Run | undefined> {
     `${path}: ${issue === undefined ? 'was changed since it was written' : `is damaged: ${issue.path.join('.')}: ${issue.message}`}`,
     'put it back as it was, or start again with --overwrite',
   );
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The first thing in which a run that is there is not the one that is asked for, as half a sentence. */

@@ -5,6 +5,7 @@ import type { RewardCheck } from '../estimate/reward.js';
 import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import type { MappingOptions } from '../io/map/mapping.js';
+import type { InputPrint } from '../io/read/input-file.js';
 import type { OutputFormat } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { TextFolder } from '../model/onnx/folder.js';
@@ -53,6 +54,8 @@ export interface Work {
   readonly policy: TextFolder | undefined;
   /** others that run beside it, which have to stay what they are; their hashes are in `config` */
   readonly policiesBeside?: readonly Pick<TextFolder, 'path' | 'files'>[];
+  /** files that are read beside the inputs, which have to stay what they are too */
+  readonly printsBeside?: readonly InputPrint[] | undefined;
   readonly passes: { readonly precision: string } | null;
   readonly needs: Needs;
   /** the reward that counts, null where unknown, for what follows of a trace's group; undefined where nothing does */

@@ -173,13 +173,13 @@ const AGAIN =
 
 /** Looks at the policy, and others that run beside it. @returns what throws where one of them, or an input, is no longer what it was */
 async function watchModels(
-  { policy, policiesBeside = [] }: CommandJob,
+  { policy, policiesBeside = [], printsBeside = [] }: CommandJob,
   inputs: readonly InputPrint[],
 ): Promise<() => Promise<void>> {
   const models = await Promise.all([...(policy ? [policy] : []), ...policiesBeside].map(watchPolicy));
   for (const each of models) await each.assertAsBuilt();
   return async () => {
-    await assertSameInputs(inputs);
+    await assertSameInputs([...inputs, ...printsBeside]);
     for (const each of models) await each.assertUnchanged();
   };
 }

@@ -4,7 +4,7 @@ import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { outputColumns } from '../io/arrow/output-columns.js';
 import { openAtomicFile } from '../io/files/atomic-file.js';
-import { fileBytes, isStored } from '../io/files/files.js';
+import { fileBytes, isStored, statIfThere } from '../io/files/files.js';
 import { filePaths, hiddenFolder, MAX_PARTS, type Shard } from '../io/files/run-folder.js';
 import { openStreamSink, ReaderClosedError } from '../io/files/stdout.js';
 import { type Counts, PART_KEY, type Part, sumCounts } from '../io/write/facts.js';
@@ -165,7 +165,9 @@ async function leaveReasons(folder: string, target: Target): Promise<void> {
 }
 
 /** Lines in the place of rows, to stdout or to a file that appears when it is whole. */
-async function openLines(path: string, text: () => string) {
+async function openLines(path: string, text: () => string, overwrite: boolean) {
+  if (!overwrite && path !== '-' && (await statIfThere(path)) !== null)
+    throw usageError(`${path}: is there already`, '--overwrite, or name another output with -o');
   const file = path === '-' ? undefined : await openAtomicFile(path);
   const sink = file ?? openStreamSink();
   const finish = async () => {
@@ -178,7 +180,9 @@ async function openLines(path: string, text: () => string) {
 /** Stdout, and the rejects beside it, which are left whatever becomes of it. */
 async function openStdout({ target, writes, ...opts }: SinkOptions): Promise<Sink> {
   const rejects = await openRejects(target.rejects);
-  const output = writes ? await openLines(target.path, writes) : await openOutput({ ...opts, ...target });
+  const output = writes
+    ? await openLines(target.path, writes, opts.overwrite)
+    : await openOutput({ ...opts, ...target });
   const end = async (ended: Promise<void>): Promise<void> => {
     await ended;
     await rejects.finish();

@@ -1,6 +1,6 @@
 /** Leave one out against whole float64 passes without the segment, over policies of random weights. */
 import { describe, expect, it } from 'vitest';
-import { onnxAnswerer } from '../../dist/estimate/answerer/windows.js';
+import { answererOf } from '../../dist/estimate/answerer/windows.js';
 import type { ValueJob } from '../../dist/estimate/estimator.js';
 import { loo } from '../../dist/estimate/loo.js';
 import { isBad } from '../../dist/rows.js';
@@ -54,7 +54,7 @@ describe('leave one out', () => {
   ] as const)('%s %j, scored from %i: what whole passes say, either way', async (family, more, from) => {
     await using policy = await openFamily({ ...FAMILIES[family], ...more });
     const { session, model } = policy;
-    const answerer = onnxAnswerer(session, undefined, () => 0);
+    const answerer = answererOf(session, undefined, () => 0);
     const { job, oracle } = madeTrace(from);
     const expected = {
       deleted: looValues(model, oracle, 'deleted'),

@@ -136,7 +136,9 @@ describe('with an engine that samples', async () => {
     const files: string[] = [];
     for (;;) {
       const known = files.length === 0 ? '' : `--answers ${files}`;
-      const { said } = await done(`requests t.jsonl --estimator mc ${CUT} ${flags} ${known} -o req.jsonl`);
+      const { said } = await done(
+        `requests t.jsonl --estimator mc ${CUT} ${flags} ${known} -o req.jsonl --overwrite`,
+      );
       if (said.includes('nothing is left')) break;
       asked.push(...linesOf<AskedLine>(await text('req.jsonl')));
       const answers = answersOf(await text('req.jsonl'), model, random);
@@ -175,7 +177,34 @@ describe('with an engine that samples', async () => {
     }
     const lines = asked.filter((line) => line.samples !== undefined);
     expect(lines[0]).toMatchObject({ token_ids: [], samples: 2, max_tokens: 2048, stop: [258] });
-    expect(asked.filter(({ from }) => from !== undefined)).toHaveLength(2);
+    expect(asked.filter(({ id, from }) => from !== undefined && !id.startsWith('canary'))).toHaveLength(2);
+  });
+
+  it('says where each state has one completion again and again', async () => {
+    await write('many.jsonl', await fixtureRows(0, 4));
+    const flags = 'many.jsonl --estimator mc --max-segments 4 --mc-samples 2';
+    await done(`requests ${flags} -o one.req.jsonl`);
+    await write('one.jsonl', answersOf(await text('one.req.jsonl'), model));
+    await done(`requests ${flags} --answers one.jsonl -o two.req.jsonl`);
+    const states = linesOf<AskedLine>(await text('two.req.jsonl')).filter(
+      ({ samples: n }) => n !== undefined,
+    );
+    expect(states.length).toBeGreaterThanOrEqual(16);
+    const saidOf = async (second: number) => {
+      await write(
+        'two.jsonl',
+        states.map(({ id }) => ({
+          id,
+          ids: [
+            [97, 258],
+            [second, 258],
+          ],
+        })),
+      );
+      return (await done(`score ${flags} --answers one.jsonl,two.jsonl -o alike.jsonl --overwrite`)).said;
+    };
+    expect(await saidOf(97)).toContain('one completion again and again');
+    expect(await saidOf(98)).not.toContain('again and again');
   });
 
   it('with a calibration: within the budget, and the mean of the walk through all that is known', async () => {

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { mostSimilar } from '../../dist/estimate/alignment.js';
-import { onnxAnswerer, windowsOf } from '../../dist/estimate/answerer/windows.js';
+import { answererOf, windowsOf } from '../../dist/estimate/answerer/windows.js';
 import type { ValueJob } from '../../dist/estimate/estimator.js';
 import {
   candidateOf,
@@ -75,7 +75,7 @@ async function* asking(windows: ReturnType<typeof shown>, peers: number, peerTok
     );
 }
 const answered = (windows: ReturnType<typeof asking>) =>
-  collect(onnxAnswerer(new FakePolicy() as never, undefined, () => 0)(windows));
+  collect(answererOf(new FakePolicy() as never, undefined, () => 0)(windows));
 
 const shapes = fc.array(
   fc.record({

@@ -157,7 +157,7 @@ export async function answerCut(
   const kept = nextKept();
   const answers: Answer[] = [];
   try {
-    await session.keepPrefixes(kept, [prefix]);
+    await session.keepPrefixes(kept, [{ ids: prefix, promptLength: promptIds.length, trace: job.trace }]);
     for (const batch of sharingRoom(branches, BATCH_ROWS, ({ ids }) => ids.length)) {
       const found = await session.branches(kept, [batch]);
       assertPossible(found, [job], session);

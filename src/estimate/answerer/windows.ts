@@ -54,7 +54,7 @@ export async function* eachInWindow<A extends { readonly trace: Trace }, B>(
  * @param second who reads a trace once more, where some are asked for that; absent: nobody is
  * @param window of an input row: traces of different ones never share a run
  */
-export function onnxAnswerer(
+export function answererOf(
   session: PolicyRuns & KeepsPrefix,
   second: PolicyRuns | undefined,
   window: (ordinal: number) => number,

@@ -60,6 +60,14 @@ function withoutNotFinite(text: string): string {
   });
 }
 
+export function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** As `JSON.parse` has it, but for integers that a double cannot hold. */
 function plainOf(value: Exact): unknown {
   if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;

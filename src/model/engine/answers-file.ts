@@ -1,13 +1,14 @@
 // Files of answers as an engine: found by id, in whatever order they stand there.
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { sum } from '../../credit/rules.js';
 import { usageError } from '../../errors.js';
-import { failed, fileBytes, type OpenFile, openFile, sha256OfFile } from '../../io/files/files.js';
+import { jsonOf } from '../../io/arrow/json.js';
+import { failed, fileBytes, type OpenFile, openFile } from '../../io/files/files.js';
+import { fingerprintOf } from '../../io/read/input-file.js';
 import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
 import { AnswerLine, type Engine, type EngineQuestion, type Said } from './engine.js';
-import { jsonOf } from './http.js';
 import { answerNoise } from './noise.js';
 import { FRESH, idOf } from './wire.js';
 
@@ -16,8 +17,6 @@ const ENOUGH = 32;
 
 /** Answers of few tokens are the most: 4 KiB are read three times as fast as 64. */
 const CHUNK = 2 ** 12;
-/** Files of answers, at most. */
-const FILES = 64;
 
 const NONE =
   'has no answer: rredcot requests with --answers <these files> writes what is left to be answered';
@@ -29,16 +28,18 @@ export type AnswersFile = Awaited<ReturnType<typeof openAnswers>>;
  * @throws RredcotError: exit 2 for a file that cannot be read or has no answer in it
  */
 export async function openAnswers(paths: readonly string[]) {
-  const { places, who, fresh } = await indexed(paths);
+  const files = await Promise.all(paths.map((path) => openFile(path).catch(failed(path, 'read'))));
+  const prints = await Promise.all(files.map((file, n) => fingerprintOf(file, paths[n] as string)));
+  const { places, who, fresh, hashes } = await indexed(paths);
   if (places.size === 0)
     throw usageError(
       `--answers ${paths.join()}: has no line with an id`,
-      'what an engine has said to the lines of rredcot requests (docs/engines.md)',
+      'what an engine has said to the lines of rredcot requests, not packed (docs/engines.md)',
     );
-  const files = await Promise.all(paths.map((path) => openFile(path)));
   const read = async (id: string): Promise<Said> => {
     const place = places.get(keyOf(id)) ?? Number.NaN;
-    const [path, file, offset] = [paths[place % FILES], files[place % FILES], Math.floor(place / FILES)];
+    const [n, offset] = [place % paths.length, Math.floor(place / paths.length)];
+    const [path, file] = [paths[n], files[n]];
     if (path === undefined || file === undefined) return NONE;
     const line = jsonOf(await lineAt(file, offset).catch(failed(path, 'read')));
     const { data: said, error } = AnswerLine.safeParse(line);
@@ -51,13 +52,18 @@ export async function openAnswers(paths: readonly string[]) {
   };
   /** What is said to a question, whatever else is not answered. */
   const find = (question: EngineQuestion) => read(idOf(question));
-  const answers = await Promise.all(paths.map(sha256OfFile));
   const answerer = [...who].join('; ');
+  if (who.size > 1)
+    throw usageError(
+      `--answers ${paths.join()}: are of several: ${answerer}`,
+      'those of one engine and model',
+    );
   let [asked, found] = [0, 0];
   const engine: Engine = {
     name: answerer || paths.join(),
-    config: { answers, ...(answerer !== '' && { answerer }) },
+    config: { answers: hashes, ...(answerer !== '' && { answerer }) },
     width: 16,
+    prints: prints.map(({ print }) => print),
     noise: await noiseOf(fresh, read),
     async answer(questions) {
       const said = await Promise.all(questions.map(find));
@@ -79,9 +85,10 @@ export async function openAnswers(paths: readonly string[]) {
 /** Where answers lie, by what is found of their ids; and what else the files say. A line that is no JSON answers nothing. */
 async function indexed(paths: readonly string[]) {
   const places = new Map<number, number>();
-  const [who, fresh]: [Set<string>, string[]] = [new Set(), []];
-  for (const [file, path] of paths.entries())
-    for await (const row of readJsonRows(fileBytes(path), { file: path, stem: path })) {
+  const [who, fresh, hashes]: [Set<string>, string[], string[]] = [new Set(), [], []];
+  for (const [n, path] of paths.entries()) {
+    const hash = createHash('sha256');
+    for await (const row of readJsonRows(hashed(path, hash), { file: path, stem: path })) {
       if (isBad(row)) continue;
       const { id, rredcot, engine, model, dtype } = row.columns;
       const told = [engine, model, dtype].filter((each) => typeof each === 'string');
@@ -89,10 +96,19 @@ async function indexed(paths: readonly string[]) {
         throw usageError(`--answers ${path}: has questions`, 'what an engine says to them (docs/engines.md)');
       if (rredcot === 'answers' && told.length > 0) who.add(told.join(', '));
       if (typeof id !== 'string') continue;
-      places.set(keyOf(id), (row.byteOffset as number) * FILES + file);
+      places.set(keyOf(id), (row.byteOffset as number) * paths.length + n);
       if (id.endsWith(FRESH)) fresh.push(id);
     }
-  return { places, who, fresh };
+    hashes.push(hash.digest('hex'));
+  }
+  return { places, who, fresh, hashes };
+}
+
+async function* hashed(path: string, hash: Hash) {
+  for await (const chunk of fileBytes(path)) {
+    hash.update(chunk);
+    yield chunk;
+  }
 }
 
 /** The line that begins at a place. */

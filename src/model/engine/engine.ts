@@ -1,5 +1,6 @@
 // What an engine is to the program: it answers questions about token ids with log-probabilities, or with samples, however it computes them.
 import { z } from 'zod';
+import type { InputPrint } from '../../io/read/input-file.js';
 
 /** Who answers: a file of answers, or a server. */
 export interface Engine extends AsyncDisposable {
@@ -7,6 +8,8 @@ export interface Engine extends AsyncDisposable {
   readonly name: string;
   /** what decides its numbers, for the identity of a run: no address, no time */
   readonly config: Readonly<Record<string, unknown>>;
+  /** files that it reads, which have to stay what they are */
+  readonly prints?: readonly InputPrint[];
   /** traces of which questions are at work at a time */
   readonly width: number;
   /** of its answers, as `answerNoise` measures it; absent: nobody has looked */

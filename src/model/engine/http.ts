@@ -2,6 +2,7 @@
 import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
 import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { jsonOf } from '../../io/arrow/json.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
 import type { Engine } from './engine.js';
@@ -55,7 +56,7 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
         if (heard === 0 && WRONG_MACHINE.test(code)) throw final(failure, 'check the address');
       } else {
         const { status } = answer;
-        const json = status === 200 ? jsonOf(answer.body) : undefined;
+        const json = status === 200 ? jsonOf(`${answer.body}`) : undefined;
         const isBroken = status === 500 || (status === 200 && json === undefined);
         if (isBroken) broken++;
         else if (!PASSING.has(status)) heard = Date.now();
@@ -84,14 +85,6 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
       return failures;
     },
   };
-}
-
-export function jsonOf(text: Buffer | string): unknown {
-  try {
-    return JSON.parse(`${text}`);
-  } catch {
-    return undefined;
-  }
 }
 
 // ------ what is asked, as vLLM and SGLang have it

@@ -11,10 +11,11 @@ import {
   prove,
   readCanary,
 } from '../onnx/canary.js';
-import type { PolicyFolder } from '../onnx/folder.js';
+import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import type { OpenPolicy } from '../onnx/open-model.js';
 import { joinIds } from '../text/encode.js';
-import type { LogprobQuestion } from './engine.js';
+import type { AnswersFile } from './answers-file.js';
+import type { Engine, LogprobQuestion } from './engine.js';
 import { answerNoise } from './noise.js';
 import { engineSession } from './session.js';
 import type { LogprobAnswer } from './wire.js';
@@ -23,8 +24,10 @@ import type { LogprobAnswer } from './wire.js';
 const [PROBES, PROBED, TEXT_TOKENS] = [10, 3, 128];
 /** Nobody computes this of tokens that do not follow. */
 const CERTAIN = -1e-6;
-/** Servers do not say what they compute in. */
+/** Engines do not say what they compute in. */
 const PRECISION = 'bf16';
+
+type ToProve = Parameters<typeof engineSession>[0];
 
 /**
  * Lets an engine prove itself.
@@ -33,17 +36,11 @@ const PRECISION = 'bf16';
  * @throws RredcotError (exit 69) where it does not
  */
 export async function proofOf(
-  engine: Parameters<typeof engineSession>[0],
+  engine: ToProve,
   { policy, tokenizer }: Pick<OpenPolicy, 'policy' | 'tokenizer'>,
   log: Log,
   before?: readonly LogprobAnswer[],
 ) {
-  const unfit = (why: string, hint = 'look at how it is served, and by what (docs/engines.md)') =>
-    new RredcotError(`${engine.name} ${why}`, { exitCode: EXIT.device, hint });
-  const refuse = (what: string, findings: readonly CanaryFinding[]): void => {
-    const wrong = beyond(findings);
-    if (wrong.length > 0) throw unfit(`${what}: ${wrong.map(describeFinding).join('; ')}`);
-  };
   const session = engineSession(engine, policy, log);
   const probes = probesOf((await checkedIds(tokenizer, policy.exitTemplate)).ids.subarray(0, TEXT_TOKENS));
   try {
@@ -55,32 +52,62 @@ export async function proofOf(
     const answers = await session.ask(probes);
     if (answers.every(({ logprobs }) => logprobs.every((lp) => lp > CERTAIN)))
       throw unfit(
+        engine,
         'is certain of tokens that do not follow: its log-probabilities are among what it may write',
         'vLLM: --logprobs-mode raw_logprobs',
       );
-    refuse('does not say the same asked anew', [compare(anew, answers)]);
-    if (before) refuse('does not say the same since it was away', [compare(answers, before)]);
+    refuse(engine, 'does not say the same asked anew', [compare(anew, answers)]);
+    if (before) refuse(engine, 'does not say the same since it was away', [compare(answers, before)]);
     const known = anew.map(({ logprobs }) => sum(logprobs));
     const said = [alone, answers].flatMap((all) =>
       all.map(({ logprobs }, n) => [sum(logprobs), known[n] as number] as const),
     );
-    let noise = answerNoise(said);
-    if ('canary' in policy) {
-      const { passes } = await readCanary(policy as PolicyFolder);
-      // an engine hides no tokens
-      const seen = passes.filter(({ traces }) =>
-        traces.every(({ branches }) => branches.every(({ gap }) => !gap)),
-      );
-      const { findings, noise: ofModel } = await prove(session, { passes: seen }, PRECISION);
-      log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
-      refuse("is another model than the policy's (--policy, --engine-model)", findings);
-      noise = Math.max(noise, ofModel);
-    }
+    const noise = Math.max(answerNoise(said), (await noiseOfModel(engine, policy, log)) ?? 0);
     log.info(`${engine.name}: log p of an answer has a noise of ${noise.toPrecision(2)} nats`);
     return { answers, noise };
   } catch (error) {
-    throw error instanceof TraceRejected ? unfit(`is not to be believed: ${error.reason}`) : error;
+    throw error instanceof TraceRejected ? unfit(engine, `is not to be believed: ${error.reason}`) : error;
   }
+}
+
+/**
+ * Asks an engine what the policy's folder knows of its model, where it knows anything.
+ * @param most passes of its canary
+ * @returns the noise of its answers by that, nats; undefined where it knows nothing
+ * @throws RredcotError (exit 69) where it is another model; TraceRejected for what it does not answer
+ */
+export async function noiseOfModel(engine: ToProve, policy: TextFolder, log: Log, most?: number) {
+  if (!('canary' in policy)) return undefined;
+  const { passes } = await readCanary(policy as PolicyFolder);
+  // an engine hides no tokens
+  const seen = passes
+    .filter(({ traces }) => traces.every(({ branches }) => branches.every(({ gap }) => !gap)))
+    .map((pass) => ({ ...pass, traces: pass.traces.map((own) => ({ ...own, trace: { id: 'canary' } })) }));
+  const session = engineSession(engine, policy, log);
+  const { findings, noise } = await prove(session, { passes: seen.slice(0, most) }, PRECISION);
+  log.record('engine_canary', Object.fromEntries(findings.map(({ what, off }) => [what, off])));
+  refuse(engine, "is another model than the policy's (--policy, --engine-model)", findings);
+  return noise;
+}
+
+/** Answers that are there, some of the folder's canary among them. @throws RredcotError (exit 69) where they are another model's */
+export async function provedAnswers(engine: AnswersFile, policy: TextFolder, log: Log): Promise<Engine> {
+  const answer: Engine['answer'] = (questions) => Promise.all(questions.map(engine.find));
+  const noise = await noiseOfModel({ ...engine, answer }, policy, log, 1).catch((error) => {
+    if (!(error instanceof TraceRejected)) throw error;
+  });
+  if (noise === undefined)
+    log.warn('engine_unproved', `whether the answers of ${engine.name} are the policy's nobody knows`);
+  return { ...engine, noise: Math.max(engine.noise ?? 0, noise ?? 0) };
+}
+
+function unfit({ name }: ToProve, why: string, hint = 'look at how it is served (docs/engines.md)') {
+  return new RredcotError(`${name} ${why}`, { exitCode: EXIT.device, hint });
+}
+
+function refuse(engine: ToProve, what: string, findings: readonly CanaryFinding[]): void {
+  const wrong = beyond(findings);
+  if (wrong.length > 0) throw unfit(engine, `${what}: ${wrong.map(describeFinding).join('; ')}`);
 }
 
 /** At places of a text, in turn the tokens that follow, and those of another place: few follow there. */

@@ -13,7 +13,7 @@ const TOP = 20;
 const NONE = new Float32Array(0);
 
 /** What was read, whose branches may follow. */
-type Read = Pick<PackedTrace, 'ids' | 'trace'>;
+type Read = Pick<PackedTrace, 'ids' | 'promptLength' | 'trace'>;
 
 /** @param engine is closed by whoever has opened it */
 export function engineSession(
@@ -39,14 +39,13 @@ export function engineSession(
       throw new TraceRejected(UNANSWERED, `${engine.name}: ${question.name}: ${found}`);
     });
   }
-  /** @param from where what is scored of its own tokens begins; absent: branches of it are scored alone */
-  async function scoresOf(read: Read, branches: readonly Branch[], from?: number): Promise<TraceScores> {
-    const { ids, trace } = read;
-    const whole = { name: trace?.id ?? '', ids, shared: ids.length, top: TOP };
-    const asked = [...questionsOf(read, from ?? 0, branches)];
-    const answers = (await ask(from === undefined ? asked : [{ ...whole, from }, ...asked])).values();
+  /** @param isWhole its own tokens are scored too */
+  async function scoresOf(read: Read, branches: readonly Branch[], isWhole: boolean): Promise<TraceScores> {
+    const { ids, promptLength: from, trace } = read;
+    const whole = { name: trace?.id ?? '', ids, shared: ids.length, from, top: TOP };
+    const answers = (await ask([...(isWhole ? [whole] : []), ...questionsOf(read, branches)])).values();
     const next = () => answers.next().value as LogprobAnswer;
-    const { logprobs, entropies = NONE, entropyWidth = 0 } = from === undefined ? { logprobs: NONE } : next();
+    const { logprobs, entropies = NONE, entropyWidth = 0 } = isWhole ? next() : { logprobs: NONE };
     widths.sum += entropyWidth * logprobs.length;
     widths.count += entropyWidth > 0 ? logprobs.length : 0;
     const scored = branches.map(({ also }) => {
@@ -60,13 +59,13 @@ export function engineSession(
 
     run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
       if (keep !== undefined) keptReads.set(keep, traces);
-      return Promise.all(traces.map((each) => scoresOf(each, each.branches, each.promptLength)));
+      return Promise.all(traces.map((each) => scoresOf(each, each.branches, true)));
     },
 
     /** Scores branches of what an earlier call has read. */
     branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
       const reads = keptReads.get(kept) ?? [];
-      return Promise.all(branches.map((own, n) => scoresOf(reads[n] as Read, own)));
+      return Promise.all(branches.map((own, n) => scoresOf(reads[n] as Read, own, false)));
     },
 
     /** How the policy goes on from states of a trace: (requests) of (samples). */
@@ -79,10 +78,8 @@ export function engineSession(
       return ask(questions);
     },
 
-    async keepPrefixes(keep: number, prefixes: readonly Int32Array[]): Promise<void> {
-      const reads = prefixes.map((ids) => ({ ids }));
-      keptReads.set(keep, reads);
-    },
+    keepPrefixes: async (keep: number, reads: readonly Read[]): Promise<void> =>
+      void keptReads.set(keep, reads),
 
     release: async (kept: number): Promise<void> => void keptReads.delete(kept),
 
@@ -97,16 +94,15 @@ export function engineSession(
   };
 }
 
-/** Each branch as a question; one with another token in the place of its last is two. @param prompt tokens before the completion, by which exits are named */
+/** Each branch as a question; one with another token in the place of its last is two. */
 function* questionsOf(
-  { ids, trace }: Read,
-  prompt: number,
+  { ids, promptLength, trace }: Read,
   branches: readonly Branch[],
 ): Generator<LogprobQuestion> {
   for (const [n, { exit, ids: behind, scoredFrom, also, gap }] of branches.entries()) {
     if (gap !== undefined)
       throw usageError('--loo masked: an engine hides no token', '--loo deleted, or a policy folder');
-    const name = `${trace?.id ?? ''}@${exit - prompt}:${n}`;
+    const name = `${trace?.id ?? ''}@${exit - promptLength}:${n}`;
     const own = joinIds(ids.subarray(0, exit), behind);
     const question = { name, ids: own, shared: exit, from: exit + scoredFrom };
     yield question;

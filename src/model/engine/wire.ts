@@ -78,7 +78,7 @@ export function checkedLogprobs(
       : `top[${odd}] is no list of log-probabilities, largest first: ${top?.[odd]}`;
   return {
     ...found,
-    entropies: Float32Array.from(bounds, ([low, high]) => (low + high) / 2),
+    entropies: Float32Array.from(bounds, ([low, high]) => Math.min(Math.max(0, (low + high) / 2), most)),
     entropyWidth: bounds.reduce((sum, [low, high]) => sum + high - low, 0) / n,
   };
 }

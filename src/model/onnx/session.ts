@@ -138,9 +138,9 @@ export class ModelSession implements AsyncDisposable {
     await this.thread.call('release', [kept]);
   }
 
-  /** Reads B traces and keeps their keys and values. @param ids (B) */
-  async keepPrefixes(keep: number, ids: readonly Int32Array[]): Promise<void> {
-    const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
+  /** Reads B traces and keeps their keys and values. */
+  async keepPrefixes(keep: number, prefixes: readonly Omit<PackedTrace, 'branches'>[]): Promise<void> {
+    const traces = prefixes.map(({ ids }) => ({ ids, promptLength: ids.length, branches: [] }));
     await this.send({ traces, keep });
   }
 

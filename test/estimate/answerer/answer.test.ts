@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { OutOfMemoryError, RredcotError } from '../../../dist/errors.js';
 import { answerCut, runBatch } from '../../../dist/estimate/answerer/batch.js';
-import { onnxAnswerer, windowsOf } from '../../../dist/estimate/answerer/windows.js';
+import { answererOf, windowsOf } from '../../../dist/estimate/answerer/windows.js';
 import { windowOf } from '../../../dist/io/files/run-folder.js';
 import type { Branch, PackedTrace, TraceScores } from '../../../dist/model/onnx/placed.js';
 import type { TraceJob } from '../../../dist/model/onnx/plan.js';
@@ -144,7 +144,7 @@ const scored = (shapes: readonly JobShape[], policy: PolicyRuns, rowOf = (i: num
 
 /** What is said of windows by a policy alone. */
 const readBy = <T extends AskedJob>(policy: PolicyRuns, windows: Windows<T>) =>
-  onnxAnswerer(policy as never, undefined, everyRow)(windows);
+  answererOf(policy as never, undefined, everyRow)(windows);
 
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 
@@ -288,7 +288,7 @@ describe('scoreWindows', () => {
 /** An answerer over fake policies, three rows a window. */
 function answers(jobs: readonly (AskedJob | BadRow)[], policy: FakePolicy, second?: FakePolicy) {
   const window = (row: number): number => Math.floor(row / 3);
-  const answerer = onnxAnswerer(policy as never, second, window);
+  const answerer = answererOf(policy as never, second, window);
   return collect(answerer(windowsOf(streamOf(jobs), window)));
 }
 

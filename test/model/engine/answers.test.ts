@@ -53,7 +53,7 @@ describe('traces that are cut without entropies', () => {
   it('name trace, exit and question, and repeat no prefix', async () => {
     const [header, ...lines] = linesOf<AskedLine>(await scene.text('one.req.jsonl'));
     expect(header).toEqual({ rredcot: 'requests', vocab: 259 });
-    const [whole, first] = lines as [AskedLine, AskedLine];
+    const [whole, first] = lines.filter(({ id }) => id.startsWith('top-')) as [AskedLine, AskedLine];
     expect(whole.id).toMatch(/^top-0000\/0#[0-9a-f]{16}$/);
     expect(first.id).toMatch(/^top-0000\/0@\d+:0#[0-9a-f]{16}$/);
     expect(first.prefix?.of).toBe(whole.id);
@@ -98,6 +98,33 @@ describe('traces that are cut without entropies', () => {
     await expectAlike('mended.parquet', 'own.parquet');
   });
 
+  it('are refused where they are of another model, by the canary among them, or of two; of nobody knows whom, with a warning', async () => {
+    await scene.write('few.jsonl', await fixtureRows(0, 2));
+    await scene.done('requests few.jsonl -o whose.req.jsonl');
+    await answer('whose');
+    const lines = linesOf<AnswerLine>(await scene.text('whose.jsonl'));
+    const another = lines.map((line) => ({ ...line, logprobs: line.logprobs.map((lp) => lp - 2) }));
+    await scene.write('another.jsonl', another);
+    await scene.fails(
+      'score few.jsonl --answers another.jsonl -o x.jsonl',
+      69,
+      "another model than the policy's",
+    );
+    const by = (model: string) => ({ rredcot: 'answers', engine: 'e', model });
+    await scene.write('two.jsonl', [by('a'), ...lines, by('b')]);
+    await scene.fails('score few.jsonl --answers two.jsonl -o x.jsonl', 2, 'are of several: e, a; e, b');
+    await scene.write(
+      'bare.jsonl',
+      lines.filter(({ id }) => id.startsWith('top-')),
+    );
+    const { said } = await scene.done('score few.jsonl --answers bare.jsonl -o bare.parquet');
+    expect(said).toContain("are the policy's nobody knows");
+    await scene.fails('requests few.jsonl --answers bare.jsonl -o bare.jsonl', 2, 'in a file of their own');
+    await scene.fails('requests few.jsonl -o whose.req.jsonl', 2, 'is there already');
+    await scene.fails('requests few.jsonl -o x.parquet', 2, 'questions are JSON lines');
+    await scene.fails('requests few.jsonl -o folder/', 2, 'questions are JSON lines');
+  });
+
   it('refuse answers of something else before they refuse every trace', async () => {
     const strange = Array.from({ length: 40 }, (_, n) => ({ id: `${n}#0`, logprobs: [-1] }));
     await scene.write('strange.jsonl', strange);
@@ -124,7 +151,7 @@ it('traces whose cut needs entropies are asked about in rounds, peers and left-o
     for (let isLeft = true; isLeft; ) {
       const known = answers.length === 0 ? '' : `--answers ${answers}`;
       const { said } = await scene.done(
-        `requests few.jsonl ${flags} ${known} -o a${answers.length}.req.jsonl`,
+        `requests few.jsonl ${flags} ${known} -o a${answers.length}.req.jsonl --overwrite`,
       );
       isLeft = !said.includes('nothing is left');
       if (isLeft) await answer(`a${answers.length}`);
