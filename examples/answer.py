@@ -99,11 +99,13 @@ def main():
     header = line({"rredcot": "answers", "engine": engine.name, "model": asked.model, "dtype": asked.dtype})
     file, lines = standing(asked.o, header) if asked.o else (stdout, 0)
     file.write(b"" if lines else header)
-    todo, began, done = itertools.islice(questions(sys.stdin), max(0, lines - 1), None), time.monotonic(), 0
-    for window in windows(todo, engine.window):
-        file.writelines(map(line, answers(window, engine)))
-        file.flush()
-        done += len(window)
+    stand, began, done = max(0, lines - 1), time.monotonic(), 0
+    for window in windows(questions(sys.stdin), engine.window):
+        if stand < len(window):  # one that is cut is asked whole: company moves last digits
+            file.writelines([line(answer) for answer in answers(window, engine)][stand:])
+            file.flush()
+            done += len(window)
+        stand = max(0, stand - len(window))
         pace = f"{done / (time.monotonic() - began):,.1f} a second, {engine.computed:,} tokens computed"
         print(f"answer.py: {done:,} questions answered, {pace}", file=sys.stderr)
 
