@@ -1,5 +1,5 @@
 // A single file as a run's output: what stands at its place, and the run's parts joined there, with its rejects and its summary.
-import { EXIT, OvertakenError, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { interruptedError, OvertakenError, throwIfInterrupted, usageError } from '../errors.js';
 import { putInPlace } from '../io/files/atomic-file.js';
 import { FACTS_KEY, type Facts, parseFacts } from '../io/files/facts.js';
 import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
@@ -150,10 +150,8 @@ async function joined(folder: string, run: Run, path: string, facts: Facts, onPr
     if (said?.run === run.run && (await fileFault(part)) === null) continue;
     // the same command, started twice, may have ended the run, and taken its folder away
     await assertOurs(folder, run);
-    throw new RredcotError(`${part}: is not the part that was written`, {
-      exitCode: EXIT.interrupted,
-      hint: `rm ${part}, then the same command again, which makes it anew`,
-    });
+    const again = `rm ${part}, then the same command again, which makes it anew`;
+    throw interruptedError(`${part}: is not the part that was written`, again);
   }
   return await joinFiles(path, parts, { folder, format: run.output, facts, onProgress });
 }

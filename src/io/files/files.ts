@@ -7,7 +7,7 @@ import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { interruptedError, RredcotError, usageError } from '../../errors.js';
 import type { FileFacts, ObjectVersion } from '../store/http.js';
 import { addressError } from './remote-paths.js';
 
@@ -80,11 +80,8 @@ export function fileError(error: unknown, path: string, action: 'read' | 'writte
   const isFull = code === 'ENOSPC' || code === 'EDQUOT';
   const again = isFull ? 'free some space and start again' : 'the same command again';
   const other = action === 'written' ? 'choose another place with -o' : 'check the path and its permissions';
-  return new RredcotError(`${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`, {
-    exitCode: ofCall === undefined ? EXIT.interrupted : EXIT.usage,
-    hint: ofCall === undefined ? again : other,
-    cause: error,
-  });
+  const failure = `${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`;
+  return ofCall === undefined ? interruptedError(failure, again, error) : usageError(failure, other, error);
 }
 
 export function failed(path: string, action: 'read' | 'written') {

@@ -1,7 +1,7 @@
 // Finds the files that the user's paths stand for, sorted.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { interruptedError, usageError } from '../../errors.js';
 import { plural } from '../../plural.js';
 import { shellWord } from '../../printable.js';
 import { isStored, listObjects, readJson, statIfThere } from '../files/files.js';
@@ -97,12 +97,9 @@ async function partsOfRun(folder: string, names: readonly string[]): Promise<str
   const numbers = new Set(there.map(partNumber));
   const missing = Array.from({ length: parts }, (_, part) => part).filter((part) => !numbers.has(part));
   if (missing.length > 0)
-    throw new RredcotError(
+    throw interruptedError(
       `${folder}: is a run that is not finished: of its ${plural(parts, 'part')} these are missing: ${ranges(missing)}`,
-      {
-        exitCode: EXIT.interrupted,
-        hint: `finish it with the command that began it; ${shellWord(join(folder, `part-*.${output}`))} is what is done`,
-      },
+      `finish it with the command that began it; ${shellWord(join(folder, `part-*.${output}`))} is what is done`,
     );
   return there.sort().map((name) => join(folder, name));
 }

@@ -2,7 +2,7 @@
 
 import { realpath } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import type { BadRow, InputRow, ReadOptions, RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
@@ -54,7 +54,7 @@ export interface Input {
 export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
   const given = paths.length === 0 ? [STDIN] : paths;
   if (given.filter((path) => path === STDIN).length > 1)
-    throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
+    throw usageError('stdin (-) is named more than once as an input');
   const files: string[] = [];
   for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
   await refuseTwice(files);

@@ -1,7 +1,7 @@
 // An engine's server: one address, asked in JSON until it answers, with growing pauses, for as long as the user's patience goes.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
-import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { deviceError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { jsonOf } from '../../io/arrow/json.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
@@ -41,8 +41,7 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
     const begun = Date.now();
     const method = body === undefined ? 'GET' : 'POST';
     const text = body && JSON.stringify(body);
-    const final = (failure: string, hint: string): RredcotError =>
-      new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
+    const final = (failure: string, hint: string) => deviceError(`${url}: ${failure} (${path})`, hint);
     for (let [tries, broken] = [0, 0]; ; tries++) {
       const answer = await send({ method, url: new URL(path, url), headers, text }).catch(
         (error: NodeJS.ErrnoException) => error,

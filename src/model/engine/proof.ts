@@ -1,6 +1,6 @@
 // What an engine has to show before its first answer counts: the same however it is asked, and what the policy's folder knows of its model.
 import { sum } from '../../credit/rules.js';
-import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
+import { deviceError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import {
   beyond,
@@ -102,7 +102,7 @@ export async function provedAnswers(engine: AnswersFile, policy: TextFolder, log
 }
 
 function unfit({ name }: ToProve, why: string, hint = 'look at how it is served (docs/engines.md)') {
-  return new RredcotError(`${name} ${why}`, { exitCode: EXIT.device, hint });
+  return deviceError(`${name} ${why}`, hint);
 }
 
 function refuse(engine: ToProve, what: string, findings: readonly CanaryFinding[]): void {

@@ -1,7 +1,7 @@
 // Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
 import { open } from 'node:fs/promises';
 import { z } from 'zod';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { fromJson, inOneLine } from '../text/untrusted-files.js';
 import type { Dtype } from './onnx.js';
 
@@ -47,7 +47,7 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
     throw usageError(`${path}: not a sound safetensors file: ${found}`, AGAIN);
   };
   await using file = await open(path).catch((cause: unknown) => {
-    throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
+    throw usageError(`${path}: weights cannot be read`, undefined, cause);
   });
   const { size: fileBytes } = await file.stat();
   if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);

@@ -1,7 +1,7 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
 import { z } from 'zod';
-import { EXIT, RredcotError } from '../../errors.js';
+import { deviceError, type RredcotError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
@@ -104,10 +104,12 @@ export function disproved(path: string, device: Device, why: readonly CanaryFind
   const found = isError
     ? `cannot run its canary: ${why.message}`
     : `does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`;
-  return new RredcotError(`${path}: on ${deviceName(device)} the policy ${found}`, {
-    ...{ exitCode: EXIT.device, hint: sessionHint(device) ?? buildAgain(path) },
-    cause: isError ? why : undefined,
-  });
+  const hint = sessionHint(device) ?? buildAgain(path);
+  return deviceError(
+    `${path}: on ${deviceName(device)} the policy ${found}`,
+    hint,
+    isError ? why : undefined,
+  );
 }
 
 /** Lists in the file, typed arrays where they are asked and answered. */

@@ -1,5 +1,5 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
-import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import { deviceError, OutOfMemoryError } from '../../errors.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
@@ -81,8 +81,7 @@ export class ModelSession implements AsyncDisposable {
       await thread.finish();
       const found = `ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`;
       const again = `${buildAgain(path)}; reinstall with: npm ci --onnxruntime-node-install=skip`;
-      const hint = sessionHint(device) ?? again;
-      throw new RredcotError(`${path}: ${found}`, { exitCode: EXIT.device, hint, cause });
+      throw deviceError(`${path}: ${found}`, sessionHint(device) ?? again, cause);
     }
   }
 

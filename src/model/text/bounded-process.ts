@@ -3,7 +3,7 @@
 // whole process where it cannot have one large array.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
+import { RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
 import { type Functions, startThread, type Thread, type WorkerLike } from '../../thread.js';
 
 /** Why a call has no answer: the process was stopped, or has crashed. The next call starts another. */
@@ -70,11 +70,7 @@ export function boundedProcess<F extends Functions<F>>(
         if (error instanceof RredcotError) throw error;
         const { message: why } = error as Error;
         if (++stopped < mostStopped) return { error: why };
-        throw new RredcotError(`${title} was stopped ${mostStopped} times (${why})`, {
-          exitCode: EXIT.usage,
-          hint,
-          cause: error,
-        });
+        throw usageError(`${title} was stopped ${mostStopped} times (${why})`, hint, error);
       } finally {
         clearInterval(timer);
         signal?.removeEventListener('abort', interrupt);

@@ -5,7 +5,7 @@ import { createReadStream } from 'node:fs';
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { z } from 'zod';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { RredcotError, usageError } from '../../errors.js';
 import { failed, isAbsent, isStored, statIfThere } from '../../io/files/files.js';
 import { addressError, HUB, hubDownload } from '../../io/files/remote-paths.js';
 import { shellWord } from '../../printable.js';
@@ -92,10 +92,7 @@ export function parseJson(text: string, path: string, hint?: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, {
-      ...{ exitCode: EXIT.usage, cause },
-      ...(hint !== undefined && { hint }),
-    });
+    throw usageError(`${path}: not JSON (${(cause as Error).message})`, hint, cause);
   }
 }
 
