@@ -26,17 +26,11 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
   setMaxListeners(0, signal); // one a request
   // an answer that got lost is asked for once more before patience ends
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
-  const { [KEY]: key = '' } = process.env;
-  const headers = {
-    'content-type': 'application/json',
-    ...(key !== '' && { authorization: `Bearer ${key}` }),
-  };
+  const { [KEY]: key } = process.env;
+  const headers = { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) };
   let [heard, failures] = [0, 0];
 
-  /**
-   * @param body to be posted
-   * @throws TraceRejected where it refuses this, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends
-   */
+  /** @throws TraceRejected where it refuses this body, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends */
   async function ask(path: string, body?: object): Promise<unknown> {
     const begun = Date.now();
     const method = body === undefined ? 'GET' : 'POST';
@@ -94,11 +88,7 @@ export type Dialect = (of: Served) => Promise<Engine['answer']>;
 export interface Served extends Pick<Server, 'ask'> {
   /** by its name */
   readonly model: string;
-  /**
-   * Counts what was asked.
-   * @param sent ids @param read how many the server has read @param cached of these
-   * @throws TraceRejected where that is something else
-   */
+  /** Counts ids that were sent, read, and of these cached. @throws TraceRejected where what was read is something else */
   took(sent: number, read: number | undefined, cached: number | undefined): void;
 }
 

@@ -38,10 +38,7 @@ const Entry = z.object({
 // the limit of the reference implementation: a larger header is an attack or a damaged length field
 const MAX_HEADER_BYTES = 100_000_000;
 
-/**
- * The tensors of one safetensors file by name.
- * @throws RredcotError (exit 2) where the header does not describe the file: every range is checked before use.
- */
+/** The tensors of a safetensors file by name. @throws RredcotError (exit 2) where the header does not describe the file: every range is checked */
 export async function readSafetensorsHeader(path: string): Promise<Map<string, StoredTensor>> {
   const fail = (found: string): never => {
     throw usageError(`${path}: not a sound safetensors file: ${found}`, AGAIN);
@@ -91,11 +88,7 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   return tensors;
 }
 
-/**
- * That tensors have the shapes that a file beside them expects.
- * @param source that file of `folder`
- * @throws RredcotError (exit 2) where one is missing or has another shape
- */
+/** That tensors have the shapes that `source`, a file of `folder`, expects. @throws RredcotError (exit 2) where one is missing or has another */
 export function assertShapes(
   folder: string,
   source: string,

@@ -64,6 +64,11 @@ export function beyond(findings: readonly CanaryFinding[]): CanaryFinding[] {
   );
 }
 
+/** What is beyond its bounds, in words; empty where nothing is. */
+export function faultsOf(findings: readonly CanaryFinding[]): string {
+  return beyond(findings).map(describeFinding).join('; ');
+}
+
 /** A finding in words. */
 export function describeFinding(finding: CanaryFinding): string {
   const { what, off, allowed, mean, allowedMean, found, expected, place } = finding;
@@ -73,10 +78,7 @@ export function describeFinding(finding: CanaryFinding): string {
   return `${what} of ${place} is ${number(found)}, expected ${number(expected)}: ${single}; ${all}`;
 }
 
-/**
- * Tells what a session's canary has shown.
- * @param model whose session it is: `policy`, `prover` or `hint policy`
- */
+/** Tells what a session's canary has shown. @param model whose session it is: `policy`, `prover` or `hint policy` */
 export function noteProof(
   log: Log,
   session: { readonly device: Device; readonly precision: Precision; readonly proof: Proof | undefined },
@@ -136,10 +138,7 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
 const CanarySchema = z.object({ passes: z.array(z.custom<CanaryPass>()).readonly() });
 export type Canary = Readonly<z.infer<typeof CanarySchema>>;
 
-/**
- * Reads a folder's canary. Its hash is that of the build; what it holds shows when a session is asked.
- * @throws RredcotError (exit 2) for a file that is no canary
- */
+/** Reads a folder's canary, whose hash is that of the build; what it holds shows when a session is asked. @throws RredcotError (exit 2) */
 export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | 'canary'>): Promise<Canary> {
   const text = (await untrustedText(path, canary.file)) ?? '';
   return fromJson(CanarySchema, text, `${path}/${canary.file}`, buildAgain(path));
@@ -240,12 +239,7 @@ async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<
   return read.map((own, i) => ({ ...own, branches: (scored[i] as TraceScores).branches }));
 }
 
-/**
- * Asks a session in float32 on the CPU.
- * @param ids of a text, of which those of the vocabulary are read
- * @param other ids of another continuation than the text's; none where nothing is continued
- * @throws RangeError where the model gives what is no number
- */
+/** Asks a session in float32 on the CPU. @param other another continuation than the text's @throws RangeError where the model gives what is no number */
 export async function makeCanary(
   session: Asked,
   { ids, other }: CheckedIds,
