@@ -1,5 +1,7 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { EXIT, type ExitCode } from '../errors.js';
+import { EXIT, type ExitCode, usageError } from '../errors.js';
+import { didYouMean } from '../flag-values.js';
+import type { PassThroughColumn } from '../io/arrow/schema.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
 import { isStored } from '../io/files/files.js';
 import {
@@ -56,15 +58,15 @@ export async function runJob(
   const prints = inputs.map(({ print }) => print);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
-  const found = await resolveTarget(opts.output ?? byDefault, format, inputs);
+  const found = await resolveTarget(opts.output ?? byDefault, format, inputs, opts.partition);
   const target = job.writes === undefined ? found : { ...found, kind: 'stdout' as const };
   const isStream = inputs.some(({ size }) => size === null);
   const { shard = WHOLE } = opts;
   assertShardable(target, shard, opts.limit, isStream);
   logMapping(mapping, opts, log);
-  const { limit } = opts;
+  const { limit, columns, drop, partition } = opts;
   const { command, policy, passes, reward, rewards } = job;
-  const config = { command, ...mapping.config, limit, columns: opts.columns, drop: opts.drop, ...job.config };
+  const config = { command, ...mapping.config, limit, columns, drop, partition, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -140,6 +142,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
+  if (target.partition !== undefined) assertPartition(target.partition, layout.passThrough);
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
@@ -182,6 +185,16 @@ async function watchModels(
     await assertSameInputs([...inputs, ...printsBeside]);
     for (const each of models) await each.assertUnchanged();
   };
+}
+
+/** @throws RredcotError (exit 2) for what is no column beside ours */
+function assertPartition(name: string, passThrough: readonly PassThroughColumn[]): void {
+  const names = passThrough.map(({ as }) => as);
+  if (names.includes(name)) return;
+  throw usageError(
+    `--partition ${name}: no column of the input that is written is called so (${names.slice(0, 20).join(', ')})`,
+    `--partition ${didYouMean(name, names) ?? '<a column of the input>'}`,
+  );
 }
 
 function ofPart({ path, part }: FoundPart): string {

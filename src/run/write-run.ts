@@ -75,7 +75,7 @@ export async function beginRun(
       `${path}: the rows make ${run.parts} parts, and a run has at most ${MAX_PARTS}`,
       'a larger --rows-per-part',
     );
-  const made = kind === 'file' && !overwrite ? await lookAtOutput(path, run) : undefined;
+  const made = kind === 'file' ? await lookAtOutput(target, run, overwrite) : undefined;
   if (made !== undefined && isStream)
     throw usageError(
       `${path}: is there already, and whether a stream is what it was made of cannot be known`,

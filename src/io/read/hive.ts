@@ -1,4 +1,6 @@
-// Keys in the folders of inputs, `step=3/part.parquet`: columns of all rows below, as Hive, Spark, DuckDB and pyarrow have them.
+// Keys in the names of folders, `step=3/part.parquet`: columns of all rows below, as Hive, Spark, DuckDB and pyarrow have them.
+import { usageError } from '../../errors.js';
+import { count } from '../../plural.js';
 import type { RowOptions } from '../../rows.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
@@ -32,6 +34,35 @@ const isWhole = (text: string): boolean => text === NULL || /^-?\d{1,18}$/.test(
 
 const decoded = (text: string): string =>
   text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (bytes) => Buffer.from(bytes.replaceAll('%', ''), 'hex').toString());
+
+/** Each is a file, at the least. */
+const MOST_FOLDERS = 1000;
+const LONGEST_NAME = 255;
+
+const encoded = (text: string): string =>
+  encodeURIComponent(text).replaceAll(
+    /[!'()*]/g,
+    (char) => `%${Buffer.from(char).toString('hex').toUpperCase()}`,
+  );
+
+/** Names the folders of rows by what they have in a column. */
+export function hiveFolders(column: string) {
+  const names = new Map<unknown, string>();
+  const refused = (what: string) =>
+    usageError(`--partition ${column}: ${what}`, '--partition <another column>, or none');
+  return (value: unknown): string => {
+    const known = names.get(value ?? null);
+    if (known !== undefined) return known;
+    const isKey = value !== NULL && (typeof value === 'string' || typeof value === 'bigint');
+    if ((value ?? null) !== null && !isKey && !Number.isSafeInteger(value))
+      throw refused(`a row has ${value}, expected text or a whole number`);
+    const name = `${encoded(column)}=${(value ?? null) === null ? NULL : encoded(`${value}`)}`;
+    if (name.length > LONGEST_NAME) throw refused(`a row has a text that is too long for a folder's name`);
+    names.set(value ?? null, name);
+    if (names.size <= MOST_FOLDERS) return name;
+    throw refused(`it has more than ${count(MOST_FOLDERS)} values, each of which would be a folder`);
+  };
+}
 
 /** Gives rows the keys that they have no column of, and tells of the others. */
 export function besideRows(

@@ -15,8 +15,9 @@ import {
   Sha256,
   type WrittenFacts,
 } from '../files/facts.js';
-import { readJson, sha256OfFile, textOf } from '../files/files.js';
+import { isStored, readJson, sha256OfFile, statIfThere, textOf } from '../files/files.js';
 import { filePaths, partNumber, runPaths } from '../files/run-folder.js';
+import { findFiles } from '../read/find-files.js';
 import { namedFormat, type OutputFormat } from './output.js';
 
 const COUNTED = ['traces', 'rejects', 'tokens', 'padded_traces', 'padding_tokens', 'sigma'] as const;
@@ -65,12 +66,27 @@ export async function factsOfFile(path: string): Promise<WrittenFacts | undefine
 
 /** What is wrong with its bytes: null where nothing is, undefined where nothing says what they were. */
 export async function fileFault(path: string): Promise<string | null | undefined> {
+  if (!isStored(path) && (await statIfThere(path))?.isDirectory()) return folderFault(path);
   if (namedFormat(path) !== 'jsonl') return bytesFault(path);
   const expected = (await factsOfFile(path))?.sha256;
   if (expected === undefined) return undefined;
   return (await sha256OfFile(path)) === expected
     ? null
     : 'is not the file that was written: its bytes have another hash than what lies beside it says';
+}
+
+/** The same of rows that were dealt out to a folder, beside which their summary lies. */
+async function folderFault(path: string): Promise<string | null | undefined> {
+  const summary = await readSummary(path);
+  let rows = 0;
+  for (const file of await findFiles(path)) {
+    const fault = await bytesFault(file);
+    if (typeof fault === 'string') return `${file} ${fault}`;
+    const said = await factsOf(file);
+    if (said?.run !== summary?.run) return `${file} is of another run than its summary`;
+    rows += said?.traces ?? 0;
+  }
+  return summary && (rows === summary.traces ? null : `holds ${rows} traces, expected ${summary.traces}`);
 }
 
 /** Puts it there. */
