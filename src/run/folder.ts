@@ -43,10 +43,7 @@ interface ClaimOptions {
   readonly isStream: boolean;
 }
 
-/**
- * Begins the run in a folder, or finds it begun by another process. Any number of them may do so at a time.
- * @throws RredcotError (exit 2) where another run is there, naming the first field that differs
- */
+/** Begins the run in a folder, or finds it begun. Any number of processes may do so. @throws RredcotError (exit 2) naming what differs from a run there */
 export async function claimRun(
   folder: string,
   run: Run,

@@ -57,10 +57,7 @@ export interface PrescanOptions
   readonly log: Log;
 }
 
-/**
- * Reads files once from end to end, or as far as a limit goes where no group is needed whole. Columnar rows of which nothing but their
- * number is wanted are not decoded.
- */
+/** Reads files once from end to end, or up to a limit where no group is needed whole; columnar rows that are only counted are not decoded. */
 export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptions): Promise<Prescan> {
   const { reward: rewardOf, readsPeers: spans, groupReferences, typed, maxLineBytes, log, signal } = opts;
   const { limit = Number.POSITIVE_INFINITY } = opts;

@@ -1,9 +1,7 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { EXIT, type ExitCode, usageError } from '../errors.js';
-import { didYouMean } from '../flag-values.js';
-import type { PassThroughColumn } from '../io/arrow/schema.js';
+import { EXIT, type ExitCode } from '../errors.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
-import { isStored } from '../io/files/files.js';
+import { isStored, orAbort } from '../io/files/files.js';
 import {
   defaultRowsPerPart,
   partCount,
@@ -25,7 +23,7 @@ import { checkRejects } from '../report/reject-limits.js';
 import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
-import { outputLayout, renamedText } from '../scored/layout.js';
+import { outputLayout, refuseUnknown, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/stored-run.js';
 import type { OutputRow } from '../scored.js';
 import { finishFolder } from './folder.js';
@@ -94,13 +92,9 @@ export async function runJob(
   const begun = await beginRun(target, run, shard, { ...opts, isStream, log });
   if (begun.made !== undefined) return alreadyDone(target, shard, begun.made, opts, log);
   const known = { inputs, mapping, config, typed, columnar, prescan, assertUnchanged };
-  try {
-    return await makeRun({ ...known, target, run, shard, begun, log }, opts, job);
-  } catch (error) {
-    // what fails while a failure is tidied up says nothing new
-    await leaveRun(begun, target, run, shard.count === 1, error).catch(() => {});
-    throw error;
-  }
+  return orAbort(makeRun({ ...known, target, run, shard, begun, log }, opts, job), (error) =>
+    leaveRun(begun, target, run, shard.count === 1, error),
+  );
 }
 
 /** A run that has been begun, and what is known of its inputs. */
@@ -142,7 +136,12 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
-  if (target.partition !== undefined) assertPartition(target.partition, layout.passThrough);
+  const { partition = [] } = target;
+  refuseUnknown(
+    '--partition',
+    [partition].flat(),
+    layout.passThrough.map(({ as }) => as),
+  );
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
@@ -187,24 +186,11 @@ async function watchModels(
   };
 }
 
-/** @throws RredcotError (exit 2) for what is no column beside ours */
-function assertPartition(name: string, passThrough: readonly PassThroughColumn[]): void {
-  const names = passThrough.map(({ as }) => as);
-  if (names.includes(name)) return;
-  throw usageError(
-    `--partition ${name}: no column of the input that is written is called so (${names.slice(0, 20).join(', ')})`,
-    `--partition ${didYouMean(name, names) ?? '<a column of the input>'}`,
-  );
-}
-
 function ofPart({ path, part }: FoundPart): string {
   return `${path}: ${partText(part)}, so that its groups may lack traces, and what follows of a group, such as its mean reward, is of those that are left: score ${wholeText(part)}`;
 }
 
-/**
- * An output, or a shard of it, that was done before: nothing is touched.
- * @throws RredcotError (exit 65) where it has more rejects than this call allows
- */
+/** An output, or a shard, that was done before: nothing is touched. @throws RredcotError (exit 65) where it has more rejects than this call allows */
 function alreadyDone(
   target: Target,
   shard: Shard,

@@ -36,14 +36,13 @@ interface Existing {
 /** What is at a path; undefined where nothing is. */
 export async function existingOutput(path: string): Promise<Existing | undefined> {
   const found = await statIfThere(path);
-  const isDealt = found?.isDirectory() === true;
-  const names = isDealt ? await readdir(path) : [];
-  if (found === null || (isDealt && names.length === 0)) return undefined;
-  // a file that nobody can read is none of ours, nor is a folder that holds anything else
-  const said = await (isDealt || namedFormat(path) === 'jsonl' ? ofLines(path) : ofColumns(path)).catch(
-    () => undefined,
-  );
-  return { run: undefined, ...(names.every((name) => name.includes('=')) && said), mtimeMs: found.mtimeMs };
+  const names = found?.isDirectory() ? await readdir(path) : undefined;
+  if (found === null || names?.length === 0) return undefined;
+  const isBeside = names !== undefined || namedFormat(path) === 'jsonl';
+  // a file that nobody can read is none of ours, nor is a folder with anything else in it
+  const said = await (isBeside ? ofLines(path) : ofColumns(path)).catch(() => undefined);
+  const isOurs = names?.every((name) => name.includes('=')) ?? true;
+  return { run: undefined, ...(isOurs && said), mtimeMs: found.mtimeMs };
 }
 
 async function ofColumns(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
@@ -70,23 +69,15 @@ export async function madeAlready(path: string, { run }: Pick<Run, 'run'>): Prom
   return found?.run === run && (await fileFault(path)) === null ? found : undefined;
 }
 
-/**
- * Before anything is computed: the output that is asked for, where it stands already.
- * @throws RredcotError (exit 2) for what else stands there, naming what differs
- */
-export async function lookAtOutput(
-  { path, partition }: Target,
-  wanted: Run,
-  overwrite: boolean,
-): Promise<Existing | undefined> {
+/** The output that is asked for, where it stands already. @throws RredcotError (exit 2) for what else stands there, naming what differs */
+export async function lookAtOutput({ path, partition }: Target, wanted: Run, overwrite: boolean) {
   const found = overwrite && partition === undefined ? undefined : await existingOutput(path);
-  // a folder of others is never replaced
+  // a folder that is nobody's is never replaced
   if (overwrite && found?.run !== undefined) return undefined;
   const fault = found && (await whyOther(path, found, wanted));
   if (fault === undefined) return found;
-  const another = 'name another output with -o';
-  const hint = overwrite ? another : `--overwrite puts the new one in its place; or ${another}`;
-  throw usageError(`${path}: ${fault}`, hint);
+  const again = overwrite ? '' : '--overwrite puts the new one in its place; or ';
+  throw usageError(`${path}: ${fault}`, `${again}name another output with -o`);
 }
 
 async function whyOther(path: string, found: Existing, wanted: Run): Promise<string | undefined> {
@@ -115,18 +106,14 @@ export interface SingleFileOptions {
   readonly signal: AbortSignal;
   /** what the summary says besides */
   readonly stats: Pick<RunStats, 'wholeRecord'>;
-  /** no other shard has made a part of it */
-  readonly isAll: boolean;
   readonly log: Log;
 }
 
-/**
- * Makes a file of all parts of a run visible, what is beside it first.
- * @throws RredcotError (exit 75) for a part that is not what was written
- */
+/** Makes a file of all parts of a run visible, what is beside it first. @throws RredcotError (exit 75) for a part that is not what was written */
 export async function joinParts(opts: SingleFileOptions): Promise<void> {
-  const { folder, run, target, signal, overwrite, isAll, log } = opts;
+  const { folder, run, target, signal, overwrite, log } = opts;
   const { path, format, partition } = target;
+  const isAll = opts.existing.size === run.parts;
   const existing = isAll ? opts.existing : await existingParts(folder, run, undefined, log);
   if (existing.size < run.parts) return log.info(`${existing.size} of ${run.parts} parts are there`);
   const paths = runPaths(folder);

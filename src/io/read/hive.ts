@@ -39,28 +39,28 @@ const decoded = (text: string): string =>
 const MOST_FOLDERS = 1000;
 const LONGEST_NAME = 255;
 
+/** As pyarrow has it. */
 const encoded = (text: string): string =>
   encodeURIComponent(text).replaceAll(
     /[!'()*]/g,
-    (char) => `%${Buffer.from(char).toString('hex').toUpperCase()}`,
+    (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`,
   );
 
-/** Names the folders of rows by what they have in a column. */
+/** Names the folders of rows by what they have in a column. @throws RredcotError (exit 2) for what names none, and too many of them */
 export function hiveFolders(column: string) {
   const names = new Map<unknown, string>();
-  const refused = (what: string) =>
-    usageError(`--partition ${column}: ${what}`, '--partition <another column>, or none');
-  return (value: unknown): string => {
-    const known = names.get(value ?? null);
-    if (known !== undefined) return known;
-    const isKey = value !== NULL && (typeof value === 'string' || typeof value === 'bigint');
-    if ((value ?? null) !== null && !isKey && !Number.isSafeInteger(value))
-      throw refused(`a row has ${value}, expected text or a whole number`);
-    const name = `${encoded(column)}=${(value ?? null) === null ? NULL : encoded(`${value}`)}`;
-    if (name.length > LONGEST_NAME) throw refused(`a row has a text that is too long for a folder's name`);
-    names.set(value ?? null, name);
-    if (names.size <= MOST_FOLDERS) return name;
-    throw refused(`it has more than ${count(MOST_FOLDERS)} values, each of which would be a folder`);
+  return (value: unknown = null): string => {
+    const name = names.get(value) ?? `${encoded(column)}=${value === null ? NULL : encoded(`${value}`)}`;
+    names.set(value, name);
+    const isKey = Number.isSafeInteger(value) || typeof value === 'bigint' || typeof value === 'string';
+    const isNamed = isKey && value !== NULL && name.length <= LONGEST_NAME;
+    if ((value === null || isNamed) && names.size <= MOST_FOLDERS) return name;
+    const wrong = `has ${String(value).slice(0, 80)}, expected a whole number or a text that can name a folder`;
+    const many = `has more than ${count(MOST_FOLDERS)} values, each of which would be a folder`;
+    throw usageError(
+      `--partition ${column}: the column ${names.size > MOST_FOLDERS ? many : wrong}`,
+      '--partition <another column>, or none',
+    );
   };
 }
 

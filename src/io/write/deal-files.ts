@@ -4,16 +4,13 @@ import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Data, RecordBatch } from 'apache-arrow';
 import { type AtomicFile, makeFolder, putInPlace } from '../files/atomic-file.js';
-import { failed, statIfThere } from '../files/files.js';
+import { failed, orAbort, statIfThere } from '../files/files.js';
 import { runPaths } from '../files/run-folder.js';
 import { hiveFolders } from '../read/hive.js';
 import { PART_KEY, sumCounts } from './facts.js';
 import { type JoinedParts, joinFiles, openPart } from './join-files.js';
 
-/**
- * @returns a folder of these, whole, for the caller to publish at `path`, and to look at what is there
- * @throws RredcotError (exit 2) for values that name no folder, or too many of them
- */
+/** @returns a folder of these, whole, for the caller to publish at `path` @throws RredcotError (exit 2) as `hiveFolders` */
 export async function dealFiles(path: string, parts: readonly string[], column: string, opts: JoinedParts) {
   const temporaryPath = join(opts.folder, `dealt.${randomBytes(4).toString('hex')}.tmp`);
   const dealt: Pick<AtomicFile, 'temporaryPath' | 'publish' | 'abort'> = {
@@ -32,7 +29,7 @@ export async function dealFiles(path: string, parts: readonly string[], column: 
     const values = data.children[schema.names.indexOf(column)] as Data;
     return Array.from({ length: numRows }, (_, row) => folderOf(valueAt(values, row)));
   };
-  try {
+  const deal = async () => {
     await makeFolder(temporaryPath);
     const partsOf = new Map<string, Set<string>>();
     for (const part of parts) {
@@ -69,9 +66,7 @@ export async function dealFiles(path: string, parts: readonly string[], column: 
       await (await joinFiles(file, [...own], { ...opts, facts: counts, taken })).publish();
       facts = { run: facts.run, ...sumCounts([]), rejects_sha256: null };
     }
-    return dealt;
-  } catch (error) {
-    await dealt.abort();
-    throw error;
-  }
+  };
+  await orAbort(deal(), dealt.abort);
+  return dealt;
 }

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { VERSION } from '../../package-files.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
+import { jsonOf } from '../arrow/json.js';
 import { writeText } from '../files/atomic-file.js';
 import {
   bytesFault,
@@ -78,15 +79,16 @@ export async function fileFault(path: string): Promise<string | null | undefined
 /** The same of rows that were dealt out to a folder, beside which their summary lies. */
 async function folderFault(path: string): Promise<string | null | undefined> {
   const summary = await readSummary(path);
+  if (summary === undefined) return undefined;
   let rows = 0;
   for (const file of await findFiles(path)) {
     const fault = await bytesFault(file);
     if (typeof fault === 'string') return `${file} ${fault}`;
     const said = await factsOf(file);
-    if (said?.run !== summary?.run) return `${file} is of another run than its summary`;
-    rows += said?.traces ?? 0;
+    if (said?.run !== summary.run) return `${file} is of another run than its summary`;
+    rows += said.traces;
   }
-  return summary && (rows === summary.traces ? null : `holds ${rows} traces, expected ${summary.traces}`);
+  return rows === summary.traces ? null : `holds ${rows} traces, expected ${summary.traces}`;
 }
 
 /** Puts it there. */
@@ -113,12 +115,8 @@ export type Part = Readonly<z.infer<typeof PartSchema>>;
 
 /** What metadata, or a summary, say of it; null for what no rredcot has written there. */
 export function parsePart(stored: unknown): Part | null | undefined {
-  if (stored === undefined) return undefined;
-  try {
-    return PartSchema.parse(typeof stored === 'string' ? JSON.parse(stored) : stored);
-  } catch {
-    return null;
-  }
+  const { data = null } = PartSchema.safeParse(typeof stored === 'string' ? jsonOf(stored) : stored);
+  return stored === undefined ? undefined : data;
 }
 
 /** What has befallen a file, as words after its name. */
@@ -157,11 +155,7 @@ const SummarySchema = z.object({
 /** What of a summary the file beside it can be compared with. */
 export type StoredSummary = Readonly<z.infer<typeof SummarySchema>>;
 
-/**
- * Writes it, before the file is published: a death in between is made good by the next attempt.
- * @param folder where it lies until it is whole
- * @throws RredcotError where it cannot be written
- */
+/** Writes it before the file is published: a death in between is made good by the next attempt. @param folder where it lies until it is whole */
 export async function writeSummary(
   output: string,
   summary: Omit<StoredSummary, 'format'> & Readonly<Record<string, unknown>>,

@@ -4,7 +4,7 @@ import type { BatchSource } from '../arrow/reader.js';
 import type { BatchWriter } from '../arrow/writer.js';
 import { type AtomicFile, openAtomicFile } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts } from '../files/facts.js';
-import { fileBytes } from '../files/files.js';
+import { fileBytes, orAbort } from '../files/files.js';
 import { PART_KEY, parsePart } from './facts.js';
 import { type OutputFormat, openColumnar } from './output.js';
 
@@ -31,12 +31,7 @@ export async function joinFiles(
   opts: JoinedParts,
 ): Promise<AtomicFile> {
   const file = await openAtomicFile(path, opts.folder);
-  try {
-    await (opts.format === 'jsonl' ? joinLines(file, parts, opts) : joinBatches(file, parts, opts));
-  } catch (error) {
-    await file.abort();
-    throw error;
-  }
+  await orAbort((opts.format === 'jsonl' ? joinLines : joinBatches)(file, parts, opts), file.abort);
   return file;
 }
 

@@ -115,10 +115,7 @@ async function refuseInputs(written: readonly string[], inputs: readonly string[
   }
 }
 
-/**
- * What a file is written as: what its name says, or `--format` where that says nothing.
- * @throws RredcotError (exit 2) where both say something else, or neither says anything
- */
+/** What a file is written as, by its name or `--format`. @throws RredcotError (exit 2) where both say something else, or neither says anything */
 function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
   if (/\.(gz|zst)$/i.test(path))
     throw usageError(
