@@ -46,8 +46,8 @@ export async function verify(out: string, { signal, print }: VerifyOptions, log:
     throw usageError(`${out}: no such file or folder`, 'name an output of score or segment');
   const path = isFolder ? out.replace(/\/+$/, '') : out;
   // of rows that were dealt out
-  const fault = isFolder ? await fileFault(path) : null;
-  const checked = await (fault === undefined ? ofRun(path) : ofFiles(path, fault));
+  const fault = found?.isDirectory() ? await fileFault(path) : undefined;
+  const checked = await (isFolder && fault === undefined ? ofRun(path) : ofFiles(path, fault));
   const { files, findings, config, part, missing } = checked;
   let count = findings.length;
   for (const finding of findings) print(finding);
@@ -96,7 +96,7 @@ async function ofRun(folder: string): Promise<Checked> {
 }
 
 /** A file, or those that a run was dealt out to, the first of which counts the rejects. */
-async function ofFiles(path: string, fault: string | null): Promise<Checked> {
+async function ofFiles(path: string, fault: string | null | undefined): Promise<Checked> {
   const inputs = await resolveInputs([path]);
   const files: Checked['files'][number][] = [];
   for (const [n, { path: file }] of inputs.entries()) {
