@@ -88,7 +88,7 @@ describe.each(['parquet', 'arrow'])('a run dealt out to %s', (format) => {
     expect(await left()).toEqual([]);
   });
 
-  it.each([
+  it.each<[name: string, moment: { op: string; path: string; when?: string; nth?: number }]>([
     [
       'in the middle of a file',
       { op: 'write', path: `\\.part-00000\\.${format}`, nth: format === 'arrow' ? 3 : 0 },
