@@ -112,7 +112,10 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     if (fault !== undefined) return report(fault, argv, json);
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;
-    const told = isOurs ? error : interruptedError('interrupted');
+    const { cause } = Object(error);
+    // what a promise of the user's own module comes to says more
+    const failure = cause instanceof Promise ? await cause.then(() => error).catch((of) => of) : error;
+    const told = isOurs ? failure : interruptedError('interrupted');
     return report(told, argv, json);
   }
 }
