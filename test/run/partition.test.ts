@@ -88,7 +88,10 @@ describe.each(['parquet', 'arrow'])('a run dealt out to %s', (format) => {
     expect(await left()).toEqual([]);
   });
 
-  it.each<[name: string, moment: { op: string; path: string; when?: string; nth?: number }]>([
+  const moments: readonly (readonly [
+    name: string,
+    moment: { op: string; path: string; when?: string; nth?: number },
+  ])[] = [
     [
       'in the middle of a file',
       { op: 'write', path: `\\.part-00000\\.${format}`, nth: format === 'arrow' ? 3 : 0 },
@@ -97,19 +100,23 @@ describe.each(['parquet', 'arrow'])('a run dealt out to %s', (format) => {
     ['when all are', { op: 'rename', path: 'summary\\.json$' }],
     ['before they have their name', { op: 'rename', path: '/out$' }],
     ['when they have it', { op: 'rename', path: '/out$', when: 'after' }],
-  ])('goes on where it was killed %s', async (_, moment) => {
-    // the kill knows whole paths
-    const of = (out: string) => `${command.replace('traces', at('traces'))} -o ${at(out)}/`;
-    await done(of('one'));
-    // parts that stand, so that the files of the folders are what is written
-    for (const i of [0, 1, 2]) await done(`${of('out')} --shard ${i}/4`);
-    const plan = { under: folder, nth: 0, ...moment };
-    expect((await start([...of('out').split(' ')], { plan }).end).signal).toBe('SIGKILL');
-    if (moment.when !== 'after') await expect(fs.stat(at('out'))).rejects.toThrow('ENOENT');
-    await done(of('out'));
-    expect(await snapshot(at('out'))).toEqual(await snapshot(at('one')));
-    expect(await left()).toEqual([]);
-  });
+  ];
+  it.each(format === 'parquet' ? moments : moments.slice(0, 1))(
+    'goes on where it was killed %s',
+    async (_, moment) => {
+      // the kill knows whole paths
+      const of = (out: string) => `${command.replace('traces', at('traces'))} -o ${at(out)}/`;
+      await done(of('one'));
+      // parts that stand, so that the files of the folders are what is written
+      for (const i of [0, 1, 2]) await done(`${of('out')} --shard ${i}/4`);
+      const plan = { under: folder, nth: 0, ...moment };
+      expect((await start([...of('out').split(' ')], { plan }).end).signal).toBe('SIGKILL');
+      if (moment.when !== 'after') await expect(fs.stat(at('out'))).rejects.toThrow('ENOENT');
+      await done(of('out'));
+      expect(await snapshot(at('out'))).toEqual(await snapshot(at('one')));
+      expect(await left()).toEqual([]);
+    },
+  );
 });
 
 it('a folder takes the place of an older run, and of nothing that is nobody’s', async () => {
