@@ -140,11 +140,11 @@ it('a folder takes the place of an older run, and of nothing that is nobody’s'
 });
 
 describe('values', () => {
-  const VALUES = ['a/b', null, 'ü %', "!'()*", '..', '', 'a=b', '~-._', '12'];
+  const VALUES = ['a/b', null, 'ü %\ud800', "!'()*", '..', '', 'a=b', '~-._', '12'];
   const NAMES =
-    'step=|step=%21%27%28%29%2A|step=%C3%BC%20%25|step=..|step=12|step=__HIVE_DEFAULT_PARTITION__';
+    'step=|step=%21%27%28%29%2A|step=%C3%BC%20%25%EF%BF%BD|step=..|step=12|step=__HIVE_DEFAULT_PARTITION__';
   const byValue = (rows: readonly { step: unknown; id: unknown }[]) =>
-    Object.fromEntries(rows.map(({ id, step }) => [String(id), step]));
+    Object.fromEntries(rows.map(({ id, step }) => [String(id), step && Buffer.from(`${step}`).toString()]));
   let expected: Record<string, unknown>;
 
   beforeEach(async () => {
@@ -201,9 +201,20 @@ describe('what cannot be dealt out is refused before anything is computed:', () 
       'a number with a fraction',
       () => ({ step: 1.5 }),
       '--partition step -o out/',
-      /has 1\.5, expected a whole/,
+      /has 1\.5, expected whole numbers/,
     ],
-    ['a list', () => ({ step: [1] }), '--partition step -o out/', /has 1, expected a whole number or a text/],
+    [
+      'a list',
+      () => ({ step: [1] }),
+      '--partition step -o out/',
+      /has 1, expected whole numbers alone, or texts/,
+    ],
+    [
+      'numbers and texts',
+      (n) => ({ step: n === 5 ? 'five' : n }),
+      '--partition step -o out/',
+      /has five, expected whole numbers/,
+    ],
     [
       'a long text',
       () => ({ step: 'x'.repeat(300) }),

@@ -36,26 +36,25 @@ const decoded = (text: string): string =>
   text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (bytes) => Buffer.from(bytes.replaceAll('%', ''), 'hex').toString());
 
 /** Each is a file, at the least. */
-const MOST_FOLDERS = 1000;
-const LONGEST_NAME = 255;
+const [MOST_FOLDERS, LONGEST_NAME] = [1000, 255];
 
 /** As pyarrow has it. */
-const encoded = (text: string): string =>
-  encodeURIComponent(text).replaceAll(
-    /[!'()*]/g,
-    (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
+const escaped = (char: string) => Buffer.from(char).toString('hex').toUpperCase().replaceAll(/../g, '%$&');
+const encoded = (text: string) => text.replaceAll(/[^\w.~-]/gu, escaped);
 
 /** Names the folders of rows by what they have in a column. @throws RredcotError (exit 2) for what names none, and too many of them */
 export function hiveFolders(column: string) {
   const names = new Map<unknown, string>();
+  let first: string | undefined;
   return (value: unknown = null): string => {
     const name = names.get(value) ?? `${encoded(column)}=${value === null ? NULL : encoded(`${value}`)}`;
     names.set(value, name);
-    const isKey = Number.isSafeInteger(value) || typeof value === 'bigint' || typeof value === 'string';
+    const kind = Number.isSafeInteger(value) ? 'bigint' : typeof value;
+    if (value !== null) first ??= kind;
+    const isKey = kind === first && (kind === 'bigint' || kind === 'string');
     const isNamed = isKey && value !== NULL && name.length <= LONGEST_NAME;
     if ((value === null || isNamed) && names.size <= MOST_FOLDERS) return name;
-    const wrong = `has ${String(value).slice(0, 80)}, expected a whole number or a text that can name a folder`;
+    const wrong = `has ${String(value).slice(0, 80)}, expected whole numbers alone, or texts that can name a folder`;
     const many = `has more than ${count(MOST_FOLDERS)} values, each of which would be a folder`;
     throw usageError(
       `--partition ${column}: the column ${names.size > MOST_FOLDERS ? many : wrong}`,
