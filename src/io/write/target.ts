@@ -47,9 +47,11 @@ export async function resolveTarget(
   if (/^s3:/i.test(output)) assertKey(output);
   else assertHere(output);
   const present = output === '-' ? null : await statIfThere(output);
+  const read = inputs.map(({ path }) => path);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
     await refuseOfTheSystem(folder);
+    await refuseInputs([folder], read);
     const target = { path: folder, format: format ?? 'parquet' };
     if (partition === undefined) return { kind: 'folder', ...target, rejects: runPaths(folder).rejects };
     if (target.format !== 'jsonl' && !isStored(folder))
@@ -63,7 +65,6 @@ export async function resolveTarget(
   const isStdout = output === '-';
   const rejects = filePaths(isStdout ? stemOf(inputs) : output).rejects;
   const written = isStdout ? [rejects] : [output, rejects, filePaths(output).summary];
-  const read = inputs.map(({ path }) => path);
   await refuseInputs(written, read);
   for (const path of written) await assertFilePlace(path);
   if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
@@ -105,12 +106,12 @@ export async function assertPlace(path: string, inputs: readonly string[]): Prom
   await refuseOfTheSystem(path);
 }
 
-/** @throws RredcotError (exit 2) where a file that is to be written is one that was read */
+/** @throws RredcotError (exit 2) where what is to be written is, or holds, what was read */
 async function refuseInputs(written: readonly string[], inputs: readonly string[]): Promise<void> {
-  const read = new Set(await Promise.all(inputs.map((path) => realpath(path).catch(() => undefined))));
+  const read = await Promise.all(inputs.map((path) => realpath(path).catch(() => undefined)));
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);
-    if (real !== undefined && read.has(real))
+    if (real !== undefined && read.some((each) => `${each}/`.startsWith(`${real}/`)))
       throw usageError(`${path}: is an input, and would be written over`, 'name another output with -o');
   }
 }
