@@ -139,6 +139,9 @@ it('a folder takes the place of an older run, and of nothing that is nobody’s'
   await write('out/step=9/more.parquet', 'of a user');
   await fails(`${command} --overwrite`, 2, /out: is there already/);
   expect(await text('out/step=9/more.parquet')).toBe('of a user');
+  await fs.symlink(at('out'), at('link'));
+  await fails(`${command.replace('out/', 'link/')} --overwrite`, 2, /link\/ is no folder .*a link is none/);
+  await fs.rm(at('link'));
   await fs.mkdir(at('empty'));
   await done(`${SCORE} --partition step -o empty/`);
   expect(await foldersIn('empty')).toEqual(STEPS);
@@ -153,7 +156,7 @@ it('parts never stand beside rows that were dealt out, nor does an output take t
     await fails(
       `segment ${out} --no-policy -o ${out}/ --overwrite`,
       2,
-      /is an input, and would be written over/,
+      /is an input, or holds one, and would be/,
     );
   await fails('segment out --no-policy --partition family -o out/ --overwrite', 2, /out: is an input/);
   expect(await snapshot(at('out'))).toEqual(whole);

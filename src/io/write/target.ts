@@ -1,5 +1,5 @@
 // Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
-import { realpath } from 'node:fs/promises';
+import { readlink, realpath } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
 import { VERSION } from '../../package-files.js';
@@ -54,12 +54,12 @@ export async function resolveTarget(
     await refuseInputs([folder], read);
     const target = { path: folder, format: format ?? 'parquet' };
     if (partition === undefined) return { kind: 'folder', ...target, rejects: runPaths(folder).rejects };
-    if (target.format !== 'jsonl' && !isStored(folder))
+    if (target.format !== 'jsonl' && !isStored(folder) && !(await readlink(folder).catch(() => '')))
       return { kind: 'file', ...target, rejects: filePaths(folder).rejects, partition };
   }
   if (partition !== undefined)
     throw usageError(
-      `--partition ${partition}: ${output} is no folder of this machine for Parquet or Arrow files`,
+      `--partition ${partition}: ${output} is no folder of this machine (a link is none) for Parquet or Arrow files`,
       '-o out/ --format parquet',
     );
   const isStdout = output === '-';
@@ -112,7 +112,7 @@ async function refuseInputs(written: readonly string[], inputs: readonly string[
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);
     if (real !== undefined && read.some((each) => `${each}/`.startsWith(`${real}/`)))
-      throw usageError(`${path}: is an input, and would be written over`, 'name another output with -o');
+      throw usageError(`${path}: is an input, or holds one, and would be lost`, 'name another output with -o');
   }
 }
 
