@@ -156,7 +156,7 @@ it('parts never stand beside rows that were dealt out, nor does an output take t
     await fails(
       `segment ${out} --no-policy -o ${out}/ --overwrite`,
       2,
-      /is an input, or holds one, and would be/,
+      /is an input, or has one, and would be/,
     );
   await fails('segment out --no-policy --partition family -o out/ --overwrite', 2, /out: is an input/);
   expect(await snapshot(at('out'))).toEqual(whole);

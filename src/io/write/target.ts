@@ -112,7 +112,7 @@ async function refuseInputs(written: readonly string[], inputs: readonly string[
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);
     if (real !== undefined && read.some((each) => `${each}/`.startsWith(`${real}/`)))
-      throw usageError(`${path}: is an input, or holds one, and would be lost`, 'name another output with -o');
+      throw usageError(`${path}: is an input, or has one, and would be lost`, 'name another output with -o');
   }
 }
 
