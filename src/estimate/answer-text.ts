@@ -60,7 +60,7 @@ function answerIn(text: string, { open, closer, thoughtTags }: AnswerMarks): str
 const WRAPPINGS = [
   /^(\*\*|`|\$\$?)(?<inner>(?:(?!\1).)+)\1$/s,
   /^\\[([](?<inner>(?:(?!\\[([]).)+)\\[)\]]$/s,
-  /^"(?<inner>-?[\d.,/]+)"$/,
+  /^(["'])(?<inner>-?[\d.,/]+)\1$/,
   /^(?<inner>.*[^.\s])(?<!\.\w)\.$/s,
 ];
 

@@ -38,7 +38,11 @@ export function finished(trace: Trace, reward: number | null, marks: AnswerMarks
   if (marked !== undefined) return marked;
   // a compared answer says nothing of what stands behind it
   const isRight = trace.reward !== null && reward !== null && reward > CORRECT;
-  return isRight || (trace.turns === undefined && closes(whole, marks)) || undefined;
+  if (isRight || trace.turns === undefined) return isRight || closes(whole, marks) || undefined;
+  // a last turn that has not left its thought was cut
+  const last = trace.turns.at(-1)?.content ?? '';
+  const tags = tagsOf(last, marks.thoughtTags);
+  return tags !== undefined && closeOf(last, tags) === undefined ? false : undefined;
 }
 
 /** What says it in a row, beside the completion or in what stands around it. */

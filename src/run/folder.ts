@@ -61,7 +61,7 @@ export async function claimRun(
       if (!isDamaged || !overwrite) throw found;
     }
     if (found === undefined) {
-      if (!isHidden && !overwrite) await refuseOtherFiles(folder);
+      if (!isHidden) await refuseOtherFiles(folder, overwrite);
       if (await createdAnew(paths.run, content, folder)) return;
       continue;
     }
@@ -79,15 +79,17 @@ export async function claimRun(
   throw interruptedError(busy, 'one command at an output');
 }
 
-/** @throws RredcotError (exit 2) for a folder that holds something else */
-async function refuseOtherFiles(folder: string): Promise<void> {
-  const names = (await namesIn(folder)).filter((name) => !name.startsWith('.'));
+/** @throws RredcotError (exit 2) for a folder that holds something else; rows that were dealt out would stand beside the parts */
+async function refuseOtherFiles(folder: string, overwrite: boolean): Promise<void> {
+  const all = (await namesIn(folder)).filter((name) => !name.startsWith('.'));
+  const dealt = all.filter((name) => /^[^/]+=[^/]*\//.test(name));
+  const names = overwrite ? dealt : all;
   const [other] = names;
   // another command has just begun a run there
   if (other !== undefined && !names.includes(basename(runPaths(folder).run)))
     throw usageError(
       `${folder}: holds ${other} and no _run.json, expected a run or an empty folder`,
-      'name another folder with -o, or --overwrite, which replaces parts alone',
+      `name another folder with -o${dealt.length > 0 ? '' : ', or --overwrite, which replaces parts alone'}`,
     );
 }
 

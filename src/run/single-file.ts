@@ -36,12 +36,12 @@ interface Existing {
 /** What is at a path; undefined where nothing is. */
 export async function existingOutput(path: string): Promise<Existing | undefined> {
   const found = await statIfThere(path);
-  const names = found?.isDirectory() ? await readdir(path) : undefined;
+  const names = found?.isDirectory() ? await readdir(path, { recursive: true }) : undefined;
   if (found === null || names?.length === 0) return undefined;
   const isBeside = names !== undefined || namedFormat(path) === 'jsonl';
   // a file that nobody can read is none of ours, nor is a folder with anything else in it
   const said = await (isBeside ? ofLines(path) : ofColumns(path)).catch(() => undefined);
-  const isOurs = names?.every((name) => name.includes('=')) ?? true;
+  const isOurs = names?.every((name) => /^[^/]*=[^/]*(?:\/part-00000\.\w+)?$/.test(name)) ?? true;
   return { run: undefined, ...(isOurs && said), mtimeMs: found.mtimeMs };
 }
 
@@ -76,7 +76,8 @@ export async function lookAtOutput({ path, partition }: Target, wanted: Run, ove
   if (overwrite && found?.run !== undefined) return undefined;
   const fault = found && (await whyOther(path, found, wanted));
   if (fault === undefined) return found;
-  const again = overwrite ? '' : '--overwrite puts the new one in its place; or ';
+  const isOthers = partition !== undefined && found?.run === undefined;
+  const again = overwrite || isOthers ? '' : '--overwrite puts the new one in its place; or ';
   throw usageError(`${path}: ${fault}`, `${again}name another output with -o`);
 }
 

@@ -275,6 +275,7 @@ describe('what is scored of a reference', () => {
       '**Answer:** 8',
       '<answer>8</answer>',
       '8<|im_end|>',
+      "'8'",
     ].map((text): [string, string] => [text, '8']),
     ['["8", "9"]', '8', '9'],
     ['["\\\\frac{1}{2}", "a\\"b"]', '\\frac{1}{2}', 'a"b'],

@@ -51,3 +51,14 @@ it('of several completions in a row each has its own mark', () => {
   const trace = { ...traceOf({ finish_reasons: ['length', 'stop'] }), completion: CUT };
   expect([0, 1].map((item) => finished({ ...trace, item }, null, marks))).toEqual([false, true]);
 });
+
+it.each([
+  ['<think>\nIt says', false],
+  ['<think>\nIt says\n</think>\nso', undefined],
+  ['It says', undefined],
+])('a last turn of %j: %j', (content, is) => {
+  const turns = ['', content].map((each) => ({ role: 'assistant', content: each }));
+  const trace = { ...traceOf({}), completion: turns.map((turn) => turn.content).join('\n'), turns };
+  expect(finished(trace, 0, marks)).toBe(is);
+  expect(finished({ ...trace, reward: 1 }, 1, marks)).toBe(true);
+});

@@ -134,9 +134,41 @@ it('a folder takes the place of an older run, and of nothing that is nobody’s'
   await write('data/traces.parquet', 'of a user');
   await fails(`${SCORE} --partition step -o data/ --overwrite`, 2, /data: is there already/);
   expect(await left()).toEqual([]);
+  await fails(`${SCORE} --partition step -o data/`, 2, /data: is there .*\n {2}try: name another output/);
+  await fs.rm(at('out/note.txt'));
+  await write('out/step=9/more.parquet', 'of a user');
+  await fails(`${command} --overwrite`, 2, /out: is there already/);
+  expect(await text('out/step=9/more.parquet')).toBe('of a user');
+  await fs.symlink(at('out'), at('link'));
+  await fails(`${command.replace('out/', 'link/')} --overwrite`, 2, /link\/ is no folder .*a link is none/);
+  await fs.rm(at('link'));
   await fs.mkdir(at('empty'));
   await done(`${SCORE} --partition step -o empty/`);
   expect(await foldersIn('empty')).toEqual(STEPS);
+});
+
+it('parts never stand beside rows that were dealt out, nor does an output take the place of its input', async () => {
+  await done(`${SCORE} --partition step -o out/`);
+  const whole = await snapshot(at('out'));
+  await fails(`${SCORE} -o out/ --overwrite`, 2, /out: holds step=\S+ and no _run.json.*\n {2}try: [^,]*$/);
+  await done(`${SCORE} -o run/`);
+  for (const out of ['out', 'run'])
+    await fails(
+      `segment ${out} --no-policy -o ${out}/ --overwrite`,
+      2,
+      /is an input, or has one, and would be/,
+    );
+  await fails('segment out --no-policy --partition family -o out/ --overwrite', 2, /out: is an input/);
+  expect(await snapshot(at('out'))).toEqual(whole);
+  await done('verify run');
+});
+
+it('a column that is called sigma, and is something else', async () => {
+  await writeTraces(await stepped(12, (n) => ({ sigma: n % 2 ? 'wide' : 'narrow' })));
+  await done('segment traces.jsonl --no-policy --partition sigma -o out/');
+  expect(await foldersIn('out')).toEqual(['sigma=narrow', 'sigma=wide']);
+  await done('segment traces.jsonl --no-policy --partition step -o steps/');
+  await done('verify steps/');
 });
 
 describe('values', () => {
@@ -214,6 +246,12 @@ describe('what cannot be dealt out is refused before anything is computed:', () 
       (n) => ({ step: n === 5 ? 'five' : n }),
       '--partition step -o out/',
       /has five, expected whole numbers/,
+    ],
+    [
+      'what would be read as another number',
+      (n) => ({ step: n === 5 ? '007' : '7' }),
+      '--partition step -o out/',
+      /has 007, expected .* can name a folder/,
     ],
     [
       'a long text',

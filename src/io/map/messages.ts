@@ -76,7 +76,7 @@ export function severalTurns(value: unknown): readonly Message[] | undefined {
 }
 
 export function withThought(thought: string, solution: string): string {
-  return `<think>\n${thought.trim()}\n</think>\n\n${solution}`;
+  return `<think>\n${thought.replace(/^\s*<think>|<\/think>\s*$/g, '').trim()}\n</think>\n\n${solution}`;
 }
 
 /**

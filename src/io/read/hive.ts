@@ -35,8 +35,8 @@ const isWhole = (text: string): boolean => text === NULL || /^-?\d{1,18}$/.test(
 const decoded = (text: string): string =>
   text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (bytes) => Buffer.from(bytes.replaceAll('%', ''), 'hex').toString());
 
-/** Each is a file, at the least. */
-const [MOST_FOLDERS, LONGEST_NAME] = [1000, 255];
+/** Each is a file, at the least; and what is read as another number. */
+const [MOST_FOLDERS, LONGEST_NAME, AS_ANOTHER] = [1000, 255, /^-?0\d+$|^-0$/];
 
 /** As pyarrow has it. */
 const escaped = (char: string) => Buffer.from(char).toString('hex').toUpperCase().replaceAll(/../g, '%$&');
@@ -51,8 +51,8 @@ export function hiveFolders(column: string) {
     names.set(value, name);
     const kind = Number.isSafeInteger(value) ? 'bigint' : typeof value;
     if (value !== null) first ??= kind;
-    const isKey = kind === first && (kind === 'bigint' || kind === 'string');
-    const isNamed = isKey && value !== NULL && name.length <= LONGEST_NAME;
+    const isKey = kind === first && (kind === 'bigint' || kind === 'string') && name.length <= LONGEST_NAME;
+    const isNamed = isKey && value !== NULL && !AS_ANOTHER.test(String(value));
     if ((value === null || isNamed) && names.size <= MOST_FOLDERS) return name;
     const wrong = `has ${String(value).slice(0, 80)}, expected whole numbers alone, or texts that can name a folder`;
     const many = `has more than ${count(MOST_FOLDERS)} values, each of which would be a folder`;

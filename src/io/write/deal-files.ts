@@ -17,12 +17,11 @@ export async function dealFiles(path: string, parts: readonly string[], column: 
     temporaryPath,
     abort: () => rm(temporaryPath, { recursive: true, force: true }),
     async publish() {
-      const isThere = (await statIfThere(path)) !== null;
-      if (isThere) await rename(path, `${temporaryPath}.old`).catch(failed(path, 'written'));
+      if (await statIfThere(path)) await rename(path, `${temporaryPath}.old`).catch(failed(path, 'written'));
       await putInPlace(temporaryPath, path).catch(failed(path, 'written'));
     },
   };
-  const { valueAt } = await import('../arrow/values.js');
+  const [{ valueAt }, { Vector }] = [await import('../arrow/values.js'), await import('apache-arrow')];
   const folderOf = hiveFolders(column);
   /** of each row */
   const foldersOf = ({ data, schema, numRows }: RecordBatch): string[] => {
@@ -53,7 +52,8 @@ export async function dealFiles(path: string, parts: readonly string[], column: 
           if (each !== name) continue;
           counts.traces++;
           counts.tokens += ids?.get(row)?.length ?? 0;
-          for (const share of sigma?.get(row) ?? []) counts.sigma += share;
+          const shares: unknown = sigma?.get(row); // of the input's own column they may be anything
+          for (const share of shares instanceof Vector ? shares : []) counts.sigma += Number(share) || 0;
           const last = ranges.at(-1);
           if (last?.to === row) last.to++;
           else ranges.push({ from: row, to: row + 1 });

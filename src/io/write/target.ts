@@ -1,5 +1,5 @@
 // Where a command's output and rejects go, which shard of it a process makes, and what the file says about how it was made.
-import { realpath } from 'node:fs/promises';
+import { readlink, realpath } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { usageError } from '../../errors.js';
 import { VERSION } from '../../package-files.js';
@@ -47,23 +47,24 @@ export async function resolveTarget(
   if (/^s3:/i.test(output)) assertKey(output);
   else assertHere(output);
   const present = output === '-' ? null : await statIfThere(output);
+  const read = inputs.map(({ path }) => path);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
     await refuseOfTheSystem(folder);
+    await refuseInputs([folder], read);
     const target = { path: folder, format: format ?? 'parquet' };
     if (partition === undefined) return { kind: 'folder', ...target, rejects: runPaths(folder).rejects };
-    if (target.format !== 'jsonl' && !isStored(folder))
+    if (target.format !== 'jsonl' && !isStored(folder) && !(await readlink(folder).catch(() => '')))
       return { kind: 'file', ...target, rejects: filePaths(folder).rejects, partition };
   }
   if (partition !== undefined)
     throw usageError(
-      `--partition ${partition}: ${output} is no folder of this machine for Parquet or Arrow files`,
+      `--partition ${partition}: ${output} is no folder of this machine (a link is none) for Parquet or Arrow files`,
       '-o out/ --format parquet',
     );
   const isStdout = output === '-';
   const rejects = filePaths(isStdout ? stemOf(inputs) : output).rejects;
   const written = isStdout ? [rejects] : [output, rejects, filePaths(output).summary];
-  const read = inputs.map(({ path }) => path);
   await refuseInputs(written, read);
   for (const path of written) await assertFilePlace(path);
   if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
@@ -105,13 +106,13 @@ export async function assertPlace(path: string, inputs: readonly string[]): Prom
   await refuseOfTheSystem(path);
 }
 
-/** @throws RredcotError (exit 2) where a file that is to be written is one that was read */
+/** @throws RredcotError (exit 2) where what is to be written is, or holds, what was read */
 async function refuseInputs(written: readonly string[], inputs: readonly string[]): Promise<void> {
-  const read = new Set(await Promise.all(inputs.map((path) => realpath(path).catch(() => undefined))));
+  const read = await Promise.all(inputs.map((path) => realpath(path).catch(() => undefined)));
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);
-    if (real !== undefined && read.has(real))
-      throw usageError(`${path}: is an input, and would be written over`, 'name another output with -o');
+    if (real !== undefined && read.some((each) => `${each}/`.startsWith(`${real}/`)))
+      throw usageError(`${path}: is an input, or has one, and would be lost`, 'name another output with -o');
   }
 }
 

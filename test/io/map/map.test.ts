@@ -40,6 +40,14 @@ it.each([
     { prompt: { role: 'user', content: 'p' }, completion: MESSAGE },
     { completion: '<think>\nOne and one.\n</think>\n\n\\boxed{2}' },
   ],
+  // a thought that has its tags already
+  [
+    {
+      prompt: 'p',
+      completion: { ...MESSAGE, reasoning_content: '\n<think>\nOne and one.\n</think>\n' },
+    },
+    { completion: '<think>\nOne and one.\n</think>\n\n\\boxed{2}' },
+  ],
   [
     { ...plain, reward: 'True' },
     { reward: 1, isVerdict: true },
