@@ -6,6 +6,11 @@ import { entropyHead } from './head.js';
 import { cast, Graph, type Precision } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
 
+/** Layers behind which hidden states are read: where a policy's plan is easiest to read off, by what was measured (14 of 24). */
+export function stateLayer({ layers }: Pick<Architecture, 'layers'>): number {
+  return Math.min(layers - 1, Math.round(0.6 * layers));
+}
+
 /**
  * The scoring graph: B traces of S tokens each, causal (the prefix), and G groups in which branches stand, R rows for each of
  * W lanes, a trace each. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the prefix
@@ -23,8 +28,8 @@ import { rowLayers, type Weight } from './operators.js';
  *     suffix_from, suffix_to [G,2] i64: suffix and first key, next suffix and next key of what it needs behind the prefix
  *     suffix_rows [N,L] i64: rows of the flattened [G·W·R] · past_suffix_k_i, past_suffix_v_i [N,kvHeads,Q,headDim] f32: suffixes of an earlier run
  *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
- *     out, and the token that follows each
- * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer
+ *     out, and the token that follows each · state_rows [m] i64: rows of which the residual stream is wanted
+ * out entropies, logprobs [n,C] f32 (nats) · states [m,d] f32, behind {@link stateLayer} · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer
  *
  * @param precision what projections, norms and the prefix's attention compute in, and the residual stream is held in.
  * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
@@ -45,6 +50,7 @@ export function buildScoringGraph(
   const all = { g, arch, precision, rope: { cos: table('cos'), sin: table('sin') } };
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
+  const stateRows = g.input('state_rows', 'i64', ['m']);
   const layer = rowLayers(all, weights);
   const attendPrefix = prefixAttention(all, ids);
   const attendBranches = branchAttention(all, branch);
@@ -61,6 +67,10 @@ export function buildScoringGraph(
 
   let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
+    if (i === stateLayer(arch)) {
+      const states = cast(g, g.node('Gather', [x, stateRows]), precision, 'f32');
+      g.output('states', states, 'f32', ['m', arch.hidden]);
+    }
     const { q, k, v } = layer.project(i, x);
     const [prefixQ, branchQ] = parts(q);
     const [prefixK, branchK] = parts(k);

@@ -59,6 +59,8 @@ const Manifest = z.object({
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
    */
   canary: z.object({ file: FileName, sha256: Sha256 }),
+  /** layers behind which its graphs read hidden states; absent of one that was built before they did */
+  stateLayer: Id.exactOptional(),
 });
 
 export type TextFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof TextManifest>, 'format'>>;
