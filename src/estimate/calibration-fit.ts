@@ -25,12 +25,12 @@ export interface FitTrace {
 /** λ of the penalty λ/2 Σ w², beside Σ over traces of their mean cross-entropy. */
 export const L2 = 1;
 /** With fewer groups no fold can be left out, and nothing said of others. */
-const MIN_GROUPS = 5;
+export const MIN_GROUPS = 5;
 /** Newton's method takes 6 to 10. */
 const MAX_PASSES = 200;
 
 /** Why a calibration is not to be used. */
-type StandBack = 'too-few-groups' | 'one-reward' | 'no-gain';
+export type StandBack = 'too-few-groups' | 'one-reward' | 'no-gain';
 
 /** What the traces are, and what was fitted to them. */
 export interface Fit {
@@ -82,7 +82,7 @@ export async function fitCalibration(
 }
 
 /** The first pass: what features are standardised with, and the rewards of each fold. */
-async function prescan(traces: AsyncIterable<FitTrace>, F: number) {
+export async function prescan(traces: AsyncIterable<FitTrace>, F: number) {
   const moments = new Moments(F);
   const rewards = Array.from({ length: FOLDS }, () => ({ sum: 0, count: 0, lowest: 1, highest: 0 }));
   const groups = new KnownGroups();
@@ -106,7 +106,7 @@ async function prescan(traces: AsyncIterable<FitTrace>, F: number) {
 type FoldRewards = Record<'sum' | 'count' | 'lowest' | 'highest', number>;
 
 /** The mean of some folds' rewards, and whether these differ. */
-function rewardsOf(folds: readonly FoldRewards[]) {
+export function rewardsOf(folds: readonly FoldRewards[]) {
   const least = Math.min(...folds.map(({ lowest }) => lowest));
   const differ = least < Math.max(...folds.map(({ highest }) => highest));
   return { mean: sum(folds.map((each) => each.sum)) / sum(folds.map(({ count }) => count)), differ };
@@ -223,7 +223,7 @@ export const Reliability = z.array(
   }),
 );
 
-interface Quality {
+export interface Quality {
   readonly logLoss: z.infer<typeof LogLoss>;
   readonly reliability: z.infer<typeof Reliability>;
 }
@@ -235,18 +235,21 @@ const BINS = 10;
  * @param folds (1+F) of each fold, fitted without it
  * @param constants of each fold: the mean reward of the others
  * @param hasValue whether there is a v̂
+ * @param see is shown every V(s_k)
  */
-async function assessed(
+export async function assessed(
   pass: AsyncIterable<FitTrace>,
   { scale, groups, traces }: Pick<Fit, 'scale' | 'groups' | 'traces'>,
   folds: readonly Float64Array[],
   constants: readonly number[],
   hasValue: boolean,
+  see?: (value: number, k: number, trace: FitTrace) => void,
 ): Promise<Quality> {
   const z = new Float64Array(scale.mean.length);
   const loss = { calibrated: 0, constant: 0, peers: 0, value: 0 };
   const bins = Array.from({ length: BINS }, () => ({ states: 0, weight: 0, value: 0, reward: 0 }));
-  for await (const { features, reward, place } of pass) {
+  for await (const trace of pass) {
+    const { features, reward, place } = trace;
     const states = features.length / z.length;
     const weight = 1 / states;
     for (let from = 0; from < features.length; from += z.length) {
@@ -254,6 +257,7 @@ async function assessed(
       const logit = logitOf(folds[place.fold] as Float64Array, z);
       const calibrated = sigmoid(logit);
       loss.calibrated += weight * crossEntropy(logit, reward);
+      see?.(calibrated, from / z.length, trace);
       loss.value += weight * lossOf(features[from + 1] as number, reward);
       const bin = bins[Math.min(BINS - 1, Math.floor(calibrated * BINS))] as (typeof bins)[number];
       bin.states++;

@@ -70,7 +70,7 @@ export class LogisticFit {
       this.#gradient[i] = (this.#gradient[i] as number) + l2 * (weights[i] as number);
       this.#hessian[i * P + i] = (this.#hessian[i * P + i] as number) + l2;
     }
-    const step = solveSymmetric(this.#hessian, this.#gradient);
+    const step = solveSymmetric(factorise(this.#hessian, P), this.#gradient);
     this.#before = { weights: weights.slice(), loss };
     let gain = 0; // twice what the quadratic model promises
     for (let i = 0; i < P; i++) {
@@ -100,16 +100,22 @@ export function crossEntropy(logit: number, target: number): number {
   return Math.max(logit, 0) + Math.log1p(Math.exp(-Math.abs(logit))) - target * logit;
 }
 
-/** Solves A x = b by Cholesky's decomposition. @param A (P·P) lower triangle, overwritten @param b (P) */
-function solveSymmetric(A: Float64Array, b: Float64Array): Float64Array {
-  const P = b.length;
-  const x = b.slice();
-  for (let i = 0; i < P; i++) {
+/** Cholesky's decomposition A = L Lᵀ. @param A (P·P) lower triangle, which becomes L */
+export function factorise(A: Float64Array, P: number): Float64Array {
+  for (let i = 0; i < P; i++)
     for (let j = 0; j <= i; j++) {
       let sum = A[i * P + j] as number;
       for (let k = 0; k < j; k++) sum -= (A[i * P + k] as number) * (A[j * P + k] as number);
       A[i * P + j] = i === j ? Math.sqrt(sum) : sum / (A[j * P + j] as number);
     }
+  return A;
+}
+
+/** Solves L Lᵀ x = b. @param A L, of {@link factorise} @param b (P) */
+export function solveSymmetric(A: Float64Array, b: Float64Array): Float64Array {
+  const P = b.length;
+  const x = b.slice();
+  for (let i = 0; i < P; i++) {
     let sum = x[i] as number;
     for (let k = 0; k < i; k++) sum -= (A[i * P + k] as number) * (x[k] as number);
     x[i] = sum / (A[i * P + i] as number);

@@ -168,7 +168,9 @@ export class ModelSession implements AsyncDisposable {
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
     return job.traces.map(({ ids, promptLength, branches: asked, states: wanted = [] }) => {
       const from = own;
-      const ofExits = states?.subarray(state, (state += wanted.length * this.folder.architecture.hidden));
+      const numbers = wanted.length * this.folder.architecture.hidden;
+      const ofExits = states?.subarray(state, state + numbers);
+      state += numbers;
       own += ids.length - promptLength;
       const branches = asked.map((each) => {
         const first = branch;
