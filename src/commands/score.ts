@@ -12,11 +12,13 @@ import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { type ExitCode, usageError } from '../errors.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/ready.js';
+import { type KeptAnswers, openKept } from '../estimate/kept-answers.js';
+import { type Method, type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
-import { openStages, valuesOf } from '../estimate/stages.js';
+import { openStages, type StageOptions, valuesOf } from '../estimate/stages.js';
+import type { Config } from '../io/write/output.js';
 import type { Engine } from '../model/engine/engine.js';
 import { withGraphs } from '../model/onnx/folder.js';
 import { type OpenPolicy, openPolicy } from '../model/onnx/open-model.js';
@@ -25,7 +27,7 @@ import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import type { CutOptions } from '../run/options.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
-import { type JobInputs, openInputs } from '../run/source.js';
+import { type JobInputs, openInputs, type RunContext, type Source } from '../run/source.js';
 import { chosenColumns, OUR_COLUMNS } from '../scored/columns.js';
 
 export interface ScoreOptions extends CutOptions {
@@ -86,13 +88,60 @@ export async function scoring(
     ...{ need, opened, segments, rewardRange, marks, endToken, nature, setUp, estimator },
     ...{ references: opts.references, engine, log, signal },
   };
-  const { rewardOf, reward, counted, groupReferences } = rewarding(method);
-  const usesGroups = groupReferences !== undefined || asksForMean(credit) || setUp.readsPeers === true;
+  const rewarder = rewarding(method);
+  const { counted, groupReferences } = rewarder;
+  const readsMean = setUp.readsPeers === true || setUp.readsMean === true;
+  const usesGroups = groupReferences !== undefined || asksForMean(credit) || readsMean;
+  const config = {
+    ...{ references: opts.references, chatTemplateArgs, endToken },
+    ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
+    ...(need !== 'pass' && { ofPolicy: need }),
+    ...engine?.config,
+  };
+  const { first, stages, close } = openStory({ method, rewarder, rewards, usesGroups, credit, config });
+  await using __ = { [Symbol.asyncDispose]: close };
+  const warning = setUp.warning?.(policy.files, config);
+  if (warning !== undefined) log.warn('calibration', warning);
+  const job = {
+    command: 'score' as const,
+    ending: '.scored.parquet',
+    columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
+    texts: written.texts,
+    ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints, first },
+    policy: need === 'nothing' ? undefined : policy,
+    policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
+    passes:
+      need === 'pass' ? { precision: engine?.name ?? graphFor(withGraphs(policy), device).precision } : null,
+    reward: usesGroups ? counted : undefined,
+    readsPeers: setUp.readsPeers === true,
+    rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
+    valueName: valueNameOf(nature),
+  };
+  return await makeRun(given, job);
+}
 
-  const stages: CommandJob['stages'] = async function* (source, run) {
+/** What a story is told with. */
+interface Told {
+  readonly method: Method & Pick<StageOptions, 'engine' | 'log' | 'signal'>;
+  readonly rewarder: ReturnType<typeof rewarding>;
+  readonly rewards: RewardCheck;
+  readonly usesGroups: boolean;
+  readonly credit: CreditOptions;
+  readonly config: Config;
+}
+
+/** From traces to rows with credit; where values follow from all traces, the policy is asked about these first. */
+function openStory({ method, rewarder, rewards, usesGroups, credit: given, config }: Told) {
+  const { estimator, log, signal } = method;
+  const { rewardOf, reward, groupReferences } = rewarder;
+  let kept: KeptAnswers | undefined;
+  let credit = given;
+
+  /** Traces that can be asked about, and who answers. */
+  async function ready(source: Source, run: RunContext, all: ReturnType<Source['traces']>) {
     const isStream = run.prescan === undefined;
     // read, map, find the reward
-    const traces = isStream ? rewards.watched(source.traces()) : source.traces();
+    const traces = isStream ? rewards.watched(all) : all;
     const rewarded = eachTrace(traces, (item) => reward(item, isStream));
 
     // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
@@ -107,10 +156,33 @@ export async function scoring(
 
     // cut: tokens and pieces; what the policy cannot take shows here
     const prepare = await preparing(method, groupReferences, isStream);
-    const cut = eachTrace(withMeans, prepare);
+    const stages = await openStages({ ...method, run, source, prepare, rewardOf, kept });
+    return { cut: eachTrace(withMeans, prepare), stages };
+  }
+
+  const { whole } = estimator;
+  const first = async (source: Source, run: RunContext): Promise<Config> => {
+    if (whole === undefined) return {};
+    const { lastRow = Number.POSITIVE_INFINITY } = run.prescan ?? {};
+    const { cut, stages } = await ready(
+      source,
+      run,
+      source.again((row) => row <= lastRow),
+    );
+    await using _ = stages;
+    kept = await openKept(run.folder, signal);
+    const { ask, parts } = kept;
+    await ask(stages.ask(cut), stages.answer, whole.partOf, log);
+    const found = await whole.fit(parts, config);
+    credit = { ...given, estimator: found.nature };
+    return found.config;
+  };
+
+  const stages: CommandJob['stages'] = async function* (source, run) {
+    const { cut, stages } = await ready(source, run, source.traces());
+    await using _ = stages;
 
     // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
-    await using stages = await openStages({ ...method, run, source, prepare, rewardOf });
     const asked = stages.ask(cut);
     const answered = stages.answer(asked);
     const valued = valuesOf(answered, estimator);
@@ -118,31 +190,7 @@ export async function scoring(
     // credit: the baseline and σ
     yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
   };
-
-  const config = {
-    ...{ references: opts.references, chatTemplateArgs, endToken },
-    ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
-    ...(need !== 'pass' && { ofPolicy: need }),
-    ...engine?.config,
-  };
-  const warning = setUp.warning?.(policy.files, config);
-  if (warning !== undefined) log.warn('calibration', warning);
-  const job = {
-    command: 'score' as const,
-    ending: '.scored.parquet',
-    columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
-    texts: written.texts,
-    ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints },
-    policy: need === 'nothing' ? undefined : policy,
-    policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
-    passes:
-      need === 'pass' ? { precision: engine?.name ?? graphFor(withGraphs(policy), device).precision } : null,
-    reward: usesGroups ? counted : undefined,
-    readsPeers: setUp.readsPeers === true,
-    rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
-    valueName: valueNameOf(nature),
-  };
-  return await makeRun(given, job);
+  return { first, stages, close: async () => kept?.close() };
 }
 
 /** @throws RredcotError (exit 2) where nobody is asked; as the engine */

@@ -144,6 +144,8 @@ export interface GroupMean {
   readonly groupMean: number | undefined;
   /** the same without the trace's own reward (leave one out); undefined also where no other is known */
   readonly peersMean?: number | undefined;
+  /** of so many */
+  readonly peersCount?: number;
   /** their standard deviation, as trainers take it: of a sample, n − 1 below; 0 for one reward */
   readonly groupStd?: number | undefined;
 }
@@ -167,7 +169,7 @@ export function groupMeanOf(
   const variance = count < 2 ? 0 : Math.max(0, squares - sum ** 2 / count) / (count - 1);
   const peers = own === null ? count : count - 1;
   const peersMean = peers === 0 ? undefined : (sum - (own ?? 0)) / peers;
-  return { groupMean: sum / count, peersMean, groupStd: Math.sqrt(variance) };
+  return { groupMean: sum / count, peersMean, peersCount: peers, groupStd: Math.sqrt(variance) };
 }
 
 /**

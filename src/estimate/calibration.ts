@@ -91,7 +91,7 @@ export function calibrationFile(
 }
 
 /** SHA-256 of a calibration's fields, in their order, as JSON without spaces; its own `sha256` is left out. */
-function contentHash(file: object): string {
+export function contentHash(file: object): string {
   const { sha256: _, ...content } = file as { readonly sha256?: unknown };
   return createHash('sha256').update(JSON.stringify(content)).digest('hex');
 }

@@ -14,6 +14,7 @@ import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { answererOf, eachInWindow, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
+import type { KeptAnswers } from './kept-answers.js';
 import { changeNoise } from './noise.js';
 import { farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
@@ -27,6 +28,8 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
   readonly rewardOf: (trace: Trace) => Reward;
   /** who answers in the place of the policy's graph */
   readonly engine: Engine | undefined;
+  /** what was answered before: nobody is asked again */
+  readonly kept: KeptAnswers | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -35,7 +38,7 @@ type AskedTrace = ValueJob & { readonly asked: TraceQuestions };
 type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
 
 /** Those of a policy; what they are made with is open until the end. */
-interface Stages extends AsyncDisposable {
+export interface Stages extends AsyncDisposable {
   ask(cut: AsyncIterable<ValueJob | BadRow>): Windows<AskedTrace>;
   /** @throws RredcotError (exit 65) where a model gives numbers that cannot be */
   answer(asked: Windows<AskedTrace>): Answered;
@@ -64,6 +67,7 @@ function unread({ pieces, completionIds }: ValueJob): Answers {
 /** @throws RredcotError (exit 69) where a model does not prove itself */
 export async function openStages(opts: StageOptions): Promise<Stages> {
   const { need, estimator, opened, run, source, prepare, rewardOf, engine, log, signal } = opts;
+  if (opts.kept !== undefined) return { ...WITHOUT_PASS, answer: opts.kept.answer };
   if (need !== 'pass') return WITHOUT_PASS;
   const { policy, device } = opened;
   const window = (row: number): number => windowOf(row, run.rowsPerPart);

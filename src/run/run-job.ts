@@ -37,6 +37,8 @@ import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-
 export interface CommandJob extends Work {
   /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
   readonly ending?: string;
+  /** what of all traces has to be known before the first row is made: goes into the configuration that the output tells */
+  first?(source: Source, run: RunContext): Promise<Config>;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: RunContext): AsyncIterable<OutputRow | BadRow>;
   readonly writes?: () => string;
@@ -114,7 +116,7 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
-  const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
+  const { inputs, mapping, typed, columnar, prescan, target, run, shard, begun, log } = known;
   const { limit, columns: ourChoice, drop = [], signal } = opts;
   const { parts, folder } = begun;
   const context: RunContext = {
@@ -128,6 +130,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const done = before.traces + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
+  const found = parts?.todo.size === 0 ? undefined : await job.first?.(source, context);
+  const config = { ...known.config, ...found };
   // what follows of a group follows of what is left of it
   const input = prescan === undefined || job.reward !== undefined ? await partOf(inputs) : undefined;
   if (job.reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
