@@ -6,6 +6,9 @@ import { scoredWith } from '../estimate/calibrated.js';
 import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
 import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
+import { STATES_COLUMN, tellProbe } from '../estimate/probe.js';
+import type { ProbeTrace } from '../estimate/probe-fit.js';
+import { fitStored, storedProbeTrace } from '../estimate/probe-rows.js';
 import { type Base, FEATURES_OF } from '../estimate/states.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
@@ -22,6 +25,8 @@ import { assertWritten, columnsOf, configIn, firstAccount, partOf, policyIn } fr
 
 export interface CalibrateOptions {
   readonly output: string;
+  /** the probe is fitted, to hidden states that rows have kept, in place of the calibrated value */
+  readonly isProbe: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -32,31 +37,47 @@ export interface CalibrateOptions {
  */
 export async function calibrate(
   paths: readonly string[],
-  { output, signal }: CalibrateOptions,
+  { output, isProbe, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
   const features = await openFeatures(dirname(output));
   try {
-    const { base, ...common } = await gather(paths, features, signal, log);
+    const { base, layer, ...common } = await gather(paths, features, isProbe, signal, log);
+    const traces = () => features.traces(signal);
     const F = FEATURES_OF[base].length;
-    const fit = await fitCalibration(() => features.traces(signal), F, base !== 'none');
-    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, base);
+    const file = isProbe
+      ? await fitStored(traces as () => AsyncIterable<ProbeTrace>, layer, common)
+      : calibrationFile(
+          await fitCalibration(traces, F, base !== 'none'),
+          { rredcot: VERSION, ...common },
+          base,
+        );
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
-    tellCalibration(file, output, log);
+    if ('kind' in file) tellProbe(file, log, output);
+    else tellCalibration(file, output, log);
     return EXIT.done;
   } finally {
     await features.close();
   }
 }
 
+/** What was left in the spill file. */
+interface Gathered extends ScoredWith {
+  readonly skipped: Record<string, number>;
+  readonly base: Base;
+  /** behind which hidden states were read, by the first file */
+  readonly layer: number | null;
+}
+
 /** Reads all files, and leaves the features of their traces in the spill file. */
 async function gather(
   paths: readonly string[],
   features: Features,
+  isProbe: boolean,
   signal: AbortSignal,
   log: Log,
-): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
+): Promise<Gathered> {
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
   const skipped: Record<string, number> = {};
@@ -64,9 +85,12 @@ async function gather(
   let example: string | undefined;
   let common: ScoredWith | undefined;
   let base: Base | undefined;
+  let layer: number | undefined;
+  const further = isProbe ? [STATES_COLUMN] : [];
   for (const path of paths) {
-    const { own, said, part, rows } = await opened(path);
+    const { own, said, part, rows, config } = await opened(path, isProbe);
     base ??= own;
+    layer ??= config?.stateLayer as number | undefined;
     if (own !== base)
       throw usageError(
         `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
@@ -91,8 +115,8 @@ async function gather(
       throwIfInterrupted(signal);
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
-      const stored = storedRow(row.columns, row);
-      const found = fitTraceOf(stored, own);
+      const stored = storedRow(row.columns, row, further);
+      const found = isProbe ? storedProbeTrace(stored) : fitTraceOf(stored, own);
       if (typeof found !== 'string') {
         await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
@@ -112,7 +136,7 @@ async function gather(
       'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  return { ...(common as ScoredWith), base: base as Base, skipped };
+  return { ...(common as ScoredWith), base: base as Base, layer: layer ?? null, skipped };
 }
 
 /** What files may say otherwise of how they were scored, or not at all. */
@@ -124,7 +148,7 @@ const DIFFER = [
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
-async function opened(path: string) {
+async function opened(path: string, isProbe: boolean) {
   const inputs = await resolveInputs([path]);
   const account = await firstAccount(inputs);
   await assertWritten(inputs);
@@ -132,7 +156,12 @@ async function opened(path: string) {
   const part = (await partOf(inputs))?.part;
   const config = configIn(account);
   const said = { policy: policyIn(account) ?? null, scored_with: config ? scoredWith(config) : null };
-  return { own: baseOfFile(path, columns, config), said, part, rows: readRows(inputs) };
+  if (isProbe && !columns?.includes(STATES_COLUMN.name))
+    throw usageError(
+      `${path}: has no column ${STATES_COLUMN.name}`,
+      'score --estimator probe --keep-states, by a policy folder',
+    );
+  return { own: baseOfFile(path, columns, config), said, part, rows: readRows(inputs), config };
 }
 
 /** Traces that are read and written at a time. */

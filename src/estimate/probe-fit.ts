@@ -28,9 +28,11 @@ export type ProbeShape = Readonly<Record<'D' | 'F', number>>;
 
 /** What the peers' mean becomes: at the start, fading, and all along. */
 export const OF_PEERS = 3;
-/** How far it is from the middle, for a mean of so many peers' rewards and one of .5; 0 without any. The own reward is not in it. */
+/** A reward about which nothing is known. */
+export const MIDDLE = 0.5;
+/** How far it is from the middle, for a mean of so many peers' rewards and one in the middle; 0 without any. The own reward is not in it. */
 export function peersFeature(mean: number | undefined, peers = 0): number {
-  return mean === undefined ? 0 : (mean * peers + 0.5) / (peers + 1) - 0.5;
+  return mean === undefined ? 0 : (mean * peers + MIDDLE) / (peers + 1) - MIDDLE;
 }
 /** What stands for its spread: measured, it would move with the own reward. */
 const PEERS_SD = 0.3;

@@ -30,11 +30,8 @@ export const probe: Estimator = {
   card: "the probability of winning by going on, from the policy's hidden state there, the surprise of the thought so far and the rewards of the trace's peers, fitted to rewards",
   creditFlags: [CALIBRATION],
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
-  configKeys: ['calibration', 'keepStates'],
-  columns: ({ keepStates }) =>
-    keepStates === true
-      ? [listColumn(STATES, 'hidden state of the policy at each exit point, one after the other')]
-      : [],
+  configKeys: ['calibration', 'keepStates', 'stateLayer'],
+  columns: ({ keepStates }) => (keepStates === true ? [STATES_COLUMN] : []),
   stored: ({ calibration }) => natureOf(calibration as ProbeFile | undefined),
   async setUp(values, { inputs, shard = WHOLE }): Promise<EstimatorSetup> {
     const given = values.calibration === undefined ? undefined : await readProbe(String(values.calibration));
@@ -66,6 +63,7 @@ export const probe: Estimator = {
           log.warn('no_states', `no hidden states: ${cause}; values are fitted without (${NO_STATES})`);
         let own = given;
         return {
+          config: { ...(hidden > 0 && { stateLayer: layer }) },
           referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
           ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
           values: (trace, answers) => probeValues(trace, answers, own, keepStates),
@@ -96,10 +94,13 @@ export const probe: Estimator = {
   },
 };
 
-const FEATURES = FEATURES_OF.probe.length;
+export const FEATURES = FEATURES_OF.probe.length;
 const NONE = new Uint16Array(0);
 /** The column of `--keep-states`. */
-export const STATES = 'exit_states';
+export const STATES_COLUMN = listColumn(
+  'exit_states',
+  'hidden states of the policy at the exit points, one after the other',
+);
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
 function natureOf(file: Pick<ProbeFile, 'uses'> | undefined): Nature {
@@ -154,7 +155,7 @@ function probeValues(
 ): TraceValues {
   const { scored, features, peers } = known(job, answers);
   const states = answers.states ?? NONE;
-  const columns = { [STATES]: answers.states && numbersOf(states) };
+  const columns = { [STATES_COLUMN.name]: answers.states && numbersOf(states) };
   const found = { ...scored, ...(keepStates && { columns }) };
   if (own === undefined || own.file.uses === 'now') return { ...found, status: [UNCALIBRATED] };
   const read = { features, peers, states: own.file.hidden > 0 ? states : NONE };
@@ -177,7 +178,7 @@ const WHY = {
 } as const;
 
 /** Tells what a fit has found. */
-export function tellProbe(file: ProbeFile, log: Log): void {
+export function tellProbe(file: ProbeFile, log: Log, output?: string): void {
   const { uses, why, with_states, without_states, traces, groups } = file;
   const fixed = (x: number | null | undefined) => x?.toFixed(3) ?? '–';
   const used = uses === 'states' ? with_states : without_states;
@@ -192,4 +193,5 @@ export function tellProbe(file: ProbeFile, log: Log): void {
       'probe_stands_back',
       `${WHY[why]}: ${uses === 'now' ? `the values of pr stay as they are (status ${UNCALIBRATED})` : `values are made without (status ${NO_STATES})`}`,
     );
+  if (output !== undefined) log.info(`written to ${output}`);
 }

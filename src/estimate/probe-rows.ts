@@ -1,0 +1,40 @@
+// Rows that a probe is fitted to: those that have kept their hidden states.
+import { toFloat16 } from '../model/onnx/float16.js';
+import type { OutputRow } from '../scored.js';
+import { KnownGroups } from './calibration-fit.js';
+import { fitTraceOf } from './calibration-rows.js';
+import { FEATURES, STATES_COLUMN } from './probe.js';
+import { type ProbeFile, probeFile } from './probe-file.js';
+import { fitProbe, MIDDLE, type ProbeTrace } from './probe-fit.js';
+
+/** A stored row as the fit takes it, or why it does not; its peers are known when all are read. */
+export function storedProbeTrace(row: OutputRow): ProbeTrace | string {
+  const found = fitTraceOf(row, row.referenceUtilities?.length ? 'pr' : 'none', 'probe');
+  if (typeof found === 'string') return found;
+  const numbers = row.requested?.[STATES_COLUMN.name];
+  const exits = found.features.length / FEATURES;
+  if (!(numbers instanceof Float32Array) || numbers.length === 0 || numbers.length % exits > 0)
+    return `it has not as many numbers in ${STATES_COLUMN.name} at each of ${exits} exits`;
+  return { ...found, states: toFloat16(numbers), peers: 0 };
+}
+
+/** Fits a probe to stored traces. */
+export async function fitStored(
+  pass: () => AsyncIterable<ProbeTrace>,
+  layer: number | null,
+  about: Parameters<typeof probeFile>[2],
+): Promise<ProbeFile> {
+  const groups = new KnownGroups();
+  let D = 0;
+  for await (const { place, reward, states, features } of pass()) {
+    groups.add(place, reward);
+    D = (states.length * FEATURES) / features.length;
+  }
+  async function* traces() {
+    for await (const trace of pass()) {
+      const mean = groups.peersMean(trace.place, trace.reward, MIDDLE);
+      yield { ...trace, peers: mean === undefined ? 0 : mean - MIDDLE };
+    }
+  }
+  return probeFile(await fitProbe(traces, { D, F: FEATURES }), layer, about);
+}
