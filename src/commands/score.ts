@@ -5,6 +5,7 @@ import {
   type CreditOptions,
   creditConfig,
   credited,
+  forNature,
   groupMeanOf,
   withContiguousMeans,
 } from '../credit/credit.js';
@@ -81,7 +82,7 @@ export async function scoring(
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
   const own = { ...opts.credit, rewardRange };
-  const credit = { ...own, estimator: nature };
+  const credit = forNature(own, nature);
   if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
@@ -174,8 +175,8 @@ function openStory({ method, rewarder, rewards, usesGroups, credit: given, confi
     const { ask, parts } = kept;
     await ask(stages.ask(cut), stages.answer, whole.partOf, log);
     const found = await whole.fit(parts, config);
-    credit = { ...given, estimator: found.nature };
-    return found.config;
+    credit = forNature(given, found.nature);
+    return { ...found.config, steps: credit.steps };
   };
 
   const stages: CommandJob['stages'] = async function* (source, run) {

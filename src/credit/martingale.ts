@@ -15,6 +15,26 @@ export function boundedSteps(values: Float64Array, written: WrittenSegments, ste
   return { values: own, deltas, unsure: pi.map((p) => 1 - p) };
 }
 
+/** w: what the own outcome counts for at the end of a trace; .5 to 1 are alike, by what was measured. */
+const OUTCOME_SHARE = 0.75;
+
+/**
+ * V'_k = (1 − w f_k) V_k + w f_k ζ, f_k the share of the tokens before state k: the outcome is a sample of every state's value, the later
+ * the more it tells of it. Right to share a return out; V'_0 = V_0 has nothing of it.
+ */
+export function bridgedSteps(
+  values: Float64Array,
+  { ends, reward }: Pick<WrittenSegments, 'ends'> & { readonly reward: number | null },
+) {
+  const T = ends.at(-1) as number;
+  const own = values.map((value, k) => {
+    const share = k === 0 || reward === null ? 0 : (OUTCOME_SHARE * (ends[k - 1] as number)) / T;
+    return (1 - share) * value + share * (reward ?? 0);
+  });
+  const deltas = own.slice(1).map((value, k) => value - (own[k] as number));
+  return { values: own, deltas, unsure: new Float64Array(deltas.length).fill(1) };
+}
+
 /** What stands between the states, of the policy's own tokens alone. */
 export interface WrittenSegments {
   /** (K or K+1) segment ends, exclusive */

@@ -1,11 +1,11 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import { boundedSteps, type WrittenSegments } from './martingale.js';
+import { boundedSteps, bridgedSteps, type WrittenSegments } from './martingale.js';
 import type { Nature } from './nature.js';
 import { RULES, SHARE_MIX, type SigmaRule, sum } from './rules.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
-export const STEPS = ['free', 'scaled', 'smoothed'] as const;
+export const STEPS = ['free', 'scaled', 'smoothed', 'bridged'] as const;
 
 export interface SigmaOptions {
   readonly rule: SigmaRule;
@@ -21,7 +21,7 @@ export interface SigmaOptions {
   readonly mix?: number;
   /** most of a weight σ_t·T of `share`, 1 or more, what is above it falls on the tokens below; none where absent */
   readonly cap?: number;
-  /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
+  /** how values step: as they are, by Δ_k (1 − π_k), smoothed by 1 − π_k, or bridged to the outcome; `free` where absent */
   readonly steps?: (typeof STEPS)[number];
 }
 
@@ -98,12 +98,17 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
 }
 
 /**
- * Values and their differences, for all steps but free ones as far as the policy was not sure of the segments; and what is heard of
+ * Values and their differences, for bounded steps as far as the policy was not sure of the segments; and what is heard of
  * differences: 0 of one that is smaller than the answers' noise, as far as the policy was not sure, since nobody knows its sign.
  */
 export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
   const own = Float64Array.from(input.values);
-  const bounded = steps === 'free' ? undefined : boundedSteps(own, input, steps);
+  const bounded =
+    steps === 'free'
+      ? undefined
+      : steps === 'bridged'
+        ? bridgedSteps(own, input)
+        : boundedSteps(own, input, steps);
   const raw = new Float64Array(input.ends.length);
   raw.set(bounded?.deltas ?? valueDifferences(own, input));
   const changes = bounded?.deltas ?? own.subarray(1).map((value, k) => value - (own[k] as number));

@@ -27,6 +27,7 @@ export const probe: Estimator = {
   name: 'probe',
   scores: 'answers',
   onRewardScale: true,
+  steps: 'bridged',
   card: "the probability of winning by going on, from the policy's hidden state there, the surprise of the thought so far and the rewards of the trace's peers, fitted to rewards",
   creditFlags: [CALIBRATION],
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
