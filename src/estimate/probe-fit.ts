@@ -44,9 +44,9 @@ const VARIANCES = [0.03, 0.1, 0.3, 1, 3] as const;
 /** Numbers that it is chosen by, at most: they lie in memory. */
 const CHOSEN_BY = 2 ** 25;
 /** Of the gradient a trace. */
-const TOLERANCE = 1e-5;
+const TOLERANCE = 1e-4;
 /** States by which the curvature is guessed that steers the search: it is nobody's result. */
-const GUESSED_BY = 4096;
+const GUESSED_BY = 8192;
 /** p (1 − p) of a state about which little is known. */
 const CURVATURE = 0.2;
 
