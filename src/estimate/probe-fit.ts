@@ -238,18 +238,21 @@ async function steering(
   const P = widthOf(shape);
   const Q = 1 + P;
   const sums = new Float64Array(Q * Q); // lower triangle
-  const z = new Float64Array(Q).fill(1);
+  const z = new Float64Array(Q);
+  z[0] = 1;
   const every = Math.ceil(states / GUESSED_BY);
   let [state, count] = [0, 0];
   for await (const { features } of rows)
     for (let from = 0; from < features.length; from += P) {
       if (state++ % every > 0) continue;
       count++;
-      for (let i = 0; i < P; i++)
+      // of the peers' rewards nothing is looked at: even the search's way would move with the own one
+      for (let i = 0; i < P - OF_PEERS; i++)
         z[1 + i] = ((features[from + i] as number) - (mean[i] as number)) / (sd[i] as number);
       for (let i = 0; i < Q; i++)
         for (let j = 0; j <= i; j++)
           sums[i * Q + j] = (sums[i * Q + j] as number) + (z[i] as number) * (z[j] as number);
+      for (let i = Q - OF_PEERS; i < Q; i++) sums[i * Q + i] = (sums[i * Q + i] as number) + PEERS_SD;
     }
   const factors = new Map<string, Float64Array>();
   return (start: Float64Array, l2: number | null, traces: number, rough = 1) => {

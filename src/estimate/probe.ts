@@ -52,7 +52,9 @@ export const probe: Estimator = {
         const layer = engine === undefined && 'stateLayer' in policy ? policy.stateLayer : undefined;
         const hidden = layer === undefined || !('cuda' in policy) ? 0 : policy.architecture.hidden;
         const needed = given?.file.hidden ?? 0;
-        const cause = engine ? `${engine.name} gives none` : `${policy.path} was built before it gave any`;
+        const cause = engine
+          ? `${engine.name} gives none`
+          : `${policy.path} was built before it gave any: rredcot policy build`;
         if (needed > 0 && needed !== hidden)
           throw usageError(
             `--calibration ${values.calibration}: reads hidden states of ${needed} numbers, and ${hidden > 0 ? `those of ${policy.path} have ${hidden}` : cause}`,

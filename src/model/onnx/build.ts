@@ -63,10 +63,7 @@ export async function buildPolicyFolder(
   const writeGraphs = async () => {
     await writeText(join(out, GRAPH), graph('f32'));
     await writeText(join(out, CUDA_GRAPH), graph(precision));
-    await writeJson(
-      join(out, CANARY),
-      await canaryOf({ path: out, architecture, cuda, stateLayer: stateLayer(architecture) }, ids),
-    );
+    await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
   };
   const graphs = { cuda, writeGraphs, stateLayer: stateLayer(architecture) };
   await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, ...graphs }, opts.log);

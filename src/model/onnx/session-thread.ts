@@ -19,8 +19,6 @@ export interface WorkerInit {
   readonly precision: Precision;
   readonly architecture: Architecture;
   readonly device: Device;
-  /** whether the graph has an output for them */
-  readonly hasStates: boolean;
 }
 
 /** Inputs or outputs of a graph by name. */
@@ -33,7 +31,7 @@ interface Kept {
   readonly places: readonly PrefixPlace[];
 }
 
-const { folder, graph, precision, architecture: arch, device, hasStates } = workerData as WorkerInit;
+const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
 let session: InferenceSession;
 const caches = new Map<number, Kept>();
 
@@ -103,7 +101,7 @@ async function scores({ traces, keep, use }: RunJob) {
       rows.push(rowBefore(t));
       targets.push(own[t] as number);
     }
-    if (hasStates) for (const exit of exits) stateRows.push(rowBefore(exit));
+    for (const exit of exits) stateRows.push(rowBefore(exit));
   }
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
@@ -124,7 +122,10 @@ async function scores({ traces, keep, use }: RunJob) {
     ...ropeFor(Math.max(P + S, Number(last) + 1)),
     ...readOut(rows, targets),
     ...past,
-    ...(hasStates && { state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]) }),
+    // a graph of before there were any does not take it
+    ...(session.inputNames.includes('state_rows') && {
+      state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
+    }),
   };
   const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
   const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(part));

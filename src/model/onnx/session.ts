@@ -29,7 +29,7 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   };
 
 /** A policy's folder, of which the canary may not yet be there. */
-export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda' | 'stateLayer'> &
+export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda'> &
   Partial<Pick<PolicyFolder, 'canary'>>;
 
 /** A running policy. */
@@ -70,11 +70,8 @@ export class ModelSession implements AsyncDisposable {
 
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
   static async openUnproved(folder: Unproved, device: Device = { name: 'cpu' }): Promise<ModelSession> {
-    const { path, architecture, stateLayer } = folder;
-    const hasStates = stateLayer !== undefined;
-    const workerData: WorkerInit = {
-      ...{ folder: path, ...graphFor(folder, device), architecture, device, hasStates },
-    };
+    const { path, architecture } = folder;
+    const workerData: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);
     const thread = startThread<SessionThread>('the policy', file, { workerData });
     try {
