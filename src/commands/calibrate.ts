@@ -54,7 +54,7 @@ export async function calibrate(
           base,
         );
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
-    if ('kind' in file) tellProbe(file, log, output);
+    if ('kind' in file) tellProbe(file, log, { output });
     else tellCalibration(file, output, log);
     return EXIT.done;
   } finally {

@@ -95,7 +95,12 @@ export async function scoring(
   const usesGroups = groupReferences !== undefined || asksForMean(credit) || readsMean;
   const config = {
     ...{ references: opts.references, chatTemplateArgs, endToken },
-    ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
+    ...{
+      ...creditConfig({ ...credit, estimator: own.estimator }),
+      ...setUp.config,
+      ...segments,
+      ...estimator.config,
+    },
     ...(need !== 'pass' && { ofPolicy: need }),
     ...engine?.config,
   };

@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
 import { usageError } from '../errors.js';
+import { STDIN } from '../io/files/files.js';
 import { WHOLE } from '../io/files/run-folder.js';
 import type { Config } from '../io/write/output.js';
 import { fromFloat16 } from '../model/onnx/float16.js';
@@ -12,7 +13,7 @@ import { compact, ownBefore } from '../trace.js';
 import { CALIBRATION, scoredWith, UNCALIBRATED } from './calibrated.js';
 import { groupPlace } from './calibration-fit.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
-import { pr } from './one-pass.js';
+import { ofReferences, pr } from './one-pass.js';
 import { refuseStream } from './peers.js';
 import { Probe, type ProbeFile, probeFile, readProbe } from './probe-file.js';
 import { fitProbe, type ProbeTrace, peersFeature } from './probe-fit.js';
@@ -34,7 +35,8 @@ export const probe: Estimator = {
   configKeys: ['calibration', 'keepStates', 'stateLayer'],
   columns: ({ keepStates }) => (keepStates === true ? [STATES_COLUMN] : []),
   stored: ({ calibration }) => natureOf(calibration as ProbeFile | undefined),
-  async setUp(values, { inputs, shard = WHOLE }): Promise<EstimatorSetup> {
+  async setUp(values, { inputs, shard = WHOLE }, { name }): Promise<EstimatorSetup> {
+    const isAuto = name === auto.name;
     const given = values.calibration === undefined ? undefined : await readProbe(String(values.calibration));
     if (given === undefined) refuseStream(probe.name, inputs);
     if (given === undefined && shard.count > 1)
@@ -46,7 +48,7 @@ export const probe: Estimator = {
     return {
       nature: natureOf(given?.file),
       readsMean: true,
-      config: { ...(keepStates && { keepStates }), ...(given && { calibration: factsOf(given.file) }) },
+      config: { ...(keepStates && { keepStates }), ...(given && { ...told(given.file, isAuto) }) },
       warning: (policy, config) => given && warningOf(given.file, policy, config),
       async open({ policy, tokenizer, engine, log }): Promise<OpenEstimator> {
         const layer = engine === undefined && 'stateLayer' in policy ? policy.stateLayer : undefined;
@@ -69,7 +71,7 @@ export const probe: Estimator = {
           config: { ...(hidden > 0 && { stateLayer: layer }) },
           referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
           ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
-          values: (trace, answers) => probeValues(trace, answers, own, keepStates),
+          values: (trace, answers) => probeValues(trace, answers, own, { keepStates, isAuto }),
           ...(given === undefined && {
             whole: {
               partOf: (trace, answers) => fitTrace(trace, answers),
@@ -86,12 +88,33 @@ export const probe: Estimator = {
                     skipped: {},
                   }),
                 );
-                tellProbe(own.file, log);
-                return { nature: natureOf(own.file), config: { calibration: factsOf(own.file) } };
+                tellProbe(own.file, log, { isAuto });
+                return { nature: natureOf(own.file), config: told(own.file, isAuto) };
               },
             },
           }),
         };
+      },
+    };
+  },
+};
+
+/** Takes `probe` or `pr`, by what the traces have, and says which. */
+export const auto: Estimator = {
+  ...probe,
+  name: 'auto',
+  card: 'probe, or pr where there was nothing to fit',
+  async setUp(values, call, nature) {
+    const { inputs, shard = WHOLE } = call;
+    const isStream = inputs.length === 0 || inputs.includes(STDIN);
+    if (values.calibration !== undefined || (!isStream && shard.count === 1))
+      return (await probe.setUp?.(values, call, nature)) as EstimatorSetup;
+    const { open } = ofReferences(pr);
+    return {
+      ...{ nature: pr, config: { estimator: pr.name } },
+      open(context) {
+        context.log.info(`--estimator auto takes pr: a ${isStream ? 'stream' : 'shard'} is not all traces`);
+        return open(context);
       },
     };
   },
@@ -110,9 +133,10 @@ function natureOf(file: Pick<ProbeFile, 'uses'> | undefined): Nature {
   return file?.uses === 'now' ? pr : { ...probe, scores: 'nothing' };
 }
 
-/** What a run's configuration says of the fit. */
-function factsOf({ uses, why, layer, traces, sha256 }: ProbeFile) {
-  return { uses, why, layer, traces, sha256 };
+/** What a run's configuration says of the fit, and what `auto` has taken by it. */
+function told({ uses, why, layer, traces, sha256 }: ProbeFile, isAuto: boolean): Config {
+  const taken = uses === 'now' ? pr : probe;
+  return { calibration: { uses, why, layer, traces, sha256 }, ...(isAuto && { estimator: taken.name }) };
 }
 
 function warningOf(file: ProbeFile, policy: Config, config: Config): string | undefined {
@@ -154,13 +178,13 @@ function probeValues(
   job: ValueJob,
   answers: Answers,
   own: Probe | undefined,
-  keepStates: boolean,
+  { keepStates, isAuto }: Readonly<Record<'keepStates' | 'isAuto', boolean>>,
 ): TraceValues {
   const { scored, features, peers } = known(job, answers);
   const states = answers.states ?? NONE;
   const columns = { [STATES_COLUMN.name]: answers.states && numbersOf(states) };
   const found = { ...scored, ...(keepStates && { columns }) };
-  if (own === undefined || own.file.uses === 'now') return { ...found, status: [UNCALIBRATED] };
+  if (own === undefined || own.file.uses === 'now') return { ...found, status: isAuto ? [] : [UNCALIBRATED] };
   const read = { features, peers, states: own.file.hidden > 0 ? states : NONE };
   const values = own.values(job.trace.group ?? job.trace.id, read);
   return { ...found, values, status: own.file.uses === 'states' ? [] : [NO_STATES] };
@@ -181,7 +205,11 @@ const WHY = {
 } as const;
 
 /** Tells what a fit has found. */
-export function tellProbe(file: ProbeFile, log: Log, output?: string): void {
+export function tellProbe(
+  file: ProbeFile,
+  log: Log,
+  { output, isAuto }: { readonly output?: string; readonly isAuto?: boolean },
+): void {
   const { uses, why, with_states, without_states, traces, groups } = file;
   const fixed = (x: number | null | undefined) => x?.toFixed(3) ?? '–';
   const used = uses === 'states' ? with_states : without_states;
@@ -191,7 +219,9 @@ export function tellProbe(file: ProbeFile, log: Log, output?: string): void {
       `probe: ${plural(traces, 'trace')} of ${plural(groups, 'group')}; nats a trace on groups left out: with hidden states ${fixed(with_states?.log_loss.calibrated)}, without ${fixed(without_states?.log_loss.calibrated)}, peers' mean ${fixed(group_mean)}, mean ${fixed(constant)}; right above wrong in ${fixed(used.auc.start)} at the start, ${fixed(used.auc.middle)} halfway, ${fixed(used.auc.end)} at the end`,
     );
   }
-  if (why !== null)
+  const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
+  if (isAuto) log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
+  else if (why !== null)
     log.warn(
       'probe_stands_back',
       `${WHY[why]}: ${uses === 'now' ? `the values of pr stay as they are (status ${UNCALIBRATED})` : `values are made without (status ${NO_STATES})`}`,

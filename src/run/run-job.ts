@@ -161,7 +161,16 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   });
   const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish, writes: job.writes });
+  const sink = await openSink({
+    ...layout,
+    ...place,
+    ...opts,
+    config,
+    metadata,
+    stats,
+    finish,
+    writes: job.writes,
+  });
   if (parts?.todo.size === 0 && target.kind === 'folder') {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);

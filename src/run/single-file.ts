@@ -101,8 +101,9 @@ export interface SingleFileOptions {
   readonly target: Target;
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
-  /** what the summary says besides */
+  /** what the summary says besides; of the configuration more than the run's identity, where something was found in the traces */
   readonly stats: Pick<RunStats, 'wholeRecord'>;
+  readonly config: Run['config'];
 }
 
 /**
@@ -129,7 +130,7 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
     const found = overwrite ? undefined : await existingOutput(path);
     if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
     await rejects.publish();
-    const summary = { ...opts.stats.wholeRecord(), ...facts, ...(sha256 && { sha256 }), config: run.config };
+    const summary = { ...opts.stats.wholeRecord(), ...facts, ...(sha256 && { sha256 }), config: opts.config };
     await writeSummary(path, summary, folder);
     await (file?.publish(overwrite) ?? putInPlace(whole, path, overwrite));
     await dropHidden(folder);

@@ -111,6 +111,28 @@ describe('score --estimator probe', () => {
     );
   });
 
+  it('is what auto takes, and where nothing can be fitted pr, to the byte', async () => {
+    const command = 'score in.jsonl --estimator auto';
+    expect((await done(`${command} -o auto.jsonl`)).stderr).toMatch(/auto takes probe\b/);
+    await expectSame('auto.jsonl', 'one.jsonl');
+    expect((await json('auto.jsonl.summary.json')).config).toMatchObject({
+      estimator: 'probe',
+      steps: 'bridged',
+    });
+    expect((await done(`${command} --limit 16 -o few.jsonl`)).stderr).toMatch(
+      /auto takes pr: too few groups/,
+    );
+    await done('score in.jsonl --limit 16 -o plain.jsonl');
+    await expectSame('few.jsonl', 'plain.jsonl');
+    const { config } = await json('few.jsonl.summary.json');
+    expect([config.estimator, config.steps]).toEqual(['pr', undefined]);
+    const stream = await readFile(at('in.jsonl'));
+    expect((await done('score - --estimator auto -o s.jsonl', stream)).stderr).toContain(
+      'takes pr: a stream',
+    );
+    expect((await done(`${command} --shard 0/2 -o shards/`)).stderr).toContain('takes pr: a shard');
+  });
+
   it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
     const command = 'score in.jsonl --estimator probe';
     await fails(`${command} --shard 0/2 -o no/`, 2, 'a shard has some of them');
