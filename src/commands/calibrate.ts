@@ -6,9 +6,9 @@ import { scoredWith } from '../estimate/calibrated.js';
 import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
 import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
-import { STATES_COLUMN, tellProbe } from '../estimate/probe.js';
-import type { ProbeTrace } from '../estimate/probe-fit.js';
-import { fitStored, storedProbeTrace } from '../estimate/probe-rows.js';
+import type { ProbeTrace } from '../estimate/probe/fit.js';
+import { STATES_COLUMN, tellProbe } from '../estimate/probe/probe.js';
+import { fitStored, storedProbeTrace } from '../estimate/probe/rows.js';
 import { type Base, FEATURES_OF } from '../estimate/states.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
@@ -54,7 +54,7 @@ export async function calibrate(
           base,
         );
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
-    if ('kind' in file) tellProbe(file, log, { output });
+    if ('kind' in file) tellProbe(file, log);
     else tellCalibration(file, output, log);
     return EXIT.done;
   } finally {
@@ -63,7 +63,7 @@ export async function calibrate(
 }
 
 /** What was left in the spill file. */
-interface Gathered extends ScoredWith {
+interface SpilledTraces extends ScoredWith {
   readonly skipped: Record<string, number>;
   readonly base: Base;
   /** behind which hidden states were read, by the first file */
@@ -77,7 +77,7 @@ async function gather(
   isProbe: boolean,
   signal: AbortSignal,
   log: Log,
-): Promise<Gathered> {
+): Promise<SpilledTraces> {
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
   const skipped: Record<string, number> = {};

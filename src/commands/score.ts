@@ -12,8 +12,8 @@ import {
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { type ExitCode, usageError } from '../errors.js';
+import { type KeptAnswers, openKept } from '../estimate/answerer/kept.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { type KeptAnswers, openKept } from '../estimate/kept-answers.js';
 import { type Method, type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';

@@ -17,7 +17,7 @@ import {
 } from './calibration.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
 import { pr } from './one-pass.js';
-import type { Base } from './states.js';
+import type { Base, States } from './states.js';
 import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
@@ -130,9 +130,10 @@ export type CalibratedValues = TraceValues & { readonly isMade: boolean };
 /** V(s_0..K); v̂ where the calibration stands back. */
 export function calibratedValues(
   job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
-  { branches, segmentation, logprobs, entropies }: Answers,
+  answers: Answers,
   calibration: Calibration,
 ): CalibratedValues {
+  const { branches, segmentation } = answers;
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
   const scored =
@@ -145,12 +146,21 @@ export function calibratedValues(
   const isMade = scored?.referenceTokens.length !== 0;
   const found = { ...also, values, referenceLogprobs, referenceTokens, isMade };
   if (calibration.standsBack || !isMade) return found;
-  const { trace } = job;
+  const { group, id } = job.trace;
+  return { ...found, values: calibration.values(group ?? id, statesOf(job, answers, found)) };
+}
+
+/** A trace's states, of the policy's own tokens alone, by what was scored there. */
+export function statesOf(
+  job: Pick<ValueJob, 'referenceSet' | 'tokens'>,
+  { segmentation, logprobs, entropies }: Answers,
+  { values, referenceLogprobs, referenceTokens }: TraceValues,
+): States {
   const { own } = job.tokens;
   const before = own && ownBefore(own);
-  const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
-  const ends = segmentation.thoughtEnds.map((end) => before?.[end] ?? end);
-  const ofTokens = { logprobs: compact(logprobs, own), entropies: compact(entropies, own) };
-  const states = { values, geoValues, ends, ...ofTokens };
-  return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
+  return {
+    ...{ values, geoValues: geoValuesOf(referenceLogprobs, referenceTokens, utilitiesOf(job)) },
+    ends: segmentation.thoughtEnds.map((end) => before?.[end] ?? end),
+    ...{ logprobs: compact(logprobs, own), entropies: compact(entropies, own) },
+  };
 }

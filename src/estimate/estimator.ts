@@ -15,7 +15,7 @@ import type { Log } from '../report/log.js';
 import type { Pieces, SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
 import type { AnswerMarks } from './answer-text.js';
-import type { KeptAnswers } from './kept-answers.js';
+import type { KeptAnswers } from './answerer/kept.js';
 import type { Peers } from './peers.js';
 import type { ScoredReferences } from './references.js';
 import type { RewardedTrace } from './reward.js';

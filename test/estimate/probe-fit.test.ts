@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FOLDS, groupPlace } from '../../dist/estimate/calibration-fit.js';
-import { Lbfgs } from '../../dist/estimate/lbfgs.js';
-import { Probe, probeFile } from '../../dist/estimate/probe-file.js';
-import { fitProbe, OF_PEERS, type ProbeTrace, peersFeature } from '../../dist/estimate/probe-fit.js';
+import { Probe, probeFile } from '../../dist/estimate/probe/file.js';
+import { fitProbe, OF_PEERS, type ProbeTrace, peersFeature } from '../../dist/estimate/probe/fit.js';
+import { Lbfgs } from '../../dist/estimate/probe/lbfgs.js';
 import { FEATURES_OF } from '../../dist/estimate/states.js';
 import { fromFloat16, toFloat16 } from '../../dist/model/onnx/float16.js';
 import { descend } from '../oracle/calibration.js';
@@ -79,8 +79,8 @@ describe('fitProbe', () => {
     const found = await fitted(told, D);
     expect(found).toMatchObject({ uses: D > 0 ? 'states' : 'features', why: D > 0 ? null : 'no-states' });
     const expected = oracleWeights(told, D, found.l2 ?? 10);
-    for (const [i, weight] of expected.entries()) expect(found.weights?.whole[i]).toBeCloseTo(weight, 2);
-    const [loss, none] = [found.withStates?.logLoss.calibrated, found.withoutStates?.logLoss.calibrated];
+    for (const [i, weight] of expected.entries()) expect(found.weights?.[FOLDS]?.[i]).toBeCloseTo(weight, 2);
+    const [loss, none] = [found.withStates?.log_loss.calibrated, found.withoutStates?.log_loss.calibrated];
     if (D > 0) expect(loss).toBeLessThan((none as number) - 0.05);
     expect((found.withStates ?? found.withoutStates)?.auc.end).toBeGreaterThan(0.7);
   });
@@ -100,8 +100,8 @@ describe('fitProbe', () => {
           4,
         );
         for (let f = 0; f < FOLDS; f++)
-          if (f === fold) expect(other.weights?.folds[f]).toEqual(weights?.folds[f]);
-          else expect(other.weights?.folds[f]).not.toEqual(weights?.folds[f]);
+          if (f === fold) expect(other.weights?.[f]).toEqual(weights?.[f]);
+          else expect(other.weights?.[f]).not.toEqual(weights?.[f]);
       }),
       { numRuns: 6 },
     );
@@ -120,8 +120,8 @@ describe('fitProbe', () => {
     fromFloat16(trace.states.subarray(0, 4), x);
     const row = [...x, ...trace.features.subarray(0, F), trace.peers, trace.peers, trace.peers];
     for (const [values, weights] of [
-      [seen, found.weights?.folds[trace.place.fold]],
-      [unseen, found.weights?.whole],
+      [seen, found.weights?.[trace.place.fold]],
+      [unseen, found.weights?.[FOLDS]],
     ] as const) {
       const logit = row.reduce(
         (sum, value, i) =>

@@ -1,11 +1,14 @@
 // Rows that a probe is fitted to: those that have kept their hidden states.
-import { toFloat16 } from '../model/onnx/float16.js';
-import type { OutputRow } from '../scored.js';
-import { KnownGroups } from './calibration-fit.js';
-import { fitTraceOf } from './calibration-rows.js';
-import { FEATURES, STATES_COLUMN } from './probe.js';
-import { type ProbeFile, probeFile } from './probe-file.js';
-import { fitProbe, MIDDLE, type ProbeTrace } from './probe-fit.js';
+import { toFloat16 } from '../../model/onnx/float16.js';
+import type { OutputRow } from '../../scored.js';
+import { KnownGroups } from '../calibration-fit.js';
+import { fitTraceOf } from '../calibration-rows.js';
+import { FEATURES_OF } from '../states.js';
+import { type ProbeFile, probeFile } from './file.js';
+import { fitProbe, MIDDLE, type ProbeTrace } from './fit.js';
+import { STATES_COLUMN } from './probe.js';
+
+const FEATURES = FEATURES_OF.probe.length;
 
 /** A stored row as the fit takes it, or why it does not; its peers are known when all are read. */
 export function storedProbeTrace(row: OutputRow): ProbeTrace | string {
