@@ -1,5 +1,5 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import { boundedSteps, bridgedSteps, type WrittenSegments } from './martingale.js';
+import { boundedSteps, type WrittenSegments } from './martingale.js';
 import type { Nature } from './nature.js';
 import { RULES, SHARE_MIX, type SigmaRule, sum } from './rules.js';
 
@@ -33,8 +33,6 @@ export interface SigmaInput extends WrittenSegments {
   readonly noise?: Float32Array;
   /** (T) nats; read where `within` is `entropy`, and by rules and methods that say so */
   readonly entropies: Float32Array;
-  /** ζ; null where unknown */
-  readonly reward: number | null;
   /** b; undefined where the trace has none */
   readonly baseline: number | undefined;
   /** standard deviation of the group's rewards, where b is their mean */
@@ -103,12 +101,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
  */
 export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
   const own = Float64Array.from(input.values);
-  const bounded =
-    steps === 'free'
-      ? undefined
-      : steps === 'bridged'
-        ? bridgedSteps(own, input)
-        : boundedSteps(own, input, steps);
+  const bounded = steps === 'free' ? undefined : boundedSteps(own, input, steps);
   const raw = new Float64Array(input.ends.length);
   raw.set(bounded?.deltas ?? valueDifferences(own, input));
   const changes = bounded?.deltas ?? own.subarray(1).map((value, k) => value - (own[k] as number));
