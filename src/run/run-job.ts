@@ -130,7 +130,9 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const done = before.traces + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
-  const found = parts?.todo.size === 0 ? undefined : await job.first?.(source, context);
+  // in a folder all of whose parts stand nothing may be left to find it by
+  const isMade = parts?.todo.size === 0 && target.kind === 'folder';
+  const found = isMade ? undefined : await job.first?.(source, context);
   const config = { ...known.config, ...found };
   // what follows of a group follows of what is left of it
   const input = prescan === undefined || job.reward !== undefined ? await partOf(inputs) : undefined;
@@ -150,8 +152,11 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
   const identity = target.kind === 'stdout' ? undefined : run.run;
-  const own = fileMetadata(config, job.policy, identity, inputs.length);
-  const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
+  const metadataOf = (said: Config) => ({
+    ...fileMetadata(said, job.policy, identity, inputs.length),
+    ...{ ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) },
+  });
+  const metadata = metadataOf(config);
   const stats = openStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
     usesGroups: job.reward !== undefined,
@@ -159,7 +164,9 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     // JSON lines have no metadata: their summary says what has cut them
     ...(part && { beside: { part } }),
   });
-  const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
+  // whoever ends a run of which all parts stand knows no more than its identity
+  const ofCard = { ...layout, metadata: metadataOf(known.config) };
+  const finish = (at: string) => finishFolder(at, run, ofCard, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
   const sink = await openSink({
     ...layout,
@@ -171,7 +178,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     finish,
     writes: job.writes,
   });
-  if (parts?.todo.size === 0 && target.kind === 'folder') {
+  if (isMade) {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
   }

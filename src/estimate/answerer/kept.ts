@@ -51,7 +51,6 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
         for await (const window of windows) {
           const [first] = window;
           const row = first && (isBad(first) ? first : first.trace.source).ordinal;
-          traces += window.length;
           if (row === undefined || known.has(row)) continue;
           asked.push({ row, places: window.map((item) => (isBad(item) ? '' : placeOf(item.trace))) });
           yield window;
@@ -69,6 +68,7 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
         await writeFile(half, serialize(entries), { flush: true }).catch(told);
         await rename(half, pathOf(row));
         blocks.push(row);
+        traces += entries.length;
         asked.shift();
         entries = [];
         log.progress(`asked: ${plural(traces, 'trace')}`, { traces });
@@ -84,12 +84,13 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
     },
     /** Answers as they were given; traces come in order, and a block is read once. */
     async *answer<T extends AskedJob>(windows: Windows<T>): AsyncGenerator<AnsweredJob<T> | BadRow> {
-      let [held, entries] = [-1, new Map<string, Entry>()];
+      let [held, at, entries] = [-1, 0, new Map<string, Entry>()];
       for await (const window of windows)
         yield* eachTrace(window, async (job) => {
-          const row = blocks.findLast((first) => first <= job.trace.source.ordinal) as number;
-          if (row !== held) entries = new Map((await read(row)).map((entry) => [entry.place, entry]));
-          held = row;
+          while ((blocks[at + 1] as number) <= job.trace.source.ordinal) at++;
+          if (at !== held)
+            entries = new Map((await read(blocks[at] as number)).map((entry) => [entry.place, entry]));
+          held = at;
           const { said, rejection } = entries.get(placeOf(job.trace)) ?? {};
           if (said !== undefined) return { job, trace: job.trace, result: said };
           const { code, reason } = rejection ?? { code: 'unanswered', reason: 'nothing is kept of it' };
