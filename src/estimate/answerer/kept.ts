@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deserialize, serialize } from 'node:v8';
-import { type Rejection, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { EXIT, type Rejection, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
 import { plural } from '../../plural.js';
 import type { AnsweredJob, Answers, AskedJob, Windows } from '../../question.js';
@@ -58,6 +58,10 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
       }
       let entries: Entry[] = [];
       for await (const item of answer(missing())) {
+        if (signal.aborted && folder !== undefined)
+          throw new RredcotError(`interrupted: what was said so far is kept in ${folder}`, {
+            ...{ exitCode: EXIT.interrupted, hint: 'the same command again, which goes on from there' },
+          });
         throwIfInterrupted(signal);
         const [{ row, places }] = asked as [(typeof asked)[number]];
         const place = places[entries.length] as string;
