@@ -169,7 +169,9 @@ function openStory({ method, rewarder, rewards, usesGroups, credit: given, confi
   const { whole } = estimator;
   const first = async (source: Source, run: RunContext): Promise<Config> => {
     if (whole === undefined) return {};
-    const { lastRow = Number.POSITIVE_INFINITY } = run.prescan ?? {};
+    if (run.prescan === undefined)
+      throw usageError('values are fitted to all traces, which a pipe gives once', 'name a file');
+    const { lastRow = Number.POSITIVE_INFINITY } = run.prescan;
     const { cut, stages } = await ready(
       source,
       run,

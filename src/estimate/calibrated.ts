@@ -23,7 +23,7 @@ import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf }
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
   '--calibration <file>',
-  'what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc; of siblings `none`: values from outcomes alone',
+  'what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone',
 ];
 
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
