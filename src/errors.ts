@@ -28,8 +28,7 @@ export class RredcotError extends Error {
 
 /** @throws RredcotError (exit 75) once the user or the machine has asked the program to stop */
 export function throwIfInterrupted(signal: AbortSignal): void {
-  if (signal.aborted)
-    throw new RredcotError('interrupted, no output was written', { exitCode: EXIT.interrupted });
+  if (signal.aborted) throw interruptedError('interrupted, no output was written');
 }
 
 /** Why a row or a trace went to the rejects file: a stable code for programs, a reason for people. */
@@ -56,15 +55,16 @@ export class OutOfMemoryError extends Error {
   override readonly name = 'OutOfMemoryError'; // by which it is known again when it comes from a thread
 }
 
+const errorOf = (exitCode: ExitCode) => (message: string, hint?: string, cause?: unknown) =>
+  new RredcotError(message, { exitCode, hint, cause });
 /** An error in how the command was called (exit 2). */
-export function usageError(message: string, hint: string, cause?: unknown): RredcotError {
-  return new RredcotError(message, { exitCode: EXIT.usage, hint, cause });
-}
-
+export const usageError = errorOf(EXIT.usage);
 /** Input, or what a run has made of it, that is not as it should be (exit 65). */
-export function dataError(message: string, hint: string, cause?: unknown): RredcotError {
-  return new RredcotError(message, { exitCode: EXIT.data, hint, cause });
-}
+export const dataError = errorOf(EXIT.data);
+/** Who answers cannot, or is not to be believed (exit 69). */
+export const deviceError = errorOf(EXIT.device);
+/** The same command can go on later (exit 75). */
+export const interruptedError = errorOf(EXIT.interrupted);
 
 /** Another command's file stands at an output that was free when the command began. */
 export class OvertakenError extends RredcotError {

@@ -21,7 +21,7 @@ DRAWS = 2000  # of the bootstrap
 
 
 def credits(tool, model, others, problems, rows, seed, mc):
-    """Token advantages of every arm, by name. The policy is built; `others` has the folders of the prover, the hint's reader and the reward model."""
+    """Token advantages of every arm, by name. The policy is built; `others` has the folders of the prover and the hint's reader."""
     scale = [a / len(rows) for a in advantages(rows, COPIES)]
     found = {"uniform": arms.uniform(rows, scale), "return": arms.summed(rows, [a / len(rows) for a in centred(rows, COPIES)])}
 
@@ -50,9 +50,9 @@ def credits(tool, model, others, problems, rows, seed, mc):
     keep("share pr-geo", tool.redistribute(rows, pr, ["--estimator", "pr-geo", "--sigma", "share"], ("sigma",)))
     keep("share surprise", tool.score(rows, ["--estimator", "surprise"]))
     keep("share posterior", tool.score(rows, ["--estimator", "posterior", "--hint-policy", others["hint"]]))
-    keep("share prm", tool.score(rows, ["--estimator", "prm", "--prm", others["prm"]]))
     found["hierarchical"] = arms.as_advantage(rows, tool.score(rows, ["--method", "hierarchical", "--prover", others["prover"]], ("token_advantage",)))
     given = ["--estimator", "given", "--segmenter", "given"]
+    keep("share prm", tool.score(tool.valued(rows, pr, "prm.py", RECIPE.parent / "prm"), given))
     keep("shuffled calibrated", tool.score(arms.with_shuffled(rows, scored, seed), given))
     odds, corrected = arms.measured_odds(rows)
     exact = arms.with_values(rows, arms.exact_values(problems, odds, corrected))
@@ -190,7 +190,7 @@ def main():
     if args.return_reference:
         references.append(reference_of(args.return_reference, args.density, args.model, "return"))
     tool, others = Tool(args.folder), {}
-    for name in ("prover", "hint", "prm"):
+    for name in ("prover", "hint"):
         others[name] = pathlib.Path(args.folder) / name
         tool.run("policy", "build", RECIPE.parent / name, "-o", others[name])
     tool.build(model)

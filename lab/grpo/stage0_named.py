@@ -49,9 +49,12 @@ def credits(tool, model, rows, seed):
 
     pr, _ = tool.score_to(rows, [], "pr")
     keep("calibrated", lambda: tool.score_to(rows, ["--estimator", "calibrated", "--calibration", tool.calibrate([pr])], "calibrated")[0])
-    for name, flags in {"joint": ["--references", "group", "--baseline", "group"], "loo": [], "attention": [], "gradient": []}.items():
+    for name, flags in {"joint": ["--references", "group", "--baseline", "group"], "loo": []}.items():
         keep(name, lambda: tool.score_to(rows, ["--estimator", name, *flags], name)[0])
-    keep("mc 8 unsure", lambda: tool.score_to(arms.monte_carlo_unsure(tool, model, rows, seed), ["--estimator", "given", "--segmenter", "given", "--within", "entropy"], "unsure")[0])
+    given = ["--estimator", "given", "--segmenter", "given", "--within", "entropy"]
+    for name in ("attention", "gradient"):
+        keep(name, lambda: tool.score_to(tool.valued(rows, pr, "attributions.py", name, tool.folder / "checkpoint"), given, name)[0])
+    keep("mc 8 unsure", lambda: tool.score_to(arms.monte_carlo_unsure(tool, model, rows, seed), given, "unsure")[0])
     return found, seconds
 
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 from setting import RECIPE
 import checkpoint
@@ -61,6 +62,16 @@ class Tool:
         source, path = self.write(rows, f"{name}.rows.jsonl"), self.path(f"{name}.jsonl")
         self.run("score", source, "--policy", self.policy, *flags, "-o", path, "--overwrite", "--log-json")
         return path, picked(in_order(rows, path.read_text(encoding="utf-8")), columns)
+
+    def valued(self, rows, scored, script, *arguments):
+        """Rows with the values that a script of `examples` gives scored ones: it needs transformers, too."""
+        started, command = time.time(), [sys.executable, ROOT / "examples" / script, *arguments, scored]
+        done = subprocess.run([str(each) for each in command], capture_output=True, text=True)
+        self.seconds += time.time() - started
+        if done.returncode != 0:
+            raise RuntimeError(f"{script}: exit {done.returncode}\n{done.stderr}")
+        found = in_order(rows, done.stdout)
+        return [{**row, **({name: own[name] for name in ("values", "segment_ends")} if own else {})} for row, own in zip(rows, found)]
 
     def redistribute(self, rows, scored, flags, columns):
         """Columns of another credit for stored values, in the rows' order."""

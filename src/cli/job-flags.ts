@@ -49,6 +49,7 @@ export interface JobFlags extends MappingFlags, SegmentFlags, LogFlags {
   readonly limit?: string;
   readonly maxRejects?: string;
   readonly rowsPerPart?: string;
+  readonly partition?: string;
   readonly overwrite: boolean;
   readonly timeLimit?: string;
   readonly chatTemplateArg?: readonly string[];
@@ -75,7 +76,11 @@ export function run(command: Command, defaultOutput: string, argv: readonly stri
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
-    .option('--drop <a,b>', 'columns of the input that are not written', appended);
+    .option('--drop <a,b>', 'columns of the input that are not written', appended)
+    .option(
+      '--partition <column>',
+      "deals a folder's rows out to folders, step=12/, by a column of the input",
+    );
   return segmented(output, argv)
     .optionsGroup('Rows to traces:')
     .option(
@@ -184,6 +189,7 @@ export function jobOptions(flags: JobFlags) {
     columns: given(flags.columns, (text) => parseNames('--columns', text)),
     drop: given(flags.drop, (text) => parseNames('--drop', text)),
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
+    partition: flags.partition,
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
     maxRejects: given(flags.maxRejects, resolveMaxRejects),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),

@@ -1,6 +1,6 @@
 // The command line: commands, their help, what ends them from outside, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
-import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
+import { EXIT, type ExitCode, interruptedError, RredcotError, usageError } from '../errors.js';
 import { placeInModule } from '../estimate/module-place.js';
 import { removeTemporaryFiles } from '../io/files/atomic-file.js';
 import { endReading, fileError } from '../io/files/files.js';
@@ -112,7 +112,10 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     if (fault !== undefined) return report(fault, argv, json);
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;
-    const told = isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted });
+    const { cause } = Object(error);
+    // what a promise of the user's own module comes to says more
+    const failure = cause instanceof Promise ? await cause.then(() => error).catch((of) => of) : error;
+    const told = isOurs ? failure : interruptedError('interrupted');
     return report(told, argv, json);
   }
 }

@@ -20,10 +20,7 @@ export interface CompareOptions {
 /** A trace of the first file, with what every file says of its segments. */
 type Gathered = Pick<TraceCredits, 'group' | 'ends'> & { readonly credits: Map<string, Float64Array> };
 
-/**
- * Compares the credits of one file, or of several files with the same traces.
- * @throws RredcotError (exit 65) where nothing can be compared, and for bytes that are not those that were written
- */
+/** Compares credits of one file, or of several with the same traces. @throws RredcotError (exit 65) where nothing can be compared, or bytes are others */
 export async function compare(
   paths: readonly string[],
   opts: CompareOptions,

@@ -51,11 +51,7 @@ export interface DoctorOptions {
   readonly device: DeviceChoice;
 }
 
-/**
- * Prints the state of this machine on stdout.
- * @param embedded the embedded policy's folder
- * @returns exit 0 where the policy runs on the CPU, and on the device that was asked for; 69 where not
- */
+/** Prints the state of this machine on stdout. @returns exit 0 where the policy runs on the CPU, and on the device that was asked for */
 export async function doctor(embedded: string, opts: DoctorOptions): Promise<ExitCode> {
   const diagnosis = await diagnose(embedded, opts.device);
   process.stdout.write(

@@ -15,10 +15,7 @@ import { count, plural } from '../plural.js';
 import type { Continuation } from '../question.js';
 import { architectureLines } from '../report/policy-view.js';
 
-/**
- * @param print gets what is told, a line at a time
- * @throws RredcotError: exit 2 for a folder that is none; 65 at the end where the chat template does not take a question
- */
+/** Prints line by line. @throws RredcotError: exit 2 for a folder that is none; 65 at the end where the chat template takes no question */
 export async function policyInfo(
   path: string,
   chatTemplateArgs: Readonly<Record<string, unknown>>,

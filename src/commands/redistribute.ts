@@ -55,7 +55,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns = declared([...ours, ...beside]);
   const isInputs = (name: string) => !source.made.has(name);
-  refuseUnknown(drop, source.columns.filter(isInputs));
+  refuseUnknown('--drop', drop, source.columns.filter(isInputs));
   const ofInput = (source.typed ?? sums.columns).filter(({ name }) => isInputs(name) && !drop.includes(name));
   const unmapped = { mapped: new Map(), defaults: new Map() };
   const passThrough = resolveColumnNames(ofInput, ourColumns, unmapped, false);

@@ -1,5 +1,5 @@
 // `rredcot requests`: what `score` with the same flags would ask a policy, as lines that any engine can answer.
-import { type ExitCode, usageError } from '../errors.js';
+import { type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { openAnswers } from '../model/engine/answers-file.js';
 import { ASKED, type Asking, asking } from '../model/engine/asking.js';
 import { noiseOfModel } from '../model/engine/proof.js';
@@ -28,7 +28,14 @@ export async function requests(
   const { output = '-' } = opts;
   if (!/^-$|\.(jsonl|ndjson)$/i.test(output) || answers.includes(output))
     throw usageError(`-o ${output}: questions are JSON lines, in a file of their own`, '-o req.jsonl');
-  const own = { ...opts, engine, output, format: 'jsonl' as const };
+  const open: ScoreOptions['setUp']['open'] = async (context) => {
+    const estimator = await opts.setUp.open(context);
+    // a trace that is answered in full is done with: `score` judges it
+    const judge = () => Promise.reject(new TraceRejected(ASKED, 'nothing of it is left to ask'));
+    return { ...estimator, ...(estimator.judge && { judge }) };
+  };
+  const setUp = { ...opts.setUp, open };
+  const own = { ...opts, setUp, engine, output, format: 'jsonl' as const };
   const code = await scoring(paths, own, log, (given, job) => {
     const writes = () => asked?.take() ?? '';
     const stages: typeof job.stages = (source, run) => askedRows(job.stages(source, run));

@@ -25,10 +25,7 @@ export async function textPlaces({ inputs, config, account }: ScoredFiles) {
   return { map: await scoredMap(inputs, config), named: textColumnsIn(account) };
 }
 
-/**
- * How the rows of a scored file become traces: as its run read them, where the columns are still there for it; else by what its
- * columns look like.
- */
+/** How rows of a scored file become traces: as its run read them, where the columns are still there; else by what its columns look like. */
 async function scoredMap(inputs: readonly Input[], config: Config): Promise<Mapping['map']> {
   const { map, preset } = config;
   if (typeof preset === 'string')

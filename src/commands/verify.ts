@@ -38,17 +38,17 @@ interface Checked {
   readonly missing?: string;
 }
 
-/**
- * Checks a run folder or a file; every finding is a line on stdout.
- * @returns 65 where there are findings, 75 where there are none but parts are missing
- */
+/** Checks a run or a file: findings are lines on stdout. @returns 65 where there are findings, 75 where there are none but parts are missing */
 export async function verify(out: string, { signal, print }: VerifyOptions, log: Log): Promise<ExitCode> {
   const found = await statIfThere(out);
   const isFolder = found?.isDirectory() || (isStored(out) && out.endsWith('/'));
   if (found === null && !isFolder)
     throw usageError(`${out}: no such file or folder`, 'name an output of score or segment');
   const path = isFolder ? out.replace(/\/+$/, '') : out;
-  const { files, findings, config, part, missing } = await (isFolder ? ofRun(path) : ofFile(path));
+  // of rows that were dealt out
+  const fault = found?.isDirectory() ? await fileFault(path) : undefined;
+  const checked = await (isFolder && fault === undefined ? ofRun(path) : ofFiles(path, fault));
+  const { files, findings, config, part, missing } = checked;
   let count = findings.length;
   for (const finding of findings) print(finding);
   for (const [n, { path: file, facts, rejects }] of files.entries()) {
@@ -95,17 +95,21 @@ async function ofRun(folder: string): Promise<Checked> {
   return { files, findings, config: run.config, part: run.part, ...(lack && { missing: lack }) };
 }
 
-async function ofFile(path: string): Promise<Checked> {
-  const facts = await factsOfFile(path);
-  if (facts === undefined)
-    throw usageError(
-      `${path}: nothing says what was written: its metadata have no ${FACTS_KEY}, or of JSON lines the summary is not beside it`,
-      'name a file that score or segment has written with -o',
-    );
+/** A file, or those that a run was dealt out to, the first of which counts the rejects. */
+async function ofFiles(path: string, fault: string | null | undefined): Promise<Checked> {
   const inputs = await resolveInputs([path]);
+  const files: Checked['files'][number][] = [];
+  for (const [n, { path: file }] of inputs.entries()) {
+    const facts = await factsOfFile(file);
+    if (facts === undefined)
+      throw usageError(
+        `${file}: nothing says what was written: its metadata have no ${FACTS_KEY}, or of JSON lines the summary is not beside it`,
+        'name a file that score or segment has written with -o',
+      );
+    files.push({ path: file, facts, rejects: filePaths(n === 0 ? path : file).rejects });
+  }
   const config = configIn(await firstAccount(inputs));
-  const files = [{ path, facts, rejects: filePaths(path).rejects }];
-  return { files, findings: [], config, part: (await partOf(inputs))?.part };
+  return { files, findings: fault ? [`${path}: ${fault}`] : [], config, part: (await partOf(inputs))?.part };
 }
 
 /** Sums of float32, added up in another order. */

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../errors.js';
+import { deviceError, TraceRejected, throwIfInterrupted } from '../errors.js';
 import { afterRunning } from '../model/text/bounded-process.js';
 
 const EXPECTED = 'expected a number from 0 to 1 for each line, at once (flushed), until the input ends';
@@ -13,7 +13,7 @@ export function openJudge(command: string, signal: AbortSignal, patienceMs = 60_
   let hasAnswered = false;
   const failed = (why: string, costsTrace = hasAnswered): Error => {
     const what = `--judge-command ${command}: ${why}, ${EXPECTED}`;
-    return costsTrace ? new TraceRejected('judge', what) : new RredcotError(what, { exitCode: EXIT.device });
+    return costsTrace ? new TraceRejected('judge', what) : deviceError(what);
   };
   return {
     /**

@@ -3,6 +3,7 @@
 import type { Nature } from '../credit/nature.js';
 import { TraceRejected, usageError } from '../errors.js';
 import type { Estimator, EstimatorSetup, FlagValues } from './estimator.js';
+import { atOnce } from './module-place.js';
 import {
   contrast,
   geometricMean,
@@ -146,7 +147,7 @@ export function ofSeen(
         const { exits, thoughtEnds: ends } = segmentation;
         const { trace } = job;
         const read = { trace, logprobs, entropies, exits, ends, branches, utilities: utilitiesOf(job) };
-        const values = Float32Array.from(of(read, flags) ?? []);
+        const values = Float32Array.from(atOnce(`--estimator ${name}: of`, of(read, flags)) ?? []);
         if (values.length !== exits.length || values.some(Number.isNaN))
           throw usageError(
             `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(trace.id)}, expected ${exits.length} numbers`,

@@ -160,10 +160,7 @@ type ReadTrace = Pick<ValueJob, 'trace' | 'pieces' | 'status'> & { readonly toke
 
 const NONE = new Int32Array(0);
 
-/**
- * @returns what reads a trace. It throws TraceRejected for what it cannot read
- * @param room tokens that the policy's context needs behind the trace
- */
+/** @returns what reads a trace, and throws TraceRejected for what it cannot read @param room tokens that the policy's context needs behind the trace */
 export function reader({ need, opened, segments, marks, endToken }: Reading) {
   const { policy, tokenizer, prompts } = opened;
   const { vocab, maxTokens } = policy.architecture;

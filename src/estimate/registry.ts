@@ -115,10 +115,7 @@ const Module = Facts.extend({
 
 const HINT = 'docs/your-own-credit.md has one of 30 lines';
 
-/**
- * Loads it, once. @returns the name that it gives itself
- * @throws RredcotError (exit 2) where it is none
- */
+/** Loads it, once. @returns the name that it gives itself @throws RredcotError (exit 2) where it is none */
 export async function loadEstimator(path: string): Promise<string> {
   const bytes = await readFile(path).catch(failed(path, 'read'));
   const sha256 = createHash('sha256').update(bytes).digest('hex');

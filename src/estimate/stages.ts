@@ -15,6 +15,7 @@ import type { Trace } from '../trace.js';
 import type { KeptAnswers } from './answerer/kept.js';
 import { answererOf, eachInWindow, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
+import { atOnce } from './module-place.js';
 import { changeNoise } from './noise.js';
 import { farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
@@ -118,7 +119,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
 export function valuesOf(answered: Answered, estimator: OpenEstimator) {
   return eachTrace(answered, async ({ job, trace, result }) => {
     const judged = (await estimator.judge?.(job, result)) ?? result;
-    const valuesOf = (answers: Answers) => estimator.values(job, answers, job.asked);
+    const valuesOf = (answers: Answers) => atOnce('values', estimator.values(job, answers, job.asked));
     const noise = changeNoise((answers) => valuesOf(answers).values, judged, job.asked);
     return { job, trace, row: valuedRow(job, judged, valuesOf(judged), noise) };
   });

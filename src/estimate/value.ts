@@ -37,10 +37,7 @@ export interface TraceValues {
   readonly referenceTokens: Int32Array;
 }
 
-/**
- * Values of all states of a trace, as they are stored (float32).
- * @param branches (K+1) of (N) token log-probabilities
- */
+/** Values of all states of a trace, as they are stored (float32). @param branches (K+1) of (N) token log-probabilities */
 export function traceValues(
   branches: readonly (readonly Float32Array[])[],
   utilities: Float32Array,

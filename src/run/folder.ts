@@ -4,7 +4,7 @@ import { link, readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
-import { EXIT, OvertakenError, RredcotError, usageError } from '../errors.js';
+import { EXIT, interruptedError, OvertakenError, RredcotError, usageError } from '../errors.js';
 import { wordsOf } from '../estimate/registry.js';
 import { makeFolder, putInPlace, removeFile, syncFolder } from '../io/files/atomic-file.js';
 import type { Facts } from '../io/files/facts.js';
@@ -43,10 +43,7 @@ interface ClaimOptions {
   readonly isStream: boolean;
 }
 
-/**
- * Begins the run in a folder, or finds it begun by another process. Any number of them may do so at a time.
- * @throws RredcotError (exit 2) where another run is there, naming the first field that differs
- */
+/** Begins the run in a folder, or finds it begun. Any number of processes may do so. @throws RredcotError (exit 2) naming what differs from a run there */
 export async function claimRun(
   folder: string,
   run: Run,
@@ -78,10 +75,8 @@ export async function claimRun(
       );
     await (isHidden ? dropHidden(folder) : dropParts(folder));
   }
-  throw new RredcotError(`${folder}: other commands begin and drop runs there all the time`, {
-    exitCode: EXIT.interrupted,
-    hint: 'one command at an output',
-  });
+  const busy = `${folder}: other commands begin and drop runs there all the time`;
+  throw interruptedError(busy, 'one command at an output');
 }
 
 /** @throws RredcotError (exit 2) for a folder that holds something else */
@@ -270,10 +265,10 @@ export async function finishFolder(
   if (size < run.parts) return log.info(`${size} of ${run.parts} parts are there`);
   const parts = await existingParts(folder, run, undefined, log);
   if (parts.size < run.parts)
-    throw new RredcotError(`${folder}: ${run.parts - parts.size} of ${run.parts} parts are damaged`, {
-      exitCode: EXIT.interrupted,
-      hint: 'the same command again, which makes them anew',
-    });
+    throw interruptedError(
+      `${folder}: ${run.parts - parts.size} of ${run.parts} parts are damaged`,
+      'the same command again, which makes them anew',
+    );
   const { traces: rows, rejects } = sumCounts(parts.values());
   const facts = { ...layout, rows, rejects, format: run.output, words: wordsOf(run.config) };
   await writeCard(runPaths(folder).card, facts);

@@ -49,10 +49,7 @@ export function describeRun(facts: Omit<Run, 'format' | 'run'>): Run {
   return { format: RUN_FORMAT, run, ...plain };
 }
 
-/**
- * Reads what a folder's run is; undefined where there is none.
- * @throws RredcotError (exit 2) for what no run of this version has written
- */
+/** Reads what a folder's run is; undefined where there is none. @throws RredcotError (exit 2) for what no run of this version has written */
 export async function readRun(folder: string): Promise<Run | undefined> {
   const path = runPaths(folder).run;
   const text = await textOf(path);

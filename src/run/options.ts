@@ -23,6 +23,8 @@ export interface JobOptions extends MappingOptions {
   /** put the output in the place of another run's, and drop what that has left */
   readonly overwrite: boolean;
   readonly limit: number | undefined;
+  /** the column by whose values rows are dealt out to folders */
+  readonly partition: string | undefined;
   readonly signal: AbortSignal;
   readonly device: DeviceChoice;
   readonly output: string | undefined;

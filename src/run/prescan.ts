@@ -5,6 +5,7 @@ import { throwIfInterrupted } from '../errors.js';
 import { inferColumns, type PassThroughColumn } from '../io/arrow/schema.js';
 import type { FieldMap } from '../io/map/fields.js';
 import { mapRow } from '../io/map/map.js';
+import { hiveFolders } from '../io/read/hive.js';
 import { isJson } from '../io/read/input-file.js';
 import { type Input, readRows } from '../io/read/inputs.js';
 import type { Part } from '../io/write/facts.js';
@@ -48,7 +49,7 @@ export interface Prescan {
 /** Where groups count, the rows between which one lies are wanted too if its traces are looked at together. */
 export interface PrescanOptions
   extends Pick<Work, 'needs' | 'reward' | 'rewards' | 'readsPeers' | 'groupReferences'>,
-    Pick<JobOptions, 'limit' | 'maxLineBytes' | 'signal'>,
+    Pick<JobOptions, 'limit' | 'maxLineBytes' | 'signal' | 'partition'>,
     Partial<Pick<JobOptions, 'maxRejects'>> {
   readonly map: FieldMap;
   /** whether the columns' types are wanted */
@@ -56,10 +57,7 @@ export interface PrescanOptions
   readonly log: Log;
 }
 
-/**
- * Reads files once from end to end, or as far as a limit goes where no group is needed whole. Columnar rows of which nothing but their
- * number is wanted are not decoded.
- */
+/** Reads files once from end to end, or up to a limit where no group is needed whole; columnar rows that are only counted are not decoded. */
 export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptions): Promise<Prescan> {
   const { reward: rewardOf, readsPeers: spans, groupReferences, typed, maxLineBytes, log, signal } = opts;
   const { limit = Number.POSITIVE_INFINITY } = opts;
@@ -67,7 +65,9 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
   const groupRewards: Prescan['groupRewards'] = new Map();
   const isCounted =
     !inputs.some(({ layout }) => isJson(layout)) &&
-    !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined);
+    !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined) &&
+    opts.partition === undefined;
+  const folderOf = opts.partition === undefined ? undefined : hiveFolders(opts.partition);
   const names = seenNames(rewardOf !== undefined);
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes, told] = [0, 0, 0, 0];
@@ -129,6 +129,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
       last = { lastRow: row.ordinal, lastItems: limit - before };
     // a row that is rejected is not written, so it has no say in the columns
     if (hasTrace && typed && !isBad(row)) inference.add(row.columns);
+    if (hasTrace && before < limit && !isBad(row)) folderOf?.(row.columns[opts.partition as string]);
   }
   opts.rewards?.assert();
   const ofLimit: Part | undefined = isCut ? { by: 'limit', limit } : undefined;

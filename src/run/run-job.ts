@@ -1,7 +1,7 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { EXIT, type ExitCode } from '../errors.js';
 import type { ColumnarColumns } from '../io/arrow/types.js';
-import { isStored } from '../io/files/files.js';
+import { isStored, orAbort } from '../io/files/files.js';
 import {
   defaultRowsPerPart,
   partCount,
@@ -23,7 +23,7 @@ import { checkRejects } from '../report/reject-limits.js';
 import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
-import { outputLayout, renamedText } from '../scored/layout.js';
+import { outputLayout, refuseUnknown, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/stored-run.js';
 import type { OutputRow } from '../scored.js';
 import { finishFolder } from './folder.js';
@@ -58,15 +58,15 @@ export async function runJob(
   const prints = inputs.map(({ print }) => print);
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
-  const found = await resolveTarget(opts.output ?? byDefault, format, inputs);
+  const found = await resolveTarget(opts.output ?? byDefault, format, inputs, opts.partition);
   const target = job.writes === undefined ? found : { ...found, kind: 'stdout' as const };
   const isStream = inputs.some(({ size }) => size === null);
   const { shard = WHOLE } = opts;
   assertShardable(target, shard, opts.limit, isStream);
   logMapping(mapping, opts, log);
-  const { limit } = opts;
+  const { limit, columns, drop, partition } = opts;
   const { command, policy, passes, reward, rewards } = job;
-  const config = { command, ...mapping.config, limit, columns: opts.columns, drop: opts.drop, ...job.config };
+  const config = { command, ...mapping.config, limit, columns, drop, partition, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -94,13 +94,9 @@ export async function runJob(
   const begun = await beginRun(target, run, shard, { ...opts, isStream, log });
   if (begun.made !== undefined) return alreadyDone(target, shard, begun.made, opts, log);
   const known = { inputs, mapping, config, typed, columnar, prescan, assertUnchanged };
-  try {
-    return await makeRun({ ...known, target, run, shard, begun, log }, opts, job);
-  } catch (error) {
-    // what fails while a failure is tidied up says nothing new
-    await leaveRun(begun, target, run, shard.count === 1, error).catch(() => {});
-    throw error;
-  }
+  return orAbort(makeRun({ ...known, target, run, shard, begun, log }, opts, job), (error) =>
+    leaveRun(begun, target, run, shard.count === 1, error),
+  );
 }
 
 /** A run that has been begun, and what is known of its inputs. */
@@ -146,6 +142,12 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
+  const { partition = [] } = target;
+  refuseUnknown(
+    '--partition',
+    [partition].flat(),
+    layout.passThrough.map(({ as }) => as),
+  );
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
@@ -168,16 +170,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const ofCard = { ...layout, metadata: metadataOf(known.config) };
   const finish = (at: string) => finishFolder(at, run, ofCard, log);
   const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const sink = await openSink({
-    ...layout,
-    ...place,
-    ...opts,
-    config,
-    metadata,
-    stats,
-    finish,
-    writes: job.writes,
-  });
+  const written = { config, metadata, stats, finish, writes: job.writes };
+  const sink = await openSink({ ...layout, ...place, ...opts, ...written });
   if (isMade) {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
@@ -208,10 +202,7 @@ function ofPart({ path, part }: FoundPart): string {
   return `${path}: ${partText(part)}, so that its groups may lack traces, and what follows of a group, such as its mean reward, is of those that are left: score ${wholeText(part)}`;
 }
 
-/**
- * An output, or a shard of it, that was done before: nothing is touched.
- * @throws RredcotError (exit 65) where it has more rejects than this call allows
- */
+/** An output, or a shard, that was done before: nothing is touched. @throws RredcotError (exit 65) where it has more rejects than this call allows */
 function alreadyDone(
   target: Target,
   shard: Shard,

@@ -1,10 +1,12 @@
 // A single file as a run's output: what stands at its place, and the run's parts joined there, with its rejects and its summary.
-import { EXIT, OvertakenError, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { readdir } from 'node:fs/promises';
+import { interruptedError, OvertakenError, throwIfInterrupted, usageError } from '../errors.js';
 import { putInPlace } from '../io/files/atomic-file.js';
 import { FACTS_KEY, type Facts, parseFacts } from '../io/files/facts.js';
 import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
+import { dealFiles } from '../io/write/deal-files.js';
 import {
   type Counts,
   factsOfPart,
@@ -16,8 +18,9 @@ import {
 import { joinFiles } from '../io/write/join-files.js';
 import { CONFIG_KEY, namedFormat, openRejects, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
+import type { Log } from '../report/log.js';
 import type { RunStats } from '../report/run-stats.js';
-import { assertOurs, dropHidden, type ExistingParts } from './folder.js';
+import { assertOurs, dropHidden, type ExistingParts, existingParts } from './folder.js';
 import { firstDifference, type Run } from './identity.js';
 
 /** A file at the output's place. */
@@ -33,10 +36,13 @@ interface Existing {
 /** What is at a path; undefined where nothing is. */
 export async function existingOutput(path: string): Promise<Existing | undefined> {
   const found = await statIfThere(path);
-  if (found === null) return undefined;
-  // a file that nobody can read is none of ours
-  const said = await (namedFormat(path) === 'jsonl' ? ofLines(path) : ofColumns(path)).catch(() => undefined);
-  return { run: undefined, ...said, mtimeMs: found.mtimeMs };
+  const names = found?.isDirectory() ? await readdir(path) : undefined;
+  if (found === null || names?.length === 0) return undefined;
+  const isBeside = names !== undefined || namedFormat(path) === 'jsonl';
+  // a file that nobody can read is none of ours, nor is a folder with anything else in it
+  const said = await (isBeside ? ofLines(path) : ofColumns(path)).catch(() => undefined);
+  const isOurs = names?.every((name) => name.includes('=')) ?? true;
+  return { run: undefined, ...(isOurs && said), mtimeMs: found.mtimeMs };
 }
 
 async function ofColumns(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
@@ -51,7 +57,7 @@ async function ofColumns(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
   return { run: facts?.run, counts: facts, origin: Object.fromEntries(said) };
 }
 
-/** JSON lines say nothing of their run, the summary beside them does. */
+/** JSON lines, and rows that were dealt out, say nothing of their run; the summary beside them does. */
 async function ofLines(path: string): Promise<Omit<Existing, 'mtimeMs'>> {
   const summary = await readSummary(path);
   return { run: summary?.run, counts: summary, origin: summary && { config: summary.config } };
@@ -63,18 +69,15 @@ export async function madeAlready(path: string, { run }: Pick<Run, 'run'>): Prom
   return found?.run === run && (await fileFault(path)) === null ? found : undefined;
 }
 
-/**
- * Before anything is computed: the output that is asked for, where it stands already.
- * @throws RredcotError (exit 2) for what else stands there, naming what differs
- */
-export async function lookAtOutput(path: string, wanted: Run): Promise<Existing | undefined> {
-  const found = await existingOutput(path);
+/** The output that is asked for, where it stands already. @throws RredcotError (exit 2) for what else stands there, naming what differs */
+export async function lookAtOutput({ path, partition }: Target, wanted: Run, overwrite: boolean) {
+  const found = overwrite && partition === undefined ? undefined : await existingOutput(path);
+  // a folder that is nobody's is never replaced
+  if (overwrite && found?.run !== undefined) return undefined;
   const fault = found && (await whyOther(path, found, wanted));
   if (fault === undefined) return found;
-  throw usageError(
-    `${path}: ${fault}`,
-    '--overwrite puts the new one in its place; or name another output with -o',
-  );
+  const again = overwrite ? '' : '--overwrite puts the new one in its place; or ';
+  throw usageError(`${path}: ${fault}`, `${again}name another output with -o`);
 }
 
 async function whyOther(path: string, found: Existing, wanted: Run): Promise<string | undefined> {
@@ -104,33 +107,36 @@ export interface SingleFileOptions {
   /** what the summary says besides; of the configuration more than the run's identity, where something was found in the traces */
   readonly stats: Pick<RunStats, 'wholeRecord'>;
   readonly config: Run['config'];
+  readonly log: Log;
 }
 
-/**
- * Makes a file of all parts of a run visible, what is beside it first.
- * @throws RredcotError (exit 75) for a part that is not what was written
- */
+/** Makes a file of all parts of a run visible, what is beside it first. @throws RredcotError (exit 75) for a part that is not what was written */
 export async function joinParts(opts: SingleFileOptions): Promise<void> {
-  const { folder, run, target, existing, signal, overwrite } = opts;
-  const { path, format } = target;
+  const { folder, run, target, signal, overwrite, log } = opts;
+  const { path, format, partition } = target;
+  const isAll = opts.existing.size === run.parts;
+  const existing = isAll ? opts.existing : await existingParts(folder, run, undefined, log);
+  if (existing.size < run.parts) return log.info(`${existing.size} of ${run.parts} parts are there`);
   const paths = runPaths(folder);
   const rejects = await openRejects(target.rejects, folder);
   /** of several parts: that of one is its part */
-  let file: Awaited<ReturnType<typeof joinFiles>> | undefined;
+  let file: Awaited<ReturnType<typeof joined>> | undefined;
   try {
     for (let part = 0; part < run.parts; part++)
       if (existing.get(part)?.rejects !== 0) await rejects.append(fileBytes(paths.rejectsOf(part)));
     const rejects_sha256 = await rejects.finish();
     const facts = { run: run.run, ...sumCounts(existing.values()), rejects_sha256 };
-    if (run.parts > 1 || /\.arrows$/i.test(path))
-      file = await joined(folder, run, path, facts, () => throwIfInterrupted(signal));
+    if (run.parts > 1 || partition !== undefined || /\.arrows$/i.test(path))
+      file = await joined(folder, run, target, facts, () => throwIfInterrupted(signal));
     const whole = file === undefined ? paths.part(0, format) : file.temporaryPath;
     const sha256 = format === 'jsonl' ? await sha256OfFile(whole) : null;
     await assertOurs(folder, run);
-    const found = overwrite ? undefined : await existingOutput(path);
-    if (found !== undefined && found.run !== run.run) throw new OvertakenError(path);
+    const found = overwrite && partition === undefined ? undefined : await existingOutput(path);
+    if (found && found.run !== run.run && (!overwrite || found.run === undefined))
+      throw new OvertakenError(path);
     await rejects.publish();
-    const summary = { ...opts.stats.wholeRecord(), ...facts, ...(sha256 && { sha256 }), config: opts.config };
+    const told = isAll ? opts.stats.wholeRecord() : { output: path };
+    const summary = { ...told, ...facts, ...(sha256 && { sha256 }), config: opts.config };
     await writeSummary(path, summary, folder);
     await (file?.publish(overwrite) ?? putInPlace(whole, path, overwrite));
     await dropHidden(folder);
@@ -142,7 +148,8 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
 }
 
 /** Reads parts that are whole, and writes them in their order. @param onProgress may throw to stop */
-async function joined(folder: string, run: Run, path: string, facts: Facts, onProgress: () => void) {
+async function joined(folder: string, run: Run, target: Target, facts: Facts, onProgress: () => void) {
+  const { path, partition } = target;
   const paths = runPaths(folder);
   const parts = Array.from({ length: run.parts }, (_, part) => paths.part(part, run.output));
   for (const [number, part] of parts.entries()) {
@@ -151,10 +158,9 @@ async function joined(folder: string, run: Run, path: string, facts: Facts, onPr
     if (said?.run === run.run && (await fileFault(part)) === null) continue;
     // the same command, started twice, may have ended the run, and taken its folder away
     await assertOurs(folder, run);
-    throw new RredcotError(`${part}: is not the part that was written`, {
-      exitCode: EXIT.interrupted,
-      hint: `rm ${part}, then the same command again, which makes it anew`,
-    });
+    const again = `rm ${part}, then the same command again, which makes it anew`;
+    throw interruptedError(`${part}: is not the part that was written`, again);
   }
-  return await joinFiles(path, parts, { folder, format: run.output, facts, onProgress });
+  const opts = { folder, format: run.output, facts, onProgress };
+  return await (partition ? dealFiles(path, parts, partition, opts) : joinFiles(path, parts, opts));
 }

@@ -1,7 +1,7 @@
 // Where a job's rows end: on stdout, in one file that is written in one go, or in parts, of a folder or of a file; and what is left where it fails.
 
 import { rmdir } from 'node:fs/promises';
-import { EXIT, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { interruptedError, type RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { outputColumns } from '../io/arrow/output-columns.js';
 import { openAtomicFile } from '../io/files/atomic-file.js';
 import { fileBytes, isStored, statIfThere } from '../io/files/files.js';
@@ -75,7 +75,7 @@ export async function beginRun(
       `${path}: the rows make ${run.parts} parts, and a run has at most ${MAX_PARTS}`,
       'a larger --rows-per-part',
     );
-  const made = kind === 'file' && !overwrite ? await lookAtOutput(path, run) : undefined;
+  const made = kind === 'file' ? await lookAtOutput(target, run, overwrite) : undefined;
   if (made !== undefined && isStream)
     throw usageError(
       `${path}: is there already, and whether a stream is what it was made of cannot be known`,
@@ -247,10 +247,7 @@ async function isMadeByOther(
 function interruption({ folder, parts }: BegunRun): RredcotError {
   const { traces } = sumCounts(parts?.existing.values() ?? []);
   const n = parts?.existing.size ?? 0;
-  const exitCode = EXIT.interrupted;
-  if (traces === 0)
-    return new RredcotError(`interrupted${folder === undefined ? '' : ': nothing was kept'}`, { exitCode });
-  const hint = 'the same command again, which goes on from there';
+  if (traces === 0) return interruptedError(`interrupted${folder === undefined ? '' : ': nothing was kept'}`);
   const kept = `interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`;
-  return new RredcotError(kept, { exitCode, hint });
+  return interruptedError(kept, 'the same command again, which goes on from there');
 }

@@ -1,4 +1,5 @@
 // Writes rows that are made of stored ones to one file or to stdout, with the rejects and the summary beside it.
+import { orAbort } from '../io/files/files.js';
 import { WHOLE } from '../io/files/run-folder.js';
 import type { Input } from '../io/read/inputs.js';
 import {
@@ -75,13 +76,11 @@ export async function writeScored(
     ...{ figures, beside: Object.fromEntries(provenance) },
   });
   const place = { target, run, begun, log, isAll: false };
-  try {
+  const write = async () => {
     const sink = await openSink({ ...out, ...place, metadata: metadataOf(out, run.run), stats });
     await writeRows(items, sink, stats, signal, place);
-  } catch (error) {
-    await leaveRun(begun, target, run, true, error).catch(() => {});
-    throw error;
-  }
+  };
+  await orAbort(write(), (error) => leaveRun(begun, target, run, true, error));
   return true;
 }
 

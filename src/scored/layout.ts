@@ -37,7 +37,7 @@ export function outputLayout(
   { map, first }: { readonly map: FieldMap; readonly first: Columns },
   { columns, texts, drop, rewardAsIs, typed }: LayoutOptions,
 ) {
-  refuseUnknown(drop, typed ? input.map(({ name }) => name) : Object.keys(first));
+  refuseUnknown('--drop', drop, typed ? input.map(({ name }) => name) : Object.keys(first));
   const joined = map.join?.written ?? [];
   const written = input.filter(({ name }) => !drop.includes(name));
   const isText = (column: TextColumn, name: string, isJoined: boolean) =>
@@ -68,12 +68,12 @@ export function outputLayout(
 }
 
 /** What is dropped by mistake is noticed when the run is over. @throws RredcotError (exit 2) */
-export function refuseUnknown(drop: readonly string[], names: readonly string[]): void {
-  const unknown = drop.find((name) => !names.includes(name));
+export function refuseUnknown(flag: string, asked: readonly string[], names: readonly string[]): void {
+  const unknown = asked.find((name) => !names.includes(name));
   if (unknown === undefined || names.length === 0) return;
   throw usageError(
-    `--drop ${unknown}: the input has no such column (${names.slice(0, 20).join(', ')})`,
-    `--drop ${didYouMean(unknown, names) ?? '<a,b>'}`,
+    `${flag} ${unknown}: the input has no such column (${names.slice(0, 20).join(', ')})`,
+    `${flag} ${didYouMean(unknown, names) ?? '<a,b>'}`,
   );
 }
 

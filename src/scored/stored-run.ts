@@ -1,6 +1,7 @@
 // What files of rows say of how they were made: their configuration, their run, and what has cut them out of a data set.
 import { basename, dirname } from 'node:path';
 import { dataError } from '../errors.js';
+import { jsonOf } from '../io/arrow/json.js';
 import { readJson } from '../io/files/files.js';
 import { partNumber, runPaths } from '../io/files/run-folder.js';
 import { isJson } from '../io/read/input-file.js';
@@ -56,12 +57,8 @@ export async function firstAccount([first]: readonly Input[]): Promise<Account> 
 
 /** What stands under a key; undefined for what is no JSON object, which no rredcot has written. */
 function objectIn<T extends object>(account: Account, key: string): T | undefined {
-  try {
-    const found: unknown = JSON.parse(account.get(key) ?? 'null');
-    return typeof found === 'object' && found !== null ? (found as T) : undefined;
-  } catch {
-    return undefined;
-  }
+  const found = jsonOf(account.get(key) ?? '');
+  return typeof found === 'object' && found !== null ? (found as T) : undefined;
 }
 
 /** The configuration; undefined where a file does not say it. */

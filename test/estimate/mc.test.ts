@@ -1,4 +1,7 @@
 // `mc`: unbiased and better with a prior, on a language model small enough to sum; what is asked for; the judge's command; the whole way with an engine that samples.
+
+import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { openJudge } from '../../dist/estimate/judge.js';
 import { allotted, mcValues } from '../../dist/estimate/mc.js';
@@ -238,7 +241,16 @@ describe('with an engine that samples', async () => {
         console.log(${worth});
       }`,
     );
-    const command = `--judge-command '${process.execPath} ${scene.at('judge.mjs')}'`;
+    const judge = `${process.execPath} ${scene.at('judge.mjs')}`;
+    // what asks alone starts no judge, not even where all is answered
+    const [command, mark] = [`--judge-command '${judge}'`, scene.at('started')];
+    await scored(`--mc-samples 1 --judge-command 'touch ${mark}; ${judge}'`, 'marked.jsonl');
+    expect(existsSync(mark)).toBe(true);
+    await rm(mark);
+    const again = `t.jsonl --estimator mc ${CUT} --mc-samples 1 --judge-command 'touch ${mark}; ${judge}'`;
+    const { said } = await done(`requests ${again} --answers marked.jsonl.0,marked.jsonl.1 -o none.jsonl`);
+    expect(said).toContain('nothing is left to ask');
+    expect(existsSync(mark)).toBe(false);
     for (const row of await scored(`--mc-samples 1 --mc-max-tokens 20 ${command}`, 'cut.jsonl')) {
       const ended = samplesOf(row).map(([ids]) => Number(ids?.at(-1) === 258));
       expect([...ended].sort()).toEqual(expect.arrayContaining([0, 1]));

@@ -90,6 +90,17 @@ describe('a module that fails is its writer’s, who is told where: exit 2', () 
   const open = (body: string) => own(`setUp: () => ({ open: () => ({ ${body} }) }),`);
   it.each([
     ['of', own('of: () => null.x,'), /broken\.mjs:3: TypeError: .*reading 'x'/],
+    [
+      'of that is a promise, and fails',
+      own('of: async () => null.x,'),
+      /broken\.mjs:3: TypeError: .*reading 'x'/,
+    ],
+    [
+      'of that is a promise',
+      own('of: async () => [0.5],'),
+      /--estimator broken: of gives a promise, expected numbers/,
+    ],
+    ['values that are a promise', open('values: async () => null.x,'), /broken\.mjs:3: TypeError/],
     ['a function that it calls', own('of: ({ exits }) => exits.map((e) => e.a.b),'), /broken\.mjs:3: /],
     ['setUp', own('setUp: () => null.x,'), /broken\.mjs:3: /],
     ['ask', open('ask: () => null.x, values: () => [],'), /broken\.mjs:3: /],

@@ -21,7 +21,12 @@ async function surveyOf(
   await writeFile(path, rows);
   return prescanInputs(await resolveInputs([path]), {
     ...{ map: parseFieldMap(map), needs: { prompt: false, references: false }, typed: true, log: LOG },
-    ...{ limit: undefined, maxLineBytes: undefined, signal: new AbortController().signal },
+    ...{
+      limit: undefined,
+      partition: undefined,
+      maxLineBytes: undefined,
+      signal: new AbortController().signal,
+    },
     ...more,
   });
 }

@@ -75,10 +75,7 @@ export function answererOf(
   };
 }
 
-/**
- * Reads every trace once more as its question has it, cut where the policy has cut it: entropies and log-probabilities stay the
- * policy's.
- */
+/** Reads every trace once more as its question has it, cut where the policy has cut it: entropies and log-probabilities stay the policy's. */
 async function* readAgain<T extends AskedJob>(
   answered: AsyncIterable<AnsweredJob<T> | BadRow>,
   session: PolicyRuns,

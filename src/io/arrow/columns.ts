@@ -22,11 +22,7 @@ const makeColumnData = makeData as unknown as (props: Readonly<Record<string, un
 
 type Values = ArrayLike<unknown>;
 
-/**
- * Makes a column. Its values, of which null and undefined are null, must have been checked against its type (`findMisfit`).
- * @param path the column's name, for messages
- * @throws Error where a batch holds too much of it
- */
+/** Makes a column of values that were checked against its type (`findMisfit`). @throws Error, naming the path, where a batch holds too much of it */
 export function columnData(arrow: DataType, type: ColumnType, values: Values, path: string): Data {
   const { length } = values;
   let nullCount = 0;

@@ -5,10 +5,7 @@ const MIN_MATCH = 4;
 /** A frame may say how much it holds; a false size must not cost more memory than its data can make. */
 const MAX_RATIO = 255;
 
-/**
- * Decodes one or more LZ4 frames. Checksums are not looked at: the caller checks lengths.
- * @throws Error where the data is cut off (a view reads nothing behind its end) or points outside itself
- */
+/** Decodes LZ4 frames. Checksums are not looked at: the caller checks lengths. @throws Error where the data is cut off or points outside itself */
 export function decompressLz4(packed: Uint8Array): Uint8Array {
   const view = new DataView(packed.buffer, packed.byteOffset, packed.length);
   let output = new Uint8Array(Math.max(64, packed.length * 4));

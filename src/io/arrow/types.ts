@@ -113,10 +113,7 @@ function nearestType(type: DataType): ColumnType {
   return item === null ? { kind: 'json' } : { kind: 'list', element: nearestType(item.type) };
 }
 
-/**
- * Where the columns of two inputs differ, names and types told; null where they agree. Nullability, the order of
- * columns and the names of lists' items do not count.
- */
+/** Where the columns of two inputs differ, in words; null where they agree. Nullability, order and the names of lists' items do not count. */
 export function findSchemaDifference(
   first: readonly PassThroughColumn[],
   other: readonly PassThroughColumn[],
@@ -146,19 +143,13 @@ export function typeName(type: DataType): string {
 
 // ------ types as Parquet has them, and what parquet-wasm cannot write: some types of Arrow, and too many columns
 
-/**
- * The schema of a Parquet file's batches, which has no metadata of its own.
- * @throws RredcotError (exit 2) as {@link refuseUnwritable}
- */
+/** The schema of a Parquet file's batches, which has no metadata of its own. @throws RredcotError (exit 2) as {@link refuseUnwritable} */
 export function parquetSchema(path: string, { fields }: Schema): Schema {
   refuseUnwritable(path, fields);
   return new Schema(fields.map(parquetField));
 }
 
-/**
- * A field as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
- * pyarrow writes them too. The values stay the same.
- */
+/** A field as Parquet has it: seconds become milliseconds, and dates in milliseconds days, as pyarrow writes them too. The values stay the same. */
 function parquetField({ name, type, nullable, metadata }: Field): Field {
   let own = withChildren(type, parquetField);
   if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)

@@ -8,10 +8,7 @@ import { usageError } from '../../errors.js';
 import { type Facts, writeFacts } from './facts.js';
 import { failed, fileError, isStored, objects, statIfThere, writeWhole } from './files.js';
 
-/**
- * Gives a whole file its name.
- * @param replaces of an object: whatever is there, else the store refuses; on this machine the caller has the name
- */
+/** Gives a whole file its name. @param replaces of an object: whatever is there, else the store refuses; on this machine the caller has the name */
 export async function putInPlace(from: string, to: string, replaces = true): Promise<void> {
   if (isStored(to)) {
     await (await objects()).putObject(from, to, replaces);
@@ -64,10 +61,7 @@ export async function openAtomicFile(path: string, folder?: string) {
     /** For a worker thread that writes on its own: descriptors belong to the process. */
     descriptor: handle.fd,
 
-    /**
-     * Writes while the caller makes the next bytes, one write at a time: these bytes must not change any more.
-     * @throws RredcotError where this write or the one before it failed
-     */
+    /** Writes while the caller makes the next bytes: these must not change any more. @throws RredcotError where this write or the one before it failed */
     async write(bytes: Uint8Array): Promise<void> {
       await writing.catch(failed(path, 'written'));
       // in as few calls as the system allows: `writeFile` makes four of 2 MiB

@@ -9,18 +9,11 @@ export type Compression = 'gzip' | 'zstd';
 /** Thrown after the last byte that could be had: the input ends inside its compressed data. */
 export class TruncatedError extends Error {}
 
-/**
- * So much is unpacked at a time, which bounds what one piece can grow to, some 16 to 64 MiB: gzip by a factor of 1,032,
- * zstd by one of 32,768 (four bytes make a block of 128 KiB).
- */
+/** So much is unpacked at a time, which grows to 64 MiB at the most: gzip by a factor of 1,032, zstd by one of 32,768 (4 bytes make a block). */
 const PIECE_BYTES = { gzip: 16 * 2 ** 10, zstd: 2 * 2 ** 10 } as const;
 const GUNZIP_CHUNK_BYTES = 2 ** 18;
 
-/**
- * Unpacks bytes.
- * `onBytes` is told of packed ones before they are unpacked.
- * @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt
- */
+/** Unpacks bytes; `onBytes` is told of packed ones. @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt */
 export async function* decompress(
   packed: AsyncIterable<Buffer>,
   compression: Compression,

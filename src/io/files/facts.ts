@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
+import { jsonOf } from '../arrow/json.js';
 import { fileError, type OpenFile, openFile, readWhole, writeWhole } from './files.js';
 
 /** The key in the metadata. */
@@ -48,11 +49,7 @@ export function factsText(facts: WrittenFacts): string {
 
 /** undefined for what nobody of ours has written. */
 export function parseFacts(text: string | undefined): WrittenFacts | undefined {
-  try {
-    return FactsSchema.safeParse(JSON.parse(text ?? '')).data;
-  } catch {
-    return undefined;
-  }
+  return FactsSchema.safeParse(jsonOf(text ?? '')).data;
 }
 
 /** The hash of a file's bytes, as its metadata say it. */
@@ -74,10 +71,7 @@ export function factsOf(path: string): Promise<WrittenFacts | undefined> {
   return inFile(path, async (_, __, regions) => parseFacts(factsIn(regions)));
 }
 
-/**
- * Whether a Parquet or Arrow file has the bytes that were written.
- * @returns what is wrong, null where nothing is, undefined for a file that does not say what they were
- */
+/** What is wrong with the bytes of a Parquet or Arrow file: null where nothing is, undefined where it does not say what they were. */
 export function bytesFault(path: string): Promise<string | null | undefined> {
   return inFile(path, async (file, size, regions) => {
     const text = factsIn(regions);

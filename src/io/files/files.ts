@@ -7,7 +7,8 @@ import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { interruptedError, RredcotError, usageError } from '../../errors.js';
+import { jsonOf } from '../arrow/json.js';
 import type { FileFacts, ObjectVersion } from '../store/http.js';
 import { addressError } from './remote-paths.js';
 
@@ -80,11 +81,8 @@ export function fileError(error: unknown, path: string, action: 'read' | 'writte
   const isFull = code === 'ENOSPC' || code === 'EDQUOT';
   const again = isFull ? 'free some space and start again' : 'the same command again';
   const other = action === 'written' ? 'choose another place with -o' : 'check the path and its permissions';
-  return new RredcotError(`${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`, {
-    exitCode: ofCall === undefined ? EXIT.interrupted : EXIT.usage,
-    hint: ofCall === undefined ? again : other,
-    cause: error,
-  });
+  const failure = `${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`;
+  return ofCall === undefined ? interruptedError(failure, again, error) : usageError(failure, other, error);
 }
 
 export function failed(path: string, action: 'read' | 'written') {
@@ -93,10 +91,15 @@ export function failed(path: string, action: 'read' | 'written') {
   };
 }
 
-/**
- * What the system calls an error, by its number where Node has no name for it (`Unknown system error -122` for EDQUOT);
- * undefined for what is no error of the system.
- */
+/** Work that leaves nothing behind where it fails; what fails while that is tidied up says nothing new. */
+export function orAbort<T>(work: Promise<T>, abort: (error: unknown) => Promise<void>): Promise<T> {
+  return work.catch(async (error: unknown) => {
+    await abort(error).catch(() => {});
+    throw error;
+  });
+}
+
+/** What the system calls an error, by its number where Node has no name for it (EDQUOT: `Unknown system error -122`); undefined for others. */
 function systemCode(error: unknown): string | undefined {
   const { code } = (error ?? {}) as NodeJS.ErrnoException;
   if (typeof code !== 'string' || /^E[A-Z0-9]+$/.test(code)) return code;
@@ -157,24 +160,12 @@ export async function* fileBytes(path: string, chunkBytes = CHUNK_BYTES): AsyncG
 
 // ------ small files as a whole
 
-/**
- * undefined where the file is missing or no JSON: what it told of is done again.
- * @throws RredcotError where it is there and the machine cannot read it
- */
+/** undefined where the file is missing or no JSON: what it told of is done again. @throws RredcotError where it is there and cannot be read */
 export async function readJson<T>(path: string): Promise<T | undefined> {
-  const found = await textOf(path);
-  try {
-    return found === undefined ? undefined : (JSON.parse(found) as T);
-  } catch {
-    return undefined;
-  }
+  return jsonOf((await textOf(path)) ?? '') as T | undefined;
 }
 
-/**
- * What is in the file that a flag names, which may well be a pipe.
- * @param hint what such a file is
- * @throws RredcotError (exit 2) where it cannot be read, or is no JSON
- */
+/** What is in a file that a flag names, which may be a pipe. @param hint what such a file is @throws RredcotError (exit 2) for what is no JSON */
 export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
   const found = await readFile(path, 'utf8').catch((error: unknown) => {
     throw addressError(path) ?? fileError(error, path, 'read');

@@ -99,8 +99,7 @@ export const STEPS: readonly Preset[] = [
         ...listAt(columns, 'chunks').map((item) => item?.accuracy),
         Number(at(columns, 'base_solution.is_correct')),
       ]),
-      reference: 'problem.gt_answer',
-      solution: 'problem.gt_solution',
+      ...{ reference: 'problem.gt_answer', solution: 'problem.gt_solution' },
       reward: 'base_solution.is_correct',
     }),
     notes: [
@@ -109,8 +108,7 @@ export const STEPS: readonly Preset[] = [
     ],
   },
   {
-    name: 'bigbench-mistake',
-    what: 'BIG-Bench Mistake',
+    ...{ name: 'bigbench-mistake', what: 'BIG-Bench Mistake' },
     columns: ['input', 'steps', 'target', 'answer', 'mistake_index'],
     fields: () => ({
       prompt: 'input',
@@ -123,15 +121,13 @@ export const STEPS: readonly Preset[] = [
   {
     // columns of ProcessBench, and `domain`; but its labels count from 1
     ...PROCESSBENCH,
-    name: 'gr-ben',
-    what: 'GR-Ben',
+    ...{ name: 'gr-ben', what: 'GR-Ben' },
     columns: [...PROCESSBENCH.columns, 'domain'],
     notes: [NO_REFERENCES, 'label is the first wrong step, counted from 1; -1 where there is none'],
   },
   PROCESSBENCH,
   {
-    name: 'prmbench',
-    what: 'hitsmy/PRMBench_Preview',
+    ...{ name: 'prmbench', what: 'hitsmy/PRMBench_Preview' },
     columns: ['modified_question', 'modified_process', 'error_steps'],
     fields: () => ({
       ...{ id: 'idx', prompt: 'modified_question' },
@@ -143,8 +139,7 @@ export const STEPS: readonly Preset[] = [
     notes: [NO_REFERENCES, 'error_steps are counted from 1; the reward is whether there is none'],
   },
   {
-    name: 'mr-gsm8k',
-    what: 'dvlab-research/MR-GSM8K',
+    ...{ name: 'mr-gsm8k', what: 'dvlab-research/MR-GSM8K' },
     columns: ['question', 'model_output_steps', 'model_output_solution_first_error_step'],
     fields: () => ({
       ...{ id: 'uuid', prompt: 'question' },
@@ -155,8 +150,7 @@ export const STEPS: readonly Preset[] = [
     notes: ['model_output_solution_first_error_step is counted from 1; N/A where there is none'],
   },
   {
-    name: 'prm800k',
-    what: 'openai/prm800k, phase1 and phase2',
+    ...{ name: 'prm800k', what: 'openai/prm800k, phase1 and phase2' },
     columns: ['question', 'label', 'labeler'],
     fits: ({ label }) => Array.isArray((label as Columns | null)?.steps),
     fields: () => ({
@@ -209,8 +203,7 @@ const NUMINAMATH = {
   what: 'AI-MO/NuminaMath-CoT and NuminaMath-1.5',
   fields: () => ({
     ...{ prompt: 'problem', completion: 'solution' },
-    reference: ['answer', boxedIn('solution')],
-    solution: 'solution',
+    ...{ reference: ['answer', boxedIn('solution')], solution: 'solution' },
   }),
   notes: ['its solutions are references themselves: a trace without a box and an answer is rejected'],
 };
@@ -241,8 +234,7 @@ const GSM8K_ANSWER = /(?:^|\n)A: *([^\n]*)\s*$/;
 
 export const SOLUTIONS: readonly Preset[] = [
   {
-    name: 'openr1',
-    what: 'open-r1/OpenR1-Math-220k',
+    ...{ name: 'openr1', what: 'open-r1/OpenR1-Math-220k' },
     columns: ['problem', 'answer', 'generations', 'correctness_math_verify'],
     fields: () => ({
       ...{ id: 'uuid', group: 'uuid', prompt: 'problem', completion: 'generations[]', reference: 'answer' },
@@ -258,8 +250,7 @@ export const SOLUTIONS: readonly Preset[] = [
     notes: ['a generation that was cut off (is_reasoning_complete) is a trace like any other'],
   },
   {
-    name: 'gsm8k-solutions',
-    what: 'example_model_solutions.jsonl of openai/grade-school-math',
+    ...{ name: 'gsm8k-solutions', what: 'example_model_solutions.jsonl of openai/grade-school-math' },
     columns: ['question', 'ground_truth', ...GSM8K],
     fields: () => ({
       prompt: 'question',
@@ -287,16 +278,14 @@ export const SOLUTIONS: readonly Preset[] = [
       completion: rule('<think> deepseek_reasoning </think> deepseek_solution', (columns) =>
         withThought(textAt(columns, 'deepseek_reasoning'), textAt(columns, 'deepseek_solution')),
       ),
-      reference: boxedIn('ground_truth_solution'),
-      solution: 'ground_truth_solution',
+      ...{ reference: boxedIn('ground_truth_solution'), solution: 'ground_truth_solution' },
     }),
     notes: [
       'only solutions with a box have an answer: code and puzzles are rejected without --map reference=<path>',
     ],
   },
   {
-    name: 's1k',
-    what: 'simplescaling/s1K-1.1, and s1K',
+    ...{ name: 's1k', what: 'simplescaling/s1K-1.1, and s1K' },
     columns: ['question', 'solution', ...S1K.flat()],
     fields: () => ({
       prompt: 'question',
@@ -308,8 +297,7 @@ export const SOLUTIONS: readonly Preset[] = [
     notes: ['the two traces of a question, by two models, are one group'],
   },
   {
-    name: 's1k',
-    what: 'simplescaling/s1K',
+    ...{ name: 's1k', what: 'simplescaling/s1K' },
     columns: ['question', 'solution', 'thinking_trajectories', 'attempt'],
     fields: () => ({
       prompt: 'question',
@@ -320,8 +308,7 @@ export const SOLUTIONS: readonly Preset[] = [
     }),
   },
   {
-    name: 'synthetic-1',
-    what: 'PrimeIntellect/SYNTHETIC-1',
+    ...{ name: 'synthetic-1', what: 'PrimeIntellect/SYNTHETIC-1' },
     columns: ['problem_id', 'prompt', 'llm_response', 'score', 'verification_info'],
     fields: () => ({
       ...{ id: 'response_id', group: 'problem_id', prompt: 'prompt', completion: 'llm_response' },
@@ -330,8 +317,7 @@ export const SOLUTIONS: readonly Preset[] = [
     }),
   },
   {
-    name: 'openmathreasoning',
-    what: 'nvidia/OpenMathReasoning',
+    ...{ name: 'openmathreasoning', what: 'nvidia/OpenMathReasoning' },
     columns: ['problem', 'generated_solution', 'expected_answer'],
     fields: () => ({ prompt: 'problem', completion: 'generated_solution', reference: 'expected_answer' }),
     notes: [
@@ -339,8 +325,7 @@ export const SOLUTIONS: readonly Preset[] = [
     ],
   },
   {
-    name: 'deepmath',
-    what: 'zwhe99/DeepMath-103K',
+    ...{ name: 'deepmath', what: 'zwhe99/DeepMath-103K' },
     columns: ['question', 'final_answer', ...DEEPMATH],
     fields: () => ({
       prompt: 'question',

@@ -4,7 +4,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
 import type { InputRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { noteExact } from '../arrow/json.js';
+import { jsonOf, noteExact } from '../arrow/json.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
 export const FIELDS = [
@@ -130,11 +130,8 @@ export function valueAt(row: Columns, path: FieldPath): unknown {
 
 /** What a text holds as JSON; undefined for any other text. */
 export function objectIn(text: string): object | undefined {
-  try {
-    return /^\s*[{[]/.test(text) ? noteExact(text, JSON.parse(text) as object) : undefined;
-  } catch {
-    return undefined;
-  }
+  const found = /^\s*[{[]/.test(text) ? (jsonOf(text) as object | undefined) : undefined;
+  return found && noteExact(text, found);
 }
 
 /** A literal key that holds dots or brackets comes before the way through nested values. */
@@ -154,10 +151,7 @@ function follow(value: unknown, path: string): unknown {
   return undefined;
 }
 
-/**
- * Parses the value of `--map`: `field=path,…`, where `a|b` is the first of two paths that is there.
- * @throws RredcotError for an unknown field, a field named twice or a malformed path
- */
+/** Parses `--map`: `field=path,…`, where `a|b` is the first of two paths that is there. @throws RredcotError for what is none, or named twice */
 export function parseFieldMap(spec: string | undefined): FieldMap {
   const mapped = new Map<Field, readonly FieldPath[]>();
   for (const entry of (spec ?? '').split(',')) {
@@ -179,10 +173,7 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
   return withSources({ mapped }, []);
 }
 
-/**
- * Lets what is known of the file say where the fields are that `--map` did not name.
- * @param known what comes first counts
- */
+/** Lets what is known of the file say where the fields are that `--map` did not name. @param known what comes first counts */
 export function withSources(
   { mapped, join }: Pick<FieldMap, 'mapped' | 'join'>,
   known: readonly FieldSources[],

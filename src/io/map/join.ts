@@ -40,11 +40,7 @@ interface Partner {
   isAmbiguous: boolean;
 }
 
-/**
- * Reads a file's rows into an index.
- * @returns the index, and a hash of what is in it
- * @throws RredcotError for a row that cannot be read or has no key, and where the file is too large for memory
- */
+/** Reads a file's rows into an index, and hashes what is in it. @throws RredcotError for a row without a key, and a file too large for memory */
 export async function openJoin(
   rows: AsyncIterable<InputRow | BadRow>,
   { file, key, keep, written }: JoinOptions,
@@ -192,10 +188,7 @@ export function textIndex<T>() {
       lengths.set(text.length, (lengths.get(text.length) ?? new Set()).add(text.slice(0, ANCHOR_UNITS)));
     },
     get: (key: string): T | undefined => values.get(digestOf(key.trim())),
-    /**
-     * The value of the longest key that `text` ends with, up to a tail of {@link MAX_TAIL_UNITS}. Where the key begins with
-     * a letter or a digit, none stands before it.
-     */
+    /** The value of the longest key that `text` ends with, up to {@link MAX_TAIL_UNITS}; before a key's letter or digit none stands. */
     within(text: string): T | undefined {
       let best: { length: number; value: T } | undefined;
       for (let end = text.length; end > 0 && end >= text.length - MAX_TAIL_UNITS; end--)

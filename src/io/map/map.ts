@@ -21,10 +21,7 @@ import { pick } from './join.js';
 import { mapFlag, mapText, proposePaths } from './propose.js';
 import { buildTrace, type Cell, type FieldCells } from './trace-fields.js';
 
-/**
- * What a row of the inputs comes to: its traces, or itself where it is rejected.
- * @param check asked of a row of which a trace goes on
- */
+/** What a row of the inputs comes to: its traces, or itself where it is rejected. @param check asked of a row of which a trace goes on */
 export function rowTraces(
   row: InputRow | BadRow,
   map: FieldMap,
@@ -99,10 +96,7 @@ function joined(row: InputRow, join: Join | undefined): InputRow {
   return join ? { ...row, columns: { ...row.columns, join: join.partnerOf(row) } } : row;
 }
 
-/**
- * Where fields of a row were found, as paths and rules spell it; those that were not found are left out, all of them where one is not as
- * it should be.
- */
+/** Where fields of a row were found, as paths and rules spell it: those that were; none of them where one is not as it should be. */
 export function foundPlaces(
   row: InputRow,
   map: FieldMap,

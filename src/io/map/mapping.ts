@@ -1,5 +1,5 @@
 // Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { didYouMean } from '../../flag-values.js';
 import { describeKeys } from '../../printable.js';
 import type { InputRow } from '../../rows.js';
@@ -83,8 +83,7 @@ async function resolveJoin(
   if (path === '-') throw usageError('--join -: stdin is for traces', '--join <file>');
   const inputs = await resolveInputs([path]);
   const { first, read } = await peekRows(inputs, maxLineBytes);
-  if (first === undefined)
-    throw new RredcotError(`${path}: no row in it, expected prompts or answers`, { exitCode: EXIT.usage });
+  if (first === undefined) throw usageError(`${path}: no row in it, expected prompts or answers`);
   const found = JOINS.find((each) => fits(each, first.columns));
   const key = joinOn === undefined ? promptKey(map, found) : fieldKey(joinOn);
   if (key === undefined)

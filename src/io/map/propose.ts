@@ -37,11 +37,7 @@ const FITS: Partial<Record<Field, (value: unknown) => boolean>> = {
   group: (value) => isText(value) || isNumber(value),
 };
 
-/**
- * Paths for fields, as far as names and values tell; fields of one list go with the completion's.
- * @param fields those that are looked for
- * @param completion path of the completion, where that is known
- */
+/** Paths for `fields`, as far as names and values tell; those of one list go with the completion's, where that is known. */
 export function proposePaths(
   columns: Columns,
   fields: readonly Field[],

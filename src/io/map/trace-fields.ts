@@ -310,10 +310,7 @@ const TELLS = { characters: 24, ids: 8 };
 
 type Texts = Pick<Trace, 'prompt' | 'completion' | 'promptIds' | 'completionIds'>;
 
-/**
- * A prompt in which the policy would find what it is to be asked for: the whole text, or the whole dialogue.
- * @throws Mismatch (`prompt_holds_completion`)
- */
+/** Refuses a prompt that holds what the policy is to be asked for: the whole text, or the whole dialogue. @throws Mismatch (`prompt_holds_completion`) */
 export function checkPrompt(
   { prompt, completion, promptIds, completionIds }: Texts,
   path: string,

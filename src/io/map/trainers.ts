@@ -143,8 +143,7 @@ const NO_REFERENCES =
 /** Dumps with columns of their own; those of agents come before others that have such columns, too. */
 export const DUMPS: readonly Preset[] = [
   {
-    name: 'nemo-rl',
-    what: "NeMo-RL's train_data_step<n>.jsonl",
+    ...{ name: 'nemo-rl', what: "NeMo-RL's train_data_step<n>.jsonl" },
     columns: ['token_ids', 'token_loss_mask'],
     fields: () => ({
       prompt_ids: tokens('token_ids before the first 1 of token_loss_mask', 'prompt'),
@@ -162,8 +161,7 @@ export const DUMPS: readonly Preset[] = [
     notes: [NO_REFERENCES],
   },
   {
-    name: 'open-instruct',
-    what: "open-instruct's rollouts",
+    ...{ name: 'open-instruct', what: "open-instruct's rollouts" },
     columns: ['prompt_tokens', 'response_tokens', 'reward', 'prompt_idx'],
     fields: () => ({
       ...{ prompt_ids: 'prompt_tokens', completion_ids: 'response_tokens' },
@@ -172,8 +170,7 @@ export const DUMPS: readonly Preset[] = [
     notes: ['its right answers earn 10 by default: --reward-range 0,10'],
   },
   {
-    name: 'slime',
-    what: "slime's and miles' Sample.to_dict()",
+    ...{ name: 'slime', what: "slime's and miles' Sample.to_dict()" },
     columns: ['tokens', 'response_length', 'response'],
     fields: () => ({
       prompt_ids: rule('tokens but the last response_length', (columns) =>
@@ -187,8 +184,7 @@ export const DUMPS: readonly Preset[] = [
     }),
   },
   {
-    name: 'vllm',
-    what: "vLLM's RequestOutput",
+    ...{ name: 'vllm', what: "vLLM's RequestOutput" },
     columns: ['prompt_token_ids', 'outputs'],
     fits: ({ outputs }) => Array.isArray(outputs) && Array.isArray(outputs[0]?.token_ids),
     fields: () => ({
@@ -198,8 +194,7 @@ export const DUMPS: readonly Preset[] = [
     notes: [NO_REFERENCES],
   },
   {
-    name: 'tokens',
-    what: 'token ids of prompts and completions',
+    ...{ name: 'tokens', what: 'token ids of prompts and completions' },
     columns: ['prompt_ids', 'completion_ids'],
     fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
@@ -208,8 +203,7 @@ export const DUMPS: readonly Preset[] = [
     }),
   },
   {
-    name: 'verl-agent',
-    what: "what verl's agent loops give back",
+    ...{ name: 'verl-agent', what: "what verl's agent loops give back" },
     columns: ['prompt_ids', 'response_ids', 'response_mask'],
     fields: () => ({
       ...{ prompt_ids: 'prompt_ids', completion_ids: 'response_ids', completion_mask: 'response_mask' },
@@ -220,8 +214,7 @@ export const DUMPS: readonly Preset[] = [
     }),
   },
   {
-    name: 'prime-rl',
-    what: "prime-rl's and verifiers' traces.jsonl",
+    ...{ name: 'prime-rl', what: "prime-rl's and verifiers' traces.jsonl" },
     columns: ['task', 'traces'],
     fits: ({ traces }) => Array.isArray(traces),
     fields: () => ({
@@ -238,8 +231,7 @@ export const DUMPS: readonly Preset[] = [
     ],
   },
   {
-    name: 'verifiers',
-    what: "verifiers' results.jsonl",
+    ...{ name: 'verifiers', what: "verifiers' results.jsonl" },
     columns: ['example_id', 'prompt', 'completion', 'reward'],
     fits: ({ prompt }) => isDialogue(prompt),
     fields: () => ({
@@ -282,8 +274,7 @@ export const DUMPS: readonly Preset[] = [
     notes: ['it has no mask: what tools said is text among the thought'],
   },
   {
-    name: 'verl-rollout',
-    what: "verl's rollout_data_dir/<step>.jsonl",
+    ...{ name: 'verl-rollout', what: "verl's rollout_data_dir/<step>.jsonl" },
     columns: ['input', 'output', 'score', 'step'],
     fields: () => ({
       ...{ prompt: 'input', completion: 'output', reference: 'gts' },
@@ -299,8 +290,7 @@ export const DUMPS: readonly Preset[] = [
     notes: [STRIPPED],
   },
   {
-    name: 'trl-completions',
-    what: "TRL's completions/completions_<step>.parquet",
+    ...{ name: 'trl-completions', what: "TRL's completions/completions_<step>.parquet" },
     columns: ['step', 'prompt', 'completion', 'advantage'],
     fields: () => ({
       ...{ prompt: 'prompt', completion: 'completion' },

@@ -1,7 +1,7 @@
 // Finds the files that the user's paths stand for, sorted.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { interruptedError, usageError } from '../../errors.js';
 import { plural } from '../../plural.js';
 import { shellWord } from '../../printable.js';
 import { isStored, listObjects, readJson, statIfThere } from '../files/files.js';
@@ -15,10 +15,7 @@ const BESIDE =
   /^[._]|\.rejects\.jsonl$|\.summary\.json$|^(dataset_info|dataset_infos|dataset_dict|state|config)\.json$/;
 const PATTERN = /[*?[\]{}]/;
 
-/**
- * The files that a path stands for: itself, a pattern's matches, or a folder's files.
- * @throws RredcotError (exit 2) where there are none
- */
+/** The files that a path stands for: itself, a pattern's matches, or a folder's files. @throws RredcotError (exit 2) where there are none */
 export async function findFiles(path: string): Promise<string[]> {
   if (isStored(path)) return findObjects(path);
   const found = await stat(path).catch(() => null);
@@ -82,11 +79,7 @@ async function listFiles(folder: string): Promise<string[]> {
   return files;
 }
 
-/**
- * The parts of a folder that is one of our runs, which are its rows, and nothing else; null for any other.
- * @param names that are in it
- * @throws RredcotError (exit 75) where parts are missing
- */
+/** The parts of a folder that is one of our runs, which are its rows; null for any other. @throws RredcotError (exit 75) where parts are missing */
 async function partsOfRun(folder: string, names: readonly string[]): Promise<string[] | null> {
   const paths = runPaths(folder);
   if (!names.includes(basename(paths.run))) return null;
@@ -97,12 +90,9 @@ async function partsOfRun(folder: string, names: readonly string[]): Promise<str
   const numbers = new Set(there.map(partNumber));
   const missing = Array.from({ length: parts }, (_, part) => part).filter((part) => !numbers.has(part));
   if (missing.length > 0)
-    throw new RredcotError(
+    throw interruptedError(
       `${folder}: is a run that is not finished: of its ${plural(parts, 'part')} these are missing: ${ranges(missing)}`,
-      {
-        exitCode: EXIT.interrupted,
-        hint: `finish it with the command that began it; ${shellWord(join(folder, `part-*.${output}`))} is what is done`,
-      },
+      `finish it with the command that began it; ${shellWord(join(folder, `part-*.${output}`))} is what is done`,
     );
   return there.sort().map((name) => join(folder, name));
 }

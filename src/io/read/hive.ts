@@ -1,4 +1,6 @@
-// Keys in the folders of inputs, `step=3/part.parquet`: columns of all rows below, as Hive, Spark, DuckDB and pyarrow have them.
+// Keys in the names of folders, `step=3/part.parquet`: columns of all rows below, as Hive, Spark, DuckDB and pyarrow have them.
+import { usageError } from '../../errors.js';
+import { count } from '../../plural.js';
 import type { RowOptions } from '../../rows.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
 
@@ -32,6 +34,34 @@ const isWhole = (text: string): boolean => text === NULL || /^-?\d{1,18}$/.test(
 
 const decoded = (text: string): string =>
   text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (bytes) => Buffer.from(bytes.replaceAll('%', ''), 'hex').toString());
+
+/** Each is a file, at the least. */
+const [MOST_FOLDERS, LONGEST_NAME] = [1000, 255];
+
+/** As pyarrow has it. */
+const escaped = (char: string) => Buffer.from(char).toString('hex').toUpperCase().replaceAll(/../g, '%$&');
+const encoded = (text: string) => text.replaceAll(/[^\w.~-]/gu, escaped);
+
+/** Names the folders of rows by what they have in a column. @throws RredcotError (exit 2) for what names none, and too many of them */
+export function hiveFolders(column: string) {
+  const names = new Map<unknown, string>();
+  let first: string | undefined;
+  return (value: unknown = null): string => {
+    const name = names.get(value) ?? `${encoded(column)}=${value === null ? NULL : encoded(`${value}`)}`;
+    names.set(value, name);
+    const kind = Number.isSafeInteger(value) ? 'bigint' : typeof value;
+    if (value !== null) first ??= kind;
+    const isKey = kind === first && (kind === 'bigint' || kind === 'string');
+    const isNamed = isKey && value !== NULL && name.length <= LONGEST_NAME;
+    if ((value === null || isNamed) && names.size <= MOST_FOLDERS) return name;
+    const wrong = `has ${String(value).slice(0, 80)}, expected whole numbers alone, or texts that can name a folder`;
+    const many = `has more than ${count(MOST_FOLDERS)} values, each of which would be a folder`;
+    throw usageError(
+      `--partition ${column}: the column ${names.size > MOST_FOLDERS ? many : wrong}`,
+      '--partition <another column>, or none',
+    );
+  };
+}
 
 /** Gives rows the keys that they have no column of, and tells of the others. */
 export function besideRows(

@@ -65,10 +65,7 @@ const BINARY_NAMES: readonly (readonly [RegExp, string])[] = [
   [/\.zst$/i, 'zstd'],
 ];
 
-/**
- * Tells the format by the first bytes.
- * @throws RredcotError (exit 2) for a format that is not read, or bytes that are not what the name says
- */
+/** Tells the format by the first bytes. @throws RredcotError (exit 2) for a format that is not read, or bytes that are not what the name says */
 export function layoutOf(head: Buffer, path: string): FileLayout {
   const text = head.toString('latin1');
   const known = SIGNATURES.find(([begin]) => text.startsWith(begin))?.[1];

@@ -2,7 +2,7 @@
 
 import { realpath } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import type { BadRow, InputRow, ReadOptions, RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
@@ -47,14 +47,11 @@ export interface Input {
   readonly head?: Buffer;
 }
 
-/**
- * Checks the input paths; none means stdin. Patterns and folders become the files that they stand for.
- * @throws RredcotError naming the path that is missing, unreadable or in a format that is not read
- */
+/** The inputs of paths, patterns and folders; of none stdin. @throws RredcotError naming what is missing, unreadable or in a format that is not read */
 export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
   const given = paths.length === 0 ? [STDIN] : paths;
   if (given.filter((path) => path === STDIN).length > 1)
-    throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
+    throw usageError('stdin (-) is named more than once as an input');
   const files: string[] = [];
   for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
   await refuseTwice(files);
@@ -111,10 +108,7 @@ async function inputLayout(input: Input): Promise<FileLayout> {
   return input.layout ?? layoutOf((await input.stream?.head()) ?? Buffer.alloc(0), input.path);
 }
 
-/**
- * The columns of columnar inputs, which must be the same in all of them; null where the inputs are JSON.
- * @throws RredcotError (exit 2) naming the two inputs and the column that differ
- */
+/** The columns of columnar inputs, the same in all of them; null where they are JSON. @throws RredcotError (exit 2) naming the column that differs */
 export async function columnarColumns(inputs: readonly Input[]): Promise<ColumnarColumns | null> {
   const layouts = await Promise.all(inputs.map(inputLayout));
   const columnar = inputs.filter((_, n) => !isJson(layouts[n]));

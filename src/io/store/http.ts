@@ -4,7 +4,7 @@ import { Agent, request as plain } from 'node:http';
 import { Agent as SecureAgent, request as secure } from 'node:https';
 import { pipeline } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { interruptedError, usageError } from '../../errors.js';
 
 /** One version of an object. */
 export interface ObjectVersion {
@@ -88,10 +88,7 @@ export async function ask(path: string, make: () => HttpRequest | Promise<HttpRe
         );
     }
   }
-  throw new RredcotError(`${path}: ${failure}, ${TRIES} times`, {
-    exitCode: EXIT.interrupted,
-    hint: 'the same command again',
-  });
+  throw interruptedError(`${path}: ${failure}, ${TRIES} times`, 'the same command again');
 }
 
 /** A status with what an S3 store says of it in XML. */

@@ -23,11 +23,7 @@ function fileUrl({ repository, revision, file }: ReturnType<typeof hubPlace>): s
 
 const MOST_REDIRECTS = 5;
 
-/**
- * Asks, and goes where it is sent.
- * @param range of the file's bytes
- * @param here only as long as that is on the same machine: what lies elsewhere is told of in the answer before
- */
+/** Asks for a range of bytes, and goes where it is sent. @param here only on the same machine: what lies elsewhere is told of in the answer before */
 export async function askHub(
   path: string,
   method: HttpRequest['method'],

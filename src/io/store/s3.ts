@@ -77,11 +77,7 @@ export function refusalOf(path: string, answer: HttpAnswer, action: 'read' | 'wr
   return usageError(`${path}: cannot be ${action}: the store answers ${told(answer)}`, hint);
 }
 
-/**
- * Keys that begin with a place's, in the order of their bytes.
- * @returns addresses
- * @throws RredcotError (exit 2) where the store refuses
- */
+/** Addresses of keys that begin with a place's, in the order of their bytes. @throws RredcotError (exit 2) where the store refuses */
 export async function listS3(path: string): Promise<string[]> {
   const { bucket, key: prefix } = s3Place(path);
   const found: string[] = [];

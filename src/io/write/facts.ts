@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { VERSION } from '../../package-files.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
+import { jsonOf } from '../arrow/json.js';
 import { writeText } from '../files/atomic-file.js';
 import {
   bytesFault,
@@ -15,8 +16,9 @@ import {
   Sha256,
   type WrittenFacts,
 } from '../files/facts.js';
-import { readJson, sha256OfFile, textOf } from '../files/files.js';
+import { isStored, readJson, sha256OfFile, statIfThere, textOf } from '../files/files.js';
 import { filePaths, partNumber, runPaths } from '../files/run-folder.js';
+import { findFiles } from '../read/find-files.js';
 import { namedFormat, type OutputFormat } from './output.js';
 
 const COUNTED = ['traces', 'rejects', 'tokens', 'padded_traces', 'padding_tokens', 'sigma'] as const;
@@ -65,12 +67,28 @@ export async function factsOfFile(path: string): Promise<WrittenFacts | undefine
 
 /** What is wrong with its bytes: null where nothing is, undefined where nothing says what they were. */
 export async function fileFault(path: string): Promise<string | null | undefined> {
+  if (!isStored(path) && (await statIfThere(path))?.isDirectory()) return folderFault(path);
   if (namedFormat(path) !== 'jsonl') return bytesFault(path);
   const expected = (await factsOfFile(path))?.sha256;
   if (expected === undefined) return undefined;
   return (await sha256OfFile(path)) === expected
     ? null
     : 'is not the file that was written: its bytes have another hash than what lies beside it says';
+}
+
+/** The same of rows that were dealt out to a folder, beside which their summary lies. */
+async function folderFault(path: string): Promise<string | null | undefined> {
+  const summary = await readSummary(path);
+  if (summary === undefined) return undefined;
+  let rows = 0;
+  for (const file of await findFiles(path)) {
+    const fault = await bytesFault(file);
+    if (typeof fault === 'string') return `${file} ${fault}`;
+    const said = await factsOf(file);
+    if (said?.run !== summary.run) return `${file} is of another run than its summary`;
+    rows += said.traces;
+  }
+  return rows === summary.traces ? null : `holds ${rows} traces, expected ${summary.traces}`;
 }
 
 /** Puts it there. */
@@ -97,12 +115,8 @@ export type Part = Readonly<z.infer<typeof PartSchema>>;
 
 /** What metadata, or a summary, say of it; null for what no rredcot has written there. */
 export function parsePart(stored: unknown): Part | null | undefined {
-  if (stored === undefined) return undefined;
-  try {
-    return PartSchema.parse(typeof stored === 'string' ? JSON.parse(stored) : stored);
-  } catch {
-    return null;
-  }
+  const { data = null } = PartSchema.safeParse(typeof stored === 'string' ? jsonOf(stored) : stored);
+  return stored === undefined ? undefined : data;
 }
 
 /** What has befallen a file, as words after its name. */
@@ -141,11 +155,7 @@ const SummarySchema = z.object({
 /** What of a summary the file beside it can be compared with. */
 export type StoredSummary = Readonly<z.infer<typeof SummarySchema>>;
 
-/**
- * Writes it, before the file is published: a death in between is made good by the next attempt.
- * @param folder where it lies until it is whole
- * @throws RredcotError where it cannot be written
- */
+/** Writes it before the file is published: a death in between is made good by the next attempt. @param folder where it lies until it is whole */
 export async function writeSummary(
   output: string,
   summary: Omit<StoredSummary, 'format'> & Readonly<Record<string, unknown>>,

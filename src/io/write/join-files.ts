@@ -1,13 +1,14 @@
 // Joins the parts of a run into one file, in their order.
-import type { Schema } from 'apache-arrow';
+import type { RecordBatch, Schema } from 'apache-arrow';
+import type { BatchSource } from '../arrow/reader.js';
 import type { BatchWriter } from '../arrow/writer.js';
 import { type AtomicFile, openAtomicFile } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts } from '../files/facts.js';
-import { fileBytes } from '../files/files.js';
+import { fileBytes, orAbort } from '../files/files.js';
 import { PART_KEY, parsePart } from './facts.js';
 import { type OutputFormat, openColumnar } from './output.js';
 
-interface JoinedParts {
+export interface JoinedParts {
   /** where the file lies until it is whole */
   readonly folder: string;
   readonly format: OutputFormat;
@@ -15,6 +16,12 @@ interface JoinedParts {
   readonly facts: Facts;
   /** asked at every batch: may throw to stop */
   readonly onProgress: () => void;
+  /** where not all is taken: which rows, without which column */
+  readonly taken?: {
+    readonly without: string;
+    readonly metadata: Readonly<Record<string, string>>;
+    rows(batch: RecordBatch): readonly { readonly from: number; readonly to: number }[];
+  };
 }
 
 /** Writes the rows of all parts. @returns the file, whole, for the caller to publish */
@@ -24,12 +31,7 @@ export async function joinFiles(
   opts: JoinedParts,
 ): Promise<AtomicFile> {
   const file = await openAtomicFile(path, opts.folder);
-  try {
-    await (opts.format === 'jsonl' ? joinLines(file, parts, opts) : joinBatches(file, parts, opts));
-  } catch (error) {
-    await file.abort();
-    throw error;
-  }
+  await orAbort((opts.format === 'jsonl' ? joinLines : joinBatches)(file, parts, opts), file.abort);
   return file;
 }
 
@@ -43,24 +45,30 @@ async function joinLines(file: AtomicFile, parts: readonly string[], { onProgres
 }
 
 async function joinBatches(file: AtomicFile, parts: readonly string[], opts: JoinedParts) {
-  const { format, facts, onProgress } = opts;
+  const { format, facts, onProgress, taken } = opts;
   const kind = format === 'parquet' ? format : 'arrow';
   // lines need none of these
   const { Schema } = await import('apache-arrow');
-  const { gatherRows } = await import('../arrow/columns.js');
-  const { openArrow } = await import('../arrow/reader.js');
-  const { openParquet } = await import('../parquet/reader.js');
+  const { batchOf, gatherRows } = await import('../arrow/columns.js');
   let opened: { readonly schema: Schema; readonly batches: BatchWriter } | undefined;
   let rows = 0;
   try {
     for (const part of parts) {
-      const source = await (kind === 'parquet' ? openParquet(part) : openArrow(part));
+      const source = await openPart(part, format);
       const { fields, metadata } = source.schema;
-      opened ??= await openColumnar(file, kind, new Schema(fields), ofWhole(metadata));
+      const schema = new Schema(fields.filter(({ name }) => name !== taken?.without));
+      opened ??= await openColumnar(file, kind, schema, { ...ofWhole(metadata), ...taken?.metadata });
       for await (const { batch } of source.batches()) {
         onProgress();
-        await opened.batches.write(gatherRows(opened.schema, [{ unit: batch, from: 0, to: batch.numRows }]));
-        rows += batch.numRows;
+        const kept = batch.data.children.filter((_, n) => fields[n]?.name !== taken?.without);
+        const unit = batchOf(schema, batch.numRows, kept);
+        const ranges = taken?.rows(batch) ?? [{ from: 0, to: batch.numRows }];
+        const gathered = gatherRows(
+          opened.schema,
+          ranges.map((range) => ({ unit, ...range })),
+        );
+        if (gathered.numRows > 0) await opened.batches.write(gathered);
+        rows += gathered.numRows;
       }
       await source.close();
     }
@@ -71,6 +79,12 @@ async function joinBatches(file: AtomicFile, parts: readonly string[], opts: Joi
     await opened?.batches.abort();
     throw error;
   }
+}
+
+/** Opens a columnar part. */
+export async function openPart(part: string, format: OutputFormat): Promise<BatchSource> {
+  if (format === 'parquet') return (await import('../parquet/reader.js')).openParquet(part);
+  return (await import('../arrow/reader.js')).openArrow(part);
 }
 
 /** What a part says of itself, but for what is of the part alone. */

@@ -16,19 +16,20 @@ import {
   removeFile,
 } from '../files/atomic-file.js';
 import { FACTS_KEY, type Facts, UNKNOWN } from '../files/facts.js';
-import { isStored, sha256OfFile } from '../files/files.js';
+import { isStored, orAbort, sha256OfFile } from '../files/files.js';
 import { type ByteSink, openStreamSink } from '../files/stdout.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
 
-export const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
-  ['.parquet', 'parquet'],
-  ['.arrow', 'arrow'],
-  ['.arrows', 'arrow'],
-  ['.jsonl', 'jsonl'],
-  ['.ndjson', 'jsonl'],
-];
+const NAMES = {
+  parquet: 'parquet',
+  arrow: 'arrow',
+  arrows: 'arrow',
+  jsonl: 'jsonl',
+  ndjson: 'jsonl',
+} as const;
+export const EXTENSIONS = Object.entries(NAMES).map(([name, format]) => [`.${name}`, format] as const);
 
 /** The key of a file's metadata under which the identity of its run stands. */
 export const RUN_KEY = 'rredcot.run';
@@ -82,10 +83,7 @@ export async function openOutput(target: OutputTarget) {
   if (isStdout) refuseOnStdout(format);
   const columns = outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns);
   const file = isStdout ? undefined : await openAtomicFile(path, halfWrittenIn);
-  const writer = await openWriter(target, columns, file).catch(async (error: unknown) => {
-    await file?.abort();
-    throw error;
-  });
+  const writer = await orAbort(openWriter(target, columns, file), async () => file?.abort());
   let pendingRows = 0;
   let pendingBytes = 0;
   // a pipe's reader starts with the first row and gets twice as many with every batch, up to the bound
@@ -149,11 +147,7 @@ async function openWriter(
   return batchedRows(opened.batches, opened.schema, columns);
 }
 
-/**
- * Opens a writer of record batches.
- * @returns with it their schema: Parquet lacks some types
- * @throws RredcotError (exit 2) for columns that no Parquet file can have
- */
+/** Opens a writer of record batches, and says their schema: Parquet lacks some types. @throws RredcotError (exit 2) for what no Parquet file can have */
 export async function openColumnar(
   file: AtomicFile,
   format: 'parquet' | 'arrow',

@@ -29,6 +29,8 @@ export interface Target {
   readonly format: OutputFormat;
   /** the rejects: a file, or a folder of them in a run folder */
   readonly rejects: string;
+  /** of what is in the place of a file a folder, to whose folders the rows are dealt out: by this column */
+  readonly partition?: string | undefined;
 }
 
 /**
@@ -40,6 +42,7 @@ export async function resolveTarget(
   output: string,
   format: OutputFormat | undefined,
   inputs: readonly Input[],
+  partition?: string,
 ): Promise<Target> {
   if (/^s3:/i.test(output)) assertKey(output);
   else assertHere(output);
@@ -47,8 +50,16 @@ export async function resolveTarget(
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
     await refuseOfTheSystem(folder);
-    return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: runPaths(folder).rejects };
+    const target = { path: folder, format: format ?? 'parquet' };
+    if (partition === undefined) return { kind: 'folder', ...target, rejects: runPaths(folder).rejects };
+    if (target.format !== 'jsonl' && !isStored(folder))
+      return { kind: 'file', ...target, rejects: filePaths(folder).rejects, partition };
   }
+  if (partition !== undefined)
+    throw usageError(
+      `--partition ${partition}: ${output} is no folder of this machine for Parquet or Arrow files`,
+      '-o out/ --format parquet',
+    );
   const isStdout = output === '-';
   const rejects = filePaths(isStdout ? stemOf(inputs) : output).rejects;
   const written = isStdout ? [rejects] : [output, rejects, filePaths(output).summary];
@@ -104,10 +115,7 @@ async function refuseInputs(written: readonly string[], inputs: readonly string[
   }
 }
 
-/**
- * What a file is written as: what its name says, or `--format` where that says nothing.
- * @throws RredcotError (exit 2) where both say something else, or neither says anything
- */
+/** What a file is written as, by its name or `--format`. @throws RredcotError (exit 2) where both say something else, or neither says anything */
 function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
   if (/\.(gz|zst)$/i.test(path))
     throw usageError(
@@ -172,13 +180,13 @@ async function refuseOfTheSystem(path: string): Promise<void> {
 
 /** @throws RredcotError (exit 2) for a shard of what cannot be split */
 export function assertShardable(
-  { kind, path }: Target,
+  { kind, path, partition }: Target,
   { index, count }: Shard,
   limit: number | undefined,
   isStream: boolean,
 ): void {
   if (count === 1) return;
-  if (kind === 'file')
+  if (kind === 'file' && partition === undefined)
     throw usageError(
       `--shard ${index}/${count}: ${path} is one file, expected a folder that the shards share`,
       '-o out/',

@@ -23,10 +23,7 @@ const NONE =
 
 export type AnswersFile = Awaited<ReturnType<typeof openAnswers>>;
 
-/**
- * Reads the files once, to know where each answer lies; of one that is there twice the last counts.
- * @throws RredcotError: exit 2 for a file that cannot be read or has no answer in it
- */
+/** Reads the files once, to know where answers lie; of one that is there twice the last counts. @throws RredcotError: exit 2 where there is none */
 export async function openAnswers(paths: readonly string[]) {
   const files = await Promise.all(paths.map((path) => openFile(path).catch(failed(path, 'read'))));
   const prints = await Promise.all(files.map((file, n) => fingerprintOf(file, paths[n] as string)));

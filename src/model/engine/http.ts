@@ -1,7 +1,7 @@
 // An engine's server: one address, asked in JSON until it answers, with growing pauses, for as long as the user's patience goes.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
-import { EXIT, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { deviceError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { jsonOf } from '../../io/arrow/json.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
@@ -26,23 +26,16 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
   setMaxListeners(0, signal); // one a request
   // an answer that got lost is asked for once more before patience ends
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
-  const { [KEY]: key = '' } = process.env;
-  const headers = {
-    'content-type': 'application/json',
-    ...(key !== '' && { authorization: `Bearer ${key}` }),
-  };
+  const { [KEY]: key } = process.env;
+  const headers = { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) };
   let [heard, failures] = [0, 0];
 
-  /**
-   * @param body to be posted
-   * @throws TraceRejected where it refuses this, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends
-   */
+  /** @throws TraceRejected where it refuses this body, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends */
   async function ask(path: string, body?: object): Promise<unknown> {
     const begun = Date.now();
     const method = body === undefined ? 'GET' : 'POST';
     const text = body && JSON.stringify(body);
-    const final = (failure: string, hint: string): RredcotError =>
-      new RredcotError(`${url}: ${failure} (${path})`, { exitCode: EXIT.device, hint });
+    const final = (failure: string, hint: string) => deviceError(`${url}: ${failure} (${path})`, hint);
     for (let [tries, broken] = [0, 0]; ; tries++) {
       const answer = await send({ method, url: new URL(path, url), headers, text }).catch(
         (error: NodeJS.ErrnoException) => error,
@@ -95,11 +88,7 @@ export type Dialect = (of: Served) => Promise<Engine['answer']>;
 export interface Served extends Pick<Server, 'ask'> {
   /** by its name */
   readonly model: string;
-  /**
-   * Counts what was asked.
-   * @param sent ids @param read how many the server has read @param cached of these
-   * @throws TraceRejected where that is something else
-   */
+  /** Counts ids that were sent, read, and of these cached. @throws TraceRejected where what was read is something else */
   took(sent: number, read: number | undefined, cached: number | undefined): void;
 }
 

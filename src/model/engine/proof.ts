@@ -1,16 +1,8 @@
 // What an engine has to show before its first answer counts: the same however it is asked, and what the policy's folder knows of its model.
 import { sum } from '../../credit/rules.js';
-import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
+import { deviceError, TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
-import {
-  beyond,
-  type CanaryFinding,
-  checkedIds,
-  describeFinding,
-  farthest,
-  prove,
-  readCanary,
-} from '../onnx/canary.js';
+import { type CanaryFinding, checkedIds, farthest, faultsOf, prove, readCanary } from '../onnx/canary.js';
 import type { PolicyFolder, TextFolder } from '../onnx/folder.js';
 import type { OpenPolicy } from '../onnx/open-model.js';
 import { joinIds } from '../text/encode.js';
@@ -29,12 +21,7 @@ const PRECISION = 'bf16';
 
 type ToProve = Parameters<typeof engineSession>[0];
 
-/**
- * Lets an engine prove itself.
- * @param before its answers before it was away
- * @returns its answers, and their noise, nats, as {@link answerNoise} has it
- * @throws RredcotError (exit 69) where it does not
- */
+/** Lets an engine prove itself. @param before its answers before it was away @returns its answers, and their noise @throws RredcotError (exit 69) */
 export async function proofOf(
   engine: ToProve,
   { policy, tokenizer }: Pick<OpenPolicy, 'policy' | 'tokenizer'>,
@@ -70,12 +57,7 @@ export async function proofOf(
   }
 }
 
-/**
- * Asks an engine what the policy's folder knows of its model, where it knows anything.
- * @param most passes of its canary
- * @returns the noise of its answers by that, nats; undefined where it knows nothing
- * @throws RredcotError (exit 69) where it is another model; TraceRejected for what it does not answer
- */
+/** Asks an engine what the policy's folder knows of its model; undefined where that is nothing. @param most passes of its canary @returns noise, nats */
 export async function noiseOfModel(engine: ToProve, policy: TextFolder, log: Log, most?: number) {
   if (!('canary' in policy)) return undefined;
   const { passes } = await readCanary(policy as PolicyFolder);
@@ -102,12 +84,12 @@ export async function provedAnswers(engine: AnswersFile, policy: TextFolder, log
 }
 
 function unfit({ name }: ToProve, why: string, hint = 'look at how it is served (docs/engines.md)') {
-  return new RredcotError(`${name} ${why}`, { exitCode: EXIT.device, hint });
+  return deviceError(`${name} ${why}`, hint);
 }
 
 function refuse(engine: ToProve, what: string, findings: readonly CanaryFinding[]): void {
-  const wrong = beyond(findings);
-  if (wrong.length > 0) throw unfit(engine, `${what}: ${wrong.map(describeFinding).join('; ')}`);
+  const wrong = faultsOf(findings);
+  if (wrong !== '') throw unfit(engine, `${what}: ${wrong}`);
 }
 
 /** At places of a text, in turn the tokens that follow, and those of another place: few follow there. */

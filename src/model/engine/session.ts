@@ -27,10 +27,7 @@ export function engineSession(
   /** of all entropies that were told by the likeliest tokens */
   const widths = { sum: 0, count: 0 };
 
-  /**
-   * What can be believed of what the engine says.
-   * @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more
-   */
+  /** What can be believed of what it says. @throws TraceRejected for what cannot be answered; RredcotError (exit 69) where nothing can be any more */
   async function ask<Q extends EngineQuestion>(questions: readonly Q[]): Promise<AnswerTo<Q>[]> {
     const said = questions.length === 0 ? [] : await engine.answer(questions);
     return questions.map((question, n) => {

@@ -82,11 +82,7 @@ const Config = z.object({
   auto_map: nothing,
 });
 
-/**
- * @param config parsed config.json of a checkpoint
- * @param path of that file, for the message
- * @throws RredcotError (exit 2) where the checkpoint is of a kind that this version cannot build
- */
+/** What config.json of a checkpoint says. @param path of it @throws RredcotError (exit 2) for a kind that this version cannot build */
 export function parseArchitecture(config: unknown, path: string): Architecture {
   const refuse = (reason: string): never => {
     throw usageError(

@@ -47,11 +47,7 @@ export function branchAttention(parts: GraphParts, branch: ReturnType<typeof bra
   };
 }
 
-/**
- * Keys and values of suffixes, which are rows of the branches: k, v [G·W·R,kvHeads·hd] → [N,kvHeads,L,hd] in float32, keys rotated.
- * @param rows [N,L] of the flattened [G·W·R]
- * @param pos [G,W,R]
- */
+/** Keys and values of suffixes, `rows` [N,L] of the branches [G·W·R]: k, v [G·W·R,kvHeads·hd] → [N,kvHeads,L,hd] in float32, keys rotated. */
 export function suffixKeys(parts: GraphParts, rows: string, pos: string) {
   const { g, arch } = parts;
   const flatPos = g.node('Reshape', [pos, g.ints([-1])]);

@@ -29,10 +29,7 @@ export interface WeightFile {
   readonly path: string;
 }
 
-/**
- * What config.json says, the files of weights, and of their tensors those that the graphs need, by name.
- * @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other
- */
+/** What config.json says, the files of weights, and the tensors that the graphs need, by name. @throws RredcotError (exit 2) for what is no checkpoint */
 export async function readCheckpoint(folder: string) {
   await refuseForeign(folder);
   const architecture = parseArchitecture(...(await readConfig(folder)));

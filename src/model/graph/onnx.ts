@@ -7,10 +7,7 @@ export type Dtype = keyof typeof DTYPE;
 export const CUDA_PRECISIONS = ['bf16', 'f16'] as const;
 export type CudaPrecision = (typeof CUDA_PRECISIONS)[number];
 
-/**
- * What the heavy nodes compute in. ONNX Runtime's CPU has float32 kernels for all of them; its CUDA provider has
- * GroupQueryAttention in float16 and bfloat16 only.
- */
+/** What the heavy nodes compute in: on the CPU ONNX Runtime has float32 kernels for all; in CUDA, GroupQueryAttention is of half precision only. */
 export type Precision = 'f32' | CudaPrecision;
 
 /** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */

@@ -1,7 +1,7 @@
 // Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
 import { open } from 'node:fs/promises';
 import { z } from 'zod';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { fromJson, inOneLine } from '../text/untrusted-files.js';
 import type { Dtype } from './onnx.js';
 
@@ -38,16 +38,13 @@ const Entry = z.object({
 // the limit of the reference implementation: a larger header is an attack or a damaged length field
 const MAX_HEADER_BYTES = 100_000_000;
 
-/**
- * The tensors of one safetensors file by name.
- * @throws RredcotError (exit 2) where the header does not describe the file: every range is checked before use.
- */
+/** The tensors of a safetensors file by name. @throws RredcotError (exit 2) where the header does not describe the file: every range is checked */
 export async function readSafetensorsHeader(path: string): Promise<Map<string, StoredTensor>> {
   const fail = (found: string): never => {
     throw usageError(`${path}: not a sound safetensors file: ${found}`, AGAIN);
   };
   await using file = await open(path).catch((cause: unknown) => {
-    throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
+    throw usageError(`${path}: weights cannot be read`, undefined, cause);
   });
   const { size: fileBytes } = await file.stat();
   if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);
@@ -91,11 +88,7 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   return tensors;
 }
 
-/**
- * That tensors have the shapes that a file beside them expects.
- * @param source that file of `folder`
- * @throws RredcotError (exit 2) where one is missing or has another shape
- */
+/** That tensors have the shapes that `source`, a file of `folder`, expects. @throws RredcotError (exit 2) where one is missing or has another */
 export function assertShapes(
   folder: string,
   source: string,

@@ -1,7 +1,7 @@
 // A canary: what a model said of a few fixed tokens when its folder was built, in float32 on the CPU. Every session has to say
 // the same before it is believed; here is how far off it may be, and what is told of one that is.
 import { z } from 'zod';
-import { EXIT, RredcotError } from '../../errors.js';
+import { deviceError, type RredcotError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
 import type { Precision } from '../graph/onnx.js';
@@ -64,6 +64,11 @@ export function beyond(findings: readonly CanaryFinding[]): CanaryFinding[] {
   );
 }
 
+/** What is beyond its bounds, in words; empty where nothing is. */
+export function faultsOf(findings: readonly CanaryFinding[]): string {
+  return beyond(findings).map(describeFinding).join('; ');
+}
+
 /** A finding in words. */
 export function describeFinding(finding: CanaryFinding): string {
   const { what, off, allowed, mean, allowedMean, found, expected, place } = finding;
@@ -73,10 +78,7 @@ export function describeFinding(finding: CanaryFinding): string {
   return `${what} of ${place} is ${number(found)}, expected ${number(expected)}: ${single}; ${all}`;
 }
 
-/**
- * Tells what a session's canary has shown.
- * @param model whose session it is: `policy`, `prover` or `hint policy`
- */
+/** Tells what a session's canary has shown. @param model whose session it is: `policy`, `prover` or `hint policy` */
 export function noteProof(
   log: Log,
   session: { readonly device: Device; readonly precision: Precision; readonly proof: Proof | undefined },
@@ -104,10 +106,12 @@ export function disproved(path: string, device: Device, why: readonly CanaryFind
   const found = isError
     ? `cannot run its canary: ${why.message}`
     : `does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`;
-  return new RredcotError(`${path}: on ${deviceName(device)} the policy ${found}`, {
-    ...{ exitCode: EXIT.device, hint: sessionHint(device) ?? buildAgain(path) },
-    cause: isError ? why : undefined,
-  });
+  const hint = sessionHint(device) ?? buildAgain(path);
+  return deviceError(
+    `${path}: on ${deviceName(device)} the policy ${found}`,
+    hint,
+    isError ? why : undefined,
+  );
 }
 
 /** Lists in the file, typed arrays where they are asked and answered. */
@@ -134,10 +138,7 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
 const CanarySchema = z.object({ passes: z.array(z.custom<CanaryPass>()).readonly() });
 export type Canary = Readonly<z.infer<typeof CanarySchema>>;
 
-/**
- * Reads a folder's canary. Its hash is that of the build; what it holds shows when a session is asked.
- * @throws RredcotError (exit 2) for a file that is no canary
- */
+/** Reads a folder's canary, whose hash is that of the build; what it holds shows when a session is asked. @throws RredcotError (exit 2) */
 export async function readCanary({ path, canary }: Pick<PolicyFolder, 'path' | 'canary'>): Promise<Canary> {
   const text = (await untrustedText(path, canary.file)) ?? '';
   return fromJson(CanarySchema, text, `${path}/${canary.file}`, buildAgain(path));
@@ -238,12 +239,7 @@ async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<
   return read.map((own, i) => ({ ...own, branches: (scored[i] as TraceScores).branches }));
 }
 
-/**
- * Asks a session in float32 on the CPU.
- * @param ids of a text, of which those of the vocabulary are read
- * @param other ids of another continuation than the text's; none where nothing is continued
- * @throws RangeError where the model gives what is no number
- */
+/** Asks a session in float32 on the CPU. @param other another continuation than the text's @throws RangeError where the model gives what is no number */
 export async function makeCanary(
   session: Asked,
   { ids, other }: CheckedIds,

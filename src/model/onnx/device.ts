@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { deviceError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 
 /** An execution provider in the form that ONNX Runtime's session options take. */
@@ -44,10 +44,9 @@ export async function resolveDevice(
   const problems = cudaProblems(await find(), choice.deviceId);
   if (problems.length === 0) return choice;
   const fixes = [...new Set(problems.map(({ fix }) => fix))];
-  throw new RredcotError(
-    `--device ${deviceName(choice)} cannot be had: ${problems.map(({ what }) => what).join('; ')}`,
-    { exitCode: EXIT.device, hint: `${fixes.join('; then ')}; or --device cpu` },
-  );
+  const what = problems.map((each) => each.what).join('; ');
+  const hint = `${fixes.join('; then ')}; or --device cpu`;
+  throw deviceError(`--device ${deviceName(choice)} cannot be had: ${what}`, hint);
 }
 
 /** What `auto` takes: CUDA where nothing is in its way, else the CPU; and why, as half a sentence for people. */

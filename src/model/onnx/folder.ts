@@ -74,11 +74,7 @@ export function policyFacts({ path, architecture: { vocab }, exitTemplate: { clo
   return { path, isEmbedded: resolve(path) === EMBEDDED_POLICY, vocab, exit: `${close}${open}` };
 }
 
-/**
- * Reads a policy folder's manifest and checks that its files are there.
- * @param verify also that files of up to 64 MiB are the ones that were built
- * @throws RredcotError (exit 2) where the folder is missing, unreadable, of another format, or changed
- */
+/** Reads a policy folder's manifest. @param verify that files of up to 64 MiB are those that were built @throws RredcotError (exit 2) */
 export async function openPolicyFolder(path: string, opts?: { verify?: boolean }): Promise<PolicyFolder> {
   return withGraphs(await openTextFolder(path, opts));
 }
@@ -158,11 +154,7 @@ export async function watchPolicy({ path, files }: Pick<PolicyFolder, 'path' | '
   const isAsBuilt = async (name: string) => (await sha256(join(path, name))) === files[name];
   const stamps = await stampsNow();
   return {
-    /**
-     * Hashes those of the large files that were changed since policy.json was written. (The others are hashed whenever the folder is
-     * opened.)
-     * @throws RredcotError (exit 2) for one that is not what policy.json was built with
-     */
+    /** Hashes large files that were changed since policy.json was written (others are hashed whenever it is opened). @throws RredcotError (exit 2) */
     async assertAsBuilt(): Promise<void> {
       const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
       for (const [name, stamp] of Object.entries(stamps)) {

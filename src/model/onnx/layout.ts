@@ -16,11 +16,7 @@ const ROWS_PER_GROUP = {
   cuda: { alone: 256, behind: 512, lanes: 512, start: 48 },
 } as const satisfies Record<Device['name'], object>;
 
-/**
- * Rows that a trace has in a group at most: its longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise.
- * @param busiest most rows of a trace
- * @param isBehind whether traces stand behind shared prompts
- */
+/** Rows that a trace has in a group: its longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise. @param busiest most rows of a trace */
 export function rowsPerGroup(
   longest: number,
   busiest: number,

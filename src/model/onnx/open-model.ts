@@ -9,10 +9,7 @@ import { openTextFolder, type PolicyFolder, type TextFolder } from './folder.js'
 /** A model that reads; its graphs are opened by whoever runs them. */
 export type OpenModel = Awaited<ReturnType<typeof openModel<PolicyFolder>>>;
 
-/**
- * @param signal ends what its threads are at
- * @throws RredcotError: exit 2 for a tokenizer that is none, 69 where the device is not there
- */
+/** @param signal ends what its threads are at @throws RredcotError: exit 2 for a tokenizer that is none, 69 where the device is not there */
 export async function openModel<Folder extends TextFolder>(
   policy: Folder,
   choice: DeviceChoice,

@@ -41,9 +41,7 @@ const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7 } as const;
 /** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (measured at 16,384). */
 const LONG_TRACE = 12_288;
 
-/**
- * The cheaper way for a trace, or for several with one prompt: rows that would be thrown away against the price of a second run.
- */
+/** The cheaper way for a trace, or for several with one prompt: rows that would be thrown away against the price of a second run. */
 export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { name: 'cpu' }): Strategy {
   if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
   // a candidate at every token
@@ -79,10 +77,7 @@ interface BatchPart extends Load {
   readonly members: readonly TraceJob[];
 }
 
-/**
- * Traces with one prompt in parts, each of which reads it once: what stands behind it fits into the rows of a batch. Where that saves
- * too little, each is a part of its own.
- */
+/** Traces with one prompt in parts that read it once, each within the rows of a batch; where that saves too little, each trace is a part. */
 function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
   const loads = new Map(alike.map((job) => [job, branchLoad(job)]));
   const loadOf = (job: TraceJob) => loads.get(job) as ReturnType<typeof branchLoad>;
@@ -104,9 +99,7 @@ function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
   });
 }
 
-/**
- * Rows of what is scored at an exit, of tails the mean over all that the pieces allow; of all branches, by strategy; and of the longest one.
- */
+/** Rows of what is scored at an exit (of tails the mean over all that the pieces allow), of all branches by strategy, and of the longest one. */
 function branchLoad({ ids, promptLength, pieces, asked: { atExits, tails } }: TraceJob) {
   const exits = tails === undefined ? [] : Array.from(candidateExits(pieces));
   const ofTails = tails && shareTails(ids.subarray(promptLength), exits, tails).branches;

@@ -163,10 +163,7 @@ const LOGITS = { cpu: 2 ** 20, gpu: 2 ** 26 } as const;
 const LEAST_ROWS = 32;
 const MOST_ROWS = 1024;
 
-/**
- * The rows that the head reads out, and the token that follows each, as its [n,C] inputs: C as many as memory allows, in blocks of like size,
- * the last one padded with 0.
- */
+/** The rows that the head reads out, and the token that follows each [n,C]: C as many as memory allows, in blocks of like size, the last padded with 0. */
 function readOut(rows: readonly number[], targets: readonly number[]): Feeds {
   const { vocab } = arch;
   const isCpu = precision === 'f32';

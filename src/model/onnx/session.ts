@@ -1,5 +1,5 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
-import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import { deviceError, OutOfMemoryError } from '../../errors.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
@@ -81,15 +81,11 @@ export class ModelSession implements AsyncDisposable {
       await thread.finish();
       const found = `ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`;
       const again = `${buildAgain(path)}; reinstall with: npm ci --onnxruntime-node-install=skip`;
-      const hint = sessionHint(device) ?? again;
-      throw new RredcotError(`${path}: ${found}`, { exitCode: EXIT.device, hint, cause });
+      throw deviceError(`${path}: ${found}`, sessionHint(device) ?? again, cause);
     }
   }
 
-  /**
-   * Compares it with its folder's canary.
-   * @throws RredcotError (exit 69) where it cannot even run it, (exit 2) for a file that is no canary
-   */
+  /** Compares it with its folder's canary. @throws RredcotError (exit 69) where it cannot even run it, (exit 2) for a file that is no canary */
   async prove(): Promise<Proof> {
     const { folder, device, precision } = this;
     const canary = await readCanary(folder as PolicyFolder);
@@ -123,11 +119,7 @@ export class ModelSession implements AsyncDisposable {
     return this.send({ traces: packed, keep });
   }
 
-  /**
-   * Scores branches of the traces of an earlier run.
-   * @param kept the number it was kept under
-   * @param branches (B) of each trace
-   */
+  /** Scores branches (B) of the traces of an earlier run. @param kept the number it was kept under */
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
     const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
     return this.send({ traces, use: kept });
@@ -144,10 +136,7 @@ export class ModelSession implements AsyncDisposable {
     await this.send({ traces, keep });
   }
 
-  /**
-   * Ends the thread after the run under way; what was queued behind it fails. It is asked to end: a thread that is
-   * terminated inside ONNX Runtime takes the process along.
-   */
+  /** Ends the thread after the run under way; what was queued fails. It is asked to end: terminated inside ONNX Runtime it takes the process along. */
   close(): Promise<void> {
     return this.thread.finish();
   }

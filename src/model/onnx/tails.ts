@@ -46,12 +46,7 @@ export function shareTails(completion: Int32Array, exits: readonly number[], tai
   return { branches, places };
 }
 
-/**
- * The log-probabilities of each tail's tokens, nats.
- * @param exits (E) those of {@link shareTails}
- * @param logprobs (T) of the completion's own tokens
- * @returns (E) of the tails
- */
+/** The log-probabilities of each tail's tokens (E), nats. @param exits (E) those of {@link shareTails} @param logprobs (T) of the completion */
 export function tailScores(
   { places }: SharedTails,
   exits: readonly number[],

@@ -3,7 +3,7 @@
 // whole process where it cannot have one large array.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
+import { RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
 import { type Functions, startThread, type Thread, type WorkerLike } from '../../thread.js';
 
 /** Why a call has no answer: the process was stopped, or has crashed. The next call starts another. */
@@ -11,17 +11,11 @@ interface Stopped {
   readonly error: string;
 }
 
-interface Bounds {
-  /** what a call may take, while this process runs: one that is stopped for a while, as schedulers do, goes on with what was left */
-  readonly timeoutMs: number;
-  /** one text may be strange; what is stopped so often would hold up the whole run */
-  readonly mostStopped: number;
-  /** ends the call under way, and the process with it */
-  readonly signal: AbortSignal | undefined;
-}
+/** One text may be strange; what is stopped so often would hold up the whole run. */
+const MOST_STOPPED = 3;
 
-/** What a process does, for its errors and to start it. */
-interface ProcessSource {
+/** What a process does, for its errors and to start it, and what it may take. */
+interface Bounded {
   /** what it does with which file, e.g. `policy/chat_template.jinja: the chat template` */
   readonly title: string;
   /** what to do about one that does not end */
@@ -29,15 +23,17 @@ interface ProcessSource {
   /** the thread's module */
   readonly file: URL;
   readonly workerData: unknown;
-  /** what the process may take, MB */
+  /** MB */
   readonly memoryMb: number;
+  /** of a call, while this process runs: one that is stopped for a while, as schedulers do, goes on with what was left */
+  readonly timeoutMs: number;
+  /** ends the call under way, and the process with it */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A process that is started when the first call comes, and keeps the program alive during calls alone. Its calls come one by one. */
-export function boundedProcess<F extends Functions<F>>(
-  { title, hint, file, workerData, memoryMb }: ProcessSource,
-  { timeoutMs, mostStopped, signal }: Bounds,
-) {
+export function boundedProcess<F extends Functions<F>>(bounded: Bounded) {
+  const { title, hint, file, workerData, memoryMb, timeoutMs, signal } = bounded;
   let thread: Thread<F> | undefined;
   let stopped = 0;
   const close = async (): Promise<void> => {
@@ -46,9 +42,7 @@ export function boundedProcess<F extends Functions<F>>(
     await ended?.terminate();
   };
   return {
-    /**
-     * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often
-     */
+    /** @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often */
     async call<Name extends keyof F>(
       name: Name,
       args: Parameters<F[Name]>,
@@ -69,12 +63,8 @@ export function boundedProcess<F extends Functions<F>>(
         if (signal !== undefined) throwIfInterrupted(signal);
         if (error instanceof RredcotError) throw error;
         const { message: why } = error as Error;
-        if (++stopped < mostStopped) return { error: why };
-        throw new RredcotError(`${title} was stopped ${mostStopped} times (${why})`, {
-          exitCode: EXIT.usage,
-          hint,
-          cause: error,
-        });
+        if (++stopped < MOST_STOPPED) return { error: why };
+        throw usageError(`${title} was stopped ${MOST_STOPPED} times (${why})`, hint, error);
       } finally {
         clearInterval(timer);
         signal?.removeEventListener('abort', interrupt);
@@ -100,7 +90,7 @@ export function afterRunning(ms: number, call: () => void): NodeJS.Timeout {
 }
 
 /** What the process is told first. */
-export type ProcessInit = Pick<ProcessSource, 'workerData' | 'memoryMb'> & { readonly file: string };
+export type ProcessInit = Pick<Bounded, 'workerData' | 'memoryMb'> & { readonly file: string };
 
 export function inProcess(init: ProcessInit): WorkerLike {
   const child = fork(new URL('./process-thread.js', import.meta.url), {

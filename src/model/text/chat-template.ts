@@ -1,7 +1,7 @@
 // The policy's chat template: found in its folder with the variables it is rendered with, and messages rendered by it as a prompt's text.
 import { join } from 'node:path';
 import { TraceRejected, usageError } from '../../errors.js';
-import { type ExactObject, exactly } from '../../io/arrow/json.js';
+import { type ExactObject, exactly, jsonOf } from '../../io/arrow/json.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess } from './bounded-process.js';
 import type { TextInit, TextThread } from './text-thread.js';
@@ -27,11 +27,7 @@ export interface ChatTemplate {
 const OWN_FILE = 'chat_template.jinja';
 const CONFIG = 'tokenizer_config.json';
 
-/**
- * The template of a policy; undefined where it has none.
- * @param args variables for the template, from `--chat-template-arg`
- * @throws RredcotError (exit 2) for several templates without a default, or a variable that the template does not read
- */
+/** The template of a policy; undefined where it has none. @throws RredcotError (exit 2) for several without a default, or a variable that it does not read */
 export async function loadChatTemplate(
   { path, files }: PolicyFiles,
   args: Readonly<Record<string, unknown>> = {},
@@ -89,10 +85,7 @@ function specialTokens(config: Readonly<Record<string, unknown>>): Record<string
 /** Names that a template reads and nobody may set: `strftime_now` is the renderer's own. */
 const RESERVED = ['messages', 'add_generation_prompt', 'strftime_now'];
 
-/**
- * Parses the values of `--chat-template-arg`: `name=value`, the value a JSON value or text.
- * @throws RredcotError (exit 2)
- */
+/** The values of `--chat-template-arg`: `name=value`, the value a JSON value or text. @throws RredcotError (exit 2) */
 export function parseTemplateArgs(given: readonly string[] = []): Record<string, unknown> {
   const args: Record<string, unknown> = {};
   for (const entry of given) {
@@ -102,18 +95,10 @@ export function parseTemplateArgs(given: readonly string[] = []): Record<string,
         `--chat-template-arg ${entry}: ${name === undefined ? 'is not name=value' : 'is given twice, or not yours to give'}`,
         '--chat-template-arg enable_thinking=false',
       );
-    args[name] = templateValue(value);
+    const found = jsonOf(value.replace(/^(?:True|False)$/, (word) => word.toLowerCase())); // as Python spells them
+    args[name] = found === undefined ? value : found;
   }
   return args;
-}
-
-function templateValue(text: string): unknown {
-  if (text === 'True' || text === 'False') return text === 'True'; // as Python spells them
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
-  }
 }
 
 // ------ rendering, within bounds of time and memory
@@ -123,7 +108,6 @@ const TIMEOUT_MS = 30_000;
 /** 16 Mi characters: more tokens than any policy's context has room for. */
 const MAX_LENGTH = 2 ** 24;
 const MEMORY_MB = 512;
-const MOST_STOPPED = 3;
 const HINT = 'build the policy with another chat_template.jinja, or give prompts as text';
 
 interface Conversation {
@@ -163,10 +147,15 @@ export function chatRenderer(
   const { source, file } = template;
   const workerData: TextInit = { chat: { source, maxLength: MAX_LENGTH } };
   const thread = new URL('./text-thread.js', import.meta.url);
-  const { call, close } = boundedProcess<TextThread>(
-    { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
-    { timeoutMs, mostStopped: MOST_STOPPED, signal },
-  );
+  const title = `${file}: the chat template`;
+  const bounds = { memoryMb: MEMORY_MB, timeoutMs, signal };
+  const { call, close } = boundedProcess<TextThread>({
+    title,
+    hint: HINT,
+    file: thread,
+    workerData,
+    ...bounds,
+  });
   const rendered = async (given?: ExactObject): Promise<string> => {
     const reply = await call('render', [given]);
     if ('text' in reply) return reply.text;

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
+import { jsonOf } from '../../io/arrow/json.js';
 import { NamedToken, type PolicyTokenizer } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
@@ -28,7 +29,7 @@ export async function readStops(
 ): Promise<readonly number[]> {
   const stops = new Set<number>();
   for (const name of ['generation_config.json', 'config.json'])
-    for (const stop of Named.parse(await jsonOf(checkpoint, name)).eos_token_id ?? []) {
+    for (const stop of Named.parse(await jsonIn(checkpoint, name)).eos_token_id ?? []) {
       if (stop >= vocab)
         throw usageError(
           `${join(checkpoint, name)}: eos_token_id is ${stop}, config.json has a vocabulary of ${vocab}`,
@@ -47,7 +48,7 @@ export async function endOfText(
   tokenizer: Encoder,
   vocab: number,
 ): Promise<number | undefined> {
-  const { eos_token: eos } = Config.parse(await jsonOf(checkpoint, CONFIG));
+  const { eos_token: eos } = Config.parse(await jsonIn(checkpoint, CONFIG));
   const [only, ...more] = eos ? await tokenizer.encode(eos) : [];
   const isOne = only !== undefined && more.length === 0 && only < vocab && tokenizer.isSpecial(only);
   return isOne ? only : undefined;
@@ -62,9 +63,9 @@ export interface EdgeTokens {
 
 /** Of any policy: the pad token, others that are called so (`<|vision_pad|>`), and the unknown one, with which trainers pad as well. */
 export async function edgeTokens(policy: string): Promise<EdgeTokens> {
-  const { pad_token: pad, unk_token: unknown, bos_token: bos } = Config.parse(await jsonOf(policy, CONFIG));
+  const { pad_token: pad, unk_token: unknown, bos_token: bos } = Config.parse(await jsonIn(policy, CONFIG));
   const { added_tokens: added, post_processor: around } = Tokenizer.parse(
-    await jsonOf(policy, 'tokenizer.json'),
+    await jsonIn(policy, 'tokenizer.json'),
   );
   const pads = added.filter(
     ({ content, special }) =>
@@ -82,9 +83,6 @@ export async function edgeTokens(policy: string): Promise<EdgeTokens> {
 }
 
 /** A file's JSON; empty where there is none: whoever needs it says what is wrong with it. */
-async function jsonOf(folder: string, name: string): Promise<unknown> {
-  const text = (await untrustedText(folder, name)) ?? '{}';
-  return Promise.resolve(text)
-    .then(JSON.parse)
-    .catch(() => ({}));
+async function jsonIn(folder: string, name: string): Promise<unknown> {
+  return jsonOf((await untrustedText(folder, name)) ?? '') ?? {};
 }

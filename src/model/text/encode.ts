@@ -61,10 +61,7 @@ function openedOnce(trace: Trace, before: string): Trace {
   return { ...trace, completion: completion.slice(OUR_TAG.length).replace(THINK_CLOSE, tags[1]) };
 }
 
-/**
- * What the mapping could not compare: of a row with ids, what these spell.
- * @throws TraceRejected (`prompt_holds_completion`)
- */
+/** What the mapping could not compare: of a row with ids, what these spell. @throws TraceRejected (`prompt_holds_completion`) */
 function heldStatus({ trace, promptIds, tokens }: EncodedTrace, tokenizer: Spelling): readonly string[] {
   if (trace.promptIds === undefined && trace.completionIds === undefined) return [];
   const field = trace.promptIds === undefined ? 'prompt' : 'prompt_ids';
@@ -248,12 +245,7 @@ export interface Alignment {
   readonly textEnd: number;
 }
 
-/**
- * Aligns token byte lengths (T) with a text.
- *
- * Trailing tokens may lie beyond the text (an end token that the text does not show): their spans are empty.
- * @returns undefined where the tokens' bytes are not the text's: they spell something else
- */
+/** Aligns token bytes (T) with a text, beyond which tokens may lie: their spans are empty. @returns undefined where they spell something else */
 export function alignTokens(tokens: readonly Uint8Array[], text: string): Alignment | undefined {
   const bytes = Buffer.from(text, 'utf8');
   const chars = new Int32Array(tokens.length + 1);

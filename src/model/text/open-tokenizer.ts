@@ -8,7 +8,6 @@ import type { PolicyTokenizer } from './tokenizer.js';
 const TIMEOUT_MS = 60_000;
 /** Vocabularies of 150,000 tokens take some 200 MB, and texts of 4 MB a hundred more. */
 const MEMORY_MB = 2048;
-const MOST_STOPPED = 3;
 const NONE = new Uint8Array(0);
 
 /** A tokenizer that can be stopped. `encode` and its like reject a text with {@link TraceRejected} (`tokenizer`). */
@@ -16,31 +15,23 @@ export interface OpenTokenizer extends PolicyTokenizer<Promise<Int32Array>> {
   close(): Promise<void>;
 }
 
-/**
- * Loads a tokenizer in a process of its own.
- * @param folder a policy folder or checkpoint
- * @throws RredcotError (exit 2) as `loadTokenizer`, and where the tokenizer does not end
- */
+/** Loads a tokenizer in a process of its own. @throws RredcotError (exit 2) as `loadTokenizer`, and where the tokenizer does not end */
 export async function openTokenizer(
   folder: string,
-  {
-    timeoutMs = TIMEOUT_MS,
-    memoryMb = MEMORY_MB,
-    signal,
-  }: { timeoutMs?: number; memoryMb?: number; signal?: AbortSignal | undefined } = {},
+  bounds: { timeoutMs?: number; memoryMb?: number; signal?: AbortSignal | undefined } = {},
 ): Promise<OpenTokenizer> {
-  const source = {
-    title: `${folder}/tokenizer.json: the tokenizer`,
+  const title = `${folder}/tokenizer.json: the tokenizer`;
+  const thread = boundedProcess<TextThread>({
+    title,
     hint: 'use a policy whose tokenizer.json is sound, or give token ids: --map prompt_ids=<path>,completion_ids=<path>',
     file: new URL('./text-thread.js', import.meta.url),
     workerData: { folder } satisfies TextInit,
-    memoryMb,
-  };
-  const thread = boundedProcess<TextThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
+    ...{ timeoutMs: TIMEOUT_MS, memoryMb: MEMORY_MB, ...bounds },
+  });
   const spelling = await thread.call('spelling', []);
   if ('error' in spelling)
     throw usageError(
-      `${source.title} cannot be loaded (${spelling.error})`,
+      `${title} cannot be loaded (${spelling.error})`,
       'use a policy whose tokenizer.json is sound',
     );
   const { bytes: all, ends, special, ...told } = spelling;

@@ -27,10 +27,7 @@ export class Prompts {
     private readonly log: Pick<Log, 'info' | 'warn'>,
   ) {}
 
-  /**
-   * The trace with a prompt of text and its ids, where anything had to be done; its status says what.
-   * @throws TraceRejected (`chat_template`) for messages that cannot be rendered
-   */
+  /** The trace with a prompt of text and its ids, where anything had to be done; its status says what. @throws TraceRejected (`chat_template`) */
   async prepare(trace: Trace): Promise<Trace> {
     if (trace.turns !== undefined)
       return { ...trace, ...(await renderedTurns(trace, this.chat, this.tokenizer)) };
@@ -192,10 +189,7 @@ async function strippedShapes(chat: ChatRenderer, tokenizer: PolicyTokenizer): P
   return shapes;
 }
 
-/**
- * What every prompt that the template made has in it, and a question on its own has not: what stands first behind the user's words.
- * Empty where nothing does.
- */
+/** What stands first behind the user's words in every prompt that the template made, and not in a question on its own; empty where nothing does. */
 async function templateMark(chat: ChatRenderer): Promise<string> {
   const [, behind = ''] = (await probed(chat, [USER]))?.split(USER.content) ?? [];
   const line = behind.trimStart().split(/[\r\n]/, 1)[0] as string;

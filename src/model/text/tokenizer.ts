@@ -1,7 +1,7 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { untrustedText } from './untrusted-files.js';
+import { parseJson, untrustedText } from './untrusted-files.js';
 
 /** How a token's string in tokenizer.json spells its bytes. */
 export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
@@ -17,15 +17,9 @@ export interface Spelling {
 
 /** @template Ids token ids; a tokenizer in a thread hands them over later */
 export interface PolicyTokenizer<Ids = Int32Array | Promise<Int32Array>> extends Spelling {
-  /**
-   * The token that begins a prompt of plain text, null where there is none: tokenizer.json decides, as in Hugging Face's transformers.
-   * It warns where `add_bos_token` of tokenizer_config.json says something else.
-   */
+  /** The token that begins a prompt of plain text, by tokenizer.json as in transformers; it warns where `add_bos_token` says something else. */
   readonly start: { readonly id: number | null; readonly warning?: string | undefined };
-  /**
-   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
-   * brings its start token gets no second one.
-   */
+  /** Ids of a text that begins a sequence: with the tokenizer's own start token, never twice, and space, where it has them. */
   encodePrompt(text: string): Ids;
   /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
   encodeTemplated(text: string): Ids;
@@ -42,10 +36,7 @@ export interface LoadedTokenizer extends PolicyTokenizer<Int32Array> {
 /** Far beyond all vocabularies (Gemma's, among the largest, has 262,144): a larger id is an error or an attack. */
 const MOST_IDS = 2 ** 24;
 
-/**
- * @param folder a policy folder or checkpoint with tokenizer.json and, if there is one, tokenizer_config.json
- * @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind
- */
+/** Of a policy folder or checkpoint. @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind */
 export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const spec = await readTokenizerFile(folder, 'tokenizer.json');
   const config = await readTokenizerFile(folder, 'tokenizer_config.json');
@@ -94,17 +85,11 @@ export const NamedToken = z
   .catch(undefined);
 
 async function readTokenizerFile(folder: string, name: string): Promise<Record<string, unknown>> {
+  const path = `${folder}/${name}`;
+  const hint = 'a policy folder holds tokenizer.json and tokenizer_config.json';
   const text = await untrustedText(folder, name);
-  try {
-    if (text === undefined) throw new Error('no such file');
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch (cause) {
-    throw usageError(
-      `${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`,
-      'a policy folder holds tokenizer.json and tokenizer_config.json',
-      cause,
-    );
-  }
+  if (text === undefined) throw usageError(`${path}: no such file`, hint);
+  return parseJson(text, path, hint) as Record<string, unknown>;
 }
 
 /** @param start what tokenizer.json puts before every prompt */

@@ -5,7 +5,7 @@ import { createReadStream } from 'node:fs';
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { z } from 'zod';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { RredcotError, usageError } from '../../errors.js';
 import { failed, isAbsent, isStored, statIfThere } from '../../io/files/files.js';
 import { addressError, HUB, hubDownload } from '../../io/files/remote-paths.js';
 import { shellWord } from '../../printable.js';
@@ -65,12 +65,7 @@ export async function sha256(path: string, start = 0, end = Number.POSITIVE_INFI
 /** How models are called there; a path that begins with a dot is one of this machine. */
 const HUB_NAME = /^(?!\.)[\w.-]+\/[\w.-]+$/;
 
-/**
- * That a model's folder is there, of which nothing else is known yet.
- * @param expected what it should be
- * @param hint what mends any other path
- * @throws RredcotError (exit 2) for what is no folder of this machine, saying how to get it where its name tells
- */
+/** That a model's folder is there. @param hint what mends any other path @throws RredcotError (exit 2), saying how to get it where its name tells */
 export async function assertModelFolder(path: string, expected: string, hint: string): Promise<void> {
   const found = isStored(path) ? null : await statIfThere(path);
   if (found?.isDirectory()) return;
@@ -92,10 +87,7 @@ export function parseJson(text: string, path: string, hint?: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, {
-      ...{ exitCode: EXIT.usage, cause },
-      ...(hint !== undefined && { hint }),
-    });
+    throw usageError(`${path}: not JSON (${(cause as Error).message})`, hint, cause);
   }
 }
 
@@ -110,14 +102,7 @@ export function inOneLine(text: string): string {
   return text.replaceAll(/\s*\n\s*/g, ' ');
 }
 
-/**
- * A template that a flag names, or else the one of a model's folder.
- * @param path that was given
- * @param own its name in the folder
- * @param expected for the error's hint
- * @returns undefined where the folder has none
- * @throws RredcotError (exit 2) naming the file that is none
- */
+/** A template that a flag names, or else a folder's own; undefined where it has none. @throws RredcotError (exit 2) naming the file that is none */
 export async function givenOrOwn<T>(
   schema: z.ZodType<T>,
   path: string | undefined,

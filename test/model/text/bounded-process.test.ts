@@ -14,8 +14,8 @@ serve({ work: (ms) => {
 } });`;
 const PROGRAM = `import { boundedProcess } from ${of('model/text/bounded-process.js')};
 const file = new URL('data:text/javascript,' + encodeURIComponent(${JSON.stringify(THREAD)}));
-const source = { title: 'a tokenizer', hint: 'none', file, workerData: null, memoryMb: 512 };
-const thread = boundedProcess(source, { timeoutMs: 2000, mostStopped: 2, signal: undefined });
+const source = { title: 'a tokenizer', hint: 'none', file, workerData: null };
+const thread = boundedProcess({ ...source, memoryMb: 512, timeoutMs: 2000 });
 console.log('begun');
 const found = await thread.call('work', [Number(process.argv.at(-1))]).catch((error) => error.message);
 console.log(found.error ?? found);`;
