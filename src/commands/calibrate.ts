@@ -3,18 +3,17 @@ import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
-import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
-import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
+import { fitCalibration, type ScoredWith } from '../estimate/calibration.js';
 import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
+import type { FitTrace } from '../estimate/cross-fit.js';
 import type { ProbeTrace } from '../estimate/probe/fit.js';
 import { STATES_COLUMN, tellProbe } from '../estimate/probe/probe.js';
 import { fitStored, storedProbeTrace } from '../estimate/probe/rows.js';
-import { type Base, FEATURES_OF } from '../estimate/states.js';
+import type { Base } from '../estimate/states.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/facts.js';
 import { assertPlace } from '../io/write/target.js';
-import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import { tellCalibration } from '../report/calibration-view.js';
 import type { Log } from '../report/log.js';
@@ -45,14 +44,9 @@ export async function calibrate(
   try {
     const { base, layer, ...common } = await gather(paths, features, isProbe, signal, log);
     const traces = () => features.traces(signal);
-    const F = FEATURES_OF[base].length;
     const file = isProbe
       ? await fitStored(traces as () => AsyncIterable<ProbeTrace>, layer, common)
-      : calibrationFile(
-          await fitCalibration(traces, F, base !== 'none'),
-          { rredcot: VERSION, ...common },
-          base,
-        );
+      : await fitCalibration(traces, common, base);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     if ('kind' in file) tellProbe(file, log);
     else tellCalibration(file, output, log);

@@ -1,10 +1,10 @@
 // The probe's fit: against the formula minimised in float64, what must not change it, and when it stands back.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FOLDS, groupPlace } from '../../dist/estimate/calibration-fit.js';
+import { FOLDS, groupPlace } from '../../dist/estimate/groups.js';
+import { Lbfgs } from '../../dist/estimate/lbfgs.js';
 import { Probe, probeFile } from '../../dist/estimate/probe/file.js';
 import { fitProbe, OF_PEERS, type ProbeTrace, peersFeature } from '../../dist/estimate/probe/fit.js';
-import { Lbfgs } from '../../dist/estimate/probe/lbfgs.js';
 import { FEATURES_OF } from '../../dist/estimate/states.js';
 import { fromFloat16, toFloat16 } from '../../dist/model/onnx/float16.js';
 import { descend } from '../oracle/calibration.js';
@@ -30,12 +30,9 @@ function made(groups: number, D: number, strength: number, seed = 1): ProbeTrace
 }
 
 const fitted = (traces: readonly ProbeTrace[], D: number) =>
-  fitProbe(
-    async function* () {
-      yield* traces;
-    },
-    { D, F },
-  );
+  fitProbe(async function* () {
+    yield* traces;
+  }, D);
 
 /** Weights that the formula has: standardised by weighted moments, but for the peers' mean, which has a spread of its own. */
 function oracleWeights(traces: readonly ProbeTrace[], D: number, l2: number): number[] {
@@ -126,8 +123,8 @@ describe('fitProbe', () => {
       const logit = row.reduce(
         (sum, value, i) =>
           sum +
-          ((weights?.[1 + i] as number) * (value - (found.scale.mean[i] as number))) /
-            (found.scale.sd[i] as number),
+          ((weights?.[1 + i] as number) * (value - (found.seen.scale.mean[i] as number))) /
+            (found.seen.scale.sd[i] as number),
         weights?.[0] as number,
       );
       expect(values[0]).toBeCloseTo(1 / (1 + Math.exp(-logit)), 4);
@@ -142,7 +139,7 @@ describe('fitProbe', () => {
       'states that tell nothing more',
       made(40, 3, 0).map((trace) => ({
         ...trace,
-        features: trace.features.map((x) => x + 200 * trace.reward),
+        features: trace.features.map((x) => x + 20 * trace.reward),
       })),
       'features',
       'no-gain-of-states',

@@ -1,78 +1,57 @@
 // The probe's file: what a fit has found, and the values that it gives the states of a trace.
 import { isDeepStrictEqual } from 'node:util';
-import { dataError, usageError } from '../../errors.js';
-import { readGivenJson } from '../../io/files/files.js';
 import { VERSION } from '../../package-files.js';
-import { contentHash, type ScoredWith } from '../calibration.js';
-import { FOLDS, groupPlace, KnownGroups } from '../calibration-fit.js';
-import { logitOf, type Standardisation, sigmoid, standardise } from '../logistic.js';
+import { countsOf, type FitAbout, readFit, sealed } from '../calibration.js';
+import { FittedValues } from '../cross-fit.js';
 import { FEATURES_OF } from '../states.js';
-import { OF_PEERS, type ProbeFit, type ProbeTrace, probeRows } from './fit.js';
+import { type ProbeFit, type ProbeTrace, probeRows } from './fit.js';
 
 /** What a fit has found; numbers of weights are float32 in base64, intercepts first: of each fold, then of all traces. */
 export type ProbeFile = Readonly<ReturnType<typeof probeFile>>;
 
-const F = FEATURES_OF.probe.length;
 const textOf = (x: ArrayLike<number>) => Buffer.from(Float32Array.from(x).buffer).toString('base64');
 const floats = (text: string) =>
   Float64Array.from(new Float32Array(Uint8Array.from(Buffer.from(text, 'base64')).buffer));
 
 /** @param layer behind which hidden states were read */
 export function probeFile(
-  { uses, why, scale, weights, groups, traces, ...fit }: ProbeFit,
+  { uses, why, hidden, seen, weights, l2, withStates, withoutStates }: ProbeFit,
   layer: number | null,
-  { skipped, policy, scored_with }: ScoredWith & { readonly skipped: Readonly<Record<string, number>> },
+  { skipped, policy, scored_with }: FitAbout,
 ) {
-  const isOfStates = uses === 'states';
-  const hidden = isOfStates ? scale.mean.length - F - OF_PEERS : 0;
-  // without states theirs are no weights
-  const from = scale.mean.length - F - OF_PEERS - hidden;
-  const all = weights?.flatMap((own) => [own[0] as number, ...own.subarray(1 + from)]);
-  const content = {
+  return sealed({
     ...{ version: 1, kind: 'probe', rredcot: VERSION, uses, why },
-    ...{ layer: isOfStates ? layer : null, hidden, features: FEATURES_OF.probe },
-    ...{ mean: textOf(scale.mean.subarray(from)), sd: textOf(scale.sd.subarray(from)) },
-    ...{ weights: all ? textOf(all) : null, l2: isOfStates ? fit.l2 : null },
-    ...{ traces, states: fit.states, skipped, groups: groups.size, group_marks: groups.toText() },
-    mean_reward: traces === 0 ? null : fit.meanReward,
-    ...{ with_states: fit.withStates, without_states: fit.withoutStates, policy, scored_with },
-  };
-  return { ...content, sha256: contentHash(content) };
+    ...{ layer: hidden > 0 ? layer : null, hidden, features: FEATURES_OF.probe },
+    ...{ mean: textOf(seen.scale.mean), sd: textOf(seen.scale.sd) },
+    ...{ weights: weights && textOf(weights.flatMap((own) => [...own])), l2, ...countsOf(seen, skipped) },
+    ...{ with_states: withStates, without_states: withoutStates, policy, scored_with },
+  });
 }
 
 /** What gives states their values; nothing where the file uses nothing of them. */
 export class Probe {
-  readonly #known: KnownGroups;
-  readonly #scale: Standardisation;
-  readonly #weights: Float64Array;
+  readonly #values: FittedValues;
 
   constructor(readonly file: ProbeFile) {
-    this.#known = KnownGroups.ofText(file.group_marks);
-    this.#scale = { mean: floats(file.mean), sd: floats(file.sd) };
-    this.#weights = floats(file.weights ?? '');
+    const scale = { mean: floats(file.mean), sd: floats(file.sd) };
+    const all = floats(file.weights ?? '');
+    const Q = 1 + scale.mean.length;
+    const weights = Array.from({ length: all.length / Q }, (_, n) => all.subarray(n * Q, (n + 1) * Q));
+    this.#values = new FittedValues(file.group_marks, scale, weights);
   }
 
-  /** V(s_0..K), as stored, by weights that have not seen a reward of the trace's group. @param key its group, or its id */
+  /** V(s_0..K), as stored. @param key its group, or its id */
   values(key: string, trace: Pick<ProbeTrace, 'states' | 'features' | 'peers'>): Float32Array {
-    const place = groupPlace(key);
-    const P = this.#scale.mean.length;
-    const from = (1 + P) * (this.#known.has(place) ? place.fold : FOLDS);
-    const rows = probeRows(trace, { D: this.file.hidden, F }, Float64Array);
-    const z = new Float64Array(P);
-    return Float32Array.from({ length: rows.length / P }, (_, k) => {
-      standardise(rows, k * P, this.#scale, z);
-      return sigmoid(logitOf(this.#weights.subarray(from, from + 1 + P), z));
-    });
+    return this.#values.of(key, probeRows(trace, this.file.hidden));
   }
 }
 
-/** @throws RredcotError (exit 2) for what is none, 65 for one that was edited */
+/** @throws RredcotError as {@link readFit} */
 export async function readProbe(path: string): Promise<Probe> {
-  const hint = 'rredcot calibrate --probe scored.parquet -o probe.json';
-  const found = Object(await readGivenJson('--calibration', path, hint)) as ProbeFile;
-  if (found.kind !== 'probe' || !isDeepStrictEqual(found.features, FEATURES_OF.probe))
-    throw usageError(`--calibration ${path}: is no probe, which --estimator probe takes`, hint);
-  if (contentHash(found) !== found.sha256)
-    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, hint);
-  return new Probe(found);
+  const file = await readFit(path, 'rredcot calibrate --probe scored.parquet -o probe.json', (found) => {
+    const { kind, features } = Object(found) as ProbeFile;
+    const isProbe = kind === 'probe' && isDeepStrictEqual(features, FEATURES_OF.probe);
+    return isProbe ? (found as ProbeFile) : 'is no probe, which --estimator probe takes';
+  });
+  return new Probe(file);
 }

@@ -10,12 +10,13 @@ import { plural } from '../../plural.js';
 import type { Answers } from '../../question.js';
 import type { Log } from '../../report/log.js';
 import { CALIBRATION, scoredWith, statesOf, UNCALIBRATED } from '../calibrated.js';
-import { groupPlace } from '../calibration-fit.js';
+import { STANDS_BACK } from '../cross-fit.js';
 import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator, ValueJob } from '../estimator.js';
+import { groupPlace } from '../groups.js';
 import { ofReferences, pr } from '../one-pass.js';
 import { refuseStream } from '../peers.js';
 import { referenceSetMaker } from '../references.js';
-import { FEATURES_OF, stateFeatures } from '../states.js';
+import { stateFeatures } from '../states.js';
 import { listColumn, type TraceValues, traceValues, utilitiesOf } from '../value.js';
 import { Probe, type ProbeFile, probeFile, readProbe } from './file.js';
 import { fitProbe, type ProbeTrace, peersFeature } from './fit.js';
@@ -120,7 +121,7 @@ async function openProbe(
       for await (const [part, { states = NONE }] of parts()) yield { ...(part as ProbeTrace), states };
     }
     const about = { policy: policy.files, scored_with: scoredWith(config), skipped: {} };
-    const found = await fitProbe(traces, { D: hidden, F: FEATURES_OF.probe.length });
+    const found = await fitProbe(traces, hidden);
     own = new Probe(probeFile(found, layer ?? null, about));
     tellProbe(own.file, log, opts.isAuto);
     return { nature: natureOf(own.file), config: told(own.file, opts.isAuto) };
@@ -170,9 +171,7 @@ function probeValues(
 }
 
 const WHY = {
-  'too-few-groups': 'too few groups to leave some of them out',
-  'one-reward': 'all traces have the same reward',
-  'no-gain': "on groups that it has not seen it is no better than the mean reward of a trace's peers",
+  ...STANDS_BACK,
   'no-states': 'nobody gave hidden states',
   'no-gain-of-states': 'hidden states say nothing more of groups that it has not seen',
 } as const;

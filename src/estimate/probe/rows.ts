@@ -1,8 +1,8 @@
 // Rows that a probe is fitted to: those that have kept their hidden states.
 import { toFloat16 } from '../../model/onnx/float16.js';
 import type { OutputRow } from '../../scored.js';
-import { KnownGroups } from '../calibration-fit.js';
 import { fitTraceOf } from '../calibration-rows.js';
+import { KnownGroups } from '../groups.js';
 import { FEATURES_OF } from '../states.js';
 import { type ProbeFile, probeFile } from './file.js';
 import { fitProbe, MIDDLE, type ProbeTrace } from './fit.js';
@@ -39,5 +39,5 @@ export async function fitStored(
       yield { ...trace, peers: mean === undefined ? 0 : mean - MIDDLE };
     }
   }
-  return probeFile(await fitProbe(traces, { D, F: FEATURES }), layer, about);
+  return probeFile(await fitProbe(traces, D), layer, about);
 }

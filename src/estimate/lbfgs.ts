@@ -4,6 +4,10 @@
 const MEMORY = 10;
 /** A step has to bring this share of what its slope promises, or is halved; so often halved it is nothing but rounding. */
 const [LEAST_GAIN, MOST_HALVES] = [1e-4, 30];
+/** A loss that rises by less than this share has only been rounded: gradients still say where to go. */
+const ROUNDING = 1e-12;
+/** No search that settles takes so many. */
+const MOST_STEPS = 200;
 
 /** What is to be evaluated stands in `at`; `take` is told what it came to, and moves on. */
 export class Lbfgs {
@@ -11,6 +15,7 @@ export class Lbfgs {
   hasEnded = false;
   #from: Readonly<Record<'at' | 'gradient' | 'direction', Float64Array>> & { readonly loss: number };
   #step = 0;
+  #steps = 0;
   readonly #pairs: { readonly s: Float64Array; readonly y: Float64Array; readonly sy: number }[] = [];
 
   /**
@@ -31,7 +36,8 @@ export class Lbfgs {
   /** @param gradient (P) at `at`; it is kept */
   take(loss: number, gradient: Float64Array): void {
     const from = this.#from;
-    if (!(loss <= from.loss + LEAST_GAIN * this.#step * dot(from.gradient, from.direction))) {
+    const promised = this.#step * dot(from.gradient, from.direction);
+    if (!(loss <= from.loss + LEAST_GAIN * promised + ROUNDING * Math.abs(loss))) {
       this.#step /= 2;
       this.hasEnded = this.#step < 2 ** -MOST_HALVES;
       this.#move(this.hasEnded ? 0 : this.#step);
@@ -45,7 +51,7 @@ export class Lbfgs {
     }
     this.#from = { at: this.at.slice(), loss, gradient, direction: this.#newDirection(gradient) };
     this.#step = 1;
-    this.hasEnded = gradient.every((g) => Math.abs(g) <= this.tolerance);
+    this.hasEnded = ++this.#steps > MOST_STEPS || gradient.every((g) => Math.abs(g) <= this.tolerance);
     if (!this.hasEnded) this.#move(1);
   }
 
