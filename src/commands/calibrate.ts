@@ -3,13 +3,13 @@ import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
-import { fitCalibration, type ScoredWith } from '../estimate/calibration.js';
-import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
+import type { FitAbout, ScoredWith } from '../estimate/calibration.js';
+import { baseOfFile, CALIBRATED_FIT, type FitKind } from '../estimate/calibration-rows.js';
 import type { FitTrace } from '../estimate/cross-fit.js';
-import type { ProbeTrace } from '../estimate/probe/fit.js';
-import { STATES_COLUMN, tellProbe } from '../estimate/probe/probe.js';
-import { fitStored, storedProbeTrace } from '../estimate/probe/rows.js';
+import { tellProbe } from '../estimate/probe/probe.js';
+import { PROBE_FIT } from '../estimate/probe/rows.js';
 import type { Base } from '../estimate/states.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/facts.js';
@@ -40,38 +40,29 @@ export async function calibrate(
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
+  const kind: FitKind = isProbe ? PROBE_FIT : CALIBRATED_FIT;
   const features = await openFeatures(dirname(output));
   try {
-    const { base, layer, ...common } = await gather(paths, features, isProbe, signal, log);
-    const traces = () => features.traces(signal);
-    const file = isProbe
-      ? await fitStored(traces as () => AsyncIterable<ProbeTrace>, layer, common)
-      : await fitCalibration(traces, common, base);
+    const about = await gather(paths, features, kind, signal, log);
+    const file = await kind.fit(() => features.traces(signal), about);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     if ('kind' in file) tellProbe(file, log);
     else tellCalibration(file, output, log);
+    log.info(`written to ${output}`);
     return EXIT.done;
   } finally {
     await features.close();
   }
 }
 
-/** What was left in the spill file. */
-interface SpilledTraces extends ScoredWith {
-  readonly skipped: Record<string, number>;
-  readonly base: Base;
-  /** behind which hidden states were read, by the first file */
-  readonly layer: number | null;
-}
-
 /** Reads all files, and leaves the features of their traces in the spill file. */
 async function gather(
   paths: readonly string[],
   features: Features,
-  isProbe: boolean,
+  { columns, traceOf }: FitKind,
   signal: AbortSignal,
   log: Log,
-): Promise<SpilledTraces> {
+): Promise<FitAbout> {
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
   const skipped: Record<string, number> = {};
@@ -79,12 +70,11 @@ async function gather(
   let example: string | undefined;
   let common: ScoredWith | undefined;
   let base: Base | undefined;
-  let layer: number | undefined;
-  const further = isProbe ? [STATES_COLUMN] : [];
+  let layer: unknown;
   for (const path of paths) {
-    const { own, said, part, rows, config } = await opened(path, isProbe);
+    const { own, said, part, rows, config } = await opened(path, columns);
     base ??= own;
-    layer ??= config?.stateLayer as number | undefined;
+    layer ??= config?.stateLayer;
     if (own !== base)
       throw usageError(
         `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
@@ -109,8 +99,7 @@ async function gather(
       throwIfInterrupted(signal);
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
-      const stored = storedRow(row.columns, row, further);
-      const found = isProbe ? storedProbeTrace(stored) : fitTraceOf(stored, own);
+      const found = traceOf(storedRow(row.columns, row, columns), own);
       if (typeof found !== 'string') {
         await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
@@ -130,7 +119,7 @@ async function gather(
       'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  return { ...(common as ScoredWith), base: base as Base, layer: layer ?? null, skipped };
+  return { ...(common as ScoredWith), base: base as Base, layer: Number(layer ?? 0), skipped };
 }
 
 /** What files may say otherwise of how they were scored, or not at all. */
@@ -142,7 +131,7 @@ const DIFFER = [
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
-async function opened(path: string, isProbe: boolean) {
+async function opened(path: string, further: readonly OutputColumn[]) {
   const inputs = await resolveInputs([path]);
   const account = await firstAccount(inputs);
   await assertWritten(inputs);
@@ -150,12 +139,7 @@ async function opened(path: string, isProbe: boolean) {
   const part = (await partOf(inputs))?.part;
   const config = configIn(account);
   const said = { policy: policyIn(account) ?? null, scored_with: config ? scoredWith(config) : null };
-  if (isProbe && !columns?.includes(STATES_COLUMN.name))
-    throw usageError(
-      `${path}: has no column ${STATES_COLUMN.name}`,
-      'score --estimator probe --keep-states, by a policy folder',
-    );
-  return { own: baseOfFile(path, columns, config), said, part, rows: readRows(inputs), config };
+  return { own: baseOfFile(path, columns, config, further), said, part, rows: readRows(inputs), config };
 }
 
 /** Traces that are read and written at a time. */

@@ -1,25 +1,15 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 
-import {
-  asksForMean,
-  type CreditOptions,
-  creditConfig,
-  credited,
-  forNature,
-  groupMeanOf,
-  withContiguousMeans,
-} from '../credit/credit.js';
+import { asksForMean, type CreditOptions, creditConfig, credited, forNature } from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { type ExitCode, usageError } from '../errors.js';
-import { type KeptAnswers, openKept } from '../estimate/answerer/kept.js';
 import type { EstimatorSetup } from '../estimate/estimator.js';
-import { type Method, type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/ready.js';
+import { type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/ready.js';
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
-import { openStages, type StageOptions, valuesOf } from '../estimate/stages.js';
-import type { Config } from '../io/write/output.js';
+import { type Begin, openStages, openWhole, valuesOf } from '../estimate/stages.js';
 import type { Engine } from '../model/engine/engine.js';
 import { withGraphs } from '../model/onnx/folder.js';
 import { type OpenPolicy, openPolicy } from '../model/onnx/open-model.js';
@@ -81,39 +71,59 @@ export async function scoring(
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
-  const own = { ...opts.credit, rewardRange };
-  const credit = forNature(own, nature);
+  const own = forNature({ ...opts.credit, rewardRange }, nature);
   if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
     ...{ need, opened, segments, rewardRange, marks, endToken, nature, setUp, estimator },
     ...{ references: opts.references, engine, log, signal },
   };
-  const rewarder = rewarding(method);
-  const { counted, groupReferences } = rewarder;
+  const { rewardOf, rewarded, counted, groupReferences } = rewarding(method);
   const readsMean = setUp.readsPeers === true || setUp.readsMean === true;
-  const usesGroups = groupReferences !== undefined || asksForMean(credit) || readsMean;
+  const usesGroups = groupReferences !== undefined || asksForMean(own) || readsMean;
+  await using whole = estimator.whole && openWhole(estimator.whole, method);
+
+  const begin: Begin = async (all, source, run) => {
+    const isStream = run.prescan === undefined;
+    // read, map, find the reward, and the mean of the group's
+    const traces = rewarded(isStream ? rewards.watched(all) : all, run.prescan, usesGroups);
+
+    // cut: tokens and pieces; what the policy cannot take shows here
+    const prepare = await preparing(method, groupReferences, isStream);
+    const stages = await openStages({ ...method, run, source, prepare, rewardOf, kept: whole?.kept() });
+    return { cut: eachTrace(traces, prepare), stages };
+  };
+
+  const stages: CommandJob['stages'] = async function* (source, run) {
+    const { cut, stages } = await begin(source.traces(), source, run);
+    await using _ = stages;
+
+    // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
+    const asked = stages.ask(cut);
+    const answered = stages.answer(asked);
+    const valued = valuesOf(answered, estimator);
+
+    // credit: the baseline and σ
+    const credit = forNature(own, whole?.nature() ?? nature);
+    yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
+  };
+
+  const asked = { ...own, estimator: opts.credit.estimator };
   const config = {
     ...{ references: opts.references, chatTemplateArgs, endToken },
-    ...{
-      ...creditConfig({ ...credit, estimator: own.estimator }),
-      ...setUp.config,
-      ...segments,
-      ...estimator.config,
-    },
+    ...{ ...creditConfig(asked), ...setUp.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
     ...engine?.config,
   };
-  const { first, stages, close } = openStory({ method, rewarder, rewards, usesGroups, credit, config });
-  await using __ = { [Symbol.asyncDispose]: close };
   const warning = setUp.warning?.(policy.files, config);
   if (warning !== undefined) log.warn('calibration', warning);
   const job = {
     command: 'score' as const,
     ending: '.scored.parquet',
-    columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
+    columns: [...written.columns, ...requestedColumns(own), ...valueColumns(config)],
     texts: written.texts,
-    ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints, first },
+    ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints },
+    ...(whole && { first: (source: Source, run: RunContext) => whole.first(begin, source, run, config) }),
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
     passes:
@@ -124,81 +134,6 @@ export async function scoring(
     valueName: valueNameOf(nature),
   };
   return await makeRun(given, job);
-}
-
-/** What a story is told with. */
-interface Told {
-  readonly method: Method & Pick<StageOptions, 'engine' | 'log' | 'signal'>;
-  readonly rewarder: ReturnType<typeof rewarding>;
-  readonly rewards: RewardCheck;
-  readonly usesGroups: boolean;
-  readonly credit: CreditOptions;
-  readonly config: Config;
-}
-
-/** From traces to rows with credit; where values follow from all traces, the policy is asked about these first. */
-function openStory({ method, rewarder, rewards, usesGroups, credit: given, config }: Told) {
-  const { estimator, log, signal } = method;
-  const { rewardOf, reward, groupReferences } = rewarder;
-  let kept: KeptAnswers | undefined;
-  let credit = given;
-
-  /** Traces that can be asked about, and who answers. */
-  async function ready(source: Source, run: RunContext, all: ReturnType<Source['traces']>) {
-    const isStream = run.prescan === undefined;
-    // read, map, find the reward
-    const traces = isStream ? rewards.watched(all) : all;
-    const rewarded = eachTrace(traces, (item) => reward(item, isStream));
-
-    // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
-    const groups = usesGroups ? run.prescan?.groupRewards : new Map();
-    const withMeans =
-      groups === undefined
-        ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({
-            ...item,
-            ...groupMeanOf(groups.get(item.trace.group), item.reward.reward),
-          }));
-
-    // cut: tokens and pieces; what the policy cannot take shows here
-    const prepare = await preparing(method, groupReferences, isStream);
-    const stages = await openStages({ ...method, run, source, prepare, rewardOf, kept });
-    return { cut: eachTrace(withMeans, prepare), stages };
-  }
-
-  const { whole } = estimator;
-  const first = async (source: Source, run: RunContext): Promise<Config> => {
-    if (whole === undefined) return {};
-    if (run.prescan === undefined)
-      throw usageError('values are fitted to all traces, which a pipe gives once', 'name a file');
-    const { lastRow = Number.POSITIVE_INFINITY } = run.prescan;
-    const { cut, stages } = await ready(
-      source,
-      run,
-      source.again((row) => row <= lastRow),
-    );
-    await using _ = stages;
-    kept = await openKept(run.folder, signal);
-    const { ask, parts } = kept;
-    await ask(stages.ask(cut), stages.answer, whole.partOf, log);
-    const found = await whole.fit(parts, config);
-    credit = forNature(given, found.nature);
-    return { ...found.config, steps: credit.steps };
-  };
-
-  const stages: CommandJob['stages'] = async function* (source, run) {
-    const { cut, stages } = await ready(source, run, source.traces());
-    await using _ = stages;
-
-    // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
-    const asked = stages.ask(cut);
-    const answered = stages.answer(asked);
-    const valued = valuesOf(answered, estimator);
-
-    // credit: the baseline and σ
-    yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
-  };
-  return { first, stages, close: async () => kept?.close() };
 }
 
 /** @throws RredcotError (exit 2) where nobody is asked; as the engine */

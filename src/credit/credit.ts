@@ -91,11 +91,7 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
   // that a trace has no reference is the trace's own
   const isOfCredit = (code: string) =>
     code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
-  const codes = [
-    ...row.status.filter((code) => !isOfCredit(code)),
-    ...(fallback === undefined ? [] : [fallback]),
-    ...status,
-  ];
+  const kept = row.status.filter((code) => !isOfCredit(code));
   return {
     ...row,
     ...{ baseline, sigma, reward, valueStart: values[0] as number },
@@ -107,7 +103,7 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
       delta: deltas[k] as number,
       sigma: sum(sigma.subarray(segment.start ?? 0, segment.end ?? 0)),
     })),
-    status: [...new Set(codes)],
+    status: [...new Set([...kept, ...(fallback === undefined ? [] : [fallback]), ...status])],
   };
 }
 

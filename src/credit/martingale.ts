@@ -2,33 +2,17 @@
 import { sum } from './rules.js';
 
 /**
- * Values and their differences (K): where a segment cannot have changed more than 1 − π_k `scaled`, Δ_k (1 − π_k), with the values as
- * they are, or `smoothed`, the differences of {@link smoothedValues}; or `bridged`, those of {@link bridgedValues}.
+ * Values and their differences (K) where a segment cannot have changed more than 1 − π_k: `scaled`, Δ_k (1 − π_k), with the values as
+ * they are; `smoothed`, the differences of {@link smoothedValues}.
  * @param values (K+1)
  */
-export function boundedSteps(
-  values: Float64Array,
-  written: WrittenSegments,
-  steps: 'scaled' | 'smoothed' | 'bridged',
-) {
+export function boundedSteps(values: Float64Array, written: WrittenSegments, steps: 'scaled' | 'smoothed') {
   const pi = certainty(written, values.length - 1);
-  const ofSteps = { scaled: () => values, smoothed: () => smoothedValues(values, pi) };
-  const own = steps === 'bridged' ? bridgedValues(values, written) : ofSteps[steps]();
+  const own = steps === 'smoothed' ? smoothedValues(values, pi) : values;
   const deltas = pi.map((p, k) => {
     return ((own[k + 1] as number) - (own[k] as number)) * (steps === 'scaled' ? 1 - p : 1);
   });
-  return { values: own, deltas, unsure: pi.map((p) => (steps === 'bridged' ? 1 : 1 - p)) };
-}
-
-/** w: what the own outcome counts for at the end of a trace; .5 to 1 are alike, by what was measured. */
-const OUTCOME_SHARE = 0.75;
-
-/** (K+1) (1 − w f_k) V_k + w f_k ζ, f_k the share of the tokens before state k: the later, the more the outcome tells of it. V_0 has nothing of it. */
-function bridgedValues(values: Float64Array, { ends, reward }: WrittenSegments): Float64Array<ArrayBuffer> {
-  return values.map((value, k) => {
-    const share = (OUTCOME_SHARE * ((k > 0 && ends[k - 1]) || 0)) / (ends.at(-1) as number);
-    return reward === null ? value : (1 - share) * value + share * reward;
-  });
+  return { values: own, deltas, unsure: pi.map((p) => 1 - p) };
 }
 
 /** What stands between the states, of the policy's own tokens alone. */
@@ -37,15 +21,12 @@ export interface WrittenSegments {
   readonly ends: Int32Array;
   /** (T) nats; read by `surprise`, and where `within` is `unsure` or `steps` not `free` */
   readonly logprobs: Float32Array;
-  /** ζ; null where unknown */
-  readonly reward: number | null;
   /** (K or K+1) whether what the policy was shown stands between a segment and its state: nobody could be sure of that */
   readonly shownBehind?: readonly boolean[];
 }
 
 /** (K) π(u_k | s_{k−1}) of each thought segment: how likely the policy was to write just this. An opening tag is of the first. */
-export function certainty(written: Omit<WrittenSegments, 'reward'>, K: number): Float64Array {
-  const { ends, logprobs, shownBehind } = written;
+export function certainty({ ends, logprobs, shownBehind }: WrittenSegments, K: number): Float64Array {
   return Float64Array.from({ length: K }, (_, k) => {
     if (shownBehind?.[k]) return 0;
     const own = logprobs.subarray(k === 0 ? 0 : ends[k - 1], ends[k]);

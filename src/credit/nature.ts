@@ -67,14 +67,6 @@ export function valueNameOf(nature: Nature | undefined): string {
   return nature?.valueName ?? 'v̂';
 }
 
-/** What is to be said of the differences that a file has, where they are not plainly those of its values. */
-export function stepsText(steps: unknown): string | undefined {
-  if (steps === 'scaled') return 'scaled by 1 − π, how unsure the policy was of the segment';
-  if (steps === 'bridged') return "of values bridged to the trace's own outcome";
-  if (steps === 'smoothed') return 'of values smoothed by 1 − π, how unsure the policy was of each segment';
-  return undefined;
-}
-
 /** Status of a trace without any reference: its values are 0, and mean nothing. */
 export const NO_REFERENCES = 'uniform:no-references';
 /** Status of a contrast that has one side alone. */

@@ -1,11 +1,14 @@
 // Rows that a calibration is fitted to: whose values a file has, whether it has what is needed, and a trace as the fit takes it.
 
 import { usageError } from '../errors.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
 import type { OurColumn } from '../scored/columns.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
-import type { FitTrace } from './cross-fit.js';
+import { type CalibrationFile, type FitAbout, fitCalibration } from './calibration.js';
+import type { FitTrace, Pass } from './cross-fit.js';
 import { groupPlace } from './groups.js';
+import type { ProbeFile } from './probe/file.js';
 import { storedNature } from './registry.js';
 import { type Base, type FEATURES_OF, type States, stateFeatures } from './states.js';
 import { contrast, geoValuesOf, rightNow } from './value.js';
@@ -19,6 +22,18 @@ const NEEDED_OF: Readonly<Record<Base, readonly OurColumn[]>> = {
   ask: [...OF_REFERENCES, 'entropies'],
   none: ['entropies'],
 };
+
+/** What is fitted to stored rows. */
+export interface FitKind {
+  /** further columns, without which it cannot be */
+  readonly columns: readonly OutputColumn[];
+  /** a trace as the fit takes it, or why it does not */
+  traceOf(row: OutputRow, base: Base): FitTrace | string;
+  /** @returns the file */
+  fit(pass: Pass, about: FitAbout): Promise<CalibrationFile | ProbeFile>;
+}
+
+export const CALIBRATED_FIT: FitKind = { columns: [], traceOf: fitTraceOf, fit: fitCalibration };
 
 /** A trace as the fit takes it, or why it does not. @param kind of features: those of what was scored */
 export function fitTraceOf(
@@ -49,9 +64,20 @@ function baseOf(config: Config | undefined): Base | undefined {
  * @returns whose values it has
  * @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind
  */
-export function baseOfFile(path: string, columns?: readonly string[], config?: Config): Base {
+export function baseOfFile(
+  path: string,
+  columns: readonly string[] | undefined,
+  config: Config | undefined,
+  further: readonly OutputColumn[],
+): Base {
   const base = baseOf(config);
   const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr']];
+  const unkept = further.find(({ name }) => columns?.includes(name) === false);
+  if (unkept !== undefined)
+    throw usageError(
+      `${path}: has no column ${unkept.name}`,
+      'score --estimator probe --keep-states, by a policy folder',
+    );
   const missing = columns === undefined ? [] : needed.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(

@@ -70,7 +70,12 @@ export type StoredModel = Readonly<z.infer<typeof ModelSchema>>;
 export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
 
 /** Of which traces a fit is. */
-export type FitAbout = ScoredWith & Pick<CalibrationFile, 'skipped'>;
+export interface FitAbout extends ScoredWith, Pick<CalibrationFile, 'skipped'> {
+  /** whose values they have */
+  readonly base: Base;
+  /** behind which hidden states were read; 0: none was */
+  readonly layer: number;
+}
 
 /** λ of all features. */
 const L2 = 1;
@@ -83,8 +88,7 @@ const TOLERANCE = 1e-11;
  */
 export async function fitCalibration(
   pass: Pass,
-  { skipped, policy, scored_with }: FitAbout,
-  base: Base = 'pr',
+  { base, skipped, policy, scored_with }: FitAbout,
 ): Promise<CalibrationFile> {
   const features = FEATURES_OF[base];
   const fit = await openFit(pass, features.length, { tolerance: TOLERANCE });

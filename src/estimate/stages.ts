@@ -1,5 +1,8 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
+import type { Nature } from '../credit/nature.js';
+import { usageError } from '../errors.js';
 import { windowOf } from '../io/files/run-folder.js';
+import type { Config } from '../io/write/output.js';
 import type { Engine } from '../model/engine/engine.js';
 import { engineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
@@ -12,7 +15,7 @@ import { blankRow, type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
-import type { KeptAnswers } from './answerer/kept.js';
+import { type KeptAnswers, openKept } from './answerer/kept.js';
 import { answererOf, eachInWindow, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
 import { atOnce } from './module-place.js';
@@ -113,6 +116,42 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     await close();
     throw error;
   }
+}
+
+/** From traces to those that can be asked about, and who answers. */
+export type Begin = (
+  all: AsyncIterable<{ readonly trace: Trace } | BadRow>,
+  source: StageOptions['source'],
+  run: WholeInput['run'],
+) => Promise<{ readonly cut: AsyncIterable<ValueJob | BadRow>; readonly stages: Stages }>;
+
+/** Where values follow from all traces: asks about these before the first row is made, and keeps what was said. */
+export function openWhole(
+  whole: NonNullable<OpenEstimator['whole']>,
+  { log, signal }: Pick<StageOptions, 'log' | 'signal'>,
+) {
+  let kept: KeptAnswers | undefined;
+  let nature: Nature | undefined;
+  return {
+    /** who answers, and what values are, once that is done */
+    ...{ kept: () => kept, nature: () => nature },
+    /** @returns what the configuration says of it */
+    async first(begin: Begin, source: StageOptions['source'], run: WholeInput['run'], config: Config) {
+      if (run.prescan === undefined)
+        throw usageError('values are fitted to all traces, which a pipe gives once', 'name a file');
+      const { lastRow = Number.POSITIVE_INFINITY } = run.prescan;
+      const all = source.again((row) => row <= lastRow);
+      const { cut, stages } = await begin(all, source, run);
+      await using _ = stages;
+      const answers = await openKept(run.folder, signal);
+      kept = answers;
+      await answers.ask(stages.ask(cut), stages.answer, whole.partOf, log);
+      const found = await whole.fit(answers.parts, config);
+      nature = found.nature;
+      return found.config;
+    },
+    [Symbol.asyncDispose]: async () => kept?.close(),
+  };
 }
 
 /** The values of what was answered: rows without credit. */

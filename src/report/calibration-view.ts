@@ -71,5 +71,4 @@ export function tellCalibration(file: CalibrationFile, output: string, log: Log)
       `${STANDS_BACK[stands_back]}: with it, --estimator calibrated ${estimator === 'none' ? 'has no values' : `leaves the values of ${estimator} as they are (status value:uncalibrated)`}`,
     );
   log.record('calibrated', { traces, groups, stands_back, log_loss, output });
-  log.info(`written to ${output}`);
 }

@@ -113,7 +113,7 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, typed, columnar, prescan, target, run, shard, begun, log } = known;
-  const { limit, columns: ourChoice, drop = [], signal } = opts;
+  const { limit, columns: ourChoice, drop = [], maxRejects, signal } = opts;
   const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
@@ -123,13 +123,12 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
       partOfRow(row, run.rows_per_part) % shard.count === shard.index,
   };
   const before = sumCounts(parts?.existing.values() ?? []);
-  const done = before.traces + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
+  const done = before.traces + before.rejects;
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
   // in a folder all of whose parts stand nothing may be left to find it by
   const isMade = parts?.todo.size === 0 && target.kind === 'folder';
-  const found = isMade ? undefined : await job.first?.(source, context);
-  const config = { ...known.config, ...found };
+  const config = { ...known.config, ...(!isMade && (await job.first?.(source, context))) };
   // what follows of a group follows of what is left of it
   const input = prescan === undefined || job.reward !== undefined ? await partOf(inputs) : undefined;
   if (job.reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
@@ -142,23 +141,18 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
-  const { partition = [] } = target;
-  refuseUnknown(
-    '--partition',
-    [partition].flat(),
-    layout.passThrough.map(({ as }) => as),
-  );
+  const passed = layout.passThrough.map(({ as }) => as);
+  refuseUnknown('--partition', [target.partition ?? []].flat(), passed);
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
     if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
   const identity = target.kind === 'stdout' ? undefined : run.run;
-  const metadataOf = (said: Config) => ({
-    ...fileMetadata(said, job.policy, identity, inputs.length),
-    ...{ ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) },
-  });
-  const metadata = metadataOf(config);
+  const metadataOf = (said: Config) => {
+    const own = fileMetadata(said, job.policy, identity, inputs.length);
+    return { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
+  };
   const stats = openStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
     usesGroups: job.reward !== undefined,
@@ -169,8 +163,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   // whoever ends a run of which all parts stand knows no more than its identity
   const ofCard = { ...layout, metadata: metadataOf(known.config) };
   const finish = (at: string) => finishFolder(at, run, ofCard, log);
-  const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const written = { config, metadata, stats, finish, writes: job.writes };
+  const place = { target, run: { ...run, config }, begun, log, maxRejects, isAll: shard.count === 1 };
+  const written = { metadata: metadataOf(config), stats, finish, writes: job.writes };
   const sink = await openSink({ ...layout, ...place, ...opts, ...written });
   if (isMade) {
     await sink.close();

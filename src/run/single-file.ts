@@ -104,9 +104,8 @@ export interface SingleFileOptions {
   readonly target: Target;
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
-  /** what the summary says besides; of the configuration more than the run's identity, where something was found in the traces */
+  /** what the summary says besides */
   readonly stats: Pick<RunStats, 'wholeRecord'>;
-  readonly config: Run['config'];
   readonly log: Log;
 }
 
@@ -136,7 +135,7 @@ export async function joinParts(opts: SingleFileOptions): Promise<void> {
       throw new OvertakenError(path);
     await rejects.publish();
     const told = isAll ? opts.stats.wholeRecord() : { output: path };
-    const summary = { ...told, ...facts, ...(sha256 && { sha256 }), config: opts.config };
+    const summary = { ...told, ...facts, ...(sha256 && { sha256 }), config: run.config };
     await writeSummary(path, summary, folder);
     await (file?.publish(overwrite) ?? putInPlace(whole, path, overwrite));
     await dropHidden(folder);

@@ -97,7 +97,6 @@ export async function beginRun(
 
 export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunPlace {
   readonly overwrite: boolean;
-  readonly config: Run['config'];
   readonly stats: RunStats;
   readonly signal: AbortSignal;
   /** lines in the place of rows, those that came since it was asked: nothing of the run is kept */

@@ -12,6 +12,7 @@ import {
   type SigmaOptions,
   segmentAdvantages,
   sigmaFigures,
+  valueSteps,
   WITHINS,
 } from '../../dist/credit/sigma.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
@@ -294,22 +295,25 @@ describe('shaping', () => {
     const logprobs = Float32Array.of(Math.log(0.25), 0);
     expect([...certainty({ ends, logprobs }, 2)].map((p) => Math.round(p * 1e6) / 1e6)).toEqual([0.25, 1]);
     const values = Float64Array.of(0.2, 0.6, 0.9);
-    const scaled = boundedSteps(values, { ends, reward: 1, logprobs }, 'scaled');
+    const scaled = boundedSteps(values, { ends, logprobs }, 'scaled');
     expect(scaled.values).toBe(values);
     expect(scaled.deltas[0]).toBeCloseTo(0.3, 6);
     expect(scaled.deltas[1]).toBe(0);
     // rounding makes no segment more than certain
     expect(certainty({ ends, logprobs: Float32Array.of(1e-3, -1) }, 2)[0]).toBe(1);
     // of what a tool answers nobody was sure, though the policy was of all that it wrote
-    const shown = { ends, reward: 1, logprobs: new Float32Array(2), shownBehind: [true, false] };
+    const shown = { ends, logprobs: new Float32Array(2), shownBehind: [true, false] };
     expect([...certainty(shown, 2)]).toEqual([0, 1]);
     expect([...boundedSteps(values, shown, 'scaled').deltas]).toEqual([0.6 - 0.2, 0]);
     // half of the tokens are a half of w
-    const bridged = boundedSteps(values, { ends, reward: 1, logprobs }, 'bridged');
-    expect([...bridged.values]).toEqual([0.2, (1 - 0.375) * 0.6 + 0.375, (1 - 0.75) * 0.9 + 0.75]);
-    expect([...boundedSteps(values, { ends, reward: null, logprobs }, 'bridged').values]).toEqual([
-      ...values,
-    ]);
+    const bridged = (reward: number | null) => {
+      const input = { ...WRONG, ends, reward, values: Float32Array.from(values) };
+      return [...valueSteps(input, 'bridged').values];
+    };
+    const stored = Float32Array.from(values);
+    const expected = [0, 0.375, 0.75].map((w, k) => (1 - w) * (stored[k] as number) + w);
+    expect(bridged(1)).toEqual(expected);
+    expect(bridged(null)).toEqual([...stored]);
     fc.assert(
       fc.property(
         fc.array(

@@ -13,11 +13,10 @@ const textOf = (x: ArrayLike<number>) => Buffer.from(Float32Array.from(x).buffer
 const floats = (text: string) =>
   Float64Array.from(new Float32Array(Uint8Array.from(Buffer.from(text, 'base64')).buffer));
 
-/** @param layer behind which hidden states were read */
+/** The file of a fit. */
 export function probeFile(
   { uses, why, hidden, seen, weights, l2, withStates, withoutStates }: ProbeFit,
-  layer: number | null,
-  { skipped, policy, scored_with }: FitAbout,
+  { layer, skipped, policy, scored_with }: Omit<FitAbout, 'base'>,
 ) {
   return sealed({
     ...{ version: 1, kind: 'probe', rredcot: VERSION, uses, why },

@@ -88,7 +88,11 @@ function natureOf(file: Pick<ProbeFile, 'uses'> | undefined): Nature {
 /** What a run's configuration says of the fit, and what `auto` has taken by it. */
 function told({ uses, why, layer, traces, sha256 }: ProbeFile, isAuto: boolean): Config {
   const taken = uses === 'now' ? pr : probe;
-  return { calibration: { uses, why, layer, traces, sha256 }, ...(isAuto && { estimator: taken.name }) };
+  return {
+    calibration: { uses, why, layer, traces, sha256 },
+    ...(isAuto && { estimator: taken.name }),
+    ...(taken === pr && { steps: undefined }),
+  };
 }
 
 function warningOf(file: ProbeFile, policy: Config, config: Config): string | undefined {
@@ -120,9 +124,9 @@ async function openProbe(
     async function* traces() {
       for await (const [part, { states = NONE }] of parts()) yield { ...(part as ProbeTrace), states };
     }
-    const about = { policy: policy.files, scored_with: scoredWith(config), skipped: {} };
+    const about = { policy: policy.files, scored_with: scoredWith(config), skipped: {}, layer: layer ?? 0 };
     const found = await fitProbe(traces, hidden);
-    own = new Probe(probeFile(found, layer ?? null, about));
+    own = new Probe(probeFile(found, about));
     tellProbe(own.file, log, opts.isAuto);
     return { nature: natureOf(own.file), config: told(own.file, opts.isAuto) };
   };

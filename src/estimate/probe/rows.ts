@@ -1,7 +1,9 @@
 // Rows that a probe is fitted to: those that have kept their hidden states.
 import { toFloat16 } from '../../model/onnx/float16.js';
 import type { OutputRow } from '../../scored.js';
-import { fitTraceOf } from '../calibration-rows.js';
+import type { FitAbout } from '../calibration.js';
+import { type FitKind, fitTraceOf } from '../calibration-rows.js';
+import type { Pass } from '../cross-fit.js';
 import { KnownGroups } from '../groups.js';
 import { FEATURES_OF } from '../states.js';
 import { type ProbeFile, probeFile } from './file.js';
@@ -11,7 +13,7 @@ import { STATES_COLUMN } from './probe.js';
 const FEATURES = FEATURES_OF.probe.length;
 
 /** A stored row as the fit takes it, or why it does not; its peers are known when all are read. */
-export function storedProbeTrace(row: OutputRow): ProbeTrace | string {
+function storedProbeTrace(row: OutputRow): ProbeTrace | string {
   const found = fitTraceOf(row, row.referenceUtilities?.length ? 'pr' : 'none', 'probe');
   if (typeof found === 'string') return found;
   const numbers = row.requested?.[STATES_COLUMN.name];
@@ -22,11 +24,8 @@ export function storedProbeTrace(row: OutputRow): ProbeTrace | string {
 }
 
 /** Fits a probe to stored traces. */
-export async function fitStored(
-  pass: () => AsyncIterable<ProbeTrace>,
-  layer: number | null,
-  about: Parameters<typeof probeFile>[2],
-): Promise<ProbeFile> {
+async function fitStored(given: Pass, about: FitAbout): Promise<ProbeFile> {
+  const pass = given as () => AsyncIterable<ProbeTrace>;
   const groups = new KnownGroups();
   let D = 0;
   for await (const { place, reward, states, features } of pass()) {
@@ -39,5 +38,7 @@ export async function fitStored(
       yield { ...trace, peers: mean === undefined ? 0 : mean - MIDDLE };
     }
   }
-  return probeFile(await fitProbe(traces, D), layer, about);
+  return probeFile(await fitProbe(traces, D), about);
 }
+
+export const PROBE_FIT: FitKind = { columns: [STATES_COLUMN], traceOf: storedProbeTrace, fit: fitStored };
