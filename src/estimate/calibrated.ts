@@ -116,12 +116,17 @@ export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWit
 export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
   if (file.stands_back !== null)
     return `the calibration stands back (${file.stands_back}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
+  return scoredOtherwise('the calibration', file, own);
+}
+
+/** That a fit is of traces which were scored in another way than these; undefined where it is not. */
+export function scoredOtherwise(what: string, file: ScoredWith, own: ScoredWith): string | undefined {
   const warnings = [
     ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
     ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
   ];
   if (warnings.length === 0) return undefined;
-  return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
+  return `${what} was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
 /** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */

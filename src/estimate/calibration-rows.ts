@@ -71,18 +71,15 @@ export function baseOfFile(
   further: readonly OutputColumn[],
 ): Base {
   const base = baseOf(config);
-  const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr']];
-  const unkept = further.find(({ name }) => columns?.includes(name) === false);
-  if (unkept !== undefined)
-    throw usageError(
-      `${path}: has no column ${unkept.name}`,
-      'score --estimator probe --keep-states, by a policy folder',
-    );
+  const kept = further.map(({ name }) => name);
+  const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr'], ...kept];
   const missing = columns === undefined ? [] : needed.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
-      `score without --columns, or with --columns ${needed.join(',')},group`,
+      kept.length > 0
+        ? 'score --estimator probe --keep-states, by a policy folder'
+        : `score without --columns, or with --columns ${needed.join(',')},group`,
     );
   if (base === undefined)
     throw usageError(

@@ -32,7 +32,7 @@ export type Pass = () => AsyncIterable<FitTrace>;
 export type Sample = Omit<FitTrace, 'features'> & { readonly z: Float64Array };
 
 /** A regression: the folds that are left out of it, and the search for its weights. */
-export interface Model {
+interface Model {
   readonly left: readonly number[];
   /** (F) λ of the penalty Σ λ/2 w², beside Σ over traces of their mean cross-entropy; the intercept is free */
   readonly l2: Float64Array;
@@ -42,7 +42,7 @@ export interface Model {
 /** λ, and weights (1+F) to begin with. */
 export type Ridge = Pick<Model, 'l2'> & { readonly start?: Float64Array };
 
-export interface FitOptions {
+interface FitOptions {
   /** largest entry of the gradient, a trace, at which a search ends */
   readonly tolerance: number;
   /** spreads of the last features, whose mean is 0: measured, they would move with the own reward */
@@ -214,8 +214,6 @@ const [BINS, BINS_OF_RANKS] = [10, 1000];
 
 /** The bin of so many that a probability falls into. */
 const binOf = (value: number, bins: number) => Math.min(bins - 1, Math.floor(value * bins));
-
-export type Quality = Awaited<ReturnType<typeof assess>>;
 
 /**
  * Gathers it in one pass.

@@ -1,20 +1,18 @@
 // `probe`: the probability of winning by going on, read off the policy's own hidden state, fitted to the outcomes of all traces (METHOD §3); `auto`, which takes it where there is something to fit.
-import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../../credit/nature.js';
 import { usageError } from '../../errors.js';
-import { STDIN } from '../../io/files/files.js';
 import { WHOLE } from '../../io/files/run-folder.js';
 import type { Config } from '../../io/write/output.js';
 import { fromFloat16 } from '../../model/onnx/float16.js';
 import { plural } from '../../plural.js';
 import type { Answers } from '../../question.js';
 import type { Log } from '../../report/log.js';
-import { CALIBRATION, scoredWith, statesOf, UNCALIBRATED } from '../calibrated.js';
+import { CALIBRATION, scoredOtherwise, scoredWith, statesOf, UNCALIBRATED } from '../calibrated.js';
 import { STANDS_BACK } from '../cross-fit.js';
 import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator, ValueJob } from '../estimator.js';
 import { groupPlace } from '../groups.js';
 import { ofReferences, pr } from '../one-pass.js';
-import { refuseStream } from '../peers.js';
+import { isStream, refuseStream } from '../peers.js';
 import { referenceSetMaker } from '../references.js';
 import { stateFeatures } from '../states.js';
 import { listColumn, type TraceValues, traceValues, utilitiesOf } from '../value.js';
@@ -44,8 +42,10 @@ export const probe: Estimator = {
   async setUp({ calibration: path, keepStates }, { inputs, shard = WHOLE }, { name }) {
     const isAuto = name === auto.name;
     const given = path === undefined ? undefined : await readProbe(String(path));
+    const isPart = shard.count > 1 ? 'a shard' : isStream(inputs) && 'a stream';
+    if (given === undefined && isAuto && isPart) return prOf(isPart);
     if (given === undefined) refuseStream(probe.name, inputs);
-    if (given === undefined && shard.count > 1)
+    if (given === undefined && isPart)
       throw usageError(
         '--estimator probe is fitted to all traces, and a shard has some of them',
         'score a part with --keep-states, rredcot calibrate --probe, then --calibration probe.json in every shard',
@@ -54,7 +54,8 @@ export const probe: Estimator = {
       nature: natureOf(given?.file),
       readsMean: true,
       config: { ...(keepStates === true && { keepStates }), ...(given && told(given.file, isAuto)) },
-      warning: (policy, config) => given && warningOf(given.file, policy, config),
+      warning: (policy, config) =>
+        given && scoredOtherwise('the probe', given.file, { policy, scored_with: scoredWith(config) }),
       open: (context) => openProbe(context, given, { isAuto, keepStates: keepStates === true }),
     };
   },
@@ -65,20 +66,18 @@ export const auto: Estimator = {
   ...probe,
   name: 'auto',
   card: 'probe, or pr where there was nothing to fit',
-  async setUp(values, call, nature) {
-    const { inputs, shard = WHOLE } = call;
-    const isStream = inputs.length === 0 || inputs.includes(STDIN);
-    if (values.calibration !== undefined || (!isStream && shard.count === 1))
-      return (await probe.setUp?.(values, call, nature)) as EstimatorSetup;
-    return {
-      ...{ nature: pr, config: { estimator: pr.name } },
-      open(context) {
-        context.log.info(`--estimator auto takes pr: a ${isStream ? 'stream' : 'shard'} is not all traces`);
-        return ofReferences(pr).open(context);
-      },
-    };
-  },
 };
+
+/** What `auto` takes of a part of the traces. */
+function prOf(part: string): EstimatorSetup {
+  return {
+    ...{ nature: pr, config: { estimator: pr.name } },
+    open(context) {
+      context.log.info(`--estimator auto takes pr: ${part} is not all traces`);
+      return ofReferences(pr).open(context);
+    },
+  };
+}
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
 function natureOf(file: Pick<ProbeFile, 'uses'> | undefined): Nature {
@@ -93,11 +92,6 @@ function told({ uses, why, layer, traces, sha256 }: ProbeFile, isAuto: boolean):
     ...(isAuto && { estimator: taken.name }),
     ...(taken === pr && { steps: undefined }),
   };
-}
-
-function warningOf(file: ProbeFile, policy: Config, config: Config): string | undefined {
-  if (isDeepStrictEqual([file.policy, file.scored_with], [policy, scoredWith(config)])) return undefined;
-  return 'the probe was fitted to traces of another policy, or cut or scored in another way: its values are off as far as these differ';
 }
 
 type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates', boolean>>;
