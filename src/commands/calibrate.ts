@@ -5,7 +5,7 @@ import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '
 import { scoredWith } from '../estimate/calibrated.js';
 import type { FitAbout, ScoredWith } from '../estimate/calibration.js';
 import { baseOfFile, CALIBRATED_FIT, type FitKind } from '../estimate/calibration-rows.js';
-import type { FitTrace } from '../estimate/cross-fit.js';
+import type { FitTrace } from '../estimate/fit/cross-fit.js';
 import { tellProbe } from '../estimate/probe/probe.js';
 import { PROBE_FIT } from '../estimate/probe/rows.js';
 import type { Base } from '../estimate/states.js';

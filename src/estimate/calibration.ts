@@ -5,8 +5,8 @@ import { z } from 'zod';
 import { dataError, usageError } from '../errors.js';
 import { readGivenJson } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
-import { FittedValues, openFit, type Pass, STANDS_BACK, type StandBack } from './cross-fit.js';
-import { FOLDS, type KnownGroups } from './groups.js';
+import { FittedValues, openFit, type Pass, STANDS_BACK, type StandBack } from './fit/cross-fit.js';
+import { FOLDS, type KnownGroups } from './fit/groups.js';
 import { type Base, FEATURES_OF, type States, stateFeatures } from './states.js';
 
 const Count = z.int().nonnegative();

@@ -1,6 +1,6 @@
 // A calibration as lines for the terminal: what it was fitted to, its log losses, its weights, its reliability curve.
 import type { CalibrationFile } from '../estimate/calibration.js';
-import { STANDS_BACK } from '../estimate/cross-fit.js';
+import { STANDS_BACK } from '../estimate/fit/cross-fit.js';
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
 

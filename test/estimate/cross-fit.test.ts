@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fitCalibration } from '../../dist/estimate/calibration.js';
-import { type FitTrace, openFit } from '../../dist/estimate/cross-fit.js';
-import { FOLDS, groupPlace } from '../../dist/estimate/groups.js';
-import { logitOf, sigmoid } from '../../dist/estimate/logistic.js';
+import { type FitTrace, openFit } from '../../dist/estimate/fit/cross-fit.js';
+import { FOLDS, groupPlace } from '../../dist/estimate/fit/groups.js';
+import { logitOf, sigmoid } from '../../dist/estimate/fit/logistic.js';
 import { stateFeatures } from '../../dist/estimate/states.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { seeded } from '../oracle/toy.js';

@@ -1,8 +1,8 @@
 // The probe's fit: against the formula minimised in float64, what must not change it, and when it stands back.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FOLDS, groupPlace } from '../../dist/estimate/groups.js';
-import { Lbfgs } from '../../dist/estimate/lbfgs.js';
+import { FOLDS, groupPlace } from '../../dist/estimate/fit/groups.js';
+import { Lbfgs } from '../../dist/estimate/fit/lbfgs.js';
 import { Probe, probeFile } from '../../dist/estimate/probe/file.js';
 import { fitProbe, OF_PEERS, type ProbeTrace, peersFeature } from '../../dist/estimate/probe/fit.js';
 import { FEATURES_OF } from '../../dist/estimate/states.js';

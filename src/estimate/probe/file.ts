@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { VERSION } from '../../package-files.js';
 import { countsOf, type FitAbout, readFit, sealed } from '../calibration.js';
-import { FittedValues } from '../cross-fit.js';
+import { FittedValues } from '../fit/cross-fit.js';
 import { FEATURES_OF } from '../states.js';
 import { type ProbeFit, type ProbeTrace, probeRows } from './fit.js';
 

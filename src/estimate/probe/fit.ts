@@ -1,8 +1,8 @@
 // Fits the probe: a logistic regression of a trace's reward on its states (the policy's hidden state there, what `calibrated` knows, the mean reward of its peers), cross-fitted by group (METHOD §3).
 import { fromFloat16 } from '../../model/onnx/float16.js';
-import { type FitTrace, minimise, openFit, type Ridge, type Sample } from '../cross-fit.js';
-import { FOLDS } from '../groups.js';
-import { crossEntropy, logitOf } from '../logistic.js';
+import { type FitTrace, minimise, openFit, type Ridge, type Sample } from '../fit/cross-fit.js';
+import { FOLDS } from '../fit/groups.js';
+import { crossEntropy, logitOf } from '../fit/logistic.js';
 import { FEATURES_OF } from '../states.js';
 
 /** One trace of a fit: K+1 states of D numbers and F features. */

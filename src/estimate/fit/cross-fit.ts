@@ -1,6 +1,7 @@
 // Logistic regressions of a trace's reward on what is known of its states, cross-fitted by group (METHOD §3): weights of each fold of the groups and of the whole, by passes over traces, and how good they are on groups that they have not seen.
-import { CORRECT } from '../credit/nature.js';
-import { sum } from '../credit/rules.js';
+import { CORRECT } from '../../credit/nature.js';
+import { sum } from '../../credit/rules.js';
+import { clipped } from '../states.js';
 import { FOLDS, type GroupPlace, groupPlace, KnownGroups } from './groups.js';
 import { Lbfgs } from './lbfgs.js';
 import {
@@ -14,7 +15,6 @@ import {
   solveSymmetric,
   standardised,
 } from './logistic.js';
-import { clipped } from './states.js';
 
 /** One trace of a fit; K+1 states of F features. */
 export interface FitTrace {
@@ -67,7 +67,8 @@ export async function openFit(pass: Pass, F: number, { tolerance, given = [] }: 
   scale.sd.set(given, F - given.length);
   const all = rewardsOf(rewards);
   const others = rewards.map((fold) => rewardsOf(rewards.filter((each) => each !== fold)));
-  const seen = { ...counts, meanReward: all.mean, scale };
+  const constants = others.map(({ mean }) => mean);
+  const seen = { ...counts, meanReward: all.mean, constants, scale };
   let standsBack: StandBack | null = null;
   if (seen.groups.size < MIN_GROUPS) standsBack = 'too-few-groups';
   else if (!all.differ) standsBack = 'one-reward';
@@ -93,14 +94,7 @@ export async function openFit(pass: Pass, F: number, { tolerance, given = [] }: 
       return models.map(({ search }) => search.at);
     },
     /** @param hasValue whether a v̂ is the second feature */
-    assessed: (folds: readonly Float64Array[], hasValue: boolean) =>
-      assess(
-        samples(),
-        seen,
-        folds,
-        others.map(({ mean }) => mean),
-        hasValue,
-      ),
+    assessed: (folds: readonly Float64Array[], hasValue: boolean) => assess(samples(), seen, folds, hasValue),
   };
 }
 
@@ -215,17 +209,16 @@ const [BINS, BINS_OF_RANKS] = [10, 1000];
 /** The bin of so many that a probability falls into. */
 const binOf = (value: number, bins: number) => Math.min(bins - 1, Math.floor(value * bins));
 
-/**
- * Gathers it in one pass.
- * @param folds (1+F) of each fold, fitted without it
- * @param constants of each fold: the mean reward of the others
- * @param hasValue whether there is a v̂
- */
+/** What the first pass has seen; `constants`: of each fold the mean reward of the others. */
+type SeenTraces = Omit<Awaited<ReturnType<typeof prescan>>, 'rewards'> & {
+  readonly constants: readonly number[];
+};
+
+/** Gathers it in one pass. @param folds (1+F) of each fold, fitted without it @param hasValue whether there is a v̂ */
 async function assess(
   samples: AsyncIterable<Sample>,
-  { scale, groups, traces }: { scale: Standardisation; groups: KnownGroups; traces: number },
+  { scale, groups, traces, constants }: SeenTraces,
   folds: readonly Float64Array[],
-  constants: readonly number[],
   hasValue: boolean,
 ) {
   const F = scale.mean.length;
