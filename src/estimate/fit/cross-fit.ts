@@ -75,7 +75,8 @@ export async function openFit(pass: Pass, F: number, { tolerance, given = [] }: 
   // in what remains without any one fold
   else if (!others.every(({ differ }) => differ)) standsBack = 'too-few-groups';
   async function* samples(): AsyncGenerator<Sample> {
-    for await (const { features, ...trace } of pass()) yield { ...trace, z: standardised(features, scale) };
+    for await (const { features, reward, place } of pass())
+      yield { reward, place, z: standardised(features, scale) };
   }
   let searchFor: ReturnType<typeof steering> | undefined;
   /** @param rough by how much a search may end earlier */
