@@ -70,11 +70,11 @@ async function gather(
   let example: string | undefined;
   let common: ScoredWith | undefined;
   let base: Base | undefined;
-  let layer: unknown;
+  let layers: unknown;
   for (const path of paths) {
     const { own, said, part, rows, config } = await opened(path, columns);
     base ??= own;
-    layer ??= config?.stateLayer;
+    layers ??= config?.stateLayers;
     if (own !== base)
       throw usageError(
         `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
@@ -119,7 +119,7 @@ async function gather(
       'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  return { ...(common as ScoredWith), base: base as Base, layer: Number(layer ?? 0), skipped };
+  return { ...(common as ScoredWith), base: base as Base, layers: (layers ?? []) as number[], skipped };
 }
 
 /** What files may say otherwise of how they were scored, or not at all. */

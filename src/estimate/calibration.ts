@@ -73,8 +73,8 @@ export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
 export interface FitAbout extends ScoredWith, Pick<CalibrationFile, 'skipped'> {
   /** whose values they have */
   readonly base: Base;
-  /** behind which hidden states were read; 0: none was */
-  readonly layer: number;
+  /** behind which hidden states were read */
+  readonly layers: readonly number[];
 }
 
 /** λ of all features. */

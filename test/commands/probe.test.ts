@@ -18,8 +18,8 @@ describe('score --estimator probe', () => {
       kind: 'probe',
       traces: 96,
       groups: 12,
-      hidden: 128,
-      layer: 3,
+      hidden: 256,
+      layers: [3, 4],
     });
     await done('score in.jsonl --estimator probe -o one.jsonl');
     await done('score in.jsonl --estimator probe --calibration probe.json -o given.jsonl');
@@ -96,7 +96,7 @@ describe('score --estimator probe', () => {
 
   it('is fitted without hidden states where the folder gives none, and refuses a fit that needs them', async () => {
     await cp(EMBEDDED, at('old'), { recursive: true });
-    const { stateLayer: _, ...manifest } = await json('old/policy.json');
+    const { stateLayers: _, ...manifest } = await json('old/policy.json');
     await writeFile(at('old/policy.json'), JSON.stringify(manifest));
     const { stderr } = await done('score in.jsonl --policy old --limit 8 --estimator probe -o few.parquet');
     expect(stderr).toContain('rredcot policy build');

@@ -29,7 +29,7 @@ function fitAll(traces: readonly MadeTrace[]) {
     async function* () {
       yield* all;
     },
-    { base: 'pr', layer: 0, skipped: {}, policy: null, scored_with: null },
+    { base: 'pr', layers: [], skipped: {}, policy: null, scored_with: null },
   );
 }
 

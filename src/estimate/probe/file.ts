@@ -16,11 +16,11 @@ const floats = (text: string) =>
 /** The file of a fit. */
 export function probeFile(
   { uses, why, hidden, seen, weights, l2, withStates, withoutStates }: ProbeFit,
-  { layer, skipped, policy, scored_with }: Omit<FitAbout, 'base'>,
+  { layers, skipped, policy, scored_with }: Omit<FitAbout, 'base'>,
 ) {
   return sealed({
     ...{ version: 1, kind: 'probe', rredcot: VERSION, uses, why },
-    ...{ layer: hidden > 0 ? layer : null, hidden, features: FEATURES_OF.probe },
+    ...{ layers: hidden > 0 ? layers : [], hidden, features: FEATURES_OF.probe },
     ...{ mean: textOf(seen.scale.mean), sd: textOf(seen.scale.sd) },
     ...{ weights: weights && textOf(weights.flatMap((own) => [...own])), l2, ...countsOf(seen, skipped) },
     ...{ with_states: withStates, without_states: withoutStates, policy, scored_with },

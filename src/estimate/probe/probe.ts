@@ -4,6 +4,7 @@ import { usageError } from '../../errors.js';
 import { WHOLE } from '../../io/files/run-folder.js';
 import type { Config } from '../../io/write/output.js';
 import { fromFloat16 } from '../../model/onnx/float16.js';
+import { stateNumbers } from '../../model/onnx/folder.js';
 import { plural } from '../../plural.js';
 import type { Answers } from '../../question.js';
 import type { Log } from '../../report/log.js';
@@ -36,7 +37,7 @@ export const probe: Estimator = {
   card: "the probability of winning by going on, from the policy's hidden state there, the surprise of the thought so far and the rewards of the trace's peers, fitted to rewards",
   creditFlags: [CALIBRATION],
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
-  configKeys: ['calibration', 'keepStates', 'stateLayer'],
+  configKeys: ['calibration', 'keepStates', 'stateLayers'],
   columns: ({ keepStates }) => (keepStates === true ? [STATES_COLUMN] : []),
   stored: ({ calibration }) => natureOf(calibration as ProbeFile | undefined),
   async setUp({ calibration: path, keepStates }, { inputs, shard = WHOLE }, { name }) {
@@ -85,10 +86,10 @@ function natureOf(file: Pick<ProbeFile, 'uses'> | undefined): Nature {
 }
 
 /** What a run's configuration says of the fit, and what `auto` has taken by it. */
-function told({ uses, why, layer, traces, sha256 }: ProbeFile, isAuto: boolean): Config {
+function told({ uses, why, layers, traces, sha256 }: ProbeFile, isAuto: boolean): Config {
   const taken = uses === 'now' ? pr : probe;
   return {
-    calibration: { uses, why, layer, traces, sha256 },
+    calibration: { uses, why, layers, traces, sha256 },
     ...(isAuto && { estimator: taken.name }),
     ...(taken === pr && { steps: undefined }),
   };
@@ -102,8 +103,9 @@ async function openProbe(
   given: Probe | undefined,
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
-  const layer = engine === undefined && 'cuda' in policy ? policy.stateLayer : undefined;
-  const hidden = layer !== undefined && 'cuda' in policy ? policy.architecture.hidden : 0;
+  const answers = engine === undefined && 'cuda' in policy ? policy : undefined;
+  const hidden = answers ? stateNumbers(answers) : 0;
+  const layers = answers?.stateLayers ?? [];
   const needed = given?.file.hidden ?? 0;
   const who = engine?.name ?? policy.path;
   const mend = engine ? 'a policy folder gives them' : 'rredcot policy build makes a folder that gives them';
@@ -118,14 +120,14 @@ async function openProbe(
     async function* traces() {
       for await (const [part, { states = NONE }] of parts()) yield { ...(part as ProbeTrace), states };
     }
-    const about = { policy: policy.files, scored_with: scoredWith(config), skipped: {}, layer: layer ?? 0 };
+    const about = { policy: policy.files, scored_with: scoredWith(config), skipped: {}, layers };
     const found = await fitProbe(traces, hidden);
     own = new Probe(probeFile(found, about));
     tellProbe(own.file, log, opts.isAuto);
     return { nature: natureOf(own.file), config: told(own.file, opts.isAuto) };
   };
   return {
-    config: { ...(hidden > 0 && { stateLayer: layer }) },
+    config: { ...(hidden > 0 && { stateLayers: layers }) },
     referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
     ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
     values: (trace, answers) => probeValues(trace, answers, own, opts),

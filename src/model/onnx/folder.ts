@@ -60,11 +60,17 @@ const Manifest = z.object({
    */
   canary: z.object({ file: FileName, sha256: Sha256 }),
   /** layers behind which its graphs read hidden states; absent of one that was built before they did */
-  stateLayer: Id.exactOptional(),
+  stateLayers: z.array(Id).exactOptional(),
 });
 
 export type TextFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof TextManifest>, 'format'>>;
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
+
+/** Numbers of a hidden state that its graphs read, one layer's behind the other's; 0 where they read none. */
+export const stateNumbers = ({
+  stateLayers = [],
+  architecture: { hidden },
+}: Pick<PolicyFolder, 'architecture' | 'stateLayers'>): number => stateLayers.length * hidden;
 
 /** What is to be known of the policy that made a run's numbers. */
 export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;

@@ -5,7 +5,7 @@ import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { buildAgain, GRAPH, type PolicyFolder } from './folder.js';
+import { buildAgain, GRAPH, type PolicyFolder, stateNumbers } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
@@ -29,7 +29,7 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   };
 
 /** A policy's folder, of which the canary may not yet be there. */
-export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda'> &
+export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda' | 'stateLayers'> &
   Partial<Pick<PolicyFolder, 'canary'>>;
 
 /** A running policy. */
@@ -154,7 +154,7 @@ export class ModelSession implements AsyncDisposable {
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
     return job.traces.map(({ ids, promptLength, branches: asked, states: wanted = [] }) => {
       const from = own;
-      const numbers = wanted.length * this.folder.architecture.hidden;
+      const numbers = wanted.length * stateNumbers(this.folder);
       const ofExits = states?.subarray(state, state + numbers);
       state += numbers;
       own += ids.length - promptLength;

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { fromFloat16 } from '../../../dist/model/onnx/float16.js';
-import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { openPolicyFolder, stateNumbers } from '../../../dist/model/onnx/folder.js';
 import type { Branch, TraceScores } from '../../../dist/model/onnx/placed.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import {
@@ -159,8 +159,8 @@ describe('hidden states', () => {
   }
 
   test('are those of a float64 pass that ends behind the layer, alone, behind a shared prompt, and beside branches', async () => {
-    const layer = folder.stateLayer as number;
-    const shallow = { ...model, config: { ...model.config, num_hidden_layers: layer } };
+    const layers = folder.stateLayers as number[];
+    expect(layers).toHaveLength(2);
     const random = seeded(3);
     const prompt = plausibleIds(random, 20);
     const traces = [0, 1, 2].map((n) => {
@@ -176,17 +176,23 @@ describe('hidden states', () => {
     });
     const found = await session.run(traces);
     for (const [n, { ids, states: exits }] of traces.entries()) {
-      const logits: Float64Array[] = [];
-      extend(shallow, start(shallow), [...ids], (row) => logits.push(row));
-      const numbers = new Float64Array(exits.length * folder.architecture.hidden);
+      const ofLayers = layers.map((num_hidden_layers) => {
+        const shallow = { ...model, config: { ...model.config, num_hidden_layers } };
+        const logits: Float64Array[] = [];
+        extend(shallow, start(shallow), [...ids], (row) => logits.push(row));
+        return logits;
+      });
+      const numbers = new Float64Array(exits.length * stateNumbers(folder));
       fromFloat16(found[n]?.states as Uint16Array, numbers);
-      for (const [k, exit] of exits.entries()) {
-        const d = folder.architecture.hidden;
-        const own = logitsOf(numbers.subarray(k * d, (k + 1) * d));
-        // half precision: a neighbor's state is tens away
-        expect(differences(own, logits[exit - 1] as Float64Array).most).toBeLessThan(0.05);
-        expect(differences(own, logits[exit - 2] as Float64Array).most).toBeGreaterThan(1);
-      }
+      const d = folder.architecture.hidden;
+      for (const [k, exit] of exits.entries())
+        for (const [l, logits] of ofLayers.entries()) {
+          const at = (k * layers.length + l) * d;
+          const own = logitsOf(numbers.subarray(at, at + d));
+          // half precision: a neighbor's state is tens away
+          expect(differences(own, logits[exit - 1] as Float64Array).most).toBeLessThan(0.05);
+          expect(differences(own, logits[exit - 2] as Float64Array).most).toBeGreaterThan(1);
+        }
     }
     // nothing else has changed by them
     const plain = await session.run(traces.map(({ states: _, ...rest }) => rest));
