@@ -37,6 +37,8 @@ export interface TraceQuestions {
   readonly atExits: readonly Continuation[];
   /** besides, after an exit by its number of completion tokens: ids that are scored from the first on, such as a peer's tail */
   readonly tails?: TailsAt;
+  /** the hidden state at every exit, too */
+  readonly states?: true;
   /** other traces of which the same is asked as of this one's own tokens */
   readonly peers?: readonly TokenizedTrace[];
   /** of the policy once the (K+1) exit points are known, which may be many and long */
@@ -66,6 +68,8 @@ export interface ReaderAnswers {
   readonly entropies: Float32Array;
   /** (E) of (N) */
   readonly branches: readonly (readonly Answer[])[];
+  /** (E · d) float16, where they were asked for and the answerer has them */
+  readonly states?: Uint16Array;
   /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that; absent: rounding */
   readonly noise?: number;
 }

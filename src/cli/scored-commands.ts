@@ -152,14 +152,20 @@ export function calibrate(command: Command, { interruption: { signal }, done }: 
     )
     .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, or run folders')
     .requiredOption('-o, --output <file>', 'the calibration, a JSON file')
+    .option(
+      '--probe',
+      'fits the values of --estimator probe, to hidden states that --keep-states has kept',
+      false,
+    )
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
   logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
     const commands = await import('../commands/calibrate.js');
-    done(await commands.calibrate(scored, { output: flags.output, signal }, await logOf(flags)));
+    const { output, probe: isProbe } = flags;
+    done(await commands.calibrate(scored, { output, isProbe, signal }, await logOf(flags)));
   });
 }
 
-type CalibrateFlags = LogFlags & { output: string };
+type CalibrateFlags = LogFlags & { output: string; probe: boolean };
 
 interface InspectFlags extends MappingFlags {
   readonly row?: string;

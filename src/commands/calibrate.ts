@@ -3,15 +3,17 @@ import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
-import { calibrationFile, type ScoredWith } from '../estimate/calibration.js';
-import { type FitTrace, fitCalibration } from '../estimate/calibration-fit.js';
-import { baseOfFile, fitTraceOf } from '../estimate/calibration-rows.js';
-import { type Base, FEATURES_OF } from '../estimate/states.js';
+import type { FitAbout, ScoredWith } from '../estimate/calibration.js';
+import { baseOfFile, CALIBRATED_FIT, type FitKind } from '../estimate/calibration-rows.js';
+import type { FitTrace } from '../estimate/fit/cross-fit.js';
+import { tellProbe } from '../estimate/probe/probe.js';
+import { PROBE_FIT } from '../estimate/probe/rows.js';
+import type { Base } from '../estimate/states.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
 import { partText } from '../io/write/facts.js';
 import { assertPlace } from '../io/write/target.js';
-import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
 import { tellCalibration } from '../report/calibration-view.js';
 import type { Log } from '../report/log.js';
@@ -22,6 +24,8 @@ import { assertWritten, columnsOf, configIn, firstAccount, partOf, policyIn } fr
 
 export interface CalibrateOptions {
   readonly output: string;
+  /** the probe is fitted, to hidden states that rows have kept, in place of the calibrated value */
+  readonly isProbe: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -32,18 +36,19 @@ export interface CalibrateOptions {
  */
 export async function calibrate(
   paths: readonly string[],
-  { output, signal }: CalibrateOptions,
+  { output, isProbe, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
+  const kind: FitKind = isProbe ? PROBE_FIT : CALIBRATED_FIT;
   const features = await openFeatures(dirname(output));
   try {
-    const { base, ...common } = await gather(paths, features, signal, log);
-    const F = FEATURES_OF[base].length;
-    const fit = await fitCalibration(() => features.traces(signal), F, base !== 'none');
-    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, base);
+    const about = await gather(paths, features, kind, signal, log);
+    const file = await kind.fit(() => features.traces(signal), about);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
-    tellCalibration(file, output, log);
+    if ('kind' in file) tellProbe(file, log);
+    else tellCalibration(file, output, log);
+    log.info(`written to ${output}`);
     return EXIT.done;
   } finally {
     await features.close();
@@ -54,9 +59,10 @@ export async function calibrate(
 async function gather(
   paths: readonly string[],
   features: Features,
+  { columns, traceOf }: FitKind,
   signal: AbortSignal,
   log: Log,
-): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
+): Promise<FitAbout> {
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
   const skipped: Record<string, number> = {};
@@ -64,9 +70,11 @@ async function gather(
   let example: string | undefined;
   let common: ScoredWith | undefined;
   let base: Base | undefined;
+  let layers: unknown;
   for (const path of paths) {
-    const { own, said, part, rows } = await opened(path);
+    const { own, said, part, rows, config } = await opened(path, columns);
     base ??= own;
+    layers ??= config?.stateLayers;
     if (own !== base)
       throw usageError(
         `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
@@ -91,8 +99,7 @@ async function gather(
       throwIfInterrupted(signal);
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
-      const stored = storedRow(row.columns, row);
-      const found = fitTraceOf(stored, own);
+      const found = traceOf(storedRow(row.columns, row, columns), own);
       if (typeof found !== 'string') {
         await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
@@ -112,7 +119,7 @@ async function gather(
       'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  return { ...(common as ScoredWith), base: base as Base, skipped };
+  return { ...(common as ScoredWith), base: base as Base, layers: (layers ?? []) as number[], skipped };
 }
 
 /** What files may say otherwise of how they were scored, or not at all. */
@@ -124,7 +131,7 @@ const DIFFER = [
 const HINT = 'rredcot verify names what is damaged; score makes it again';
 
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
-async function opened(path: string) {
+async function opened(path: string, further: readonly OutputColumn[]) {
   const inputs = await resolveInputs([path]);
   const account = await firstAccount(inputs);
   await assertWritten(inputs);
@@ -132,7 +139,7 @@ async function opened(path: string) {
   const part = (await partOf(inputs))?.part;
   const config = configIn(account);
   const said = { policy: policyIn(account) ?? null, scored_with: config ? scoredWith(config) : null };
-  return { own: baseOfFile(path, columns, config), said, part, rows: readRows(inputs) };
+  return { own: baseOfFile(path, columns, config, further), said, part, rows: readRows(inputs), config };
 }
 
 /** Traces that are read and written at a time. */

@@ -39,7 +39,9 @@ export async function requests(
   const code = await scoring(paths, own, log, (given, job) => {
     const writes = () => asked?.take() ?? '';
     const stages: typeof job.stages = (source, run) => askedRows(job.stages(source, run));
-    return runJob(given, own, { ...job, command: 'requests', columns: [], texts: [], stages, writes }, log);
+    // nothing follows from answers that are not there
+    const { first: _, ...asks } = job;
+    return runJob(given, own, { ...asks, command: 'requests', columns: [], texts: [], stages, writes }, log);
   });
   if (asked !== undefined) tell(asked.counts, log);
   return code;

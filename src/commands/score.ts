@@ -1,13 +1,6 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 
-import {
-  asksForMean,
-  type CreditOptions,
-  creditConfig,
-  credited,
-  groupMeanOf,
-  withContiguousMeans,
-} from '../credit/credit.js';
+import { asksForMean, type CreditOptions, creditConfig, credited, forNature } from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { type ExitCode, usageError } from '../errors.js';
@@ -16,7 +9,7 @@ import { type PolicyNeed, policyNeed, preparing, rewarding } from '../estimate/r
 import type { ReferenceSource } from '../estimate/references.js';
 import { valueColumns } from '../estimate/registry.js';
 import { findRewardRange, RewardCheck, SIGNED_NOTICE } from '../estimate/reward.js';
-import { openStages, valuesOf } from '../estimate/stages.js';
+import { type Begin, openStages, openWhole, valuesOf } from '../estimate/stages.js';
 import type { Engine } from '../model/engine/engine.js';
 import { withGraphs } from '../model/onnx/folder.js';
 import { type OpenPolicy, openPolicy } from '../model/onnx/open-model.js';
@@ -25,7 +18,7 @@ import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import type { CutOptions } from '../run/options.js';
 import { type CommandJob, runJob } from '../run/run-job.js';
-import { type JobInputs, openInputs } from '../run/source.js';
+import { type JobInputs, openInputs, type RunContext, type Source } from '../run/source.js';
 import { chosenColumns, OUR_COLUMNS } from '../scored/columns.js';
 
 export interface ScoreOptions extends CutOptions {
@@ -78,50 +71,47 @@ export async function scoring(
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
-  const own = { ...opts.credit, rewardRange };
-  const credit = { ...own, estimator: nature };
+  const own = forNature({ ...opts.credit, rewardRange }, nature);
   if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
     ...{ need, opened, segments, rewardRange, marks, endToken, nature, setUp, estimator },
     ...{ references: opts.references, engine, log, signal },
   };
-  const { rewardOf, reward, counted, groupReferences } = rewarding(method);
-  const usesGroups = groupReferences !== undefined || asksForMean(credit) || setUp.readsPeers === true;
+  const { rewardOf, rewarded, counted, groupReferences } = rewarding(method);
+  const readsMean = setUp.readsPeers === true || setUp.readsMean === true;
+  const usesGroups = groupReferences !== undefined || asksForMean(own) || readsMean;
+  await using whole = estimator.whole && openWhole(estimator.whole, method);
 
-  const stages: CommandJob['stages'] = async function* (source, run) {
+  const begin: Begin = async (all, source, run) => {
     const isStream = run.prescan === undefined;
-    // read, map, find the reward
-    const traces = isStream ? rewards.watched(source.traces()) : source.traces();
-    const rewarded = eachTrace(traces, (item) => reward(item, isStream));
-
-    // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
-    const groups = usesGroups ? run.prescan?.groupRewards : new Map();
-    const withMeans =
-      groups === undefined
-        ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({
-            ...item,
-            ...groupMeanOf(groups.get(item.trace.group), item.reward.reward),
-          }));
+    // read, map, find the reward, and the mean of the group's
+    const traces = rewarded(isStream ? rewards.watched(all) : all, run.prescan, usesGroups);
 
     // cut: tokens and pieces; what the policy cannot take shows here
     const prepare = await preparing(method, groupReferences, isStream);
-    const cut = eachTrace(withMeans, prepare);
+    const stages = await openStages({ ...method, run, source, prepare, rewardOf, kept: whole?.kept() });
+    return { cut: eachTrace(traces, prepare), stages };
+  };
+
+  const stages: CommandJob['stages'] = async function* (source, run) {
+    const { cut, stages } = await begin(source.traces(), source, run);
+    await using _ = stages;
 
     // ask, answer, values: how likely references are at exit points, whoever says it, and what a state is worth by that
-    await using stages = await openStages({ ...method, run, source, prepare, rewardOf });
     const asked = stages.ask(cut);
     const answered = stages.answer(asked);
     const valued = valuesOf(answered, estimator);
 
     // credit: the baseline and σ
+    const credit = forNature(own, whole?.nature() ?? nature);
     yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
   };
 
+  const asked = { ...own, estimator: opts.credit.estimator };
   const config = {
     ...{ references: opts.references, chatTemplateArgs, endToken },
-    ...{ ...creditConfig(own), ...setUp.config, ...segments, ...estimator.config },
+    ...{ ...creditConfig(asked), ...setUp.config, ...segments, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
     ...engine?.config,
   };
@@ -130,9 +120,10 @@ export async function scoring(
   const job = {
     command: 'score' as const,
     ending: '.scored.parquet',
-    columns: [...written.columns, ...requestedColumns(credit), ...valueColumns(config)],
+    columns: [...written.columns, ...requestedColumns(own), ...valueColumns(config)],
     texts: written.texts,
     ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints },
+    ...(whole && { first: (source: Source, run: RunContext) => whole.first(begin, source, run, config) }),
     policy: need === 'nothing' ? undefined : policy,
     policiesBeside: estimator.second?.model === undefined ? [] : [estimator.second.model.policy],
     passes:

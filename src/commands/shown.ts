@@ -1,6 +1,6 @@
 // Makes of a stored row what is shown of it: its texts, as far as the row still has them, and what `inspect` tells a person and programs.
 
-import { stepsText, valueNameOf } from '../credit/nature.js';
+import { valueNameOf } from '../credit/nature.js';
 import { RredcotError } from '../errors.js';
 import { storedNature } from '../estimate/registry.js';
 import { mapRow } from '../io/map/map.js';
@@ -9,7 +9,7 @@ import type { Input } from '../io/read/inputs.js';
 import type { Config } from '../io/write/output.js';
 import { isUnlikely } from '../report/counts.js';
 import { traceRecord } from '../report/trace-record.js';
-import type { ShownTrace } from '../report/trace-view.js';
+import { type ShownTrace, stepsText } from '../report/trace-view.js';
 import { type InputRow, isBad } from '../rows.js';
 import { mean } from '../scored/choose.js';
 import { kindOf, storedRow } from '../scored/columns.js';

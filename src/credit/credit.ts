@@ -34,6 +34,12 @@ export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOp
   };
 }
 
+/** The options for values of another kind: a bridge to the outcome is for values on its scale. */
+export function forNature({ steps, ...opts }: CreditOptions, estimator: Nature): CreditOptions {
+  const isKept = steps !== undefined && (steps !== 'bridged' || estimator.onRewardScale);
+  return { ...opts, estimator, ...(isKept && { steps }) };
+}
+
 /** (K+1) values of a stored row. */
 export function storedValues({ valueStart, segments }: OutputRow, { isLog }: Nature): Float32Array {
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
@@ -85,11 +91,7 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
   // that a trace has no reference is the trace's own
   const isOfCredit = (code: string) =>
     code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
-  const codes = [
-    ...row.status.filter((code) => !isOfCredit(code)),
-    ...(fallback === undefined ? [] : [fallback]),
-    ...status,
-  ];
+  const kept = row.status.filter((code) => !isOfCredit(code));
   return {
     ...row,
     ...{ baseline, sigma, reward, valueStart: values[0] as number },
@@ -101,7 +103,7 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
       delta: deltas[k] as number,
       sigma: sum(sigma.subarray(segment.start ?? 0, segment.end ?? 0)),
     })),
-    status: [...new Set(codes)],
+    status: [...new Set([...kept, ...(fallback === undefined ? [] : [fallback]), ...status])],
   };
 }
 
@@ -144,6 +146,8 @@ export interface GroupMean {
   readonly groupMean: number | undefined;
   /** the same without the trace's own reward (leave one out); undefined also where no other is known */
   readonly peersMean?: number | undefined;
+  /** of so many */
+  readonly peersCount?: number;
   /** their standard deviation, as trainers take it: of a sample, n − 1 below; 0 for one reward */
   readonly groupStd?: number | undefined;
 }
@@ -167,7 +171,7 @@ export function groupMeanOf(
   const variance = count < 2 ? 0 : Math.max(0, squares - sum ** 2 / count) / (count - 1);
   const peers = own === null ? count : count - 1;
   const peersMean = peers === 0 ? undefined : (sum - (own ?? 0)) / peers;
-  return { groupMean: sum / count, peersMean, groupStd: Math.sqrt(variance) };
+  return { groupMean: sum / count, peersMean, peersCount: peers, groupStd: Math.sqrt(variance) };
 }
 
 /**

@@ -33,6 +33,8 @@ export interface Nature {
   readonly hasOwnScale?: true;
   /** values are expected rewards, so that ζ − V(s) is an advantage */
   readonly onRewardScale?: true;
+  /** `--steps` where nobody names them */
+  readonly steps?: 'bridged';
   /** values have the trace's own outcome in them, right to share it out, wrong as a baseline: the column that begins with a V(s_0) without it */
   readonly priorColumn?: string;
   /** right references are set against wrong ones */
@@ -63,13 +65,6 @@ export function isMartingale(nature: Nature): boolean {
 /** How its values are called where they are shown. @param nature undefined for what nobody knows */
 export function valueNameOf(nature: Nature | undefined): string {
   return nature?.valueName ?? 'v̂';
-}
-
-/** What is to be said of the differences that a file has, where they are not plainly those of its values. */
-export function stepsText(steps: unknown): string | undefined {
-  if (steps === 'scaled') return 'scaled by 1 − π, how unsure the policy was of the segment';
-  if (steps === 'smoothed') return 'of values smoothed by 1 − π, how unsure the policy was of each segment';
-  return undefined;
 }
 
 /** Status of a trace without any reference: its values are 0, and mean nothing. */

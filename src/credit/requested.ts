@@ -50,25 +50,20 @@ export function readsEntropies({ within, method, rule, others = [] }: RequestOpt
 /** Whether it rests on their log-probabilities. */
 export function readsLogprobs({ within, steps, rule, others = [] }: RequestOptions): boolean {
   const isOfTokens = [rule, ...others].some((each) => RULES[each].reads === 'logprobs');
-  return isOfTokens || within === 'unsure' || steps !== undefined;
+  return isOfTokens || within === 'unsure' || (steps !== undefined && steps !== 'bridged');
 }
+
+const advantages = (text: string) =>
+  requestedColumn(TOKEN_ADVANTAGE, FLOAT32_LIST, `${text}; no σ, not return-equivalent`);
 
 /** What each method writes beside σ. */
 const COLUMNS_OF: Readonly<Record<(typeof METHODS)[number], readonly OutputColumn[]>> = {
   sigma: [],
   segment: [
-    requestedColumn(
-      TOKEN_ADVANTAGE,
-      FLOAT32_LIST,
-      'advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer; no σ, not return-equivalent',
-    ),
+    advantages('advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer'),
   ],
   hierarchical: [
-    requestedColumn(
-      TOKEN_ADVANTAGE,
-      FLOAT32_LIST,
-      "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
-    ),
+    advantages("the outcome's advantage and α times the segment's progress, by the token's factor"),
     requestedColumn(
       GROUP_STD,
       FLOAT32,
@@ -78,10 +73,7 @@ const COLUMNS_OF: Readonly<Record<(typeof METHODS)[number], readonly OutputColum
 };
 
 /** The columns that were asked for, in their order. */
-export function requestedColumns({
-  others = [],
-  method = 'sigma',
-}: Pick<RequestOptions, 'others' | 'method'>): OutputColumn[] {
+export function requestedColumns({ others = [], method = 'sigma' }: Partial<RequestOptions>): OutputColumn[] {
   const ofRules = others.map((rule) => {
     const words = `the same credit by another rule: ${RULES[rule].words}`;
     return requestedColumn(creditColumn(rule), FLOAT32_LIST, words);

@@ -173,9 +173,8 @@ const topEntropy: Rule = {
 const discounted: Rule = {
   words: 'the discounted return of a reward at the end, whatever the values',
   flags: ['gamma'],
-  ofTokens({ T }, { gamma = DISCOUNT }) {
-    return byWeight(Float64Array.from({ length: T }, (_, t) => gamma ** (T - 1 - t)));
-  },
+  ofTokens: ({ T }, { gamma = DISCOUNT }) =>
+    byWeight(Float64Array.from({ length: T }, (_, t) => gamma ** (T - 1 - t))),
 };
 
 /** Plain GRPO. */

@@ -5,7 +5,7 @@ import { RULES, SHARE_MIX, type SigmaRule, sum } from './rules.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
-export const STEPS = ['free', 'scaled', 'smoothed'] as const;
+export const STEPS = ['free', 'scaled', 'smoothed', 'bridged'] as const;
 
 export interface SigmaOptions {
   readonly rule: SigmaRule;
@@ -21,7 +21,7 @@ export interface SigmaOptions {
   readonly mix?: number;
   /** most of a weight σ_t·T of `share`, 1 or more, what is above it falls on the tokens below; none where absent */
   readonly cap?: number;
-  /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
+  /** how values step: as they are, by Δ_k (1 − π_k), smoothed by 1 − π_k, or bridged to the outcome; `free` where absent */
   readonly steps?: (typeof STEPS)[number];
 }
 
@@ -83,11 +83,10 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const advantage = baseline === undefined ? Number.NaN : reward - baseline; // R* = ζ − b
   const isScaled = input.estimator.hasOwnScale && baseline !== undefined;
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
-  const last = values[values.length - 1] as number;
   const kept = heard(deltas);
   if (deltas.some(Boolean) && !kept.some(Boolean)) return uniform('uniform:noise', deltas);
   const read = input.estimator.isAttribution ? attributed(kept, input.estimator, advantage) : kept;
-  const steps = { ...input, reward, advantage, last, deltas: read };
+  const steps = { ...input, reward, advantage, last: values.at(-1) as number, deltas: read };
   const perSegment = ofSegments?.(steps, opts);
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
@@ -98,12 +97,14 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
 }
 
 /**
- * Values and their differences, for all steps but free ones as far as the policy was not sure of the segments; and what is heard of
+ * Values and their differences, for bounded steps as far as the policy was not sure of the segments; and what is heard of
  * differences: 0 of one that is smaller than the answers' noise, as far as the policy was not sure, since nobody knows its sign.
  */
 export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
-  const own = Float64Array.from(input.values);
-  const bounded = steps === 'free' ? undefined : boundedSteps(own, input, steps);
+  const stored = Float64Array.from(input.values);
+  const own = steps === 'bridged' ? bridgedValues(stored, input) : stored;
+  const isBounded = steps === 'scaled' || steps === 'smoothed';
+  const bounded = isBounded ? boundedSteps(own, input, steps) : undefined;
   const raw = new Float64Array(input.ends.length);
   raw.set(bounded?.deltas ?? valueDifferences(own, input));
   const changes = bounded?.deltas ?? own.subarray(1).map((value, k) => value - (own[k] as number));
@@ -113,19 +114,28 @@ export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'fr
   return { values: bounded?.values ?? own, raw, heard };
 }
 
+/** w: what the own outcome counts for at the end of a trace; .5 to 1 are alike, by what was measured. */
+const OUTCOME_SHARE = 0.75;
+
+/** (K+1) (1 − w f_k) V_k + w f_k ζ, f_k the share of the tokens before state k: the later, the more the outcome tells of it. V_0 has nothing of it. */
+function bridgedValues(values: Float64Array, { ends, reward }: SigmaInput): Float64Array {
+  if (reward === null) return values;
+  const shares = [0, ...ends].map((end) => (OUTCOME_SHARE * end) / (ends.at(-1) as number));
+  return values.map((value, k) => (1 - (shares[k] as number)) * value + (shares[k] as number) * reward);
+}
+
 /**
  * Δ_k = v̂(s_k) − v̂(s_{k−1}) for thought segments, 0 for the answer. `joint` takes them from exp(log v̂ − largest): the
  * trace's own scale, since the values themselves underflow. `joint-log` takes them from log v̂.
  */
 function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput): Float64Array {
-  const deltas = new Float64Array(ends.length);
   const largest = values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  if (largest === Number.NEGATIVE_INFINITY) return deltas;
   const scaled = estimator.hasOwnScale ? values.map((value) => Math.exp(value - largest)) : values;
-  for (let k = 1; k < scaled.length; k++) deltas[k - 1] = (scaled[k] as number) - (scaled[k - 1] as number);
-  // no reference contributes after an exit: its logarithm has no difference
-  for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
-  return deltas;
+  return Float64Array.from(ends, (_, k) => {
+    const delta = (scaled[k + 1] as number) - (scaled[k] as number);
+    // no reference contributes after an exit: its logarithm has no difference
+    return Number.isFinite(delta) ? delta : 0;
+  });
 }
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
@@ -134,15 +144,13 @@ function areFlat(values: Float64Array, { isLog, hasOwnScale }: Nature, deltas: F
   if (!isLog || (!hasOwnScale && isStill)) return isStill;
   const low = values.reduce((a, b) => Math.min(a, b));
   const high = values.reduce((a, b) => Math.max(a, b));
-  if (low === Number.NEGATIVE_INFINITY) return high === low;
-  return high - low <= FLOAT32_STEP * Math.abs(low);
+  return low === Number.NEGATIVE_INFINITY ? high === low : high - low <= FLOAT32_STEP * Math.abs(low);
 }
 
 /** What rules read of an attribution: a_k scaled to Σ|Δ| = |R*|, magnitudes with the sign of R*: what mattered for the outcome is credited with it. */
 function attributed(deltas: Float64Array, { isMagnitude }: Nature, advantage: number): Float64Array {
   const scaled = scaleTo(deltas, Math.abs(advantage));
-  if (!isMagnitude) return scaled;
-  return scaled.map((delta) => Math.sign(advantage) * Math.abs(delta));
+  return isMagnitude ? scaled.map((delta) => Math.sign(advantage) * Math.abs(delta)) : scaled;
 }
 
 /** c·Δ with c = |R*| / Σ|Δ|; zeros stay zeros. */
@@ -163,8 +171,10 @@ export function tokenWeights(
 ): Float64Array {
   if (within === 'uniform') return new Float64Array(ends[ends.length - 1] as number).fill(1);
   if (within === 'unsure') return ofMeanOne(Float64Array.from(logprobs, unsureness), ends);
-  const entropic = Float64Array.from(entropies, (h) => Math.max(0, h));
-  return ofMeanOne(entropic, ends);
+  return ofMeanOne(
+    Float64Array.from(entropies, (h) => Math.max(0, h)),
+    ends,
+  );
 }
 
 /** Weights of tokens over their mean in the segment, 1 where that is 0: they take its place. */

@@ -17,13 +17,13 @@ import {
 } from './calibration.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
 import { pr } from './one-pass.js';
-import type { Base } from './states.js';
+import type { Base, States } from './states.js';
 import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
   '--calibration <file>',
-  'what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc; of siblings `none`: values from outcomes alone',
+  'what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone',
 ];
 
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
@@ -116,12 +116,17 @@ export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWit
 export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
   if (file.stands_back !== null)
     return `the calibration stands back (${file.stands_back}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
+  return scoredOtherwise('the calibration', file, own);
+}
+
+/** That a fit is of traces which were scored in another way than these; undefined where it is not. */
+export function scoredOtherwise(what: string, file: ScoredWith, own: ScoredWith): string | undefined {
   const warnings = [
     ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
     ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
   ];
   if (warnings.length === 0) return undefined;
-  return `the calibration was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
+  return `${what} was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
 /** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */
@@ -130,9 +135,10 @@ export type CalibratedValues = TraceValues & { readonly isMade: boolean };
 /** V(s_0..K); v̂ where the calibration stands back. */
 export function calibratedValues(
   job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
-  { branches, segmentation, logprobs, entropies }: Answers,
+  answers: Answers,
   calibration: Calibration,
 ): CalibratedValues {
+  const { branches, segmentation } = answers;
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
   const scored =
@@ -145,12 +151,21 @@ export function calibratedValues(
   const isMade = scored?.referenceTokens.length !== 0;
   const found = { ...also, values, referenceLogprobs, referenceTokens, isMade };
   if (calibration.standsBack || !isMade) return found;
-  const { trace } = job;
+  const { group, id } = job.trace;
+  return { ...found, values: calibration.values(group ?? id, statesOf(job, answers, found)) };
+}
+
+/** A trace's states, of the policy's own tokens alone, by what was scored there. */
+export function statesOf(
+  job: Pick<ValueJob, 'referenceSet' | 'tokens'>,
+  { segmentation, logprobs, entropies }: Answers,
+  { values, referenceLogprobs, referenceTokens }: TraceValues,
+): States {
   const { own } = job.tokens;
   const before = own && ownBefore(own);
-  const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
-  const ends = segmentation.thoughtEnds.map((end) => before?.[end] ?? end);
-  const ofTokens = { logprobs: compact(logprobs, own), entropies: compact(entropies, own) };
-  const states = { values, geoValues, ends, ...ofTokens };
-  return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
+  return {
+    ...{ values, geoValues: geoValuesOf(referenceLogprobs, referenceTokens, utilitiesOf(job)) },
+    ends: segmentation.thoughtEnds.map((end) => before?.[end] ?? end),
+    ...{ logprobs: compact(logprobs, own), entropies: compact(entropies, own) },
+  };
 }

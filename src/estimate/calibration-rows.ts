@@ -1,12 +1,16 @@
 // Rows that a calibration is fitted to: whose values a file has, whether it has what is needed, and a trace as the fit takes it.
 
 import { usageError } from '../errors.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
 import type { OurColumn } from '../scored/columns.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
-import { type FitTrace, groupPlace } from './calibration-fit.js';
+import { type CalibrationFile, type FitAbout, fitCalibration } from './calibration.js';
+import type { FitTrace, Pass } from './fit/cross-fit.js';
+import { groupPlace } from './fit/groups.js';
+import type { ProbeFile } from './probe/file.js';
 import { storedNature } from './registry.js';
-import { type Base, type States, stateFeatures } from './states.js';
+import { type Base, type FEATURES_OF, type States, stateFeatures } from './states.js';
 import { contrast, geoValuesOf, rightNow } from './value.js';
 
 /** Columns without which nothing can be fitted. */
@@ -19,14 +23,30 @@ const NEEDED_OF: Readonly<Record<Base, readonly OurColumn[]>> = {
   none: ['entropies'],
 };
 
-/** A trace as the fit takes it, or why it does not. */
-export function fitTraceOf(row: OutputRow, base: Base): FitTrace | string {
+/** What is fitted to stored rows. */
+export interface FitKind {
+  /** further columns, without which it cannot be */
+  readonly columns: readonly OutputColumn[];
+  /** a trace as the fit takes it, or why it does not */
+  traceOf(row: OutputRow, base: Base): FitTrace | string;
+  /** @returns the file */
+  fit(pass: Pass, about: FitAbout): Promise<CalibrationFile | ProbeFile>;
+}
+
+export const CALIBRATED_FIT: FitKind = { columns: [], traceOf: fitTraceOf, fit: fitCalibration };
+
+/** A trace as the fit takes it, or why it does not. @param kind of features: those of what was scored */
+export function fitTraceOf(
+  row: OutputRow,
+  base: Base,
+  kind: keyof typeof FEATURES_OF = base,
+): FitTrace | string {
   const { reward, trace } = row;
   if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
-  const states = storedStates(row, base);
+  const states = storedStates(row, base, kind !== 'pr');
   if (typeof states === 'string') return states;
-  const features = stateFeatures(states, base);
+  const features = stateFeatures(states, kind);
   // what a trace is left out with: its group, or itself
   return { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
 }
@@ -44,14 +64,22 @@ function baseOf(config: Config | undefined): Base | undefined {
  * @returns whose values it has
  * @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind
  */
-export function baseOfFile(path: string, columns?: readonly string[], config?: Config): Base {
+export function baseOfFile(
+  path: string,
+  columns: readonly string[] | undefined,
+  config: Config | undefined,
+  further: readonly OutputColumn[],
+): Base {
   const base = baseOf(config);
-  const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr']];
+  const kept = further.map(({ name }) => name);
+  const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr'], ...kept];
   const missing = columns === undefined ? [] : needed.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
-      `score without --columns, or with --columns ${needed.join(',')},group`,
+      kept.length > 0
+        ? 'score --estimator probe --keep-states, by a policy folder'
+        : `score without --columns, or with --columns ${needed.join(',')},group`,
     );
   if (base === undefined)
     throw usageError(
@@ -64,9 +92,10 @@ export function baseOfFile(path: string, columns?: readonly string[], config?: C
 /**
  * The states of a stored row.
  * @param base what was scored there, if anything was
+ * @param isUnsure whether entropies are read
  * @returns why the row has none, as half a sentence, where that is so
  */
-export function storedStates(scored: OutputRow, base: Base): States | string {
+export function storedStates(scored: OutputRow, base: Base, isUnsure = base !== 'pr'): States | string {
   const row = withoutShown(scored);
   const { logprobs, entropies, referenceLogprobs: exits } = row;
   const { referenceTokens: tokens, referenceUtilities: utilities } = row;
@@ -76,9 +105,9 @@ export function storedStates(scored: OutputRow, base: Base): States | string {
   const isRising = ends.every((end, k) => end > (ends[k - 1] ?? 0));
   if (!isRising || (ends.at(-1) ?? 0) > logprobs.length)
     return `its segments end at ${ends.join(', ')}, with ${logprobs.length} tokens`;
-  if (base !== 'pr' && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
+  if (isUnsure && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
   if (!logprobs.every(Number.isFinite)) return NOT_FINITE;
-  const read = { ends, logprobs, ...(base !== 'pr' && entropies && { entropies }) };
+  const read = { ends, logprobs, ...(isUnsure && entropies && { entropies }) };
   const none = new Float32Array(ends.length + 1);
   if (base === 'none') return { ...read, values: none, geoValues: none };
   if (utilities === null || exits === null) return 'it has no reference_logprobs';

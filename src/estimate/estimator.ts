@@ -4,6 +4,7 @@ import type { GroupMean } from '../credit/credit.js';
 import type { Nature } from '../credit/nature.js';
 import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
+import type { Shard } from '../io/files/run-folder.js';
 import type { Config } from '../io/write/output.js';
 import type { Engine } from '../model/engine/engine.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
@@ -14,6 +15,7 @@ import type { Log } from '../report/log.js';
 import type { Pieces, SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
 import type { AnswerMarks } from './answer-text.js';
+import type { KeptAnswers } from './answerer/kept.js';
 import type { Peers } from './peers.js';
 import type { ScoredReferences } from './references.js';
 import type { RewardedTrace } from './reward.js';
@@ -32,6 +34,7 @@ export interface ValueJob extends EncodedTrace, RewardedTrace, GroupMean, Scored
 export interface EstimatorCall {
   readonly segments: SegmentOptions;
   readonly inputs: readonly string[];
+  readonly shard?: Shard | undefined;
 }
 
 /** What of a run an estimator is opened with. */
@@ -57,6 +60,14 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
   /** the answers with what their samples came to. @throws TraceRejected */
   judge?(trace: ValueJob, answers: Answers): Promise<Answers>;
   values(trace: ValueJob, answers: Answers, asked: A): TraceValues;
+  /**
+   * Where values follow from all traces: what each adds once it is answered, undefined for nothing; and what follows from all of it
+   * before the first value is asked for: the facts of the values, and what the configuration says of them.
+   */
+  readonly whole?: {
+    partOf(trace: ValueJob, answers: Answers): unknown;
+    fit(parts: KeptAnswers['parts'], config: Config): Promise<{ nature: Nature; config: Config }>;
+  };
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy */
   readonly second?: { readonly model?: OpenModel | undefined; readonly name: string };
 }
@@ -71,6 +82,8 @@ export interface EstimatorSetup {
   readonly config?: Config;
   /** the row's references are read, though none is scored */
   readonly readsReferences?: boolean;
+  /** the mean reward of a trace's peers is looked at */
+  readonly readsMean?: true;
   /** traces are looked at together with others of their group, wherever these lie */
   readonly readsPeers?: true;
   /** what is to be said once all is known of how traces are scored @param policy its files' hashes */

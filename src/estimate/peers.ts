@@ -47,10 +47,12 @@ export interface Candidate {
 /** Traces that can be peers: all of each group that lies apart, in input order. */
 export type FarPeers = ReadonlyMap<string, readonly Candidate[]>;
 
-/** @throws RredcotError (exit 2) where the inputs cannot be read twice @param name of the estimator */
+/** Whether the inputs cannot be read twice. */
+export const isStream = (inputs: readonly string[]) => inputs.length === 0 || inputs.includes(STDIN);
+
+/** @throws RredcotError (exit 2) where they cannot @param name of the estimator */
 export function refuseStream(name: string, inputs: readonly string[]): void {
-  if (inputs.length === 0 || inputs.includes(STDIN))
-    throw onlyOnce(`--estimator ${name} looks for a trace's peers`, 'stdin');
+  if (isStream(inputs)) throw onlyOnce(`--estimator ${name} looks for a trace's peers`, 'stdin');
 }
 
 function onlyOnce(what: string, input: string): Error {

@@ -1,6 +1,6 @@
 // Makes a trace ready for its values: its reward, and what is gathered of its group; its tokens and pieces; what is scored of it.
 
-import type { CreditOptions, GroupMean } from '../credit/credit.js';
+import { type CreditOptions, type GroupMean, groupMeanOf, withContiguousMeans } from '../credit/credit.js';
 import type { Nature } from '../credit/nature.js';
 import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { TraceRejected } from '../errors.js';
@@ -19,7 +19,7 @@ import {
   withTexts,
 } from '../model/text/encode.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { InputRow } from '../rows.js';
+import { type BadRow, eachTrace, type InputRow } from '../rows.js';
 import type { OurColumn } from '../scored/columns.js';
 import { BYTES } from '../scored.js';
 import { cutByRow, cutTrace, type SegmentOptions } from '../segment/segment.js';
@@ -28,6 +28,7 @@ import { isOfTurns, type Trace, turnsIn } from '../trace.js';
 import type { AnswerMarks } from './answer-text.js';
 import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type EndToken, endings } from './finished.js';
+import type { WholeInput } from './peers.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
 import { type Reward, type RewardedTrace, resolveReward } from './reward.js';
 
@@ -111,11 +112,26 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
     rewardOf,
     /** references of each group's right completions; undefined where rows bring their own */
     groupReferences,
-    /** @param isStream its groups are held back behind this, so that a reference set is whole when its first trace is scored */
-    reward({ trace }: Pick<RewardedTrace, 'trace'>, isStream: boolean): RewardedTrace {
-      const found = rewardOf(trace);
-      if (isStream) groupReferences?.add(trace, found.reward);
-      return { trace, reward: found };
+    /**
+     * Traces with their rewards, and the group's mean reward, before anything else can turn a trace down: its reward counts all the
+     * same. Groups of a stream are held back behind this, so that a reference set is whole when its first trace is scored.
+     */
+    rewarded(
+      traces: AsyncIterable<Pick<RewardedTrace, 'trace'> | BadRow>,
+      prescan: WholeInput['run']['prescan'],
+      usesGroups: boolean,
+    ): AsyncIterable<(RewardedTrace & GroupMean) | BadRow> {
+      const isStream = prescan === undefined;
+      const found = eachTrace(traces, ({ trace }) => {
+        const reward = rewardOf(trace);
+        if (isStream) groupReferences?.add(trace, reward.reward);
+        return { trace, reward };
+      });
+      if (usesGroups && isStream) return withContiguousMeans(found);
+      const groups = usesGroups ? prescan?.groupRewards : undefined;
+      return eachTrace(found, (item) => {
+        return { ...item, ...groupMeanOf(groups?.get(item.trace.group ?? ''), item.reward.reward) };
+      });
     },
     /** the reward for a group's mean; null also where the trace is rejected later, where the rejects file is open */
     counted(trace: Trace): number | null {

@@ -20,13 +20,15 @@ import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
 import { given, OF_REFERENCES, ofReferences, ofSeen, surprise } from './one-pass.js';
 import { posterior } from './posterior.js';
+import { auto, probe } from './probe/probe.js';
 import { progress } from './progress.js';
 import { ratio } from './ratio.js';
 import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[...OF_REFERENCES, calibrated, siblings, mc, progress, given, loo, surprise, ratio, ask, posterior],
+  ...[...OF_REFERENCES, calibrated, probe, auto, siblings, mc],
+  ...[progress, given, loo, surprise, ratio, ask, posterior],
 ];
 
 const BUILT_IN = known.length;

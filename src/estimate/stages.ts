@@ -1,5 +1,8 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
+import type { Nature } from '../credit/nature.js';
+import { usageError } from '../errors.js';
 import { windowOf } from '../io/files/run-folder.js';
+import type { Config } from '../io/write/output.js';
 import type { Engine } from '../model/engine/engine.js';
 import { engineSession } from '../model/engine/session.js';
 import { noteProof } from '../model/onnx/canary.js';
@@ -12,6 +15,7 @@ import { blankRow, type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
+import { type KeptAnswers, openKept } from './answerer/kept.js';
 import { answererOf, eachInWindow, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
 import { atOnce } from './module-place.js';
@@ -28,6 +32,8 @@ export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opene
   readonly rewardOf: (trace: Trace) => Reward;
   /** who answers in the place of the policy's graph */
   readonly engine: Engine | undefined;
+  /** what was answered before: nobody is asked again */
+  readonly kept: KeptAnswers | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -36,7 +42,7 @@ type AskedTrace = ValueJob & { readonly asked: TraceQuestions };
 type Answered = AsyncIterable<AnsweredJob<AskedTrace> | BadRow>;
 
 /** Those of a policy; what they are made with is open until the end. */
-interface Stages extends AsyncDisposable {
+export interface Stages extends AsyncDisposable {
   ask(cut: AsyncIterable<ValueJob | BadRow>): Windows<AskedTrace>;
   /** @throws RredcotError (exit 65) where a model gives numbers that cannot be */
   answer(asked: Windows<AskedTrace>): Answered;
@@ -65,6 +71,7 @@ function unread({ pieces, completionIds }: ValueJob): Answers {
 /** @throws RredcotError (exit 69) where a model does not prove itself */
 export async function openStages(opts: StageOptions): Promise<Stages> {
   const { need, estimator, opened, run, source, prepare, rewardOf, engine, log, signal } = opts;
+  if (opts.kept !== undefined) return { ...WITHOUT_PASS, answer: opts.kept.answer };
   if (need !== 'pass') return WITHOUT_PASS;
   const { policy, device } = opened;
   const window = (row: number): number => windowOf(row, run.rowsPerPart);
@@ -109,6 +116,42 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     await close();
     throw error;
   }
+}
+
+/** From traces to those that can be asked about, and who answers. */
+export type Begin = (
+  all: AsyncIterable<{ readonly trace: Trace } | BadRow>,
+  source: StageOptions['source'],
+  run: WholeInput['run'],
+) => Promise<{ readonly cut: AsyncIterable<ValueJob | BadRow>; readonly stages: Stages }>;
+
+/** Where values follow from all traces: asks about these before the first row is made, and keeps what was said. */
+export function openWhole(
+  whole: NonNullable<OpenEstimator['whole']>,
+  { log, signal }: Pick<StageOptions, 'log' | 'signal'>,
+) {
+  let kept: KeptAnswers | undefined;
+  let nature: Nature | undefined;
+  return {
+    /** who answers, and what values are, once that is done */
+    ...{ kept: () => kept, nature: () => nature },
+    /** @returns what the configuration says of it */
+    async first(begin: Begin, source: StageOptions['source'], run: WholeInput['run'], config: Config) {
+      if (run.prescan === undefined)
+        throw usageError('values are fitted to all traces, which a pipe gives once', 'name a file');
+      const { lastRow = Number.POSITIVE_INFINITY } = run.prescan;
+      const all = source.again((row) => row <= lastRow);
+      const { cut, stages } = await begin(all, source, run);
+      await using _ = stages;
+      const answers = await openKept(run.folder, signal);
+      kept = answers;
+      await answers.ask(stages.ask(cut), stages.answer, whole.partOf, log);
+      const found = await whole.fit(answers.parts, config);
+      nature = found.nature;
+      return found.config;
+    },
+    [Symbol.asyncDispose]: async () => kept?.close(),
+  };
 }
 
 /** The values of what was answered: rows without credit. */

@@ -6,17 +6,19 @@ const OF_THOUGHT = ['tokens', 'lowest_logprob', 'logprob_sum', 'improbable_token
 /** φ(s_k) of `pr`, in the order in which weights stand: a calibration file names them. */
 export const FEATURES: readonly string[] = [...OF_VALUE, ...OF_THOUGHT, 'logit_geo_value', 'geo_value'];
 
-const ALL = [...FEATURES, 'entropy_sum', 'lowest_value', 'start'];
+const ALL = [...FEATURES, 'entropy_sum', 'lowest_value', 'start', 'largest_entropy'];
 
 /** What values are calibrated: `pr`; P(yes) of `ask`, which needs no reference; or none, where nothing was scored and the thought has to tell. */
 export type Base = 'pr' | 'ask' | 'none';
 
 /** The features of each, in the order in which weights stand; a value's logarithmic odds and itself come first. */
-export const FEATURES_OF: Readonly<Record<Base, readonly string[]>> = {
+export const FEATURES_OF: Readonly<Record<Base | 'probe', readonly string[]>> = {
   pr: FEATURES,
   // what was doubted once may still be wrong; before anything is written P(yes) is of another kind
   ask: [...OF_VALUE, ...OF_THOUGHT, 'entropy_sum', 'lowest_value', 'start'],
   none: [...OF_THOUGHT, 'entropy_sum'],
+  // what stands beside hidden states
+  probe: [...FEATURES, 'entropy_sum', 'largest_entropy', 'start'],
 };
 
 /** v̂ is held this far from 0 and 1 where a logarithm is taken of it. */
@@ -46,18 +48,19 @@ export function clipped(value: number): number {
 /** φ(s_0..K), one state after the other: (K+1)·F. */
 export function stateFeatures(
   { values, geoValues, ends, logprobs, entropies }: States,
-  base: Base = 'pr',
+  base: keyof typeof FEATURES_OF = 'pr',
 ): Float64Array {
   const places = FEATURES_OF[base].map((name) => ALL.indexOf(name));
   const F = places.length;
   const features = new Float64Array(values.length * F);
-  let [lowest, second, sum, improbable, unsure, doubted] = [0, 0, 0, 0, 0, 1];
+  let [lowest, second, sum, improbable, unsure, doubted, unsurest] = [0, 0, 0, 0, 0, 1, 0];
   let t = 0;
   for (let k = 0; k < values.length; k++) {
     for (const end = k === 0 ? 0 : (ends[k - 1] as number); t < end; t++) {
       const logprob = logprobs[t] as number;
       sum += logprob;
       unsure += entropies?.[t] ?? 0;
+      unsurest = Math.max(unsurest, entropies?.[t] ?? 0);
       if (logprob < IMPROBABLE) improbable++;
       if (logprob < lowest) [lowest, second] = [logprob, lowest];
       else if (logprob < second) second = logprob;
@@ -65,7 +68,8 @@ export function stateFeatures(
     const [value, geo] = [values[k] as number, geoValues[k] as number];
     doubted = Math.min(doubted, value);
     const surprise = [t, lowest, sum, improbable, lowest + second];
-    const all = [heldLogit(value), value, ...surprise, heldLogit(geo), geo, unsure, doubted, k === 0 ? 1 : 0];
+    const ofValue = [heldLogit(value), value, ...surprise, heldLogit(geo), geo];
+    const all = [...ofValue, unsure, doubted, k === 0 ? 1 : 0, unsurest];
     for (const [f, place] of places.entries()) features[k * F + f] = all[place] as number;
   }
   return features;

@@ -1,5 +1,6 @@
 // A calibration as lines for the terminal: what it was fitted to, its log losses, its weights, its reliability curve.
 import type { CalibrationFile } from '../estimate/calibration.js';
+import { STANDS_BACK } from '../estimate/fit/cross-fit.js';
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
 
@@ -70,11 +71,4 @@ export function tellCalibration(file: CalibrationFile, output: string, log: Log)
       `${STANDS_BACK[stands_back]}: with it, --estimator calibrated ${estimator === 'none' ? 'has no values' : `leaves the values of ${estimator} as they are (status value:uncalibrated)`}`,
     );
   log.record('calibrated', { traces, groups, stands_back, log_loss, output });
-  log.info(`written to ${output}`);
 }
-
-const STANDS_BACK = {
-  'too-few-groups': 'too few groups to leave some of them out',
-  'one-reward': 'all traces have the same reward',
-  'no-gain': 'on groups that it has not seen, the calibration is no better than v̂ or than a constant',
-} as const;

@@ -79,9 +79,8 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
     // thousands of rows a second: the line is not made for each
     if (bytes < Math.min(told + mib, total)) return;
     told = bytes;
-    log.progress(`reading: ${count(Math.round(bytes / mib))} of ${count(Math.round(total / mib))} MiB`, {
-      bytes,
-    });
+    const line = `reading: ${count(Math.round(bytes / mib))} of ${count(Math.round(total / mib))} MiB`;
+    log.progress(line, { bytes });
   };
   const wanted = (ordinal: number): boolean => {
     rows = ordinal + 1;

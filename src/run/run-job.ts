@@ -37,6 +37,8 @@ import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-
 export interface CommandJob extends Work {
   /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
   readonly ending?: string;
+  /** what of all traces has to be known before the first row is made: goes into the configuration that the output tells */
+  first?(source: Source, run: RunContext): Promise<Config>;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: RunContext): AsyncIterable<OutputRow | BadRow>;
   readonly writes?: () => string;
@@ -110,8 +112,8 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
-  const { inputs, mapping, config, typed, columnar, prescan, target, run, shard, begun, log } = known;
-  const { limit, columns: ourChoice, drop = [], signal } = opts;
+  const { inputs, mapping, typed, columnar, prescan, target, run, shard, begun, log } = known;
+  const { limit, columns: ourChoice, drop = [], maxRejects, signal } = opts;
   const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
@@ -121,9 +123,12 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
       partOfRow(row, run.rows_per_part) % shard.count === shard.index,
   };
   const before = sumCounts(parts?.existing.values() ?? []);
-  const done = before.traces + before.rejects;
   for (const { code, message } of prescan?.warnings ?? []) log.warn(code, message);
+  const done = before.traces + before.rejects;
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
+  // in a folder all of whose parts stand nothing may be left to find it by
+  const isMade = parts?.todo.size === 0 && target.kind === 'folder';
+  const config = { ...known.config, ...(!isMade && (await job.first?.(source, context))) };
   // what follows of a group follows of what is left of it
   const input = prescan === undefined || job.reward !== undefined ? await partOf(inputs) : undefined;
   if (job.reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
@@ -136,20 +141,18 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const isMasked = ourChoice !== undefined || !isOfOne;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
   const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
-  const { partition = [] } = target;
-  refuseUnknown(
-    '--partition',
-    [partition].flat(),
-    layout.passThrough.map(({ as }) => as),
-  );
+  const passed = layout.passThrough.map(({ as }) => as);
+  refuseUnknown('--partition', [target.partition ?? []].flat(), passed);
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)
     if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
   const identity = target.kind === 'stdout' ? undefined : run.run;
-  const own = fileMetadata(config, job.policy, identity, inputs.length);
-  const metadata = { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
+  const metadataOf = (said: Config) => {
+    const own = fileMetadata(said, job.policy, identity, inputs.length);
+    return { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
+  };
   const stats = openStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
     usesGroups: job.reward !== undefined,
@@ -157,10 +160,13 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     // JSON lines have no metadata: their summary says what has cut them
     ...(part && { beside: { part } }),
   });
-  const finish = (at: string) => finishFolder(at, run, { ...layout, metadata }, log);
-  const place = { target, run, begun, log, maxRejects: opts.maxRejects, isAll: shard.count === 1 };
-  const sink = await openSink({ ...layout, ...place, ...opts, metadata, stats, finish, writes: job.writes });
-  if (parts?.todo.size === 0 && target.kind === 'folder') {
+  // whoever ends a run of which all parts stand knows no more than its identity
+  const ofCard = { ...layout, metadata: metadataOf(known.config) };
+  const finish = (at: string) => finishFolder(at, run, ofCard, log);
+  const place = { target, run: { ...run, config }, begun, log, maxRejects, isAll: shard.count === 1 };
+  const written = { metadata: metadataOf(config), stats, finish, writes: job.writes };
+  const sink = await openSink({ ...layout, ...place, ...opts, ...written });
+  if (isMade) {
     await sink.close();
     return alreadyDone(target, shard, before, opts, log);
   }

@@ -26,7 +26,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
     ...['flat-values', 'graded-reward', 'no-references', 'no-baseline', 'no-gain', 'no-weight', 'noise'],
     ...['one-sided-references', 'small-return'],
   ],
-  value: ['asked', 'outcomes', 'thought', 'uncalibrated'],
+  value: ['asked', 'no-states', 'outcomes', 'thought', 'uncalibrated'],
 };
 
 /** A status is `ok`, or some of the others in sorted order, each once. */

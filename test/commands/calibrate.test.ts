@@ -2,7 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { type CalibrationFile, parseCalibration } from '../../dist/estimate/calibration.js';
-import { KnownGroups } from '../../dist/estimate/calibration-fit.js';
+import { KnownGroups } from '../../dist/estimate/fit/groups.js';
 import { oracleFit } from '../oracle/calibration.js';
 import { FIXTURES } from '../support/program.js';
 import { openScene } from '../support/scene.js';

@@ -98,7 +98,11 @@ describe("a group's mean and deviation", () => {
         }
         const sum = known.reduce((a, b) => a + b, 0);
         const squares = known.reduce((a, b) => a + b * b, 0);
-        const { peersMean: _, ...found } = groupMeanOf({ sum, squares, count: known.length }, null);
+        const {
+          peersMean: _,
+          peersCount: __,
+          ...found
+        } = groupMeanOf({ sum, squares, count: known.length }, null);
         if (known.length === 0) expect(found).toEqual({ groupMean: undefined });
         else {
           expect(found.groupMean).toBe(sum / known.length);
@@ -112,6 +116,7 @@ describe("a group's mean and deviation", () => {
           // of the others alone
           const peers = all.filter((reward, i) => i !== n && reward !== null) as number[];
           n++;
+          expect(item.peersCount ?? 0).toBe(peers.length);
           if (peers.length === 0) expect(item.peersMean).toBeUndefined();
           else expect(item.peersMean).toBeCloseTo(peers.reduce((a, b) => a + b, 0) / peers.length, 12);
         }
@@ -120,7 +125,9 @@ describe("a group's mean and deviation", () => {
     ));
 
   it('a single reward has no deviation, and nobody a group that is none', () => {
-    expect(groupMeanOf({ sum: 1, squares: 1, count: 1 }, 1)).toEqual({ groupMean: 1, groupStd: 0 });
+    expect(groupMeanOf({ sum: 1, squares: 1, count: 1 }, 1)).toEqual({
+      ...{ groupMean: 1, groupStd: 0, peersCount: 0 },
+    });
     expect(groupMeanOf(undefined, 1)).toEqual({ groupMean: undefined });
   });
 });

@@ -32,6 +32,20 @@ const JOBS: readonly Job[] = [
   { name: 'a folder of Parquet', command: SEGMENT, output: '/', format: 'parquet', shards: 1 },
   { name: '3 shards of JSONL', command: SEGMENT, output: '/', format: 'jsonl', shards: 3 },
   { name: 'score to a file', command: ['score'], output: '.parquet', format: 'parquet', shards: 1 },
+  {
+    name: 'a probe to a file',
+    command: ['score', '--estimator', 'probe'],
+    output: '.jsonl',
+    format: 'jsonl',
+    shards: 1,
+  },
+  {
+    name: 'a probe to a folder',
+    command: ['score', '--estimator', 'probe'],
+    output: '/',
+    format: 'parquet',
+    shards: 1,
+  },
   { name: '2 shards of score', command: ['score'], output: '/', format: 'parquet', shards: 2 },
 ];
 
@@ -49,6 +63,7 @@ const isFile = ({ output }: Job): boolean => output !== '/';
 const MOMENTS: readonly (readonly [name: string, death: Moment, has: (job: Job) => boolean])[] = [
   ['before _run.json', at('link', '_run\\.json$'), () => true],
   ['after _run.json', at('link', '_run\\.json$', 'after'), () => true],
+  ['between answers', at('rename', 'answers-'), ({ name }) => name.includes('probe')],
   ['in a part', at('write', '/\\.part-00001\\.'), () => true],
   ['before the rejects of a part', at('rename', 'rejects/part-'), () => true],
   ['between rejects and part', at('rename', 'rejects/part-', 'after'), () => true],

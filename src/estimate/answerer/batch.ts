@@ -8,7 +8,7 @@ import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
 import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
-import { candidateExits, mergeSegments, type Segmentation } from '../../segment/segment.js';
+import { candidateExits, mergeSegments, placesOf, type Segmentation } from '../../segment/segment.js';
 import type { TokenFigures } from '../../segment/split.js';
 import { silenced } from '../../trace.js';
 
@@ -43,10 +43,10 @@ export async function runBatch(
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const plans = jobs.map((job) => planExits(job, Array.from(candidateExits(job.pieces))));
   const scored = await session.run(
-    jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches })),
+    jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches, states: statesOf(job) })),
   );
   assertPossible(scored, jobs, session);
-  return scored.map(({ branches: all, ...read }, b) => {
+  return scored.map(({ branches: all, states, ...read }, b) => {
     const { exits, parted } = plans[b] as ExitPlan;
     const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
     const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
@@ -56,6 +56,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<A
       ...{ entropies, logprobs, segmentation },
       branches: chosen.map((k) => branches[k] as readonly Answer[]),
       ...(tails && { tails: chosen.map((k) => tails[k] as readonly Answer[]) }),
+      ...(states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) }),
     };
   });
 }
@@ -74,7 +75,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
   const kept = nextKept();
   try {
     const read = await session.run(
-      jobs.map((job) => ({ ...job, branches: [] })),
+      jobs.map((job) => ({ ...job, branches: [], states: statesOf(job) })),
       kept,
     );
     assertPossible(read, jobs, session);
@@ -87,10 +88,11 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
     );
     assertPossible(scored, jobs, session);
     return plans.map(({ parted }, b) => {
-      const { logprobs } = read[b] as TraceScores;
+      const { logprobs, states } = read[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
       const own = figures[b] as TokenFigures;
-      return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches) };
+      const ofExits = states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) };
+      return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches), ...ofExits };
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
@@ -101,6 +103,23 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
 function ofOwn({ entropies, logprobs }: Omit<TraceScores, 'branches'>, { pieces }: TraceJob): TokenFigures {
   const { own } = pieces.tokens;
   return { entropies: silenced(entropies, own), logprobs: silenced(logprobs, own) };
+}
+
+/** Where the states are asked for: at every exit that the cut may have, since it is not known yet. */
+function statesOf({ asked, pieces, promptLength }: TraceJob): number[] | undefined {
+  return asked.states && Array.from(candidateExits(pieces), (exit) => promptLength + exit);
+}
+
+/** (K+1 · d) those of the exits that the cut has. */
+function chosenStates(states: Uint16Array, { pieces }: TraceJob, { exits }: Segmentation): Uint16Array {
+  const places = placesOf(pieces);
+  const d = states.length / candidateExits(pieces).length;
+  const chosen = new Uint16Array(exits.length * d);
+  for (const [k, exit] of exits.entries()) {
+    const from = (places.get(exit) as number) * d;
+    chosen.set(states.subarray(from, from + d), k * d);
+  }
+  return chosen;
 }
 
 type ExitPlan = ReturnType<typeof planExits>;

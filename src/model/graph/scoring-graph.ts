@@ -6,6 +6,15 @@ import { entropyHead } from './head.js';
 import { cast, Graph, type Precision } from './onnx.js';
 import { rowLayers, type Weight } from './operators.js';
 
+/** Numbers of a hidden state above which a second layer of it costs a fit more than it tells. */
+const WIDE = 2048;
+
+/** Layers behind which hidden states are read: of 24, those behind 14 tell most of how a trace ends, and those behind 18 some more. */
+export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'hidden'>): number[] {
+  const shares = hidden > WIDE ? [0.6] : [0.6, 0.75];
+  return [...new Set(shares.map((share) => Math.min(layers - 1, Math.round(share * layers))))];
+}
+
 /**
  * The scoring graph: B traces of S tokens each, causal (the prefix), and G groups in which branches stand, R rows for each of
  * W lanes, a trace each. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the prefix
@@ -23,8 +32,8 @@ import { rowLayers, type Weight } from './operators.js';
  *     suffix_from, suffix_to [G,2] i64: suffix and first key, next suffix and next key of what it needs behind the prefix
  *     suffix_rows [N,L] i64: rows of the flattened [G·W·R] · past_suffix_k_i, past_suffix_v_i [N,kvHeads,Q,headDim] f32: suffixes of an earlier run
  *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
- *     out, and the token that follows each
- * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer
+ *     out, and the token that follows each · state_rows [m] i64: rows of which the residual stream is wanted
+ * out entropies, logprobs [n,C] f32 (nats) · states [m,s·d] f32, behind the s {@link stateLayers} · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer
  *
  * @param precision what projections, norms and the prefix's attention compute in, and the residual stream is held in.
  * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
@@ -45,6 +54,7 @@ export function buildScoringGraph(
   const all = { g, arch, precision, rope: { cos: table('cos'), sin: table('sin') } };
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
+  const stateRows = g.input('state_rows', 'i64', ['m']);
   const layer = rowLayers(all, weights);
   const attendPrefix = prefixAttention(all, ids);
   const attendBranches = branchAttention(all, branch);
@@ -59,8 +69,11 @@ export function buildScoringGraph(
   ];
   const readOut = g.node('Reshape', [rows, g.ints([-1])]);
 
+  const states: string[] = [];
   let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
+    if (stateLayers(arch).includes(i))
+      states.push(cast(g, g.node('Gather', [x, stateRows]), precision, 'f32'));
     const { q, k, v } = layer.project(i, x);
     const [prefixQ, branchQ] = parts(q);
     const [prefixK, branchK] = parts(k);
@@ -85,6 +98,7 @@ export function buildScoringGraph(
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);
     x = layer.finish(i, pick(x), pick(attended));
   }
+  g.output('states', g.node('Concat', states, { axis: 1 }), 'f32', ['m', states.length * arch.hidden]);
   const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
   const readRows = g.node('Reshape', [x, blocks]);
   const { entropies, logprobs } = entropyHead(all, layer, readRows, targets);

@@ -8,7 +8,7 @@ import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { parseSizes } from '../graph/architecture.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
-import { buildScoringGraph } from '../graph/scoring-graph.js';
+import { buildScoringGraph, stateLayers } from '../graph/scoring-graph.js';
 import { checkedTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
@@ -65,7 +65,8 @@ export async function buildPolicyFolder(
     await writeText(join(out, CUDA_GRAPH), graph(precision));
     await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
   };
-  await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, cuda, writeGraphs }, opts.log);
+  const graphs = { cuda, writeGraphs, stateLayers: stateLayers(architecture) };
+  await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, ...graphs }, opts.log);
   return openPolicyFolder(out, { verify: false });
 }
 
@@ -101,6 +102,7 @@ interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' |
   readonly weightFiles: readonly WeightFile[];
   /** of one with graphs, which are written with the canary that they give */
   readonly cuda?: PolicyFolder['cuda'];
+  readonly stateLayers?: readonly number[];
   readonly writeGraphs?: () => Promise<void>;
 }
 
@@ -108,7 +110,7 @@ interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' |
 async function writeFolder(
   checkpoint: string,
   out: string,
-  { architecture, exitTemplate, stops, weightFiles, cuda, writeGraphs }: FolderParts,
+  { architecture, exitTemplate, stops, weightFiles, cuda, stateLayers, writeGraphs }: FolderParts,
   log: BuildOptions['log'],
 ): Promise<void> {
   const kept = await keptFiles(checkpoint, weightFiles);
@@ -123,7 +125,7 @@ async function writeFolder(
     for (const name of [...(cuda ? [GRAPH, cuda.graph] : []), ...kept.map(({ name }) => name)])
       files[name] = await sha256(join(out, name));
     const canary = cuda && { file: CANARY, sha256: await sha256(join(out, CANARY)) };
-    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, files };
+    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, stateLayers, files };
     await writeText(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;

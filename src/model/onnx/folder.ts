@@ -59,10 +59,18 @@ const Manifest = z.object({
    * holds: built on two kinds of machine, canaries of one model differ in their last digits.
    */
   canary: z.object({ file: FileName, sha256: Sha256 }),
+  /** layers behind which its graphs read hidden states; absent of one that was built before they did */
+  stateLayers: z.array(Id).exactOptional(),
 });
 
 export type TextFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof TextManifest>, 'format'>>;
 export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
+
+/** Numbers of a hidden state that its graphs read, one layer's behind the other's; 0 where they read none. */
+export const stateNumbers = ({
+  stateLayers = [],
+  architecture: { hidden },
+}: Pick<PolicyFolder, 'architecture' | 'stateLayers'>): number => stateLayers.length * hidden;
 
 /** What is to be known of the policy that made a run's numbers. */
 export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;

@@ -32,6 +32,8 @@ export interface PackedTrace {
   readonly branches: readonly Branch[];
   /** traces of a run with the same number here have the same prompt, which is read once; absent: read with the trace */
   readonly shares?: number | undefined;
+  /** exits at which its hidden state is wanted: tokens of the trace before each; absent: none */
+  readonly states?: readonly number[] | undefined;
   /** by which an engine names it */
   readonly trace?: { readonly id: string };
 }
@@ -44,6 +46,8 @@ export interface TraceScores {
   readonly logprobs: Float32Array;
   /** log-probabilities of every branch's scored tokens, and then of `also`, nats */
   readonly branches: readonly Float32Array[];
+  /** (states · d) float16, where they were wanted and the graph has them */
+  readonly states?: Uint16Array;
 }
 
 /** Where a trace's keys are: on a prefix, and where that is its prompt alone, on a suffix behind it. */

@@ -8,6 +8,7 @@ import type { Architecture } from '../graph/architecture.js';
 import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
 import { inverseFrequencies } from '../graph/rope.js';
 import type { Device } from './device.js';
+import { toFloat16 } from './float16.js';
 import { packBranches } from './layout.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 
@@ -48,7 +49,7 @@ async function open(): Promise<void> {
 
 async function run(job: RunJob) {
   const result = await scores(job).catch(failed);
-  return moved(result, result.entropies, result.logprobs);
+  return moved(result, result.entropies, result.logprobs, ...(result.states ? [result.states] : []));
 }
 
 /** A run's failure as the main thread tells it apart. */
@@ -87,15 +88,20 @@ async function scores({ traces, keep, use }: RunJob) {
 
   const rows: number[] = [];
   const targets: number[] = [];
-  for (const [i, { ids: own, promptLength }] of traces.entries()) {
+  const stateRows: number[] = [];
+  for (const [i, { ids: own, promptLength, states: exits = [] }] of traces.entries()) {
     const { prefix, suffix } = places[i] as PrefixPlace;
     const behind = suffix && packed.suffixRows[suffix.number];
-    // the distribution over token t stands in row t-1
-    for (let t = promptLength; t < own.length; t++) {
+    // the distribution over token t, and the state before it, stand in row t-1
+    const rowBefore = (t: number): number => {
       const isBehind = suffix !== undefined && t > suffix.from;
-      rows.push(isBehind ? B * S + (behind?.[t - 1 - suffix.from] as number) : prefix * S + t - 1);
+      return isBehind ? B * S + (behind?.[t - 1 - suffix.from] as number) : prefix * S + t - 1;
+    };
+    for (let t = promptLength; t < own.length; t++) {
+      rows.push(rowBefore(t));
       targets.push(own[t] as number);
     }
+    for (const exit of exits) stateRows.push(rowBefore(exit));
   }
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
@@ -116,10 +122,15 @@ async function scores({ traces, keep, use }: RunJob) {
     ...ropeFor(Math.max(P + S, Number(last) + 1)),
     ...readOut(rows, targets),
     ...past,
+    // a graph of before there were any does not take it
+    ...(session.inputNames.includes('state_rows') && {
+      state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
+    }),
   };
   const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
   const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(part));
-  const out = (await session.run(feeds, ['entropies', 'logprobs', ...keeps])) as Feeds;
+  const ofStates = stateRows.length > 0 ? ['states'] : [];
+  const out = (await session.run(feeds, ['entropies', 'logprobs', ...ofStates, ...keeps])) as Feeds;
   if (keep !== undefined) {
     const found = keeps.map((name) => [`past_${name}`, out[name] as Tensor] as const);
     caches.set(keep, { past: { ...past, ...Object.fromEntries(found) }, places });
@@ -128,7 +139,7 @@ async function scores({ traces, keep, use }: RunJob) {
   const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
     return (all as Tensor).data.slice(0, rows.length) as Float32Array;
   }) as [Float32Array, Float32Array];
-  return { entropies, logprobs };
+  return { entropies, logprobs, states: out.states && toFloat16(out.states.data as Float32Array) };
 }
 
 function emptyPast(part: string, batch: number): Feeds {

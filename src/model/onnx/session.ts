@@ -5,7 +5,7 @@ import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { buildAgain, GRAPH, type PolicyFolder } from './folder.js';
+import { buildAgain, GRAPH, type PolicyFolder, stateNumbers } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
@@ -29,7 +29,7 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   };
 
 /** A policy's folder, of which the canary may not yet be there. */
-export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda'> &
+export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda' | 'stateLayers'> &
   Partial<Pick<PolicyFolder, 'canary'>>;
 
 /** A running policy. */
@@ -113,8 +113,8 @@ export class ModelSession implements AsyncDisposable {
         throw new RangeError(`an exit at ${beyond.exit} of a trace of ${ids.length} tokens`);
     }
     // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
-    const packed = traces.map(({ ids, promptLength, branches, shares }) => {
-      return { ids, promptLength, branches, shares };
+    const packed = traces.map(({ ids, promptLength, branches, shares, states }) => {
+      return { ids, promptLength, branches, shares, states };
     });
     return this.send({ traces: packed, keep });
   }
@@ -146,21 +146,25 @@ export class ModelSession implements AsyncDisposable {
   }
 
   private async send(job: RunJob): Promise<TraceScores[]> {
-    const { entropies, logprobs } = await this.thread.call('run', [job]).catch((error: Error) => {
+    const { entropies, logprobs, states } = await this.thread.call('run', [job]).catch((error: Error) => {
       throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
     });
     // the traces' own tokens come first, then the branches': unpack in the same order
-    let own = 0;
+    let [own, state] = [0, 0];
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
-    return job.traces.map(({ ids, promptLength, branches: asked }) => {
+    return job.traces.map(({ ids, promptLength, branches: asked, states: wanted = [] }) => {
       const from = own;
+      const numbers = wanted.length * stateNumbers(this.folder);
+      const ofExits = states?.subarray(state, state + numbers);
+      state += numbers;
       own += ids.length - promptLength;
       const branches = asked.map((each) => {
         const first = branch;
         branch += scoresOf(each);
         return logprobs.subarray(first, branch);
       });
-      return { entropies: entropies.subarray(from, own), logprobs: logprobs.subarray(from, own), branches };
+      const read = { entropies: entropies.subarray(from, own), logprobs: logprobs.subarray(from, own) };
+      return { ...read, branches, ...(ofExits && { states: ofExits }) };
     });
   }
 }

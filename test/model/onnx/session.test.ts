@@ -4,10 +4,18 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
-import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
+import { fromFloat16 } from '../../../dist/model/onnx/float16.js';
+import { openPolicyFolder, stateNumbers } from '../../../dist/model/onnx/folder.js';
 import type { Branch, TraceScores } from '../../../dist/model/onnx/placed.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
-import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../../oracle/llama.js';
+import {
+  continuationLogprobs,
+  extend,
+  fork,
+  loadOracleModel,
+  start,
+  tokenStats,
+} from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { differences } from '../../support/family-checks.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
@@ -133,6 +141,62 @@ describe('branches', () => {
     const first = await run();
     for (let n = 0; n < 4; n++) expect(await run()).toEqual(first);
     await session.release(0);
+  });
+});
+
+describe('hidden states', () => {
+  /** Logits (V) that a model's head has of a hidden state. */
+  function logitsOf(x: Float64Array): Float64Array {
+    const { tensors, config } = model;
+    const [norm, head] = ['model.norm.weight', 'model.embed_tokens.weight'].map((name) => tensors.get(name));
+    const squares = x.reduce((sum, value) => sum + value ** 2, 0);
+    const scale = 1 / Math.sqrt(squares / x.length + (config.rms_norm_eps as number));
+    const normed = x.map((value, i) => value * scale * (norm?.[i] as number));
+    const V = (head as Float64Array).length / x.length;
+    return Float64Array.from({ length: V }, (_, v) =>
+      normed.reduce((sum, value, i) => sum + value * (head?.[v * x.length + i] as number), 0),
+    );
+  }
+
+  test('are those of a float64 pass that ends behind the layer, alone, behind a shared prompt, and beside branches', async () => {
+    const layers = folder.stateLayers as number[];
+    expect(layers).toHaveLength(2);
+    const random = seeded(3);
+    const prompt = plausibleIds(random, 20);
+    const traces = [0, 1, 2].map((n) => {
+      const ids = Int32Array.of(...prompt, ...plausibleIds(random, 30 + 10 * n));
+      const branches = [{ exit: 30, ids: plausibleIds(random, 5), scoredFrom: 1 }];
+      return {
+        ids,
+        promptLength: 20,
+        branches,
+        shares: n < 2 ? 1 : undefined,
+        states: [20, 21, 30, ids.length],
+      };
+    });
+    const found = await session.run(traces);
+    for (const [n, { ids, states: exits }] of traces.entries()) {
+      const ofLayers = layers.map((num_hidden_layers) => {
+        const shallow = { ...model, config: { ...model.config, num_hidden_layers } };
+        const logits: Float64Array[] = [];
+        extend(shallow, start(shallow), [...ids], (row) => logits.push(row));
+        return logits;
+      });
+      const numbers = new Float64Array(exits.length * stateNumbers(folder));
+      fromFloat16(found[n]?.states as Uint16Array, numbers);
+      const d = folder.architecture.hidden;
+      for (const [k, exit] of exits.entries())
+        for (const [l, logits] of ofLayers.entries()) {
+          const at = (k * layers.length + l) * d;
+          const own = logitsOf(numbers.subarray(at, at + d));
+          // half precision: a neighbor's state is tens away
+          expect(differences(own, logits[exit - 1] as Float64Array).most).toBeLessThan(0.05);
+          expect(differences(own, logits[exit - 2] as Float64Array).most).toBeGreaterThan(1);
+        }
+    }
+    // nothing else has changed by them
+    const plain = await session.run(traces.map(({ states: _, ...rest }) => rest));
+    expect(plain).toEqual(found.map(({ states: _, ...rest }) => rest));
   });
 });
 

@@ -1,10 +1,12 @@
 // The fit of the calibrated value: against the oracle, and what must not change it.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Fit, type FitTrace, fitCalibration, groupPlace } from '../../dist/estimate/calibration-fit.js';
-import { LogisticFit, logitOf, sigmoid } from '../../dist/estimate/logistic.js';
+import { fitCalibration } from '../../dist/estimate/calibration.js';
+import { type FitTrace, openFit } from '../../dist/estimate/fit/cross-fit.js';
+import { FOLDS, groupPlace } from '../../dist/estimate/fit/groups.js';
+import { logitOf, sigmoid } from '../../dist/estimate/fit/logistic.js';
 import { stateFeatures } from '../../dist/estimate/states.js';
-import { descend, oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
+import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { seeded } from '../oracle/toy.js';
 import { type MadeTrace, madeTraces } from '../support/scored-traces.js';
 
@@ -21,11 +23,14 @@ const fitTrace = (trace: MadeTrace): FitTrace => ({
   place: groupPlace(trace.group ?? trace.id),
 });
 
-function fitAll(traces: readonly MadeTrace[]): Promise<Fit> {
+function fitAll(traces: readonly MadeTrace[]) {
   const all = traces.map(fitTrace);
-  return fitCalibration(async function* () {
-    yield* all;
-  });
+  return fitCalibration(
+    async function* () {
+      yield* all;
+    },
+    { base: 'pr', layers: [], skipped: {}, policy: null, scored_with: null },
+  );
 }
 
 const oracleTraces = (traces: readonly MadeTrace[]) =>
@@ -93,15 +98,15 @@ describe('the fit', () => {
     const few = madeTraces(12, 2);
     const found = await fitAll(few);
     const expected = oracleFit(oracleTraces(few));
-    expect(apart(found.scale.mean, expected.mean)).toBeLessThan(1e-9);
-    expect(apart(found.scale.sd, expected.sd)).toBeLessThan(1e-9);
-    expect(apart(found.weights?.whole ?? [], expected.whole)).toBeLessThan(1e-6);
+    expect(apart(found.mean, expected.mean)).toBeLessThan(1e-9);
+    expect(apart(found.sd, expected.sd)).toBeLessThan(1e-9);
+    expect(apart(found.weights ?? [], expected.whole)).toBeLessThan(1e-6);
     for (const [fold, weights] of expected.folds.entries())
-      expect(apart(found.weights?.folds[fold] ?? [], weights)).toBeLessThan(1e-6);
-    expect(found.quality?.logLoss.calibrated).toBeCloseTo(expected.loss, 9);
-    expect(found.standsBack).toBe(null);
+      expect(apart(found.fold_weights?.[fold] ?? [], weights)).toBeLessThan(1e-6);
+    expect(found.log_loss?.calibrated).toBeCloseTo(expected.loss, 9);
+    expect(found.stands_back).toBe(null);
     expect(found.traces).toBe(24);
-    expect(found.groups.size).toBe(12);
+    expect(found.groups).toBe(12);
   });
 
   it('takes rewards between 0 and 1, and traces without a group', async () => {
@@ -110,14 +115,14 @@ describe('the fit', () => {
       reward: trace.reward === 1 ? 0.75 : 0.125,
     }));
     const found = await fitAll(graded);
-    expect(apart(found.weights?.whole ?? [], oracleFit(oracleTraces(graded)).whole)).toBeLessThan(1e-6);
+    expect(apart(found.weights ?? [], oracleFit(oracleTraces(graded)).whole)).toBeLessThan(1e-6);
   });
 
   it("gives the same bits again, and other rows' order only other roundings", async () => {
     const first = await fitAll(traces);
     expect(await fitAll(traces)).toEqual(first);
     const turned = await fitAll([...traces].reverse());
-    expect(apart(turned.weights?.whole ?? [], first.weights?.whole ?? [])).toBeLessThan(1e-9);
+    expect(apart(turned.weights ?? [], first.weights ?? [])).toBeLessThan(1e-9);
   });
 
   it('is cross-fitted: another reward of a group changes nothing in the weights that its own traces get', async () => {
@@ -127,14 +132,14 @@ describe('the fit', () => {
     );
     const [before, after] = [await fitAll(traces), await fitAll(changed)];
     const fold = oracleFold(own);
-    expect(after.scale).toEqual(before.scale);
-    expect(after.weights?.folds[fold]).toEqual(before.weights?.folds[fold]);
+    expect([after.mean, after.sd]).toEqual([before.mean, before.sd]);
+    expect(after.fold_weights?.[fold]).toEqual(before.fold_weights?.[fold]);
     for (const other of [0, 1, 2, 3, 4].filter((n) => n !== fold))
-      expect(after.weights?.folds[other]).not.toEqual(before.weights?.folds[other]);
+      expect(after.fold_weights?.[other]).not.toEqual(before.fold_weights?.[other]);
   });
 
   it("reports the losses of a constant, of the group's others and of v̂", async () => {
-    const { quality } = await fitAll(traces);
+    const { log_loss, reliability } = await fitAll(traces);
     const mean = (of: (trace: MadeTrace) => number) =>
       traces.reduce((sum, t) => sum + of(t), 0) / traces.length;
     const entropy = (p: number, y: number) => {
@@ -146,7 +151,7 @@ describe('the fit', () => {
       const others = traces.filter((other) => foldOf(other) !== foldOf(trace));
       return others.reduce((sum, { reward }) => sum + reward, 0) / others.length;
     };
-    expect(quality?.logLoss.constant).toBeCloseTo(
+    expect(log_loss?.constant).toBeCloseTo(
       mean((t) => entropy(constant(t), t.reward)),
       9,
     );
@@ -154,15 +159,15 @@ describe('the fit', () => {
       traces.filter((other) => other.group === trace.group && other !== trace);
     const groupMean = (trace: MadeTrace) =>
       (peers(trace).reduce((sum, { reward }) => sum + reward, 0) + constant(trace)) / 8;
-    expect(quality?.logLoss.group_mean).toBeCloseTo(
+    expect(log_loss?.group_mean).toBeCloseTo(
       mean((t) => entropy(groupMean(t), t.reward)),
       9,
     );
     const ofValues = (t: MadeTrace) =>
       t.values.reduce((sum, value) => sum + entropy(value, t.reward), 0) / t.values.length;
-    expect(quality?.logLoss.value).toBeCloseTo(mean(ofValues), 9);
+    expect(log_loss?.value).toBeCloseTo(mean(ofValues), 9);
     // every state is in a bin, and the bins' rewards are the traces'
-    const bins = quality?.reliability ?? [];
+    const bins = reliability ?? [];
     expect(bins.length).toBe(10);
     expect(bins.reduce((sum, { states }) => sum + states, 0)).toBe(
       traces.reduce((sum, { values }) => sum + values.length, 0),
@@ -175,70 +180,83 @@ describe('the fit', () => {
   });
 
   it('stands back: too few groups, rewards that are all alike, rewards that mean nothing', async () => {
-    expect(await fitAll(madeTraces(4, 8))).toMatchObject({ standsBack: 'too-few-groups', weights: null });
+    expect(await fitAll(madeTraces(4, 8))).toMatchObject({ stands_back: 'too-few-groups', weights: null });
     const alike = traces.map((trace) => ({ ...trace, reward: 1 }));
-    expect(await fitAll(alike)).toMatchObject({ standsBack: 'one-reward', weights: null });
+    expect(await fitAll(alike)).toMatchObject({ stands_back: 'one-reward', weights: null });
     // one group alone has a wrong trace: without its fold nothing differs
     const lone = traces.map((trace) => ({ ...trace, reward: trace.id === 't0' ? 0 : 1 }));
-    expect(await fitAll(lone)).toMatchObject({ standsBack: 'too-few-groups', weights: null });
+    expect(await fitAll(lone)).toMatchObject({ stands_back: 'too-few-groups', weights: null });
     const random = seeded(9);
     const drawn = madeTraces(40, 4).map((trace) => ({ ...trace, reward: Number(random() < 0.5) }));
     const noise = await fitAll(drawn);
-    expect(noise.standsBack).toBe('no-gain');
+    expect(noise.stands_back).toBe('no-gain');
     expect(noise.weights).not.toBe(null);
     // v̂ that is the reward: better than a constant the fit is, and better than v̂ it cannot be
     const known = await fitAll(
       drawn.map((trace) => ({ ...trace, values: trace.values.map(() => trace.reward) })),
     );
-    const { calibrated = 0, constant = 0 } = known.quality?.logLoss ?? {};
-    expect([calibrated < constant, known.standsBack]).toEqual([true, 'no-gain']);
+    const { calibrated = 0, constant = 0 } = known.log_loss ?? {};
+    expect([calibrated < constant, known.stands_back]).toEqual([true, 'no-gain']);
   });
 });
 
-describe('logistic regression', () => {
+describe('the search', () => {
   const random = seeded(3);
-  const samples = Array.from({ length: 200 }, () => {
+  const samples = Array.from({ length: 200 }, (_, n) => {
     const z = Float64Array.from({ length: 3 }, () => 2 * random() - 1);
-    return { z, y: Number(random() < sigmoid(3 * (z[0] as number) - 1)), w: random() };
+    const y = Number(random() < sigmoid(3 * (z[0] as number) - 1));
+    return { features: z, reward: y, place: groupPlace(`${n}`) };
   });
 
-  function fitted(all: readonly { z: Float64Array; y: number; w: number }[], l2: number) {
-    const found = new LogisticFit(all[0]?.z.length ?? 0, l2);
-    let passes = 0;
-    for (; !found.hasEnded && passes < 100; passes++) {
-      for (const { z, y, w } of all) found.add(z, y, w);
-      found.endPass();
-    }
-    expect(found.hasEnded).toBe(true);
-    return found.weights;
-  }
-
-  it("finds the least where Newton's full steps would overshoot, and where classes are apart", () => {
+  it('finds the least where curvature is far from what was guessed, and where classes are apart', async () => {
     const far = Array.from({ length: 60 }, (_, n) => ({
-      z: Float64Array.of(n === 0 ? 1000 : n % 7, n % 3),
-      y: Number(n % 7 > 3 && n > 0),
-      w: 1,
+      features: Float64Array.of(n === 0 ? 1000 : n % 7, n % 3),
+      reward: Number(n % 7 > 3 && n > 0),
+      place: groupPlace(`${n}`),
     }));
-    for (const [all, l2] of [
+    const apartAt0 = samples.map((each) => ({ ...each, reward: Number((each.features[0] as number) > 0) }));
+    for (const [all, λ] of [
       [far, 1e-3],
-      [samples.map((each) => ({ ...each, y: Number((each.z[0] as number) > 0) })), 1e-2],
+      [apartAt0, 1e-2],
+      [samples, 1],
     ] as const) {
-      const found = fitted(all, l2);
-      const gradient = new Float64Array(found.length);
-      for (const { z, y, w } of all) {
-        const error = w * (sigmoid(logitOf(found, z)) - y);
-        for (let f = 0; f < found.length; f++)
-          gradient[f] = (gradient[f] as number) + error * (f === 0 ? 1 : (z[f - 1] as number));
+      const F = all[0]?.features.length ?? 0;
+      async function* pass() {
+        yield* all;
       }
-      for (let f = 0; f < found.length; f++)
-        expect(Math.abs((gradient[f] as number) + (f === 0 ? 0 : l2 * (found[f] as number)))).toBeLessThan(
-          1e-6,
-        );
+      const fit = await openFit(pass, F, { tolerance: 1e-11 });
+      const weights = await fit.weights(Array(FOLDS + 1).fill({ l2: new Float64Array(F).fill(λ) }));
+      for (const [left, found] of weights.entries()) {
+        const gradient = found.map((w, f) => (f === 0 ? 0 : λ * w));
+        for await (const { z, reward, place } of fit.samples()) {
+          const error = place.fold === left ? 0 : sigmoid(logitOf(found, z)) - reward;
+          for (let f = 0; f <= F; f++)
+            gradient[f] = (gradient[f] as number) + error * (f === 0 ? 1 : (z[f - 1] as number));
+        }
+        for (const slope of gradient) expect(Math.abs(slope)).toBeLessThan(1e-6);
+      }
     }
-    const expected = descend(
-      samples.map(({ z, ...rest }) => ({ ...rest, z: [1, ...z] })),
-      1,
+  });
+
+  it('says how often the right one of two traces has the larger value, as pairs do', async () => {
+    const fit = await openFit(
+      async function* () {
+        yield* samples;
+      },
+      3,
+      { tolerance: 1e-11 },
     );
-    expect(apart(fitted(samples, 1), expected)).toBeLessThan(1e-8);
+    const weights = await fit.weights(Array(FOLDS + 1).fill({ l2: Float64Array.of(1, 1, 1) }));
+    const { auc } = await fit.assessed(weights, false);
+    const values: { readonly value: number; readonly reward: number }[] = [];
+    for await (const { z, reward, place } of fit.samples())
+      values.push({ value: logitOf(weights[place.fold] as Float64Array, z), reward });
+    const [right, wrong] = [1, 0].map((own) => values.filter(({ reward }) => reward === own));
+    const above = (right ?? []).flatMap(({ value }) =>
+      (wrong ?? []).map((other) => Number(value > other.value)),
+    );
+    expect(above.length).toBeGreaterThan(1000);
+    for (const place of ['start', 'middle', 'end'] as const)
+      expect(auc[place]).toBeCloseTo(above.reduce((a, b) => a + b, 0) / above.length, 2);
   });
 });

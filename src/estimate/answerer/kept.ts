@@ -1,0 +1,106 @@
+// What a policy has said of a run's traces, kept in the run's folder until that is whole: where values follow from all of them, it is asked once, however often the run is interrupted.
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { deserialize, serialize } from 'node:v8';
+import { EXIT, type Rejection, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { failed } from '../../io/files/files.js';
+import { plural } from '../../plural.js';
+import type { AnsweredJob, Answers, AskedJob, Windows } from '../../question.js';
+import type { Log } from '../../report/log.js';
+import { type BadRow, eachTrace, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+
+/** A trace's place in the input, and what was said of it, or why nothing could be. */
+interface Entry {
+  readonly place: string;
+  readonly said?: Answers;
+  readonly rejection?: Rejection;
+  /** what it adds to what all values follow from; undefined: nothing */
+  readonly part?: unknown;
+}
+
+export type KeptAnswers = Awaited<ReturnType<typeof openKept>>;
+
+/** Named as what is half written of a run, and goes as that does: with the run's end, or with another run in its place. */
+const BLOCK = /^\.run\.answers-(\d+)\.tmp$/;
+
+const placeOf = ({ source, item = 0 }: Trace): string => `${source.ordinal}/${item}`;
+
+/** @param folder of the run; undefined where that has none on this machine: nothing outlives the process then */
+export async function openKept(folder: string | undefined, signal: AbortSignal) {
+  const home = folder ?? (await mkdtemp(join(tmpdir(), 'rredcot-')));
+  const told = failed(home, 'written');
+  const named = (await readdir(home).catch(told)).map((name) => Number(BLOCK.exec(name)?.[1]));
+  /** the first rows of its blocks, a window each, rising */
+  const blocks = named.filter((row) => row >= 0).sort((a, b) => a - b);
+  const pathOf = (row: number) => join(home, `.run.answers-${row}.tmp`);
+  const read = async (row: number) => deserialize(await readFile(pathOf(row)).catch(told)) as Entry[];
+  return {
+    /** Asks what is not kept yet. @param partOf of a trace whose answers are known */
+    async ask<T extends AskedJob>(
+      windows: Windows<T>,
+      answer: (windows: Windows<T>) => AsyncIterable<AnsweredJob<T> | BadRow>,
+      partOf: (job: T, said: Answers) => unknown,
+      log: Log,
+    ): Promise<void> {
+      const known = new Set(blocks);
+      const asked: { readonly row: number; readonly places: readonly string[] }[] = [];
+      let traces = 0;
+      async function* missing() {
+        for await (const window of windows) {
+          const [first] = window;
+          const row = first && (isBad(first) ? first : first.trace.source).ordinal;
+          if (row === undefined || known.has(row)) continue;
+          asked.push({ row, places: window.map((item) => (isBad(item) ? '' : placeOf(item.trace))) });
+          yield window;
+        }
+      }
+      let entries: Entry[] = [];
+      for await (const item of answer(missing())) {
+        if (signal.aborted && folder !== undefined)
+          throw new RredcotError(`interrupted: what was said so far is kept in ${folder}`, {
+            ...{ exitCode: EXIT.interrupted, hint: 'the same command again, which goes on from there' },
+          });
+        throwIfInterrupted(signal);
+        const [{ row, places }] = asked as [(typeof asked)[number]];
+        const place = places[entries.length] as string;
+        if (isBad(item)) entries.push({ place, rejection: item.rejection });
+        else entries.push({ place, said: item.result, part: partOf(item.job, item.result) });
+        if (entries.length < places.length) continue;
+        const half = join(home, `.run.half-${row}.tmp`);
+        await writeFile(half, serialize(entries), { flush: true }).catch(told);
+        await rename(half, pathOf(row));
+        blocks.push(row);
+        traces += entries.length;
+        asked.shift();
+        entries = [];
+        log.progress(`asked: ${plural(traces, 'trace')}`, { traces });
+      }
+      blocks.sort((a, b) => a - b);
+    },
+    /** What all values follow from, in input order. */
+    async *parts(): AsyncGenerator<readonly [part: unknown, said: Answers]> {
+      for (const row of blocks) {
+        throwIfInterrupted(signal);
+        for (const { said, part } of await read(row)) if (said && part !== undefined) yield [part, said];
+      }
+    },
+    /** Answers as they were given; traces come in order, and a block is read once. */
+    async *answer<T extends AskedJob>(windows: Windows<T>): AsyncGenerator<AnsweredJob<T> | BadRow> {
+      let [held, at, entries] = [-1, 0, new Map<string, Entry>()];
+      for await (const window of windows)
+        yield* eachTrace(window, async (job) => {
+          while ((blocks[at + 1] as number) <= job.trace.source.ordinal) at++;
+          if (at !== held)
+            entries = new Map((await read(blocks[at] as number)).map((entry) => [entry.place, entry]));
+          held = at;
+          const { said, rejection } = entries.get(placeOf(job.trace)) ?? {};
+          if (said !== undefined) return { job, trace: job.trace, result: said };
+          const { code, reason } = rejection ?? { code: 'unanswered', reason: 'nothing is kept of it' };
+          throw new TraceRejected(code, reason);
+        });
+    },
+    close: async () => (folder === undefined ? rm(home, { recursive: true, force: true }) : undefined),
+  };
+}

@@ -1,0 +1,147 @@
+// `--estimator probe`: one command, or a fit that is kept; interrupted, without hidden states, and what it refuses.
+import { cp, readdir, readFile, writeFile } from 'node:fs/promises';
+import { describe, expect, it } from 'vitest';
+import { EMBEDDED, readScored, start } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+
+const rows = await fixtureRows(0, 96);
+const scene = await openScene();
+const { at, done, expectSame, fails, json, folder, write } = scene;
+await write('in.jsonl', rows);
+
+describe('score --estimator probe', () => {
+  it('asks, fits and writes in one command as calibrate --probe does in three', async () => {
+    const { stderr } = await done('score in.jsonl --estimator probe --keep-states -o kept.parquet');
+    expect(stderr).toMatch(/probe: 96 traces of 12 groups; .* with hidden states \d\.\d+, without \d\.\d+/);
+    await done('calibrate --probe kept.parquet -o probe.json');
+    expect(await json('probe.json')).toMatchObject({
+      kind: 'probe',
+      traces: 96,
+      groups: 12,
+      hidden: 256,
+      layers: [3, 4],
+    });
+    await done('score in.jsonl --estimator probe -o one.jsonl');
+    await done('score in.jsonl --estimator probe --calibration probe.json -o given.jsonl');
+    await expectSame('one.jsonl', 'given.jsonl');
+    const stream = await readFile(at('in.jsonl'));
+    await done('score - --estimator probe --calibration probe.json -o stream.parquet', stream);
+    const [file, ofStream] = [await readScored(at('kept.parquet')), await readScored(at('stream.parquet'))];
+    expect(ofStream.map(({ sigma }) => sigma)).toEqual(file.map(({ sigma }) => sigma));
+    expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+    expect((await done('score in.jsonl --estimator probe -o one.jsonl')).stderr).toContain('already done');
+    expect((await done('verify kept.parquet')).code).toBe(0);
+  });
+
+  it('bridges the differences to the outcome, and leaves the values and the baseline without it', async () => {
+    const bridged = await readScored(at('kept.parquet'));
+    await done('redistribute kept.parquet --steps free -o free.parquet');
+    await done('redistribute kept.parquet -o again.parquet');
+    const [free, again] = [await readScored(at('free.parquet')), await readScored(at('again.parquet'))];
+    expect(again).toEqual(bridged);
+    for (const [n, { segments, reward, value_start, baseline, completion_ids }] of bridged.entries()) {
+      const thoughts = segments.filter(({ kind }) => kind === 'thought');
+      expect(free[n]?.segments.map(({ value }) => value)).toEqual(segments.map(({ value }) => value));
+      expect(baseline).toBe(value_start);
+      let before = value_start as number;
+      for (const { end, value, delta } of thoughts) {
+        const share = (0.75 * (end as number)) / (completion_ids as number[]).length;
+        const own = (1 - share) * (value as number) + share * (reward as number);
+        expect(delta).toBeCloseTo(own - before, 5);
+        before = own;
+      }
+    }
+    await fails(
+      'redistribute kept.parquet --method segment -o no.parquet',
+      2,
+      '--steps bridged has the trace',
+    );
+    await fails('score in.jsonl --steps bridged -o no.parquet', 2, "values on the reward's scale");
+  });
+
+  it('never lets a reward move the values of its own trace', async () => {
+    const before = await readScored(at('kept.parquet'));
+    const values = (all: typeof before, n: number) => all[n]?.segments.map(({ value }) => value);
+    // what values are made of is chosen by all: here the choice is close, and a reward may turn it
+    let same = 0;
+    for (const turned of [3, 13, 21, 40, 56]) {
+      await write(
+        'turned.jsonl',
+        rows.map((row, n) => (n === turned ? { ...row, reward: 1 - row.reward } : row)),
+      );
+      await done('score turned.jsonl --estimator probe -o turned.parquet --overwrite');
+      const after = await readScored(at('turned.parquet'));
+      if (after[0]?.status !== before[0]?.status) continue;
+      same++;
+      expect(values(after, turned)).toEqual(values(before, turned));
+      // a peer of it, and traces of other folds, have seen it
+      expect(values(after, turned + 1)).not.toEqual(values(before, turned + 1));
+      const moved = after.filter((_, n) => values(after, n)?.join() !== values(before, n)?.join());
+      expect(moved.length).toBeGreaterThan(48);
+    }
+    expect(same).toBeGreaterThan(0);
+  });
+
+  it('goes on where it was killed, asking nobody twice, with the same rows', async () => {
+    const plan = { under: folder, op: 'rename', path: 'answers-64', nth: 0, when: 'before' };
+    const args = ['score', 'in.jsonl', '--estimator', 'probe', '-o', at('killed.jsonl')];
+    const { signal } = await start(args, { cwd: folder, plan }).end;
+    expect(signal).toBe('SIGKILL');
+    const blocks = () => readdir(at('.killed.jsonl.run'));
+    expect((await blocks()).filter((name) => name.includes('answers'))).toEqual(['.run.answers-0.tmp']);
+    await done(args);
+    await expectSame('killed.jsonl', 'one.jsonl');
+    expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+  });
+
+  it('is fitted without hidden states where the folder gives none, and refuses a fit that needs them', async () => {
+    await cp(EMBEDDED, at('old'), { recursive: true });
+    const { stateLayers: _, ...manifest } = await json('old/policy.json');
+    await writeFile(at('old/policy.json'), JSON.stringify(manifest));
+    const { stderr } = await done('score in.jsonl --policy old --limit 8 --estimator probe -o few.parquet');
+    expect(stderr).toContain('rredcot policy build');
+    expect(stderr).toContain('too few groups');
+    expect((await readScored(at('few.parquet'))).map(({ status }) => status)).toEqual(
+      Array(8).fill('value:uncalibrated'),
+    );
+    await fails(
+      'score in.jsonl --policy old --estimator probe --calibration probe.json -o no.parquet',
+      2,
+      'policy build',
+    );
+  });
+
+  it('is what auto takes, and where nothing can be fitted pr, to the byte', async () => {
+    const command = 'score in.jsonl --estimator auto';
+    expect((await done(`${command} -o auto.jsonl`)).stderr).toMatch(/auto takes probe\b/);
+    await expectSame('auto.jsonl', 'one.jsonl');
+    expect((await json('auto.jsonl.summary.json')).config).toMatchObject({
+      estimator: 'probe',
+      steps: 'bridged',
+    });
+    expect((await done(`${command} --limit 16 -o few.jsonl`)).stderr).toMatch(
+      /auto takes pr: too few groups/,
+    );
+    await done('score in.jsonl --limit 16 -o plain.jsonl');
+    await expectSame('few.jsonl', 'plain.jsonl');
+    const { config } = await json('few.jsonl.summary.json');
+    expect([config.estimator, config.steps]).toEqual(['pr', undefined]);
+    const stream = await readFile(at('in.jsonl'));
+    expect((await done('score - --estimator auto -o s.jsonl', stream)).stderr).toContain(
+      'takes pr: a stream',
+    );
+    expect((await done(`${command} --shard 0/2 -o shards/`)).stderr).toContain('takes pr: a shard');
+  });
+
+  it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
+    const command = 'score in.jsonl --estimator probe';
+    await fails(`${command} --shard 0/2 -o no/`, 2, 'a shard has some of them');
+    await fails('score - --estimator probe -o no.parquet', 2, 'which stdin gives once', '');
+    await done('score in.jsonl -o pr.parquet');
+    await fails('calibrate --probe pr.parquet -o no.json', 2, 'has no column exit_states');
+    await done('calibrate pr.parquet -o calibration.json');
+    await fails(`${command} --calibration calibration.json -o no.parquet`, 2, 'is no probe');
+    await write('edited.json', JSON.stringify({ ...(await json('probe.json')), traces: 97 }));
+    await fails(`${command} --calibration edited.json -o no.parquet`, 65, 'was changed after it was written');
+  });
+});
