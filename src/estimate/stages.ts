@@ -145,7 +145,7 @@ export function openWhole(
       await using _ = stages;
       const answers = await openKept(run.folder, signal);
       kept = answers;
-      await answers.ask(stages.ask(cut), stages.answer, whole.partOf, log);
+      await answers.ask(stages.ask(cut), stages.answer, whole.partOf, run.prescan.traces, log);
       const found = await whole.fit(answers.parts, config);
       nature = found.nature;
       return found.config;

@@ -195,10 +195,7 @@ async function openStdout({ target, writes, ...opts }: SinkOptions): Promise<Sin
   };
 }
 
-/**
- * Writes rows and rejects, in input order, makes the output visible, and tells what was done.
- * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
- */
+/** Writes rows and rejects in order, publishes them, and tells what was done. @throws RredcotError (exit 65 of too many rejects, 75 interrupted) */
 export async function writeRows(
   items: AsyncIterable<OutputRow | BadRow> | Iterable<OutputRow | BadRow>,
   sink: Sink,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { deserialize, serialize } from 'node:v8';
 import { EXIT, type Rejection, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
-import { plural } from '../../plural.js';
+import { count, duration, plural } from '../../plural.js';
 import type { AnsweredJob, Answers, AskedJob, Windows } from '../../question.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
@@ -37,21 +37,26 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
   const pathOf = (row: number) => join(home, `.run.answers-${row}.tmp`);
   const read = async (row: number) => deserialize(await readFile(pathOf(row)).catch(told)) as Entry[];
   return {
-    /** Asks what is not kept yet. @param partOf of a trace whose answers are known */
+    /** Asks what is not kept yet. @param partOf of a trace whose answers are known @param all traces of the run, where they were counted */
     async ask<T extends AskedJob>(
       windows: Windows<T>,
       answer: (windows: Windows<T>) => AsyncIterable<AnsweredJob<T> | BadRow>,
       partOf: (job: T, said: Answers) => unknown,
+      all: number | null,
       log: Log,
     ): Promise<void> {
       const known = new Set(blocks);
       const asked: { readonly row: number; readonly places: readonly string[] }[] = [];
-      let traces = 0;
+      let [traces, stood] = [0, 0];
+      const began = performance.now();
       async function* missing() {
         for await (const window of windows) {
           const [first] = window;
           const row = first && (isBad(first) ? first : first.trace.source).ordinal;
-          if (row === undefined || known.has(row)) continue;
+          if (row === undefined || known.has(row)) {
+            stood += window.length;
+            continue;
+          }
           asked.push({ row, places: window.map((item) => (isBad(item) ? '' : placeOf(item.trace))) });
           yield window;
         }
@@ -75,7 +80,11 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
         traces += entries.length;
         asked.shift();
         entries = [];
-        log.progress(`asked: ${plural(traces, 'trace')}`, { traces });
+        const each = (performance.now() - began) / 1000 / traces;
+        const eta_s = all === null ? undefined : Math.max(0, all - stood - traces) * each;
+        const left = eta_s === undefined ? '' : ` · ${duration(eta_s)} left`;
+        const line = `asking: ${plural(stood + traces, 'trace')} · ${count(Math.round(60 / each))} a minute${left}`;
+        log.progress(line, { traces: stood + traces, eta_s });
       }
       blocks.sort((a, b) => a - b);
     },
