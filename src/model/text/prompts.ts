@@ -11,8 +11,8 @@ import type { PolicyTokenizer } from './tokenizer.js';
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
 
-/** How a list of messages begins as JSON, or as Python prints it. */
-const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
+/** How messages begin as JSON, or as Python prints them. */
+export const MESSAGES_AS_TEXT = /^\s*(?:(?:\[\s*)?\{\s*(["'])role\1|\[\s*\{\s*(["'])content\2)\s*:/;
 
 /** Prepares the prompts of one run. */
 export class Prompts {
