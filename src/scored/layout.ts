@@ -51,7 +51,7 @@ export function outputLayout(
   const ourColumns = [...columns, ...lacking];
   const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs);
   const others = passThrough.map(({ as }) => as);
-  if (partition !== undefined && ourColumns.map(columnName).includes(partition))
+  if (written.some(({ name }) => name === partition) && !others.includes(partition as string))
     throw usageError(
       `--partition ${partition}: is a column of the output, which every file keeps, expected one that only the input has`,
       `--partition <another column>, such as a copy of ${partition} under another name`,
