@@ -10,8 +10,7 @@ import {
   type TokenText,
   tagStatus,
 } from '../../segment/span.js';
-import type { OwnTokens, Trace } from '../../trace.js';
-import { MESSAGES_AS_TEXT } from './prompts.js';
+import { MESSAGES_AS_TEXT, type OwnTokens, type Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
