@@ -9,6 +9,9 @@ export interface Message {
   readonly [field: string]: unknown;
 }
 
+/** How messages begin as JSON, or as Python prints them. */
+export const MESSAGES_AS_TEXT = /^\s*(?:(?:\[\s*)?\{\s*(["'])role\1|\[\s*\{\s*(["'])content\2)\s*:/;
+
 /** An answer that earns `utility`, with the solution text that leads to it where one is known. */
 export interface Reference {
   /** answer text, scored after the exit template's `open` */

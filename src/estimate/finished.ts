@@ -52,7 +52,7 @@ const AROUND =
 const FINISHED = /^(?:stop|eos|end_turn|stop_sequence|tool_calls?|completed?|finished|done|true|1)$/i;
 const CUT = /^(?:length|max_\w+|truncated.*|incomplete|abort(?:ed)?|false|0)$/i;
 
-function saidBy(value: unknown, item: number, name = ''): boolean | undefined {
+export function saidBy(value: unknown, item: number, name = ''): boolean | undefined {
   if (Array.isArray(value)) return saidBy(value[value.length === 1 ? 0 : item], item, name);
   if (typeof value === 'object' && value !== null) {
     const said = Object.keys(value).flatMap((key) => {

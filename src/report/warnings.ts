@@ -44,6 +44,8 @@ const OF_STATUS: Readonly<Record<string, string>> = {
     'have text and no token ids, and what is called a token of them is a byte: --policy <the policy that wrote them> counts its tokens',
   'completion:has-prompt':
     'begin with their prompt, which is scored as a part of the thought: --map completion=<path> names what the policy wrote',
+  'completion:messages-as-text':
+    'are messages written as text, and scored as that text: --map completion=<path>[0].content enters JSON, or write the column as a list of {role, content}',
   'prompt:raw-question':
     'have a raw question for their prompt, and the policy has a chat template: if it was asked by it, give messages with --map prompt=<path>, or prompt_ids',
   'thought:reopened':

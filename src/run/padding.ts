@@ -1,38 +1,39 @@
-// What of a trace's token ids is padding, as they come out of a trainer's tensors: it is cut off, and its mask alike.
+// What of a trace's token ids and texts is padding, as they come out of a trainer's tensors: it is cut off, and a mask alike.
+import { saidBy } from '../estimate/finished.js';
 import type { FieldMap } from '../io/map/fields.js';
-import { foundPlaces } from '../io/map/map.js';
-import type { Mapping } from '../io/map/mapping.js';
-import { type EdgeTokens, edgeTokens } from '../model/text/edge-tokens.js';
-import type { InputRow } from '../rows.js';
+import { type EdgeTokens, edgePieces, edgeTokens } from '../model/text/edge-tokens.js';
 import type { OwnTokens, Trace } from '../trace.js';
 
-/** What cuts the padding of a file's traces; undefined where its first row has no ids. @param policy null: none is known */
-export async function openPadding(
-  policy: string | null,
-  { first, map }: Pick<Mapping, 'first' | 'map'>,
-): Promise<FieldMap['unpadded']> {
-  const row = { columns: first } as InputRow;
-  const ids = foundPlaces(row, { ...map, join: undefined }, ['prompt_ids', 'completion_ids']);
-  if (ids.size === 0) return undefined;
-  const tokens =
-    policy === null ? { pads: new Set<number>(), ends: new Set<number>() } : await edgeTokens(policy);
+/** What cuts the padding of traces. @param policy null: none is known */
+export async function openPadding(policy: string | null): Promise<NonNullable<FieldMap['unpadded']>> {
+  const none = { pads: new Set<number>(), ends: new Set<number>(), texts: [] };
+  const tokens = policy === null ? none : await edgeTokens(policy);
   return (trace) => unpadded(trace, tokens);
 }
 
 /** The trace without padding. */
 export function unpadded(trace: Trace, tokens: EdgeTokens): Trace {
   const { completionMask: own, ...whole } = trace;
-  const { promptIds: prompt = NO_IDS, completionIds: completion = NO_IDS } = trace;
+  const { promptIds: prompt = NO_IDS, completionIds: completion = NO_IDS, status = [] } = trace;
+  const kind = saidBy(trace.source.columns, trace.item ?? 0) === false ? 'cut' : 'completion';
   const ofPrompt = attended(trace, 'prompt', [0, prompt.length, completion.length]);
   const ofCompletion = attended(trace, 'completion', [prompt.length, completion.length, 0]);
-  const promptIds = prompt.subarray(...bounds(prompt, tokens, true, ofPrompt));
-  const range = bounds(completion, tokens, false, ofCompletion, own);
+  const promptIds = prompt.subarray(...bounds(prompt, tokens, 'prompt', ofPrompt));
+  const range = bounds(completion, tokens, kind, ofCompletion, own);
   const completionIds = completion.subarray(...range);
-  const padding = prompt.length + completion.length - promptIds.length - completionIds.length;
+  const asked = inText(trace.prompt, tokens, 'prompt');
+  const written = inText(trace.turns ?? trace.completion, tokens, kind);
+  const padding =
+    (trace.promptIds ? prompt.length - promptIds.length : asked.padding) +
+    (trace.completionIds ? completion.length - completionIds.length : written.padding);
   if (padding === 0) return trace;
   const completionMask = own?.subarray(...range);
   return {
     ...{ ...whole, padding },
+    ...(asked.padding > 0 && { prompt: asked.text }),
+    ...(written.padding > 0 && { completion: written.text }),
+    // its characters are at other places in the row
+    ...(written.isShifted && !trace.completionIds && { status: [...status, 'ids:text-mismatch'] }),
     ...(trace.promptIds && { promptIds }),
     ...(trace.completionIds && { completionIds }),
     ...(completionMask?.includes(0) && { completionMask }),
@@ -54,11 +55,20 @@ function attended(
   return list && Uint8Array.from(list.length === length ? list : list.slice(before, before + length), Number);
 }
 
-/** Where the ids begin and end that are no padding. @param masks 0 for padding, but for what a tool said as well */
+/** The same of a text. */
+function inText(text: unknown, tokens: EdgeTokens, of: 'prompt' | 'completion' | 'cut') {
+  const pieces = typeof text === 'string' ? edgePieces(text, tokens) : [];
+  const ids = Int32Array.from(pieces, ([, id]) => id);
+  const [from, to] = bounds(ids, tokens, of);
+  const kept = pieces.slice(from, to).map(([piece]) => piece);
+  return { text: kept.join(''), padding: pieces.length - kept.length, isShifted: from > 0 };
+}
+
+/** Where the ids begin and end that are no padding. @param of `cut`: a completion of which its row says so @param masks 0 for padding, but for what a tool said as well */
 function bounds(
   ids: Int32Array,
   { pads, ends, start }: EdgeTokens,
-  isPrompt: boolean,
+  of: 'prompt' | 'completion' | 'cut',
   ...masks: readonly (OwnTokens | undefined)[]
 ): [from: number, to: number] {
   let [from, to] = [0, ids.length];
@@ -76,8 +86,8 @@ function bounds(
   const tail = ids.subarray(from, to).findLastIndex((id) => id !== last) + from + 1;
   const hasEnded = tail > from && ends.has(ids[tail - 1] as number);
   if (isPad(last, to - tail) || (hasEnded && to - tail > 1)) {
-    // an end token is the completion's own once, and the prompt's where it stands alone
-    const isOwn = ends.has(last) && !hasEnded && (!isPrompt || to - tail === 1);
+    // an end token is the completion's own once, and the prompt's, or of what was cut, where it stands alone
+    const isOwn = ends.has(last) && !hasEnded && (of === 'completion' || to - tail === 1);
     to = tail + (isOwn ? 1 : 0);
   }
   const head = ids.subarray(from, to).findIndex((id) => id !== lead) + from;

@@ -131,8 +131,7 @@ export async function prescanInputs(inputs: readonly Input[], opts: PrescanOptio
     if (hasTrace && before < limit && !isBad(row)) folderOf?.(row.columns[opts.partition as string]);
   }
   opts.rewards?.assert();
-  const ofLimit: Part | undefined = isCut ? { by: 'limit', limit } : undefined;
-  const part = ofLimit ?? (await partOf(inputs))?.part;
+  const part: Part | undefined = isCut ? { by: 'limit', limit } : (await partOf(inputs))?.part;
   return {
     ...{ rows, columns: inference.finish(), groupRewards },
     ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),

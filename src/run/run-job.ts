@@ -23,7 +23,7 @@ import { checkRejects } from '../report/reject-limits.js';
 import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import { columnName, kindOf } from '../scored/columns.js';
-import { outputLayout, refuseUnknown, renamedText } from '../scored/layout.js';
+import { outputLayout, renamedText } from '../scored/layout.js';
 import { type FoundPart, partOf } from '../scored/stored-run.js';
 import type { OutputRow } from '../scored.js';
 import { finishFolder } from './folder.js';
@@ -113,7 +113,7 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
   const { inputs, mapping, typed, columnar, prescan, target, run, shard, begun, log } = known;
-  const { limit, columns: ourChoice, drop = [], maxRejects, signal } = opts;
+  const { limit, columns: ourChoice, drop = [], partition, maxRejects, signal } = opts;
   const { parts, folder } = begun;
   const context: RunContext = {
     ...{ prescan, rowsPerPart: run.rows_per_part, shards: shard.count },
@@ -137,12 +137,9 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const part = prescan === undefined ? ofStream : prescan.part;
   for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
   // traces of one turn each need no mask; of rows that nobody has looked at it is written
-  const isOfOne = typeof prescan?.traces === 'number' && !prescan.hasTurns;
-  const isMasked = ourChoice !== undefined || !isOfOne;
+  const isMasked = ourChoice !== undefined || typeof prescan?.traces !== 'number' || prescan.hasTurns;
   const columns = job.columns.filter((each) => isMasked || columnName(each) !== 'completion_mask');
-  const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, typed });
-  const passed = layout.passThrough.map(({ as }) => as);
-  refuseUnknown('--partition', [target.partition ?? []].flat(), passed);
+  const layout = outputLayout(source.columns, mapping, { ...job, columns, drop, partition, typed });
   const isAgain = job.command === 'score' && kindOf(mapping.first) === 'scored' && !drop.includes('sigma');
   if (isAgain) log.warn('scored_already', AGAIN);
   for (const column of layout.passThrough)

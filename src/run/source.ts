@@ -29,7 +29,7 @@ export async function openInputs(
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   const mapping = await resolveMapping(inputs, opts);
-  const map = { ...mapping.map, unpadded: await openPadding(opts.policy, mapping) };
+  const map = { ...mapping.map, unpadded: await openPadding(opts.policy) };
   return { inputs, mapping: { ...mapping, map } };
 }
 

@@ -1,5 +1,4 @@
-// What stands in the output: our columns, the input's without `--drop`, the joined file's, and the traces' texts;
-// and under which names.
+// What stands in the output: our columns, the input's without `--drop`, the joined file's, and the traces' texts; and under which names.
 
 import { usageError } from '../errors.js';
 import { didYouMean } from '../flag-values.js';
@@ -22,6 +21,7 @@ export interface LayoutOptions {
   /** texts that are written where no column of the input, or of the joined file, holds them */
   readonly texts: readonly TextColumn[];
   readonly drop: readonly string[];
+  readonly partition: string | undefined;
   readonly rewardAsIs: boolean;
   /** whether the output has column types, and metadata */
   readonly typed: boolean;
@@ -30,12 +30,12 @@ export interface LayoutOptions {
 /**
  * Puts the output's columns together.
  * @param input columns of the input; none where the output has no types, and the first row's count
- * @throws RredcotError (exit 2) for a name in `--drop` that no column has
+ * @throws RredcotError (exit 2) for a name in `--drop` or `--partition` that no column has
  */
 export function outputLayout(
   input: readonly PassThroughColumn[],
   { map, first }: { readonly map: FieldMap; readonly first: Columns },
-  { columns, texts, drop, rewardAsIs, typed }: LayoutOptions,
+  { columns, texts, drop, partition, rewardAsIs, typed }: LayoutOptions,
 ) {
   refuseUnknown('--drop', drop, typed ? input.map(({ name }) => name) : Object.keys(first));
   const joined = map.join?.written ?? [];
@@ -50,6 +50,13 @@ export function outputLayout(
   const lacking = texts.filter((text) => !counting.some(({ column }) => column === text));
   const ourColumns = [...columns, ...lacking];
   const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs);
+  const others = passThrough.map(({ as }) => as);
+  if (written.some(({ name }) => name === partition) && !others.includes(partition as string))
+    throw usageError(
+      `--partition ${partition}: is a column of the output, which every file keeps, expected one that only the input has`,
+      `--partition <another column>, such as a copy of ${partition} under another name`,
+    );
+  refuseUnknown('--partition', [partition ?? []].flat(), others);
   const places = Object.fromEntries([
     ...held.map(({ column, name, isJoined }) => {
       const own = passThrough.find((each) => each.name === name && (each.isJoined ?? false) === isJoined);
@@ -97,10 +104,9 @@ function heldBy(
 
 /** Whether a column of such a type holds a text; a prompt may be messages. */
 function isTextType(column: TextColumn, type: PassThroughColumn['type'] | undefined): boolean {
-  if (type?.kind === 'string') return true;
   const element = type?.kind === 'list' ? type.element : undefined;
   const hasRole = element?.kind === 'struct' && element.fields.some(({ name }) => name === 'role');
-  return column === 'prompt' && hasRole;
+  return type?.kind === 'string' || (column === 'prompt' && hasRole);
 }
 
 /** The same of a value. */
@@ -140,9 +146,7 @@ export function renamedText({ name, as, isJoined }: PassThroughColumn): string {
   return `${isJoined ? 'joined' : 'input'} column "${name}" has the name of an output column: written as "${as}"`;
 }
 
-const REPEATABLE = [
-  ...(['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'completion_mask', 'reward'] as const),
-] as const;
+const KEPT = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'completion_mask', 'reward'] as const;
 
 function isRepeated(
   { name: column, type, arrow }: PassThroughColumn,
@@ -150,7 +154,7 @@ function isRepeated(
   rewardAsIs: boolean,
   ours: ReadonlySet<string>,
 ): boolean {
-  const name = REPEATABLE.find((each) => each === column);
+  const name = KEPT.find((each) => each === column);
   if (name === undefined) return false;
   const [source] = map.mapped.get(name) ?? map.defaults.get(name) ?? [];
   // others stand behind it for inputs that lack it

@@ -86,3 +86,49 @@ it('turns that were cut lose the token that their template has put behind them',
   ]);
   await done('verify turns.out.jsonl');
 });
+
+it('texts that were decoded with their padding are those without it, and counted; what was cut keeps no end token', async () => {
+  const whole = [
+    { prompt: 'p', completion: 'One</think>\n\n\\boxed{2}<|end|>', answer: '2', reward: 1 },
+    { prompt: 'p', completion: 'One and one', finish_reason: 'length', answer: '2', reward: 0 },
+    { prompt: 'p', completion: 'One</think>\n\n\\boxed{2}<|end|>', answer: '2', reward: 1 },
+  ];
+  const PADS = '<|end|>'.repeat(3);
+  const [first, cut, left] = whole as [(typeof whole)[0], object, object];
+  const padded = [
+    { ...first, prompt: `${PADS}p`, completion: `${first.completion}${PADS}` },
+    { ...cut, completion: `One and one${PADS}` },
+    { ...left, completion: `${PADS}${first.completion}` },
+  ];
+  const expected = await scored('whole', whole);
+  const found = await scored('padded', padded);
+  for (const [n, row] of found.entries()) {
+    expect(row.completion_ids).toEqual(expected[n]?.completion_ids);
+    expect(row.sigma).toEqual(expected[n]?.sigma);
+  }
+  expect(found.map(({ completion_ids: ids }) => ids.filter((id) => id === END).length)).toEqual([1, 0, 1]);
+  expect(found[2]?.status).toContain('ids:text-mismatch');
+  await done('verify padded.out.jsonl');
+  const said = `score padded.jsonl --policy thinks --baseline value --overwrite -o padded.parquet`;
+  expect((await done(said)).stderr).toContain('padding was cut off 3 traces: 12 tokens');
+  await done('verify padded.parquet');
+  for (const n of [0, 1, 2]) await done(`inspect padded.parquet --row padded:${n}`);
+});
+
+it.each([
+  ['as JSON', '[{"role": "assistant", "content": "One</think> 2"}]'],
+  ['one message', '{"role": "assistant", "content": "One</think> 2"}'],
+  ['as Python prints it', "[{'role': 'assistant', 'content': 'One</think> 2'}]"],
+])('a completion of messages written as text says so: %s', async (_, completion) => {
+  const rows = [{ prompt: 'p', completion, answer: '2', reward: 1 }];
+  expect((await scored('as-text', rows))[0]?.status).toContain('completion:messages-as-text');
+  const { stderr } = await done(
+    'score as-text.jsonl --policy thinks --baseline value --overwrite -o a.jsonl',
+  );
+  expect(stderr).toContain('--map completion=<path>[0].content enters JSON');
+  await done('verify a.jsonl');
+  if (!completion.startsWith('[{"')) return;
+  const [mended] = await scored('as-text', rows, '--map completion=completion[0].content');
+  expect(mended).toMatchObject({ completion: 'One</think> 2' });
+  expect(mended?.status).not.toContain('completion:messages-as-text');
+});

@@ -1,9 +1,10 @@
 /** `rredcot policy build` and `info` as a user runs them: what they print, and their exit codes. */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { loadOracleModel } from '../oracle/llama.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
+import { start } from '../support/program.js';
 import { openScene } from '../support/scene.js';
 
 const { at, done, fails, write } = await openScene();
@@ -74,6 +75,27 @@ describe('policy build', () => {
   ])('refused: %s', async (flags, why) => {
     const { said } = await fails(`policy build ${flags} -o out`, 2, why);
     expect(said).not.toContain('this is a bug');
+  });
+
+  test.each([
+    ['mkdir', 0],
+    ['write', 0],
+    ['write', 2],
+  ])('a full disk: %s %i', async (op, nth) => {
+    const plan = { under: at('made'), op, nth, code: 'ENOSPC', every: true };
+    const { code, stderr } = await start(['policy', 'build', checkpoint, '-o', at('made/full')], { plan })
+      .end;
+    expect(stderr).toMatch(/made\S*: cannot be written: no space left .*\n {2}try: free some space/);
+    expect(code).toBe(75);
+    expect(existsSync(at('made'))).toBe(false);
+  });
+
+  test('a file in the place of its folder', async () => {
+    await fails(
+      'policy build checkpoint -o other.json',
+      2,
+      'other.json: cannot be written: is a file, expected',
+    );
   });
 
   test('refused: no output', async () => {

@@ -144,7 +144,7 @@ describe('what stored values do not allow', () => {
     ['--columns prompt', /--columns prompt: is none of the columns/],
     ['--drop notes', /--drop note/],
     ['-o out/', /writes one file/],
-    ['-o scored.jsonl', /would be written over/],
+    ['-o scored.jsonl', /is an input, or has one, and would be lost/],
   ])('%s is refused by name', async (flags, why) => {
     await fails(`redistribute scored.jsonl ${flags}`, 2, why);
   });

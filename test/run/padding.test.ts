@@ -8,12 +8,13 @@ import type { Trace } from '../../dist/trace.js';
 import { inputRow } from '../support/io-helpers.js';
 
 /** As Qwen has them: two tokens end a text, one of which pads; and a policy that pads with another. */
-const QWEN = { pads: new Set([90]), ends: new Set([90, 91]) };
-const OTHER = { pads: new Set([99]), ends: new Set([91]) };
-const NONE = { pads: new Set<number>(), ends: new Set<number>() };
+const [TEXT, END, PAD] = [['<text>', 90] as const, ['<end>', 91] as const, ['<pad>', 99] as const];
+const QWEN = { pads: new Set([90]), ends: new Set([90, 91]), texts: [TEXT, END] };
+const OTHER = { pads: new Set([99]), ends: new Set([91]), texts: [PAD, END] };
+const NONE = { pads: new Set<number>(), ends: new Set<number>(), texts: [] };
 type Tokens = Parameters<typeof unpadded>[1];
 const BOTH = { prompt_ids: [0, 1], completion_ids: [3, 0, 0] };
-const BEGINS = { pads: new Set([90]), ends: new Set([90]), start: 90 };
+const BEGINS = { pads: new Set([90]), ends: new Set([90]), start: 90, texts: [TEXT] };
 
 /** Prompt and completion, and the mask where it has turns, of a row with these columns. */
 function cut(columns: Record<string, unknown>, tokens: Tokens) {
@@ -52,6 +53,7 @@ describe('ids', () => {
     ['an attention mask of both', { ...BOTH, attention_mask: [0, 1, 1, 0, 0] }, NONE, [3], [1]],
     ['one of the completion', { completion_ids: [3, 0], completion_attention_mask: [1, 0] }, NONE, [3]],
     ['one that leaves out text', { completion_ids: [3, 4, 5], attention_mask: [1, 0, 0] }, NONE, [3, 4, 5]],
+    ['a row that says it was cut', { completion_ids: [3, 90, 90], finish_reason: 'length' }, QWEN, [3]],
     ['a mask that says it was cut', { completion_ids: [3, 90, 90], completion_mask: [1, 0, 0] }, QWEN, [3]],
     ['one that keeps the end', { completion_ids: [3, 90, 90], completion_mask: [1, 1, 0] }, QWEN, [3, 90]],
     ['one with 1 for padding', { completion_ids: [3, 91, 99], completion_mask: [1, 1, 1] }, OTHER, [3, 91]],
@@ -76,17 +78,52 @@ describe('ids', () => {
   });
 });
 
-it('asks the policy for its tokens, where rows have ids', async () => {
-  const open = (first: Record<string, unknown>) =>
-    openPadding(EMBEDDED_POLICY, { first, map: parseFieldMap(undefined) });
-  expect(await open({ prompt: 'p', completion: 'c' })).toBeUndefined();
-  const found = await open({ prompt_ids: [1], completion_ids: [2] });
+describe('texts that were decoded with their special tokens', () => {
+  const textsOf = (columns: Record<string, unknown>, tokens: Tokens) => {
+    const trace = { prompt: 'p', completion: 'c', source: inputRow(columns), ...columns };
+    const { prompt, completion, padding = 0, status } = unpadded(trace as unknown as Trace, tokens);
+    return [prompt, completion, padding, status];
+  };
+  it.each<[string, Record<string, unknown>, Tokens, completion: string, padding: number, prompt?: string]>([
+    ['the pad token', { completion: 'c 8}<end><pad><pad><pad>' }, OTHER, 'c 8}<end>', 3],
+    ['a pad token that ends a text, too', { completion: 'c<end><text><text>' }, QWEN, 'c<end>', 2],
+    ['the end token many times', { completion: `c${'<text>'.repeat(5000)}` }, QWEN, 'c<text>', 4999],
+    ['an end token alone', { completion: 'c<end>' }, QWEN, 'c<end>', 0],
+    ['one that pads', { completion: 'c<text>' }, QWEN, 'c<text>', 0],
+    ['a completion that was cut', { completion: 'c<text><text>', is_truncated: true }, QWEN, 'c', 2],
+    ['one that was cut behind its end', { completion: 'c<end>', finish_reason: 'length' }, QWEN, 'c<end>', 0],
+    ['one that ended at once', { completion: '<text><text>' }, QWEN, '<text>', 1],
+    ['tokens of another policy', { completion: 'c<eot><eot>' }, QWEN, 'c<eot><eot>', 0],
+    ['a pad token inside', { completion: 'c<pad>d<end>' }, OTHER, 'c<pad>d<end>', 0],
+    ['a prompt padded on its left', { prompt: '<text><text>p' }, QWEN, 'c', 2],
+    ['a prompt padded on its right', { prompt: 'p<pad><pad>' }, OTHER, 'c', 2],
+    ["a prompt's end token", { prompt: 'p<end>' }, QWEN, 'c', 0, 'p<end>'],
+    ['a start token that pads', { prompt: '<text><text>p' }, BEGINS, 'c', 1, '<text>p'],
+    [
+      'text beside ids',
+      { completion: 'c<end><pad>', completionIds: Int32Array.of(3, 91, 99) },
+      OTHER,
+      'c<end>',
+      1,
+    ],
+  ])('%s', (_, columns, tokens, completion, padding, prompt = 'p') => {
+    expect(textsOf(columns, tokens)).toEqual([prompt, completion, padding, undefined]);
+  });
+
+  it('on the left of a completion: its characters stand elsewhere in the row', () => {
+    const found = textsOf({ completion: '<text><text>c<end>' }, QWEN);
+    expect(found).toEqual(['p', 'c<end>', 2, ['ids:text-mismatch']]);
+  });
+});
+
+it('asks the policy for its tokens', async () => {
+  const found = await openPadding(EMBEDDED_POLICY);
   const trace = {
     promptIds: Int32Array.of(258, 1),
     completionIds: Int32Array.of(2, 258, 258),
     source: inputRow({}),
   };
-  expect(found?.(trace as unknown as Trace)).toMatchObject({
+  expect(found(trace as unknown as Trace)).toMatchObject({
     promptIds: Int32Array.of(1),
     completionIds: Int32Array.of(2, 258),
     padding: 2,

@@ -265,6 +265,9 @@ describe('what cannot be dealt out is refused before anything is computed:', () 
       '--partition step -o out/',
       /can name/,
     ],
+    ['the id', () => ({}), '--partition id -o out/', /id: is a column of the output.*such as a copy of id/s],
+    ['the group', () => ({}), '--partition group -o out/', /group: is a column of the output/],
+    ['no column', () => ({}), '--partition stop -o out/', /has no such column.*--partition step/s],
     ['JSON lines', () => ({}), '--partition step -o out/ --format jsonl', /no folder .* Parquet or Arrow/],
     ['a file', () => ({}), '--partition step -o out.parquet', /out\.parquet is no folder/],
   ])('%s', async (_, more, flags, why) => {

@@ -56,6 +56,7 @@ const CALL_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: 'no such file or folder',
   ENOTDIR: 'a part of the path is no folder',
   EISDIR: 'is a folder',
+  EEXIST: 'is a file, expected a folder',
   EACCES: 'no permission',
   EPERM: 'not permitted',
   EROFS: 'read-only file system',
@@ -78,8 +79,7 @@ export function fileError(error: unknown, path: string, action: 'read' | 'writte
   const code = systemCode(error);
   if (error instanceof RredcotError || code === undefined) return error;
   const ofCall = CALL_ERRORS[code];
-  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
-  const again = isFull ? 'free some space and start again' : 'the same command again';
+  const again = /^E(NOSPC|DQUOT)$/.test(code) ? 'free some space and start again' : 'the same command again';
   const other = action === 'written' ? 'choose another place with -o' : 'check the path and its permissions';
   const failure = `${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`;
   return ofCall === undefined ? interruptedError(failure, again, error) : usageError(failure, other, error);

@@ -33,7 +33,7 @@ export interface FieldMap {
   readonly defaults: FieldSources;
   /** the rows of another file, each as `join` beside the columns of the row that it belongs to */
   readonly join?: Join | undefined;
-  /** cuts off what of a trace's ids is padding; undefined where there are no ids */
+  /** cuts off what of a trace's ids and texts is padding */
   readonly unpadded?: ((trace: Trace) => Trace) | undefined;
 }
 

@@ -5,6 +5,7 @@ import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promis
 import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
+import { fileError } from '../../io/files/files.js';
 import { parseSizes } from '../graph/architecture.js';
 import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
@@ -106,7 +107,7 @@ interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' |
   readonly writeGraphs?: () => Promise<void>;
 }
 
-/** @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint */
+/** @throws RredcotError: exit 2 for a folder that cannot be written, or that holds another checkpoint, 75 on a full disk */
 async function writeFolder(
   checkpoint: string,
   out: string,
@@ -114,8 +115,9 @@ async function writeFolder(
   log: BuildOptions['log'],
 ): Promise<void> {
   const kept = await keptFiles(checkpoint, weightFiles);
+  let made: string | undefined;
   try {
-    await mkdir(out, { recursive: true });
+    made = await mkdir(out, { recursive: true });
     await checkTarget(checkpoint, out, weightFiles);
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
     if ((await realpath(out)) !== (await realpath(checkpoint)))
@@ -128,13 +130,9 @@ async function writeFolder(
     const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, stateLayers, files };
     await writeText(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (cause instanceof RredcotError || code === undefined) throw cause;
-    throw usageError(
-      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
-      '-o <a folder that can be written>',
-      cause,
-    );
+    // half a policy is none, and takes room
+    if (made !== undefined) await rm(made, { recursive: true, force: true }).catch(() => {});
+    throw fileError(cause, out, 'written');
   }
 }
 

@@ -59,6 +59,24 @@ export interface EdgeTokens {
   readonly pads: ReadonlySet<number>;
   readonly ends: ReadonlySet<number>;
   readonly start?: number | undefined;
+  /** how a text spells those that pad and end */
+  readonly texts: readonly (readonly [text: string, id: number])[];
+}
+
+/** A text as the edge tokens that it begins and ends with, and between them the rest, of no id (-1). */
+export function edgePieces(text: string, { texts }: EdgeTokens): readonly (readonly [string, number])[] {
+  let rest = text;
+  const taken = (side: 'startsWith' | 'endsWith') => {
+    const all: (typeof texts)[number][] = [];
+    for (;;) {
+      const one = texts.find(([token]) => rest[side](token));
+      if (one === undefined) return all;
+      all.push(one);
+      rest = side === 'endsWith' ? rest.slice(0, -one[0].length) : rest.slice(one[0].length);
+    }
+  };
+  const [before, behind] = [taken('startsWith'), taken('endsWith').reverse()];
+  return [...before, ...(rest === '' ? [] : [[rest, -1] as const]), ...behind];
 }
 
 /** Of any policy: the pad token, others that are called so (`<|vision_pad|>`), and the unknown one, with which trainers pad as well. */
@@ -75,10 +93,12 @@ export async function edgeTokens(policy: string): Promise<EdgeTokens> {
   const names = { encode: (name: string) => Int32Array.of(idOf(name)), isSpecial: (id: number) => id >= 0 };
   const ends = await readStops(policy, names, Number.POSITIVE_INFINITY);
   const isAdded = bos !== undefined && JSON.stringify(around ?? null).includes(JSON.stringify(bos));
+  const edges = new Set([...pads.map(({ id }) => id), ...ends]);
   return {
     pads: new Set(pads.map(({ id }) => id)),
     ends: new Set(ends),
     ...(isAdded && { start: idOf(bos) }),
+    texts: added.flatMap(({ content, id }) => (edges.has(id) && content ? [[content, id] as const] : [])),
   };
 }
 

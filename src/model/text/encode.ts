@@ -10,7 +10,7 @@ import {
   type TokenText,
   tagStatus,
 } from '../../segment/span.js';
-import type { OwnTokens, Trace } from '../../trace.js';
+import { MESSAGES_AS_TEXT, type OwnTokens, type Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
@@ -97,12 +97,16 @@ export async function encodeBehind(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   const completion = align(trace, completionIds, tokenizer);
+  const isAsText = given.completionIds === undefined && MESSAGES_AS_TEXT.test(given.completion);
   const status = [...(trace.status ?? []), ...completion.status, ...added.map(() => 'completion:end-token')];
+  if (isAsText) status.push('completion:messages-as-text');
   const { completionMask: mask } = trace;
   const own = mask && Uint8Array.from(completionIds, (_, t) => mask[t] ?? 1);
   const tokens =
     own === undefined ? completion.tokens : inTurns(completion.tokens, completionIds, own, tokenizer);
-  return { trace, promptIds, completionIds, ...completion, tokens, status };
+  // padding was cut off before it
+  const chars = given.status?.includes('ids:text-mismatch') ? null : completion.chars;
+  return { trace, promptIds, completionIds, tokens, chars, status };
 }
 
 /** The text of several turns: no state comes after the end token of the last one, whatever the policy was shown behind it. */

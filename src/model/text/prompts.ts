@@ -4,15 +4,12 @@ import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
 import { renderedTurns } from '../../segment/turn-parts.js';
-import type { Message, Trace } from '../../trace.js';
+import { MESSAGES_AS_TEXT, type Message, type Trace } from '../../trace.js';
 import type { ChatRenderer } from './chat-template.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
-
-/** How a list of messages begins as JSON, or as Python prints it. */
-const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
 
 /** Prepares the prompts of one run. */
 export class Prompts {

@@ -14,6 +14,7 @@ describe('a call that failed', () => {
   it.each([
     [named('ENOENT'), 2, 'no such file or folder', 'choose another place with -o'],
     [named('EACCES'), 2, 'no permission', 'choose another place with -o'],
+    [named('EEXIST'), 2, 'is a file, expected a folder', 'choose another place with -o'],
     [named('EROFS'), 2, 'read-only file system', 'choose another place with -o'],
     [named('ENOSPC'), 75, 'no space left on the device', 'free some space and start again'],
     [named('EDQUOT'), 75, 'disk quota is used up', 'free some space and start again'],

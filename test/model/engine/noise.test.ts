@@ -35,9 +35,10 @@ const trace = { completionIds: new Int32Array(K), pieces, draws: 1, trace: { id:
 const peers = [1, 0, 1].map((reward) => ({ ...trace, trace: {}, reward: { reward }, at: exits })) as never;
 const referenceSet = Array.from(utilities, (utility) => ({ utility }));
 const job = { ...trace, referenceSet, continuations: [0, 0, 0], reward: { reward: 1 }, peers } as never;
+const weights = [0.2, 0.6, 1, 0, 0.1, 0, 0, 0, 0.1, 0.5];
 const calibration = new Calibration({
   ...{ mean: FEATURES.map(() => 0), sd: FEATURES.map(() => 1), features: FEATURES, estimator: 'pr' },
-  ...{ weights: [0.2, 0.6, 1, 0, 0.1, 0, 0, 0, 0.1, 0.5], stands_back: null, group_marks: '' },
+  ...{ weights, fold_weights: Array(5).fill(weights), stands_back: null, group_marks: '' },
 } as never);
 const left = await (await loo.setUp?.({}, {} as never, loo))?.open({} as never);
 

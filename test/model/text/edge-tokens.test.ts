@@ -57,5 +57,9 @@ it('a policy without one of the tokens, as Qwen2.5 has none to begin with, has t
   const added_tokens = ['<end>', '<stop>'].map((content, n) => ({ id: 90 + n, content, special: true }));
   const tokenizer_config = { eos_token: '<stop>', pad_token: { content: '<end>' }, bos_token: null };
   const folder = await folderOf({ tokenizer: { added_tokens }, tokenizer_config });
-  expect(await edgeTokens(folder)).toEqual({ pads: new Set([90]), ends: new Set([91]) });
+  const texts = [
+    ['<end>', 90],
+    ['<stop>', 91],
+  ];
+  expect(await edgeTokens(folder)).toEqual({ pads: new Set([90]), ends: new Set([91]), texts });
 });
