@@ -39,10 +39,7 @@ export function oneOf<T extends string>(flag: string, value: string, choices: re
   );
 }
 
-/**
- * Checks a flag that takes a whole number of at least `least`.
- * @param example what the hint shows
- */
+/** Checks a flag that takes a whole number of at least `least`. @param example what the hint shows */
 export function positiveInteger(flag: string, text: string, example: number, least = 1): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < least)

@@ -60,10 +60,7 @@ export function isBad(item: object): item is BadRow {
   return 'kind' in item && item.kind === 'bad';
 }
 
-/**
- * One stage of a command: `fn` on every item, in order. What an earlier stage has rejected passes by in its place, and
- * an item that `fn` rejects (TraceRejected) goes on as such.
- */
+/** One stage of a command: `fn` on every item, in order. What is rejected, before or by it (TraceRejected), goes on in its place. */
 export async function* eachTrace<A extends { readonly trace: Trace }, B>(
   items: AsyncIterable<A | BadRow> | Iterable<A | BadRow>,
   fn: (item: A) => B | Promise<B>,

@@ -121,11 +121,7 @@ async function createdAnew(path: string, content: string, folder: string): Promi
   }
 }
 
-/**
- * Asked when something is whole and under its hidden name, before it is published: a folder that is dropped takes that name away, so
- * that nothing of another run can get in between.
- * @throws RredcotError (exit 75) where the folder has become another run's, or is gone
- */
+/** Asked of what is whole, before it is published under its name. @throws RredcotError (exit 75) where the folder has become another run's, or is gone */
 export async function assertOurs(folder: string, { run }: Pick<Run, 'run'>): Promise<void> {
   const text = await textOf(runPaths(folder).run);
   if (text?.includes(`"run": "${run}"`)) return;
@@ -159,11 +155,7 @@ export function isLost(error: unknown, folder: string): boolean {
 /** What the parts of a run that stand hold, by their numbers. */
 export type ExistingParts = Map<number, Counts>;
 
-/**
- * Looks at them.
- * @param shard whose parts are meant, byte by byte on this machine, for its process goes on with them; undefined: all, as they say
- * @throws RredcotError (exit 2) for a part of another run, which is never replaced
- */
+/** @param shard whose parts are meant, byte by byte; undefined: all, as they say @throws RredcotError (exit 2) for a part of another run, which is never replaced */
 export async function existingParts(
   folder: string,
   { run, output, parts }: Run,
