@@ -26,11 +26,7 @@ export function deviceName(device: Device): string {
   return device.name === 'cuda' ? `cuda:${device.deviceId}` : device.name;
 }
 
-/**
- * The device to run a policy on. Nothing is looked for where the CPU is asked for, and by `auto` nothing but ONNX Runtime's provider where that is
- * not installed.
- * @throws RredcotError (exit 69) where CUDA is asked for and cannot be had, naming what is missing
- */
+/** The device to run a policy on; what nobody can want is not looked for. @throws RredcotError (exit 69) where CUDA is asked for, naming what is missing */
 export async function resolveDevice(
   choice: DeviceChoice,
   find: () => Promise<CudaFindings> = findCuda,

@@ -54,10 +54,7 @@ const Manifest = z.object({
   architecture: ArchitectureSchema,
   /** the graph for CUDA, and what it computes in */
   cuda: z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) }),
-  /**
-   * The file of the numbers that every session has to reproduce. Its hash stands apart from those that say which model a folder
-   * holds: built on two kinds of machine, canaries of one model differ in their last digits.
-   */
+  /** what every session has to reproduce; its hash stands apart from the model's: on two kinds of machine canaries differ in last digits */
   canary: z.object({ file: FileName, sha256: Sha256 }),
   /** layers behind which its graphs read hidden states; absent of one that was built before they did */
   stateLayers: z.array(Id).exactOptional(),

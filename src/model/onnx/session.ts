@@ -51,11 +51,7 @@ export class ModelSession implements AsyncDisposable {
     this.precision = graphFor(folder, device).precision;
   }
 
-  /**
-   * Loads a policy's graph into a worker thread, and lets it prove itself by the folder's canary.
-   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device, or where
-   * its numbers are not those of the canary
-   */
+  /** Loads a policy's graph into a thread. @throws RredcotError (exit 69) where it cannot be loaded or placed, or its numbers are not the canary's */
   static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const session = await ModelSession.openUnproved(folder, device);
     try {

@@ -18,10 +18,7 @@ const Tokenizer = z.looseObject({ added_tokens: Added }).catch({ added_tokens: [
 
 type Encoder = Pick<PolicyTokenizer, 'encode' | 'isSpecial'>;
 
-/**
- * The tokens after which completions end: `eos_token_id` of generation_config.json and of config.json, and the tokenizer's `eos_token`.
- * @throws RredcotError (exit 2) for an id that the vocabulary does not have
- */
+/** The tokens after which completions end: `eos_token_id` of both configs, and the tokenizer's `eos_token`. @throws RredcotError (exit 2) for one that is none */
 export async function readStops(
   checkpoint: string,
   tokenizer: Encoder,
