@@ -1,7 +1,8 @@
 // `--estimator probe`: one command, or a fit that is kept; interrupted, without hidden states, and what it refuses.
 import { cp, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { EMBEDDED, readScored, start } from '../support/program.js';
+import { EMBEDDED, ROOT, readScored, start } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 
 const rows = await fixtureRows(0, 96);
@@ -89,9 +90,22 @@ describe('score --estimator probe', () => {
     expect(signal).toBe('SIGKILL');
     const blocks = () => readdir(at('.killed.jsonl.run'));
     expect((await blocks()).filter((name) => name.includes('answers'))).toEqual(['.run.answers-0.tmp']);
+    // what somebody has changed meanwhile is asked anew, and tells nobody anything
+    const kept = at('.killed.jsonl.run/.run.answers-0.tmp');
+    const bytes = await readFile(kept);
+    bytes.fill(0x55, 20_000, 20_400);
+    await writeFile(kept, bytes);
     await done(args);
     await expectSame('killed.jsonl', 'one.jsonl');
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+  });
+
+  it('takes no fit to the hidden states of another policy, and fits nothing to those of two', async () => {
+    await done(`policy build ${join(ROOT, 'models/hint')} -o hint`);
+    const score = 'score in.jsonl --policy hint --estimator probe';
+    await fails(`${score} --calibration probe.json -o no.parquet`, 2, 'of another policy');
+    await done(`${score} --keep-states -o hint.parquet`);
+    await fails('calibrate --probe kept.parquet hint.parquet -o no.json', 2, 'of several policies');
   });
 
   it('is fitted without hidden states where the folder gives none, and refuses a fit that needs them', async () => {

@@ -1,9 +1,10 @@
 // What a policy has said of a run's traces, kept in the run's folder until that is whole: where values follow from all of them, it is asked once, however often the run is interrupted.
+import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deserialize, serialize } from 'node:v8';
-import { EXIT, type Rejection, RredcotError, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { interruptedError, type Rejection, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { failed } from '../../io/files/files.js';
 import { count, duration, plural } from '../../plural.js';
 import type { AnsweredJob, Answers, AskedJob, Windows } from '../../question.js';
@@ -25,17 +26,48 @@ export type KeptAnswers = Awaited<ReturnType<typeof openKept>>;
 /** Named as what is half written of a run, and goes as that does: with the run's end, or with another run in its place. */
 const BLOCK = /^\.run\.answers-(\d+)\.tmp$/;
 
+/** What a block begins with: nobody is to be told of what was changed meanwhile. */
+const hashOf = (bytes: Buffer) => createHash('sha256').update(bytes).digest();
+const HASH_BYTES = 32;
+
 const placeOf = ({ source, item = 0 }: Trace): string => `${source.ordinal}/${item}`;
+
+/** What is kept in a folder, by the first row of each window: that of which not a byte has changed. */
+async function openBlocks(home: string) {
+  const told = failed(home, 'written');
+  const named = (await readdir(home).catch(told)).map((name) => Number(BLOCK.exec(name)?.[1]));
+  const pathOf = (row: number) => join(home, `.run.answers-${row}.tmp`);
+  const found = async (row: number): Promise<Entry[] | undefined> => {
+    const bytes = await readFile(pathOf(row)).catch(told);
+    const said = bytes.subarray(HASH_BYTES);
+    return hashOf(said).equals(bytes.subarray(0, HASH_BYTES)) ? deserialize(said) : undefined;
+  };
+  /** rising */
+  const rows: number[] = [];
+  for (const row of named.filter((row) => row >= 0).sort((a, b) => a - b))
+    if ((await found(row)) !== undefined) rows.push(row);
+  return {
+    rows,
+    /** @throws RredcotError (exit 75) where it has changed since */
+    async read(row: number): Promise<Entry[]> {
+      const entries = await found(row);
+      if (entries !== undefined) return entries;
+      throw interruptedError(`${pathOf(row)}: is not what was kept`, 'the same command again asks it anew');
+    },
+    async write(row: number, entries: readonly Entry[]): Promise<void> {
+      const half = join(home, `.run.half-${row}.tmp`);
+      const said = serialize(entries);
+      await writeFile(half, Buffer.concat([hashOf(said), said]), { flush: true }).catch(told);
+      await rename(half, pathOf(row));
+      rows.push(row);
+    },
+  };
+}
 
 /** @param folder of the run; undefined where that has none on this machine: nothing outlives the process then */
 export async function openKept(folder: string | undefined, signal: AbortSignal) {
   const home = folder ?? (await mkdtemp(join(tmpdir(), 'rredcot-')));
-  const told = failed(home, 'written');
-  const named = (await readdir(home).catch(told)).map((name) => Number(BLOCK.exec(name)?.[1]));
-  /** the first rows of its blocks, a window each, rising */
-  const blocks = named.filter((row) => row >= 0).sort((a, b) => a - b);
-  const pathOf = (row: number) => join(home, `.run.answers-${row}.tmp`);
-  const read = async (row: number) => deserialize(await readFile(pathOf(row)).catch(told)) as Entry[];
+  const { rows: blocks, read, write } = await openBlocks(home);
   return {
     /** Asks what is not kept yet. @param partOf of a trace whose answers are known @param all traces of the run, where they were counted */
     async ask<T extends AskedJob>(
@@ -64,19 +96,17 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
       let entries: Entry[] = [];
       for await (const item of answer(missing())) {
         if (signal.aborted && folder !== undefined)
-          throw new RredcotError(`interrupted: what was said so far is kept in ${folder}`, {
-            ...{ exitCode: EXIT.interrupted, hint: 'the same command again, which goes on from there' },
-          });
+          throw interruptedError(
+            `interrupted: what was said so far is kept in ${folder}`,
+            'the same command again, which goes on from there',
+          );
         throwIfInterrupted(signal);
         const [{ row, places }] = asked as [(typeof asked)[number]];
         const place = places[entries.length] as string;
         if (isBad(item)) entries.push({ place, rejection: item.rejection });
         else entries.push({ place, said: item.result, part: partOf(item.job, item.result) });
         if (entries.length < places.length) continue;
-        const half = join(home, `.run.half-${row}.tmp`);
-        await writeFile(half, serialize(entries), { flush: true }).catch(told);
-        await rename(half, pathOf(row));
-        blocks.push(row);
+        await write(row, entries);
         traces += entries.length;
         asked.shift();
         entries = [];

@@ -1,4 +1,5 @@
 // `probe`: the probability of winning by going on, read off the policy's own hidden state, fitted to the outcomes of all traces (METHOD §3); `auto`, which takes it where there is something to fit.
+import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../../credit/nature.js';
 import { usageError } from '../../errors.js';
 import { WHOLE } from '../../io/files/run-folder.js';
@@ -113,6 +114,11 @@ async function openProbe(
     throw usageError(
       `--calibration reads hidden states of ${needed} numbers, and ${who} gives ${hidden || 'none'}`,
       hidden > 0 ? 'a probe of this policy' : mend,
+    );
+  if (given?.file.uses === 'states' && !isDeepStrictEqual(given.file.policy, policy.files))
+    throw usageError(
+      '--calibration reads hidden states of another policy, which say nothing of those of this one',
+      'leave it out, or rredcot calibrate --probe traces of this policy',
     );
   if (hidden === 0 && given === undefined) log.warn('no_states', `${who} gives no hidden states: ${mend}`);
   let own = given;

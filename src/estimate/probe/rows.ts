@@ -1,4 +1,5 @@
 // Rows that a probe is fitted to: those that have kept their hidden states.
+import { usageError } from '../../errors.js';
 import { toFloat16 } from '../../model/onnx/float16.js';
 import type { OutputRow } from '../../scored.js';
 import type { FitAbout } from '../calibration.js';
@@ -25,6 +26,11 @@ function storedProbeTrace(row: OutputRow): ProbeTrace | string {
 
 /** Fits a probe to stored traces. */
 async function fitStored(given: Pass, about: FitAbout): Promise<ProbeFile> {
+  if (about.policy === null)
+    throw usageError(
+      'hidden states of several policies, or of one that no file names, say nothing of each other',
+      'rredcot calibrate --probe with files of one policy',
+    );
   const pass = given as () => AsyncIterable<ProbeTrace>;
   const groups = new KnownGroups();
   let D = 0;
