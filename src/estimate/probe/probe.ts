@@ -185,6 +185,8 @@ const WHY = {
 /** Tells what a fit has found. */
 export function tellProbe(file: ProbeFile, log: Log, isAuto = false): void {
   const { uses, why, with_states, without_states, traces, groups } = file;
+  // the rejects say more
+  if (traces === 0) return;
   const fixed = (x: number | null | undefined) => x?.toFixed(3) ?? '–';
   const used = uses === 'states' ? with_states : without_states;
   if (used !== null) {

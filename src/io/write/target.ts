@@ -34,8 +34,7 @@ export interface Target {
 }
 
 /**
- * `-o` and `--format`, with the command's default for the first. Where the output is stdout, the rejects are named after
- * the first input.
+ * `-o` and `--format`, with the command's default for the first. Of stdout the rejects are named after the first input.
  * @throws RredcotError (exit 2) for a name that tells no format or another, that is one of the inputs, or where no file can be
  */
 export async function resolveTarget(
@@ -48,7 +47,8 @@ export async function resolveTarget(
   else assertHere(output);
   const present = output === '-' ? null : await statIfThere(output);
   const read = inputs.map(({ path }) => path);
-  if (output.endsWith('/') || present?.isDirectory() === true) {
+  const isNamed = partition !== undefined && present === null && !/^-$|\.\w+$/.test(output);
+  if (output.endsWith('/') || isNamed || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
     await refuseOfTheSystem(folder);
     await refuseInputs([folder], read);
@@ -59,7 +59,7 @@ export async function resolveTarget(
   }
   if (partition !== undefined)
     throw usageError(
-      `--partition ${partition}: ${output} is no folder of this machine (a link is none) for Parquet or Arrow files`,
+      `--partition ${partition}: ${output} is no folder for Parquet or Arrow files on this machine, or a link to one`,
       '-o out/ --format parquet',
     );
   const isStdout = output === '-';
