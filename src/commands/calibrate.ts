@@ -4,11 +4,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { scoredWith } from '../estimate/calibrated.js';
 import type { FitAbout, ScoredWith } from '../estimate/calibration.js';
-import { baseOfFile, CALIBRATED_FIT, type FitKind } from '../estimate/calibration-rows.js';
-import type { FitTrace } from '../estimate/fit/cross-fit.js';
-import { tellProbe } from '../estimate/probe/probe.js';
-import { PROBE_FIT } from '../estimate/probe/rows.js';
-import type { Base } from '../estimate/states.js';
+import { baseOfFile, fitStored, fitTraceOf, furtherColumns } from '../estimate/calibration-rows.js';
+import type { KnownTrace } from '../estimate/fit/fit.js';
+import { tellProbe } from '../estimate/probe.js';
+import type { FitKind } from '../estimate/states.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { writeText } from '../io/files/atomic-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
@@ -40,13 +39,12 @@ export async function calibrate(
   log: Log,
 ): Promise<ExitCode> {
   await assertPlace(output, paths);
-  const kind: FitKind = isProbe ? PROBE_FIT : CALIBRATED_FIT;
   const features = await openFeatures(dirname(output));
   try {
-    const about = await gather(paths, features, kind, signal, log);
-    const file = await kind.fit(() => features.traces(signal), about);
+    const about = await gather(paths, features, isProbe, signal, log);
+    const file = await fitStored(() => features.traces(signal), about);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
-    if ('kind' in file) tellProbe(file, log);
+    if (isProbe) tellProbe(file, log);
     else tellCalibration(file, output, log);
     log.info(`written to ${output}`);
     return EXIT.done;
@@ -59,7 +57,7 @@ export async function calibrate(
 async function gather(
   paths: readonly string[],
   features: Features,
-  { columns, traceOf }: FitKind,
+  isProbe: boolean,
   signal: AbortSignal,
   log: Log,
 ): Promise<FitAbout> {
@@ -69,15 +67,16 @@ async function gather(
   let traces = 0;
   let example: string | undefined;
   let common: ScoredWith | undefined;
-  let base: Base | undefined;
+  let kind: FitKind | undefined;
+  const columns = furtherColumns(isProbe);
   let layers: unknown;
   for (const path of paths) {
     const { own, said, part, rows, config } = await opened(path, columns);
-    base ??= own;
+    kind ??= own;
     layers ??= config?.stateLayers;
-    if (own !== base)
+    if (own !== kind)
       throw usageError(
-        `${path}: its values are those of ${own}, and of ${base} in ${paths[0]}`,
+        `${path}: its values are those of ${own}, and of ${kind} in ${paths[0]}`,
         'files of one estimator',
       );
     common ??= said;
@@ -99,7 +98,7 @@ async function gather(
       throwIfInterrupted(signal);
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
-      const found = traceOf(storedRow(row.columns, row, columns), own);
+      const found = fitTraceOf(storedRow(row.columns, row, columns), isProbe ? 'probe' : own);
       if (typeof found !== 'string') {
         await features.add(found);
         log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
@@ -119,7 +118,12 @@ async function gather(
       'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  return { ...(common as ScoredWith), base: base as Base, layers: (layers ?? []) as number[], skipped };
+  return {
+    ...(common as ScoredWith),
+    skipped,
+    layers: (layers ?? []) as number[],
+    kind: isProbe ? 'probe' : (kind as FitKind),
+  };
 }
 
 /** What files may say otherwise of how they were scored, or not at all. */
@@ -151,17 +155,17 @@ type Features = Awaited<ReturnType<typeof openFeatures>>;
 async function openFeatures(folder: string) {
   const spill = await openSpill(folder);
   const blocks: number[] = [];
-  let last: FitTrace[] = [];
+  let last: KnownTrace[] = [];
   return {
-    async add(trace: FitTrace): Promise<void> {
+    async add(trace: KnownTrace): Promise<void> {
       if (last.push(trace) < BLOCK) return;
       blocks.push(await spill.add(last));
       last = [];
     },
-    async *traces(signal: AbortSignal): AsyncGenerator<FitTrace> {
+    async *traces(signal: AbortSignal): AsyncGenerator<KnownTrace> {
       for (const block of blocks) {
         throwIfInterrupted(signal);
-        yield* (await spill.get(block)) as FitTrace[];
+        yield* (await spill.get(block)) as KnownTrace[];
       }
       yield* last;
     },

@@ -16,8 +16,9 @@ import {
   storedModel,
 } from './calibration.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
+import { type Known, peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
-import type { Base, States } from './states.js';
+import { type FitKind, stateFeatures } from './states.js';
 import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
@@ -44,7 +45,7 @@ export const calibrated: Estimator = {
   configKeys: ['calibration', 'askTemplate'],
   stored({ calibration }) {
     const model = storedModel(calibration);
-    return model && (model.stands_back === null ? ofBase(calibrated, model) : NOW[model.estimator]);
+    return model && (model.uses === 'now' ? NOW[model.estimator] : ofBase(calibrated, model));
   },
   async setUp(values, call) {
     const calibration = await givenCalibration(calibrated.name, values.calibration);
@@ -61,7 +62,7 @@ export const calibrated: Estimator = {
 };
 
 /** Whose values are calibrated; where nothing was scored a calibration that stands back leaves none. */
-const NOW: Readonly<Record<Base, Estimator | undefined>> = { pr, ask, none: undefined };
+const NOW: Readonly<Record<FitKind, Estimator | undefined>> = { pr, ask, none: undefined, probe: pr };
 
 /** An estimator's facts, with what a model needs scored. */
 export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel, 'estimator'>): T {
@@ -69,7 +70,7 @@ export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel
 }
 
 /** Status that says what a value was made of, where no reference was. */
-const MADE_OF = { pr: [], ask: ['value:asked'], none: ['value:thought'] } as const;
+const MADE_OF = { pr: [], ask: ['value:asked'], none: ['value:thought'], probe: [] } as const;
 
 /**
  * What an estimator has to say of its calibration; where that stands back, values are as they are.
@@ -82,7 +83,7 @@ export function calibrationFacts(calibration: Calibration, own: Estimator, call:
   const askTemplate = file.scored_with?.askTemplate;
   if (standsBack && base === 'none')
     throw usageError(
-      `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
+      `--calibration stands back (${file.why}), and without a reference or a question there is no value to leave as it is`,
       'rredcot calibrate more traces, or --estimator siblings --calibration none',
     );
   return {
@@ -114,8 +115,8 @@ export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWit
 
 /** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
 export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
-  if (file.stands_back !== null)
-    return `the calibration stands back (${file.stands_back}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
+  if (file.uses === 'now')
+    return `the calibration stands back (${file.why}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
   return scoredOtherwise('the calibration', file, own);
 }
 
@@ -132,40 +133,44 @@ export function scoredOtherwise(what: string, file: ScoredWith, own: ScoredWith)
 /** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */
 export type CalibratedValues = TraceValues & { readonly isMade: boolean };
 
-/** V(s_0..K); v̂ where the calibration stands back. */
+/** V(s_0..K); v̂ where there is no calibration, or it stands back. @param kind of the calibration that there will be */
 export function calibratedValues(
-  job: Pick<ValueJob, 'referenceSet' | 'trace' | 'tokens'>,
+  job: Omit<ValueJob, 'references'>,
   answers: Answers,
-  calibration: Calibration,
+  calibration: Calibration | undefined,
+  kind = calibration?.file.estimator ?? 'probe',
 ): CalibratedValues {
   const { branches, segmentation } = answers;
   const utilities = utilitiesOf(job);
-  const nature = NOW[calibration.model.estimator];
+  const nature = NOW[kind];
   const scored =
     nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
   const K = segmentation.exits.length;
-  const { values, referenceLogprobs, referenceTokens, ...also } = scored ?? {
-    values: new Float32Array(K),
-    ...noReferences(K),
-  };
-  const isMade = scored?.referenceTokens.length !== 0;
-  const found = { ...also, values, referenceLogprobs, referenceTokens, isMade };
-  if (calibration.standsBack || !isMade) return found;
-  const { group, id } = job.trace;
-  return { ...found, values: calibration.values(group ?? id, statesOf(job, answers, found)) };
+  const found = scored ?? { values: new Float32Array(K), ...noReferences(K) };
+  // hidden states need no reference
+  const isMade = kind === 'probe' || scored?.referenceTokens.length !== 0;
+  if (calibration === undefined || calibration.standsBack || !isMade) return { ...found, isMade };
+  const values = calibration.values(keyOf(job), knownOf(job, answers, found, kind));
+  return { ...found, values, isMade };
 }
 
-/** A trace's states, of the policy's own tokens alone, by what was scored there. */
-export function statesOf(
-  job: Pick<ValueJob, 'referenceSet' | 'tokens'>,
-  { segmentation, logprobs, entropies }: Answers,
+/** What a trace is left out of a fit with: its group, or itself. */
+export const keyOf = ({ trace: { group, id } }: Pick<ValueJob, 'trace'>): string => group ?? id;
+
+/** What is known of a trace's states: of the policy's own tokens, what was scored there, and of its peers. */
+export function knownOf(
+  job: Omit<ValueJob, 'references'>,
+  { segmentation, logprobs, entropies, states }: Answers,
   { values, referenceLogprobs, referenceTokens }: TraceValues,
-): States {
+  kind: FitKind,
+): Known {
   const { own } = job.tokens;
   const before = own && ownBefore(own);
-  return {
+  const seen = {
     ...{ values, geoValues: geoValuesOf(referenceLogprobs, referenceTokens, utilitiesOf(job)) },
     ends: segmentation.thoughtEnds.map((end) => before?.[end] ?? end),
     ...{ logprobs: compact(logprobs, own), entropies: compact(entropies, own) },
   };
+  const peers = peersFeature(job.peersMean, job.peersCount);
+  return { features: stateFeatures(seen, kind), peers, ...(states && { states }) };
 }

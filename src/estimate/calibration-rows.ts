@@ -1,16 +1,16 @@
-// Rows that a calibration is fitted to: whose values a file has, whether it has what is needed, and a trace as the fit takes it.
-
+// Fits a calibration to stored rows: whose values a file has, whether it has what is needed, and a trace as the fit takes it.
 import { usageError } from '../errors.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
+import { toFloat16 } from '../model/onnx/float16.js';
 import type { OurColumn } from '../scored/columns.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
-import { type CalibrationFile, type FitAbout, fitCalibration } from './calibration.js';
-import type { FitTrace, Pass } from './fit/cross-fit.js';
-import { groupPlace } from './fit/groups.js';
-import type { ProbeFile } from './probe/file.js';
+import { type CalibrationFile, calibrationFile, type FitAbout } from './calibration.js';
+import { fitStates, type KnownTrace, MIDDLE } from './fit/fit.js';
+import { groupPlace, KnownGroups } from './fit/groups.js';
+import { STATES_COLUMN } from './probe.js';
 import { storedNature } from './registry.js';
-import { type Base, type FEATURES_OF, type States, stateFeatures } from './states.js';
+import { type Base, FEATURES_OF, type FitKind, type States, stateFeatures } from './states.js';
 import { contrast, geoValuesOf, rightNow } from './value.js';
 
 /** Columns without which nothing can be fitted. */
@@ -23,32 +23,54 @@ const NEEDED_OF: Readonly<Record<Base, readonly OurColumn[]>> = {
   none: ['entropies'],
 };
 
-/** What is fitted to stored rows. */
-export interface FitKind {
-  /** further columns, without which it cannot be */
-  readonly columns: readonly OutputColumn[];
-  /** a trace as the fit takes it, or why it does not */
-  traceOf(row: OutputRow, base: Base): FitTrace | string;
-  /** @returns the file */
-  fit(pass: Pass, about: FitAbout): Promise<CalibrationFile | ProbeFile>;
-}
+/** Columns that a fit of one kind needs beside these. */
+export const furtherColumns = (isProbe: boolean): readonly OutputColumn[] => (isProbe ? [STATES_COLUMN] : []);
 
-export const CALIBRATED_FIT: FitKind = { columns: [], traceOf: fitTraceOf, fit: fitCalibration };
-
-/** A trace as the fit takes it, or why it does not. @param kind of features: those of what was scored */
-export function fitTraceOf(
-  row: OutputRow,
-  base: Base,
-  kind: keyof typeof FEATURES_OF = base,
-): FitTrace | string {
+/** A stored row as a fit takes it, or why it does not; its peers are known when all are read. */
+export function fitTraceOf(row: OutputRow, kind: FitKind): KnownTrace | string {
   const { reward, trace } = row;
   if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
-  const states = storedStates(row, base, kind !== 'pr');
-  if (typeof states === 'string') return states;
-  const features = stateFeatures(states, kind);
+  const unreferenced = kind === 'probe' && !row.referenceUtilities?.length;
+  const base = kind !== 'probe' ? kind : unreferenced ? 'none' : 'pr';
+  const known = storedStates(row, base, kind !== 'pr');
+  if (typeof known === 'string') return known;
+  const features = stateFeatures(known, kind);
   // what a trace is left out with: its group, or itself
-  return { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
+  const found = { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
+  if (kind !== 'probe') return found;
+  const numbers = row.requested?.[STATES_COLUMN.name];
+  const exits = known.values.length;
+  if (!(numbers instanceof Float32Array) || numbers.length === 0 || numbers.length % exits > 0)
+    return `it has not as many numbers in ${STATES_COLUMN.name} at each of ${exits} exits`;
+  return { ...found, states: toFloat16(numbers) };
+}
+
+/** Fits to stored traces. @throws RredcotError (exit 2) for hidden states of more than one policy */
+export async function fitStored(
+  pass: () => AsyncIterable<KnownTrace>,
+  about: FitAbout,
+): Promise<CalibrationFile> {
+  const { kind, policy } = about;
+  if (kind !== 'probe') return calibrationFile(await fitStates(pass, kind, 0), about);
+  if (policy === null)
+    throw usageError(
+      'hidden states of several policies, or of one that no file names, say nothing of each other',
+      'rredcot calibrate --probe with files of one policy',
+    );
+  const groups = new KnownGroups();
+  let D = 0;
+  for await (const { place, reward, states, features } of pass()) {
+    groups.add(place, reward);
+    D = ((states?.length ?? 0) * FEATURES_OF.probe.length) / features.length;
+  }
+  async function* traces(): AsyncGenerator<KnownTrace> {
+    for await (const trace of pass()) {
+      const mean = groups.peersMean(trace.place, trace.reward, MIDDLE);
+      yield { ...trace, peers: mean === undefined ? 0 : mean - MIDDLE };
+    }
+  }
+  return calibrationFile(await fitStates(traces, kind, D), about);
 }
 
 /** Whose values are to be calibrated: of a file that says nothing of its estimator `pr`, where nothing was scored none. */

@@ -1,133 +1,52 @@
-// The calibration file: what it says, checked, and the values that it gives the states of a trace.
+// The calibration file: what a fit has found, and of which traces; sealed by its hash, and the values that it gives the states of a trace.
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
 import { dataError, usageError } from '../errors.js';
 import { readGivenJson } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
-import { FittedValues, openFit, type Pass, STANDS_BACK, type StandBack } from './fit/cross-fit.js';
-import { FOLDS, type KnownGroups } from './fit/groups.js';
-import { type Base, FEATURES_OF, type States, stateFeatures } from './states.js';
-
-const Count = z.int().nonnegative();
-const Maybe = z.number().nullable();
-/** intercept first */
-const Weights = z.array(z.number());
-
-/** What a value is computed with. */
-const ModelShape = {
-  /** null: the calibration is used; else why it stands back */
-  stands_back: z.enum(Object.keys(STANDS_BACK) as StandBack[]).nullable(),
-  /** whose v̂ φ is made of */
-  estimator: z.enum(['pr', 'ask', 'none']),
-  features: z.array(z.string()),
-  mean: z.array(z.number()),
-  sd: z.array(z.number().positive()),
-  /** of all traces; null where there was nothing to fit */
-  weights: Weights.nullable(),
-  /** of each fold, fitted to the groups of the others */
-  fold_weights: z.array(Weights).length(FOLDS).nullable(),
-};
-
-const CalibrationSchema = z.strictObject({
-  version: z.literal(1),
-  /** version of the program */
-  rredcot: z.string(),
-  ...ModelShape,
-  l2: z.number().nonnegative(),
-  traces: Count,
-  states: Count,
-  /** traces that were left out, by reason */
-  skipped: z.record(z.string(), Count),
-  /** at least so many where `group_marks` is null */
-  groups: Count,
-  /** 32 bits of each group's hash, sorted, in base64; null where they are too many */
-  group_marks: z.base64().nullable(),
-  mean_reward: Maybe,
-  /** nats a trace, each of folds that were left out; null where there was nothing to fit */
-  log_loss: z
-    .strictObject({ calibrated: z.number(), constant: z.number(), group_mean: Maybe, value: Maybe })
-    .nullable(),
-  reliability: z
-    .array(z.strictObject({ from: z.number(), to: z.number(), states: Count, value: Maybe, reward: Maybe }))
-    .nullable(),
-  /** sha256 of the files of the policy that scored the traces; null where their files do not say */
-  policy: z.record(z.string(), z.string()).nullable(),
-  /** how the traces were scored, as far as φ depends on it; null where their files do not say */
-  scored_with: z.record(z.string(), z.unknown()).nullable(),
-  /** of all that stands before it, so that an edited weight is noticed: {@link contentHash} */
-  sha256: z.string().length(64),
-});
-
-/** What `rredcot calibrate` writes. */
-export type CalibrationFile = Readonly<z.infer<typeof CalibrationSchema>>;
-
-const ModelSchema = z.strictObject(ModelShape);
-/** The part of it that a run keeps in its configuration: enough to compute its values again. */
-export type StoredModel = Readonly<z.infer<typeof ModelSchema>>;
+import { FittedValues } from './fit/cross-fit.js';
+import { type Fit, fitRows, type Known } from './fit/fit.js';
+import { FEATURES_OF, type FitKind } from './states.js';
 
 /** How traces were scored, where a file of them says so. */
-export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
+export interface ScoredWith {
+  /** sha256 of the policy's files; null where theirs do not say */
+  readonly policy: Readonly<Record<string, string>> | null;
+  /** as far as what is known of states depends on it */
+  readonly scored_with: Readonly<Record<string, unknown>> | null;
+}
 
 /** Of which traces a fit is. */
-export interface FitAbout extends ScoredWith, Pick<CalibrationFile, 'skipped'> {
-  /** whose values they have */
-  readonly base: Base;
+export interface FitAbout extends ScoredWith {
+  readonly kind: FitKind;
   /** behind which hidden states were read */
   readonly layers: readonly number[];
+  /** traces that were left out, by reason */
+  readonly skipped: Readonly<Record<string, number>>;
 }
 
-/** λ of all features. */
-const L2 = 1;
-/** As near the least as sums of float64 lead. */
-const TOLERANCE = 1e-11;
+/** What `rredcot calibrate` writes. */
+export type CalibrationFile = Readonly<ReturnType<typeof calibrationFile>>;
 
-/**
- * Logistic regression of ζ on φ(s_k), every state a sample of weight 1/(K+1), cross-fitted by group: METHOD §3. Keeps sums alone.
- * @returns the file of the fit
- */
-export async function fitCalibration(
-  pass: Pass,
-  { base, skipped, policy, scored_with }: FitAbout,
-): Promise<CalibrationFile> {
-  const features = FEATURES_OF[base];
-  const fit = await openFit(pass, features.length, { tolerance: TOLERANCE });
-  const ridge = { l2: new Float64Array(features.length).fill(L2) };
-  const weights = fit.standsBack ? null : await fit.weights(Array(FOLDS + 1).fill(ridge));
-  const quality = weights && (await fit.assessed(weights, base !== 'none'));
-  const { calibrated = 0, constant = 1, value = null } = quality?.log_loss ?? {};
-  const isGain = calibrated < constant && (value === null || calibrated < value);
-  const { scale } = fit.seen;
-  return sealed({
-    version: 1 as const,
-    rredcot: VERSION,
-    stands_back: fit.standsBack ?? (isGain ? null : 'no-gain'),
-    estimator: base,
-    features: [...features],
+const FORMAT = 2;
+
+/** The file of a fit. */
+export function calibrationFile(fit: Fit, { kind, layers, skipped, policy, scored_with }: FitAbout) {
+  const { seen, uses, why, hidden, weights, l2, quality, withStates, withoutStates } = fit;
+  const { traces, states, groups, meanReward, scale } = seen;
+  const content = {
+    ...{ version: FORMAT, rredcot: VERSION, uses, why, estimator: kind },
+    ...{ layers: hidden > 0 ? layers : [], hidden, features: FEATURES_OF[kind] },
     ...{ mean: [...scale.mean], sd: [...scale.sd] },
-    weights: weights && [...(weights[FOLDS] as Float64Array)],
-    fold_weights: weights?.slice(0, FOLDS).map((fold) => [...fold]) ?? null,
-    ...{ l2: L2, ...countsOf(fit.seen, skipped) },
-    log_loss: quality?.log_loss ?? null,
-    reliability: quality?.reliability ?? null,
-    ...{ policy, scored_with },
-  });
-}
-
-/** What a fit's file says of its traces. */
-export function countsOf(
-  seen: Readonly<Record<'traces' | 'states' | 'meanReward', number>> & { readonly groups: KnownGroups },
-  skipped: FitAbout['skipped'],
-) {
-  const { traces, states, groups, meanReward } = seen;
-  return {
-    ...{ traces, states, skipped, groups: groups.size, group_marks: groups.toText() },
-    mean_reward: traces === 0 ? null : meanReward,
+    /** intercept first, then by hidden state, feature and peers: of each fold, and of all traces; null where nothing is used */
+    weights: weights?.map((own) => [...own]),
+    ...{ l2, traces, states, skipped, mean_reward: traces === 0 ? null : meanReward },
+    /** at least so many where `group_marks`, 32 bits of each group's hash, are null: too many to be named */
+    ...{ groups: groups.size, group_marks: groups.toText() },
+    /** nats a trace, each of folds that were left out */
+    ...{ log_loss: quality?.log_loss ?? null, with_states: withStates, without_states: withoutStates },
+    ...{ auc: quality?.auc ?? null, reliability: quality?.reliability ?? null, policy, scored_with },
   };
-}
-
-/** The fields of a file, and their hash. */
-export function sealed<T extends object>(content: T): T & { readonly sha256: string } {
   return { ...content, sha256: contentHash(content) };
 }
 
@@ -137,84 +56,60 @@ function contentHash(file: object): string {
   return createHash('sha256').update(JSON.stringify(content)).digest('hex');
 }
 
-/** @returns the calibration, or what is wrong with it: the place in the file, and what was expected there */
-export function parseCalibration(found: unknown): CalibrationFile | string {
-  const parsed = CalibrationSchema.safeParse(found);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const place = issue?.path.join('.') ?? '';
-    return place === '' ? `${issue?.message}` : `${place}: ${issue?.message}`;
-  }
-  return misfit(parsed.data) ?? parsed.data;
-}
+/** The part of it that a run keeps in its configuration. */
+export type StoredModel = Calibration['model'];
 
-/** Why nothing can be valued with it: no weights, other features, or a list that has not a number for each; undefined where all is there. */
-function misfit(model: StoredModel): string | undefined {
-  const { stands_back, features, mean, sd, weights, fold_weights: folds } = model;
-  if (stands_back === null && (weights === null || folds === null))
-    return 'stands_back is null, and there are no weights';
-  const own = FEATURES_OF[model.estimator];
-  if (!isDeepStrictEqual(features, own)) return `features: expected ${own.join(', ')}`;
-  const F = own.length;
-  const fits = [mean, sd].every(({ length }) => length === F);
-  const all = [...(weights ? [weights] : []), ...(folds ?? [])];
-  if (fits && all.every(({ length }) => length === F + 1)) return undefined;
-  return `mean, sd, weights, fold_weights: expected ${F} or ${F + 1} numbers each, for ${F} features`;
-}
-
-/** The model in a run's stored configuration; undefined where there is none. */
+/** That of a run's stored configuration; undefined where there is none. */
 export function storedModel(found: unknown): StoredModel | undefined {
-  const { data } = ModelSchema.safeParse(found);
-  return data === undefined || misfit(data) !== undefined ? undefined : data;
+  const { uses, estimator } = Object(found) as StoredModel;
+  return uses !== undefined && Object.hasOwn(FEATURES_OF, estimator) ? (found as StoredModel) : undefined;
 }
 
 /** A calibration as traces are valued with it. */
 export class Calibration {
-  /** what of it a run keeps in its configuration */
-  readonly model: StoredModel;
+  readonly model;
   readonly #values: FittedValues;
 
   constructor(readonly file: CalibrationFile) {
-    const { stands_back, estimator, features, mean, sd, weights, fold_weights } = file;
-    this.model = { stands_back, estimator, features, mean, sd, weights, fold_weights };
-    const scale = { mean: Float64Array.from(mean), sd: Float64Array.from(sd) };
-    const all = fold_weights && weights ? [...fold_weights, weights] : [];
-    const ofAll = all.map((own) => Float64Array.from(own));
-    this.#values = new FittedValues(file.group_marks, scale, ofAll);
+    const { uses, why, estimator, layers, traces, sha256 } = file;
+    this.model = { uses, why, estimator, layers, traces, sha256 };
+    const [mean, sd] = [Float64Array.from(file.mean), Float64Array.from(file.sd)];
+    const weights = file.weights?.map((own) => Float64Array.from(own)) ?? [];
+    this.#values = new FittedValues(file.group_marks, { mean, sd }, weights);
   }
 
   /** Whether the values are to stay as they are. */
   get standsBack(): boolean {
-    return this.file.stands_back !== null;
+    return this.file.uses === 'now';
   }
 
   /** V(s_0..K) of a trace, as it is stored. @param key the trace's group, or its id where it has none */
-  values(key: string, states: States): Float32Array {
-    return this.#values.of(key, stateFeatures(states, this.model.estimator));
+  values(key: string, known: Known): Float32Array {
+    return this.#values.of(key, fitRows(known, this.file.estimator, this.file.hidden));
   }
 }
 
-/** @throws RredcotError as {@link readFit} */
-export async function readCalibration(path: string): Promise<Calibration> {
-  return new Calibration(
-    await readFit(path, 'rredcot calibrate scored.parquet -o calibration.json', parseCalibration),
-  );
-}
-
 /**
- * Reads what a fit has written.
- * @param parse what it is, or what is wrong with it
- * @throws RredcotError (exit 2) naming what is not as it should be, 65 for what was edited
+ * Reads what `rredcot calibrate` has written.
+ * @param isProbe whether it is to be one of hidden states
+ * @throws RredcotError (exit 2) for what is no such file, 65 for what was edited
  */
-export async function readFit<T extends { readonly sha256: string }>(
-  path: string,
-  hint: string,
-  parse: (found: unknown) => T | string,
-): Promise<T> {
-  const found = await readGivenJson('--calibration', path, hint);
-  const file = parse(found);
-  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, hint);
-  if (contentHash(found as object) !== file.sha256)
+export async function readCalibration(path: string, isProbe = false): Promise<Calibration> {
+  const hint = isProbe
+    ? 'rredcot calibrate --probe scored.parquet -o probe.json'
+    : 'rredcot calibrate scored.parquet -o calibration.json';
+  const found = Object(await readGivenJson('--calibration', path, hint)) as CalibrationFile;
+  const refuse = (what: string) => usageError(`--calibration ${path}: ${what}`, hint);
+  const { version, estimator, features } = found;
+  const own = Object.hasOwn(FEATURES_OF, estimator) ? FEATURES_OF[estimator] : undefined;
+  if (own === undefined || version !== FORMAT)
+    throw refuse(`is no calibration file of version ${FORMAT}, as this program writes it`);
+  if (isProbe !== (estimator === 'probe'))
+    throw refuse(
+      isProbe ? 'is no probe, which --estimator probe takes' : 'is a probe, for --estimator probe',
+    );
+  if (!isDeepStrictEqual(features, own)) throw refuse(`features: expected ${own.join(', ')}`);
+  if (contentHash(found) !== found.sha256)
     throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, hint);
-  return file;
+  return new Calibration(found);
 }

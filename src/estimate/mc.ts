@@ -42,7 +42,7 @@ export const mc: Estimator = {
       throw usageError(`--mc-tokens ${mcTokens}: expected a number above 0 and an x`, '--mc-tokens 2x');
     const calibration = path === undefined ? undefined : await readCalibration(`${path}`);
     if (calibration?.standsBack)
-      throw usageError(`--calibration stands back (${calibration.file.stands_back})`, 'leave it out');
+      throw usageError(`--calibration stands back (${calibration.file.why})`, 'leave it out');
     const facts = calibration && calibrationFacts(calibration, mc, call);
     const kept = { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand };
     return {

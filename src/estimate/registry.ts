@@ -20,7 +20,7 @@ import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
 import { given, OF_REFERENCES, ofReferences, ofSeen, surprise } from './one-pass.js';
 import { posterior } from './posterior.js';
-import { auto, probe } from './probe/probe.js';
+import { auto, probe } from './probe.js';
 import { progress } from './progress.js';
 import { ratio } from './ratio.js';
 import { siblings } from './siblings.js';

@@ -53,7 +53,7 @@ export const siblings: Estimator = {
   stored({ calibration }) {
     if (calibration === NO_CALIBRATION) return FROM_OUTCOMES.nature;
     const model = storedModel(calibration);
-    return model && ofBase(model.stands_back === null ? siblings : UNFITTED, model);
+    return model && ofBase(model.uses === 'now' ? UNFITTED : siblings, model);
   },
   async setUp(values, call) {
     const path = values.calibration;

@@ -11,8 +11,11 @@ const ALL = [...FEATURES, 'entropy_sum', 'lowest_value', 'start', 'largest_entro
 /** What values are calibrated: `pr`; P(yes) of `ask`, which needs no reference; or none, where nothing was scored and the thought has to tell. */
 export type Base = 'pr' | 'ask' | 'none';
 
+/** What a fit is made of: the values of one of these, or `probe`, which has hidden states beside them. */
+export type FitKind = Base | 'probe';
+
 /** The features of each, in the order in which weights stand; a value's logarithmic odds and itself come first. */
-export const FEATURES_OF: Readonly<Record<Base | 'probe', readonly string[]>> = {
+export const FEATURES_OF: Readonly<Record<FitKind, readonly string[]>> = {
   pr: FEATURES,
   // what was doubted once may still be wrong; before anything is written P(yes) is of another kind
   ask: [...OF_VALUE, ...OF_THOUGHT, 'entropy_sum', 'lowest_value', 'start'],
@@ -48,7 +51,7 @@ export function clipped(value: number): number {
 /** φ(s_0..K), one state after the other: (K+1)·F. */
 export function stateFeatures(
   { values, geoValues, ends, logprobs, entropies }: States,
-  base: keyof typeof FEATURES_OF = 'pr',
+  base: FitKind = 'pr',
 ): Float64Array {
   const places = FEATURES_OF[base].map((name) => ALL.indexOf(name));
   const F = places.length;

@@ -9,7 +9,14 @@ import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
-import { calibrated, calibrationWarning, givenCalibration, scoredWith, UNCALIBRATED } from './calibrated.js';
+import {
+  calibrated,
+  calibrationWarning,
+  givenCalibration,
+  keyOf,
+  scoredWith,
+  UNCALIBRATED,
+} from './calibrated.js';
 import type { Calibration } from './calibration.js';
 import { storedStates } from './calibration-rows.js';
 import {
@@ -22,6 +29,7 @@ import {
 } from './credit-flags.js';
 import { pr } from './one-pass.js';
 import { ESTIMATORS, estimatorNamed } from './registry.js';
+import { stateFeatures } from './states.js';
 import { noReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
@@ -162,7 +170,7 @@ function valuesOf(scored: OutputRow, to: Nature, calibration?: Calibration): Flo
   if (calibration === undefined || calibration.standsBack || utilities.length === 0) return values;
   const states = storedStates(scored, 'pr');
   if (typeof states === 'string') throw new TraceRejected('values', states);
-  return calibration.values(row.trace.group ?? row.trace.id, states);
+  return calibration.values(keyOf(row), { features: stateFeatures(states) });
 }
 
 /**

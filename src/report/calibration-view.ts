@@ -1,6 +1,6 @@
 // A calibration as lines for the terminal: what it was fitted to, its log losses, its weights, its reliability curve.
 import type { CalibrationFile } from '../estimate/calibration.js';
-import { STANDS_BACK } from '../estimate/fit/cross-fit.js';
+import { WHY } from '../estimate/fit/fit.js';
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
 
@@ -28,10 +28,11 @@ function drawCalibration(file: CalibrationFile): string[] {
       if (file.estimator !== 'none' || !name.startsWith('value'))
         lines.push(`  ${title.padEnd(34)} ${fixed(file.log_loss[name])}`);
   }
-  if (file.weights !== null) {
+  const weights = file.weights?.at(-1);
+  if (weights !== undefined) {
     lines.push('', 'weights, for one standard deviation');
     for (const [f, name] of file.features.entries())
-      lines.push(`  ${name.padEnd(34)} ${signed(file.weights[f + 1] as number)}`);
+      lines.push(`  ${name.padEnd(34)} ${signed(weights[f + 1] as number)}`);
   }
   if (file.reliability !== null) {
     lines.push('', '   value    states  mean V  reward  (· where V has it)');
@@ -64,11 +65,11 @@ function signed(x: number): string {
 /** Tells what a calibration is worth. */
 export function tellCalibration(file: CalibrationFile, output: string, log: Log): void {
   log.text(() => `\n${drawCalibration(file).join('\n')}\n`);
-  const { stands_back, traces, groups, log_loss, estimator } = file;
-  if (stands_back !== null)
+  const { uses, why, traces, groups, log_loss, estimator } = file;
+  if (why !== null)
     log.warn(
       'calibration_stands_back',
-      `${STANDS_BACK[stands_back]}: with it, --estimator calibrated ${estimator === 'none' ? 'has no values' : `leaves the values of ${estimator} as they are (status value:uncalibrated)`}`,
+      `${WHY[why]}: with it, --estimator calibrated ${estimator === 'none' ? 'has no values' : `leaves the values of ${estimator} as they are (status value:uncalibrated)`}`,
     );
-  log.record('calibrated', { traces, groups, stands_back, log_loss, output });
+  log.record('calibrated', { traces, groups, uses, why, log_loss, output });
 }

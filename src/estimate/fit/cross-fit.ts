@@ -94,8 +94,9 @@ export async function openFit(pass: Pass, F: number, { tolerance, given = [] }: 
       await minimise(samples, models);
       return models.map(({ search }) => search.at);
     },
-    /** @param hasValue whether a v̂ is the second feature */
-    assessed: (folds: readonly Float64Array[], hasValue: boolean) => assess(samples(), seen, folds, hasValue),
+    /** @param valueAt feature that is v̂; undefined where there is none */
+    assessed: (folds: readonly Float64Array[], valueAt: number | undefined) =>
+      assess(samples(), seen, folds, valueAt),
   };
 }
 
@@ -215,12 +216,12 @@ type SeenTraces = Omit<Awaited<ReturnType<typeof prescan>>, 'rewards'> & {
   readonly constants: readonly number[];
 };
 
-/** Gathers it in one pass. @param folds (1+F) of each fold, fitted without it @param hasValue whether there is a v̂ */
+/** Gathers it in one pass. @param folds (1+F) of each fold, fitted without it @param valueAt feature that is v̂ */
 async function assess(
   samples: AsyncIterable<Sample>,
   { scale, groups, traces, constants }: SeenTraces,
   folds: readonly Float64Array[],
-  hasValue: boolean,
+  valueAt = -1,
 ) {
   const F = scale.mean.length;
   const loss = { calibrated: 0, constant: 0, peers: 0, value: 0 };
@@ -232,7 +233,7 @@ async function assess(
     const ownValues = Array.from({ length: last + 1 }, (_, k) => {
       const logit = logitOf(folds[place.fold] as Float64Array, z, k * F);
       loss.calibrated += weight * crossEntropy(logit, reward);
-      const before = (z[k * F + 1] as number) * (scale.sd[1] as number) + (scale.mean[1] as number);
+      const before = (z[k * F + valueAt] ?? 0) * (scale.sd[valueAt] ?? 0) + (scale.mean[valueAt] ?? 0);
       loss.value += weight * lossOf(before, reward);
       const value = sigmoid(logit);
       const bin = bins[binOf(value, BINS)] as (typeof bins)[number];
@@ -258,7 +259,7 @@ async function assess(
       /** the mean reward of the trace's peers, with the constant as one more of them; null where groups are too many */
       group_mean: Number.isNaN(loss.peers) ? null : loss.peers / traces,
       /** v̂ as it is; null where nothing was scored */
-      value: hasValue ? loss.value / traces : null,
+      value: valueAt < 0 ? null : loss.value / traces,
     },
     /** the states whose value fell between `from` and `to` */
     reliability: bins.map(({ states, weight, value, reward }, n) => ({

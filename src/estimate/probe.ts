@@ -1,25 +1,38 @@
 // `probe`: the probability of winning by going on, read off the policy's own hidden state, fitted to the outcomes of all traces (METHOD §3); `auto`, which takes it where there is something to fit.
 import { isDeepStrictEqual } from 'node:util';
-import type { Nature } from '../../credit/nature.js';
-import { usageError } from '../../errors.js';
-import { WHOLE } from '../../io/files/run-folder.js';
-import type { Config } from '../../io/write/output.js';
-import { fromFloat16 } from '../../model/onnx/float16.js';
-import { stateNumbers } from '../../model/onnx/folder.js';
-import { plural } from '../../plural.js';
-import type { Answers } from '../../question.js';
-import type { Log } from '../../report/log.js';
-import { CALIBRATION, scoredOtherwise, scoredWith, statesOf, UNCALIBRATED } from '../calibrated.js';
-import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator, ValueJob } from '../estimator.js';
-import { STANDS_BACK } from '../fit/cross-fit.js';
-import { groupPlace } from '../fit/groups.js';
-import { ofReferences, pr } from '../one-pass.js';
-import { isStream, refuseStream } from '../peers.js';
-import { referenceSetMaker } from '../references.js';
-import { stateFeatures } from '../states.js';
-import { listColumn, type TraceValues, traceValues, utilitiesOf } from '../value.js';
-import { Probe, type ProbeFile, probeFile, readProbe } from './file.js';
-import { fitProbe, type ProbeTrace, peersFeature } from './fit.js';
+import type { Nature } from '../credit/nature.js';
+import { usageError } from '../errors.js';
+import { WHOLE } from '../io/files/run-folder.js';
+import type { Config } from '../io/write/output.js';
+import { fromFloat16 } from '../model/onnx/float16.js';
+import { stateNumbers } from '../model/onnx/folder.js';
+import { plural } from '../plural.js';
+import type { Answers } from '../question.js';
+import type { Log } from '../report/log.js';
+import {
+  CALIBRATION,
+  calibratedValues,
+  keyOf,
+  knownOf,
+  scoredOtherwise,
+  scoredWith,
+  UNCALIBRATED,
+} from './calibrated.js';
+import {
+  Calibration,
+  type CalibrationFile,
+  calibrationFile,
+  readCalibration,
+  type StoredModel,
+  storedModel,
+} from './calibration.js';
+import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
+import { fitStates, type KnownTrace, WHY } from './fit/fit.js';
+import { groupPlace } from './fit/groups.js';
+import { ofReferences, pr } from './one-pass.js';
+import { isStream, refuseStream } from './peers.js';
+import { referenceSetMaker } from './references.js';
+import { listColumn, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 /** Status of values without hidden states: nobody gave any, or they help nothing. */
 const NO_STATES = 'value:no-states';
@@ -40,10 +53,10 @@ export const probe: Estimator = {
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
   configKeys: ['calibration', 'keepStates', 'stateLayers'],
   columns: ({ keepStates }) => (keepStates === true ? [STATES_COLUMN] : []),
-  stored: ({ calibration }) => natureOf(calibration as ProbeFile | undefined),
+  stored: ({ calibration }) => natureOf(storedModel(calibration)),
   async setUp({ calibration: path, keepStates }, { inputs, shard = WHOLE }, { name }) {
     const isAuto = name === auto.name;
-    const given = path === undefined ? undefined : await readProbe(String(path));
+    const given = path === undefined ? undefined : await readCalibration(String(path), true);
     const isPart = shard.count > 1 ? 'a shard' : isStream(inputs) && 'a stream';
     if (given === undefined && isAuto && isPart) return prOf(isPart);
     if (given === undefined) refuseStream(probe.name, inputs);
@@ -55,7 +68,7 @@ export const probe: Estimator = {
     return {
       nature: natureOf(given?.file),
       readsMean: true,
-      config: { ...(keepStates === true && { keepStates }), ...(given && told(given.file, isAuto)) },
+      config: { ...(keepStates === true && { keepStates }), ...(given && told(given, isAuto)) },
       warning: (policy, config) =>
         given && scoredOtherwise('the probe', given.file, { policy, scored_with: scoredWith(config) }),
       open: (context) => openProbe(context, given, { isAuto, keepStates: keepStates === true }),
@@ -82,15 +95,15 @@ function prOf(part: string): EstimatorSetup {
 }
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
-function natureOf(file: Pick<ProbeFile, 'uses'> | undefined): Nature {
-  return file?.uses === 'now' ? pr : { ...probe, scores: 'nothing' };
+function natureOf(model: Pick<StoredModel, 'uses'> | undefined): Nature {
+  return model?.uses === 'now' ? pr : { ...probe, scores: 'nothing' };
 }
 
 /** What a run's configuration says of the fit, and what `auto` has taken by it. */
-function told({ uses, why, layers, traces, sha256 }: ProbeFile, isAuto: boolean): Config {
-  const taken = uses === 'now' ? pr : probe;
+function told({ model, standsBack }: Calibration, isAuto: boolean): Config {
+  const taken = standsBack ? pr : probe;
   return {
-    calibration: { uses, why, layers, traces, sha256 },
+    calibration: model,
     ...(isAuto && { estimator: taken.name }),
     ...(taken === pr && { steps: undefined }),
   };
@@ -101,7 +114,7 @@ type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates', boolean>>;
 /** @param given undefined: one is fitted to the traces */
 async function openProbe(
   { policy, tokenizer, engine, log }: LoadContext,
-  given: Probe | undefined,
+  given: Calibration | undefined,
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
   const answers = engine === undefined && 'cuda' in policy ? policy : undefined;
@@ -124,75 +137,57 @@ async function openProbe(
   let own = given;
   const fit: NonNullable<OpenEstimator['whole']>['fit'] = async (parts, config) => {
     async function* traces() {
-      for await (const [part, { states = NONE }] of parts()) yield { ...(part as ProbeTrace), states };
+      for await (const [part, { states }] of parts())
+        yield { ...(part as KnownTrace), ...(states && { states }) };
     }
-    const about = { policy: policy.files, scored_with: scoredWith(config), skipped: {}, layers };
-    const found = await fitProbe(traces, hidden);
-    own = new Probe(probeFile(found, about));
+    const kind = 'probe' as const;
+    const about = { kind, policy: policy.files, scored_with: scoredWith(config), skipped: {}, layers };
+    own = new Calibration(calibrationFile(await fitStates(traces, kind, hidden), about));
     tellProbe(own.file, log, opts.isAuto);
-    return { nature: natureOf(own.file), config: told(own.file, opts.isAuto) };
+    return { nature: natureOf(own.file), config: told(own, opts.isAuto) };
   };
   return {
     config: { ...(hidden > 0 && { stateLayers: layers }) },
     referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
     ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
     values: (trace, answers) => probeValues(trace, answers, own, opts),
-    ...(given === undefined && { whole: { partOf: fitTrace, fit } }),
+    ...(given === undefined && { whole: { partOf, fit } }),
   };
 }
 
-const NONE = new Uint16Array(0);
-const keyOf = ({ trace: { group, id } }: ValueJob): string => group ?? id;
-
-/** What is known of a trace's states beside hidden ones, and the values of `pr`. */
-function knownOf(job: ValueJob, answers: Answers) {
-  const scored = traceValues(answers.branches, utilitiesOf(job), pr);
-  const features = stateFeatures(statesOf(job, answers, scored), 'probe');
-  return { scored, features, peers: peersFeature(job.peersMean, job.peersCount) };
-}
-
 /** A trace as the fit takes it, without its hidden states; undefined where its reward is not known. */
-function fitTrace(job: ValueJob, answers: Answers): Omit<ProbeTrace, 'states'> | undefined {
+function partOf(job: ValueJob, answers: Answers): Omit<KnownTrace, 'states'> | undefined {
   const { reward } = job.reward;
-  const { features, peers } = knownOf(job, answers);
-  return reward === null ? undefined : { features, peers, reward, place: groupPlace(keyOf(job)) };
+  const { states: _, ...said } = answers;
+  const scored = traceValues(answers.branches, utilitiesOf(job), pr);
+  const known = knownOf(job, said, scored, 'probe');
+  return reward === null ? undefined : { ...known, reward, place: groupPlace(keyOf(job)) };
 }
 
-/** V(s_0..K); v̂ where there is no probe, or it uses nothing. */
+/** V(s_0..K); v̂ where there is no fit, or it stands back. */
 function probeValues(
   job: ValueJob,
   answers: Answers,
-  own: Probe | undefined,
+  own: Calibration | undefined,
   { isAuto, keepStates }: ProbeOptions,
 ): TraceValues {
-  const { scored, features, peers } = knownOf(job, answers);
-  const { states = NONE } = answers;
-  const numbers = new Float32Array(states.length);
-  fromFloat16(states, numbers);
-  const found = { ...scored, ...(keepStates && { columns: { [STATES_COLUMN.name]: numbers } }) };
-  const { uses = 'now', hidden } = own?.file ?? {};
-  if (own === undefined || uses === 'now') return { ...found, status: isAuto ? [] : [UNCALIBRATED] };
-  const values = own.values(keyOf(job), { features, peers, states: hidden ? states : NONE });
-  return { ...found, values, status: uses === 'states' ? [] : [NO_STATES] };
+  const numbers = new Float32Array(answers.states?.length ?? 0);
+  fromFloat16(answers.states ?? new Uint16Array(0), numbers);
+  const { isMade: _, ...found } = calibratedValues(job, answers, own);
+  const columns = keepStates ? { [STATES_COLUMN.name]: numbers } : {};
+  const code = { now: isAuto ? [] : [UNCALIBRATED], features: [NO_STATES], states: [] };
+  return { ...found, columns, status: code[own?.file.uses ?? 'now'] };
 }
 
-const WHY = {
-  ...STANDS_BACK,
-  'no-states': 'nobody gave hidden states',
-  'no-gain-of-states': 'hidden states say nothing more of groups that it has not seen',
-} as const;
-
 /** Tells what a fit has found. */
-export function tellProbe(file: ProbeFile, log: Log, isAuto = false): void {
-  const { uses, why, with_states, without_states, traces, groups } = file;
+export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void {
+  const { uses, why, with_states, without_states, log_loss: loss, auc, traces, groups } = file;
   // the rejects say more
   if (traces === 0) return;
   const fixed = (x: number | null | undefined) => x?.toFixed(3) ?? '–';
-  const used = uses === 'states' ? with_states : without_states;
-  if (used !== null) {
-    const { log_loss: loss, auc } = used;
-    const losses = `with hidden states ${fixed(with_states?.log_loss.calibrated)}, without ${fixed(without_states?.log_loss.calibrated)}, peers' mean ${fixed(loss.group_mean)}, mean ${fixed(loss.constant)}`;
-    const ranks = `right above wrong in ${fixed(auc.start)} at the start, ${fixed(auc.middle)} halfway, ${fixed(auc.end)} at the end`;
+  if (loss !== null) {
+    const losses = `with hidden states ${fixed(with_states)}, without ${fixed(without_states)}, peers' mean ${fixed(loss.group_mean)}, mean ${fixed(loss.constant)}`;
+    const ranks = `right above wrong in ${fixed(auc?.start)} at the start, ${fixed(auc?.middle)} halfway, ${fixed(auc?.end)} at the end`;
     log.info(
       `probe: ${plural(traces, 'trace')} of ${plural(groups, 'group')}; nats a trace on groups left out: ${losses}; ${ranks}`,
     );
