@@ -72,8 +72,7 @@ async function gather(
   let layers: unknown;
   for (const path of paths) {
     const { own, said, part, rows, config } = await opened(path, columns);
-    kind ??= own;
-    layers ??= config?.stateLayers;
+    [kind, layers] = [kind ?? own, layers ?? config?.stateLayers];
     if (own !== kind)
       throw usageError(
         `${path}: its values are those of ${own}, and of ${kind} in ${paths[0]}`,
@@ -97,7 +96,7 @@ async function gather(
     for await (const row of rows) {
       throwIfInterrupted(signal);
       const place = `${row.file}: row ${row.row}`;
-      if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
+      if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, 'rredcot verify names the damage');
       const found = fitTraceOf(storedRow(row.columns, row, columns), isProbe ? 'probe' : own);
       if (typeof found !== 'string') {
         await features.add(found);
@@ -132,18 +131,16 @@ const DIFFER = [
   ['scored_with', 'with which flags it was scored', 'with other flags'],
 ] as const;
 
-const HINT = 'rredcot verify names what is damaged; score makes it again';
-
 /** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
 async function opened(path: string, further: readonly OutputColumn[]) {
   const inputs = await resolveInputs([path]);
   const account = await firstAccount(inputs);
   await assertWritten(inputs);
-  const { columns } = await columnsOf(inputs);
   const part = (await partOf(inputs))?.part;
   const config = configIn(account);
   const said = { policy: policyIn(account) ?? null, scored_with: config ? scoredWith(config) : null };
-  return { own: baseOfFile(path, columns, config, further), said, part, rows: readRows(inputs), config };
+  const own = baseOfFile(path, (await columnsOf(inputs)).columns, config, further);
+  return { own, said, part, rows: readRows(inputs), config };
 }
 
 /** Traces that are read and written at a time. */

@@ -1,6 +1,6 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 
-import { asksForMean, type CreditOptions, creditConfig, credited, forNature } from '../credit/credit.js';
+import { asksForMean, type CreditOptions, creditConfig, credited } from '../credit/credit.js';
 import { scoresReferences, valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { type ExitCode, usageError } from '../errors.js';
@@ -71,7 +71,7 @@ export async function scoring(
   const marks = { ...policy.exitTemplate, thoughtTags, opening: await opened.prompts.opening() };
   const estimator = await setUp.open({ ...opened, choice: opts.device, marks, engine, log, signal });
   await using _ = { [Symbol.asyncDispose]: async () => estimator[Symbol.asyncDispose]?.() };
-  const own = forNature({ ...opts.credit, rewardRange }, nature);
+  const own = { ...opts.credit, rewardRange, estimator: nature };
   if (need !== 'pass') log.info("no policy runs: values and segments are the rows' own");
 
   const method = {
@@ -104,7 +104,7 @@ export async function scoring(
     const valued = valuesOf(answered, estimator);
 
     // credit: the baseline and σ
-    const credit = forNature(own, whole?.nature() ?? nature);
+    const credit = { ...own, estimator: whole?.nature() ?? nature };
     yield* eachTrace(valued, ({ job, row }) => credited(row, job, credit));
   };
 

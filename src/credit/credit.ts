@@ -34,12 +34,6 @@ export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOp
   };
 }
 
-/** The options for values of another kind: a bridge to the outcome is for values on its scale. */
-export function forNature({ steps, ...opts }: CreditOptions, estimator: Nature): CreditOptions {
-  const isKept = steps !== undefined && (steps !== 'bridged' || estimator.onRewardScale);
-  return { ...opts, estimator, ...(isKept && { steps }) };
-}
-
 /** (K+1) values of a stored row. */
 export function storedValues({ valueStart, segments }: OutputRow, { isLog }: Nature): Float32Array {
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);

@@ -33,8 +33,6 @@ export interface Nature {
   readonly hasOwnScale?: true;
   /** values are expected rewards, so that ζ − V(s) is an advantage */
   readonly onRewardScale?: true;
-  /** `--steps` where nobody names them */
-  readonly steps?: 'bridged';
   /** values have the trace's own outcome in them, right to share it out, wrong as a baseline: the column that begins with a V(s_0) without it */
   readonly priorColumn?: string;
   /** right references are set against wrong ones */

@@ -50,7 +50,7 @@ export function readsEntropies({ within, method, rule, others = [] }: RequestOpt
 /** Whether it rests on their log-probabilities. */
 export function readsLogprobs({ within, steps, rule, others = [] }: RequestOptions): boolean {
   const isOfTokens = [rule, ...others].some((each) => RULES[each].reads === 'logprobs');
-  return isOfTokens || within === 'unsure' || (steps !== undefined && steps !== 'bridged');
+  return isOfTokens || within === 'unsure' || steps !== undefined;
 }
 
 const advantages = (text: string) =>

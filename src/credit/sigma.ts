@@ -5,7 +5,7 @@ import { RULES, SHARE_MIX, type SigmaRule, sum } from './rules.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
-export const STEPS = ['free', 'scaled', 'smoothed', 'bridged'] as const;
+export const STEPS = ['free', 'scaled', 'smoothed'] as const;
 
 export interface SigmaOptions {
   readonly rule: SigmaRule;
@@ -21,7 +21,7 @@ export interface SigmaOptions {
   readonly mix?: number;
   /** most of a weight σ_t·T of `share`, 1 or more, what is above it falls on the tokens below; none where absent */
   readonly cap?: number;
-  /** how values step: as they are, by Δ_k (1 − π_k), smoothed by 1 − π_k, or bridged to the outcome; `free` where absent */
+  /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
   readonly steps?: (typeof STEPS)[number];
 }
 
@@ -101,10 +101,8 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
  * differences: 0 of one that is smaller than the answers' noise, as far as the policy was not sure, since nobody knows its sign.
  */
 export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
-  const stored = Float64Array.from(input.values);
-  const own = steps === 'bridged' ? bridgedValues(stored, input) : stored;
-  const isBounded = steps === 'scaled' || steps === 'smoothed';
-  const bounded = isBounded ? boundedSteps(own, input, steps) : undefined;
+  const own = Float64Array.from(input.values);
+  const bounded = steps === 'free' ? undefined : boundedSteps(own, input, steps);
   const raw = new Float64Array(input.ends.length);
   raw.set(bounded?.deltas ?? valueDifferences(own, input));
   const changes = bounded?.deltas ?? own.subarray(1).map((value, k) => value - (own[k] as number));
@@ -112,16 +110,6 @@ export function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'fr
   const isNoise = (k: number) => Math.abs(changes[k] as number) < (least[k] as number);
   const heard = (deltas: Float64Array) => deltas.map((delta, k) => (isNoise(k) ? 0 : delta));
   return { values: bounded?.values ?? own, raw, heard };
-}
-
-/** w: what the own outcome counts for at the end of a trace; .5 to 1 are alike, by what was measured. */
-const OUTCOME_SHARE = 0.75;
-
-/** (K+1) (1 − w f_k) V_k + w f_k ζ, f_k the share of the tokens before state k: the later, the more the outcome tells of it. V_0 has nothing of it. */
-function bridgedValues(values: Float64Array, { ends, reward }: SigmaInput): Float64Array {
-  if (reward === null) return values;
-  const shares = [0, ...ends].map((end) => (OUTCOME_SHARE * end) / (ends.at(-1) as number));
-  return values.map((value, k) => (1 - (shares[k] as number)) * value + (shares[k] as number) * reward);
 }
 
 /**

@@ -39,7 +39,7 @@ export function calibrationFile(fit: Fit, { kind, layers, skipped, policy, score
     ...{ layers: hidden > 0 ? layers : [], hidden, features: FEATURES_OF[kind] },
     ...{ mean: [...scale.mean], sd: [...scale.sd] },
     /** intercept first, then by hidden state, feature and peers: of each fold, and of all traces; null where nothing is used */
-    weights: weights?.map((own) => [...own]),
+    weights: weights?.map((own) => [...own]) ?? null,
     ...{ l2, traces, states, skipped, mean_reward: traces === 0 ? null : meanReward },
     /** at least so many where `group_marks`, 32 bits of each group's hash, are null: too many to be named */
     ...{ groups: groups.size, group_marks: groups.toText() },
@@ -62,7 +62,7 @@ export type StoredModel = Calibration['model'];
 /** That of a run's stored configuration; undefined where there is none. */
 export function storedModel(found: unknown): StoredModel | undefined {
   const { uses, estimator } = Object(found) as StoredModel;
-  return uses !== undefined && Object.hasOwn(FEATURES_OF, estimator) ? (found as StoredModel) : undefined;
+  return uses && Object.hasOwn(FEATURES_OF, estimator) ? (found as StoredModel) : undefined;
 }
 
 /** A calibration as traces are valued with it. */

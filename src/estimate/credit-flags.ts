@@ -15,13 +15,10 @@ import { ESTIMATORS, estimatorNamed, flagsOfAll, storedNature, valueColumns } fr
 /** `--reward-range` where nobody has named one: the inputs say which. */
 export const ANY_RANGE = 'auto';
 
-/** `--steps` where nobody has named them: the estimator says how. */
-const AUTO = 'auto';
-
 /** What `score` takes where it is not told, by names of flags. */
 const DEFAULTS: Readonly<Record<string, string | undefined>> = {
   ...{ estimator: ESTIMATORS[0]?.name, sigma: SIGMA_RULES[0], baseline: 'auto', rewardRange: ANY_RANGE },
-  ...{ residual: RESIDUALS[0], within: WITHINS[0], steps: AUTO },
+  ...{ residual: RESIDUALS[0], within: WITHINS[0], steps: STEPS[0] },
 };
 
 /** All of them, in the order of help: a flag, what it does, and its value where `score` is not told; undefined: none. */
@@ -40,7 +37,7 @@ export function creditFlags() {
     '--cap <w>': `${of('cap')}, most that a token weighs, σ·T: what is above falls on the tokens below, 1 or more (default: none)`,
     '--tau <x>': `temperature ${of('tau')} (default: 1)`,
     '--gamma <x>': `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`,
-    '--steps <how>': `how values step: auto|${STEPS.join('|')}; auto: bridged to the outcome for probe, else free (docs/method.md)`,
+    '--steps <how>': `how far values may step where the policy was sure of the segment: ${STEPS.join('|')} (docs/method.md)`,
     '--reward-range <low,high>':
       "the rewards' scale, mapped onto 0..1; auto: 0,1, and -1,1 where all rewards are -1 or 1; verdicts (true, false, acc) are on no scale",
     '--method <name>': `${METHODS.join('|')}; segment: also token_advantage, segments as actions, not return-equivalent, for values on the reward's scale; hierarchical: also token_advantage of outcome, progress and token, not return-equivalent, implies --estimator progress (default: sigma)`,
@@ -183,24 +180,14 @@ function readersOf(flag: RuleFlag): readonly SigmaRule[] {
 /** `--steps`, for values of a state under the policy that wrote the trace, and where something reads them. */
 function resolveSteps(flags: CreditFlags, rules: readonly SigmaRule[], nature: Nature) {
   const ofValues = SIGMA_RULES.filter((rule) => RULES[rule].ofSegments);
-  const isAdvantage = flags.method === 'segment';
-  if (flags.steps === AUTO) {
-    const isRead = nature.steps && !isAdvantage && rules.some((rule) => ofValues.includes(rule));
-    return isRead ? { steps: nature.steps } : {};
-  }
   const steps = oneOf('--steps', flags.steps ?? STEPS[0], STEPS);
   if (steps === STEPS[0]) return {};
-  if (steps === 'bridged' && (isAdvantage || !nature.onRewardScale))
-    throw usageError(
-      `--steps bridged has the trace's own outcome in it: ${isAdvantage ? '--method segment takes values for baselines' : `it is for values on the reward's scale, and those of --estimator ${nature.name} are not`}`,
-      '--steps free',
-    );
   if (!isMartingale(nature))
     throw usageError(
       `--steps ${steps} is for values of the policy's states, and those of --estimator ${nature.name} are ${nature.isOfProver ? "a prover's" : nature.noLevel}`,
       'leave it out, or take another --estimator',
     );
-  if (!isAdvantage) assertRead(`--steps ${steps}`, ofValues, rules);
+  if (flags.method !== 'segment') assertRead(`--steps ${steps}`, ofValues, rules);
   return { steps };
 }
 

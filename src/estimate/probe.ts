@@ -47,7 +47,6 @@ export const probe: Estimator = {
   name: 'probe',
   scores: 'answers',
   onRewardScale: true,
-  steps: 'bridged',
   card: "the probability of winning by going on, from the policy's hidden state there, the surprise of the thought so far and the rewards of the trace's peers, fitted to rewards",
   creditFlags: [CALIBRATION],
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
@@ -105,7 +104,6 @@ function told({ model, standsBack }: Calibration, isAuto: boolean): Config {
   return {
     calibration: model,
     ...(isAuto && { estimator: taken.name }),
-    ...(taken === pr && { steps: undefined }),
   };
 }
 
@@ -120,15 +118,12 @@ async function openProbe(
   const answers = engine === undefined && 'cuda' in policy ? policy : undefined;
   const hidden = answers ? stateNumbers(answers) : 0;
   const layers = answers?.stateLayers ?? [];
-  const needed = given?.file.hidden ?? 0;
   const who = engine?.name ?? policy.path;
   const mend = engine ? 'a policy folder gives them' : 'rredcot policy build makes a folder that gives them';
-  if (needed > 0 && needed !== hidden)
-    throw usageError(
-      `--calibration reads hidden states of ${needed} numbers, and ${who} gives ${hidden || 'none'}`,
-      hidden > 0 ? 'a probe of this policy' : mend,
-    );
-  if (given?.file.uses === 'states' && !isDeepStrictEqual(given.file.policy, policy.files))
+  const reads = given?.file.uses === 'states';
+  if (reads && hidden === 0)
+    throw usageError(`--calibration reads hidden states, and ${who} gives none`, mend);
+  if (reads && !isDeepStrictEqual(given.file.policy, policy.files))
     throw usageError(
       '--calibration reads hidden states of another policy, which say nothing of those of this one',
       'leave it out, or rredcot calibrate --probe traces of this policy',

@@ -66,8 +66,7 @@ function mergedFlags(stored: CreditOptions, given: CreditFlags): CreditFlags {
   const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
   const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && RULES[name].ofSegments);
   const other = given.estimator === undefined ? estimator : estimatorNamed(given.estimator);
-  const isOnScale = other?.onRewardScale || stored.steps !== 'bridged';
-  const readsSteps = other && isOnScale && isMartingale(other) && (readsValues || method === 'segment');
+  const readsSteps = other && isMartingale(other) && (readsValues || method === 'segment');
   const idle = [
     ...(given.sigma === undefined ? [] : OF_RULES),
     ...(readsSteps ? [] : ['steps']),

@@ -215,7 +215,6 @@ function folded(text: string, room: number, most: number): string[] {
 /** What is to be said of the differences that a file has, where they are not plainly those of its values. */
 export function stepsText(steps: unknown): string | undefined {
   if (steps === 'scaled') return 'scaled by 1 − π, how unsure the policy was of the segment';
-  if (steps === 'bridged') return "of values bridged to the trace's own outcome";
   if (steps === 'smoothed') return 'of values smoothed by 1 − π, how unsure the policy was of each segment';
   return undefined;
 }

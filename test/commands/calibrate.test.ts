@@ -1,7 +1,7 @@
 // `rredcot calibrate` over files: what it writes, what it refuses, and what it says of what it left out.
 import { readdir } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { type CalibrationFile, parseCalibration } from '../../dist/estimate/calibration.js';
+import { type CalibrationFile, readCalibration } from '../../dist/estimate/calibration.js';
 import { KnownGroups } from '../../dist/estimate/fit/groups.js';
 import { oracleFit } from '../oracle/calibration.js';
 import { FIXTURES } from '../support/program.js';
@@ -15,11 +15,8 @@ const lines = traces.map((trace) => scoredLine(trace));
 async function sceneWith(files: Readonly<Record<string, string | readonly object[]>>) {
   const scene = await openScene();
   for (const [name, content] of Object.entries(files)) await scene.write(name, content);
-  const calibration = async (name: string): Promise<CalibrationFile> => {
-    const parsed = parseCalibration(await scene.json(name));
-    if (typeof parsed === 'string') throw new Error(parsed);
-    return parsed;
-  };
+  const calibration = async (name: string): Promise<CalibrationFile> =>
+    (await readCalibration(scene.at(name))).file;
   return { ...scene, calibration };
 }
 
@@ -39,10 +36,11 @@ describe('calibrate', () => {
     expect((await readdir(folder)).sort()).toEqual(['a.jsonl', 'all.jsonl', 'b.jsonl', 'c.json', 'd.json']);
 
     const file = await calibration('c.json');
-    expect(file).toMatchObject({ stands_back: null, traces: 48, groups: 12, skipped: {}, policy: null });
+    expect(file).toMatchObject({ uses: 'features', traces: 48, groups: 12, skipped: {}, policy: null });
     // v̂ goes through a float32 logarithm on its way
     const expected = oracleFit(traces.map((trace) => ({ ...trace, key: trace.group as string })));
-    for (const [n, weight] of expected.whole.entries()) expect(file.weights?.[n]).toBeCloseTo(weight, 4);
+    for (const [n, weight] of expected.whole.entries())
+      expect(file.weights?.at(-1)?.[n]).toBeCloseTo(weight, 4);
   });
 
   it('leaves out rows that it cannot take, says how many and why, and fails where none is left', async () => {
@@ -119,25 +117,30 @@ describe('calibrate', () => {
       'more.jsonl: was scored with other flags than the files before it, or one of them does not say how',
     );
     expect(await calibration('c.json')).toMatchObject({
-      ...{ stands_back: 'one-reward', weights: null, scored_with: null },
+      ...{ uses: 'now', why: 'one-reward', weights: null, scored_with: null },
     });
   });
 });
 
 describe('a calibration file', () => {
-  it('is read with distrust: the place and what was expected there', async () => {
-    const { calibration, done } = await sceneWith({ 'all.jsonl': lines });
+  it('is read with distrust: what it is, what it was fitted to, and whether anybody has edited it', async () => {
+    const { at, calibration, done, write } = await sceneWith({ 'all.jsonl': lines });
     await done('calibrate all.jsonl -o c.json');
     const file = await calibration('c.json');
-    const parse = (more: object) => parseCalibration({ ...file, ...more });
-    expect(parse({})).toEqual(file);
-    expect(parse({ version: 2 })).toMatch(/^version: /);
-    expect(parse({ features: ['value'] })).toMatch(/^features: expected logit_value/);
-    expect(parse({ weights: file.weights?.slice(1) })).toMatch(/^mean, sd, weights/);
-    expect(parse({ sd: file.sd.map(() => 0) })).toMatch(/^sd\.0: /);
-    expect(parse({ fold_weights: null })).toMatch(/no weights/);
-    expect(parse({ more: 1 })).toMatch(/more/);
-    expect(parseCalibration([])).toMatch(/object/);
+    const read = async (more: object, isProbe?: boolean) => {
+      await write('other.json', JSON.stringify({ ...file, ...more }));
+      return readCalibration(at('other.json'), isProbe);
+    };
+    expect((await read({})).file).toEqual(file);
+    await expect(read({ version: 1 })).rejects.toThrow(/is no calibration file of version 2/);
+    await expect(read({ estimator: 'toString' })).rejects.toThrow(/is no calibration file/);
+    await expect(read({ features: ['value'] })).rejects.toThrow(/features: expected logit_value/);
+    await expect(read({}, true)).rejects.toThrow(/is no probe/);
+    await expect(read({ estimator: 'probe' })).rejects.toThrow(/is a probe/);
+    for (const edit of [{ weights: file.weights?.slice(1) }, { sd: [0] }, { uses: 'now' }, { more: 1 }])
+      await expect(read(edit)).rejects.toThrow(/was changed after it was written/);
+    await write('list.json', '[]');
+    await expect(readCalibration(at('list.json'))).rejects.toThrow(/is no calibration file/);
   });
 
   it('knows the groups of its fit', () => {

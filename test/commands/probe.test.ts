@@ -16,7 +16,7 @@ describe('score --estimator probe', () => {
     expect(stderr).toMatch(/probe: 96 traces of 12 groups; .* with hidden states \d\.\d+, without \d\.\d+/);
     await done('calibrate --probe kept.parquet -o probe.json');
     expect(await json('probe.json')).toMatchObject({
-      kind: 'probe',
+      estimator: 'probe',
       traces: 96,
       groups: 12,
       hidden: 256,
@@ -32,32 +32,6 @@ describe('score --estimator probe', () => {
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
     expect((await done('score in.jsonl --estimator probe -o one.jsonl')).stderr).toContain('already done');
     expect((await done('verify kept.parquet')).code).toBe(0);
-  });
-
-  it('bridges the differences to the outcome, and leaves the values and the baseline without it', async () => {
-    const bridged = await readScored(at('kept.parquet'));
-    await done('redistribute kept.parquet --steps free -o free.parquet');
-    await done('redistribute kept.parquet -o again.parquet');
-    const [free, again] = [await readScored(at('free.parquet')), await readScored(at('again.parquet'))];
-    expect(again).toEqual(bridged);
-    for (const [n, { segments, reward, value_start, baseline, completion_ids }] of bridged.entries()) {
-      const thoughts = segments.filter(({ kind }) => kind === 'thought');
-      expect(free[n]?.segments.map(({ value }) => value)).toEqual(segments.map(({ value }) => value));
-      expect(baseline).toBe(value_start);
-      let before = value_start as number;
-      for (const { end, value, delta } of thoughts) {
-        const share = (0.75 * (end as number)) / (completion_ids as number[]).length;
-        const own = (1 - share) * (value as number) + share * (reward as number);
-        expect(delta).toBeCloseTo(own - before, 5);
-        before = own;
-      }
-    }
-    await fails(
-      'redistribute kept.parquet --method segment -o no.parquet',
-      2,
-      '--steps bridged has the trace',
-    );
-    await fails('score in.jsonl --steps bridged -o no.parquet', 2, "values on the reward's scale");
   });
 
   it('never lets a reward move the values of its own trace', async () => {
@@ -129,10 +103,7 @@ describe('score --estimator probe', () => {
     const command = 'score in.jsonl --estimator auto';
     expect((await done(`${command} -o auto.jsonl`)).stderr).toMatch(/auto takes probe\b/);
     await expectSame('auto.jsonl', 'one.jsonl');
-    expect((await json('auto.jsonl.summary.json')).config).toMatchObject({
-      estimator: 'probe',
-      steps: 'bridged',
-    });
+    expect((await json('auto.jsonl.summary.json')).config).toMatchObject({ estimator: 'probe' });
     expect((await done(`${command} --limit 16 -o few.jsonl`)).stderr).toMatch(
       /auto takes pr: too few groups/,
     );

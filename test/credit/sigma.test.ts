@@ -12,7 +12,6 @@ import {
   type SigmaOptions,
   segmentAdvantages,
   sigmaFigures,
-  valueSteps,
   WITHINS,
 } from '../../dist/credit/sigma.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
@@ -305,15 +304,6 @@ describe('shaping', () => {
     const shown = { ends, logprobs: new Float32Array(2), shownBehind: [true, false] };
     expect([...certainty(shown, 2)]).toEqual([0, 1]);
     expect([...boundedSteps(values, shown, 'scaled').deltas]).toEqual([0.6 - 0.2, 0]);
-    // half of the tokens are a half of w
-    const bridged = (reward: number | null) => {
-      const input = { ...WRONG, ends, reward, values: Float32Array.from(values) };
-      return [...valueSteps(input, 'bridged').values];
-    };
-    const stored = Float32Array.from(values);
-    const expected = [0, 0.375, 0.75].map((w, k) => (1 - w) * (stored[k] as number) + w);
-    expect(bridged(1)).toEqual(expected);
-    expect(bridged(null)).toEqual([...stored]);
     fc.assert(
       fc.property(
         fc.array(

@@ -51,12 +51,12 @@ describe('a calibration', () => {
   });
 
   it('that was edited, or is none, is refused', async () => {
-    const edited = { ...file, weights: file.weights?.map((weight) => -weight) };
+    const edited = { ...file, weights: file.weights?.toReversed() };
     await write('edited.json', JSON.stringify(edited));
-    await write('bad.json', JSON.stringify({ ...file, mean: [] }));
+    await write('bad.json', JSON.stringify({ ...file, features: [] }));
     const score = 'score traces.jsonl --estimator calibrated -o no.jsonl --calibration';
     await fails(`${score} edited.json`, 65, /edited\.json: was changed/);
-    await fails(`${score} bad.json`, 2, /bad\.json: mean, sd, weights/);
+    await fails(`${score} bad.json`, 2, /bad\.json: features: expected logit_value/);
   });
 
   it('is fitted again to its own output: v̂ is recovered from the references', async () => {
@@ -75,7 +75,7 @@ describe('a calibration', () => {
       fitted.push(await json('of.json'));
     }
     const [first, ...others] = fitted;
-    expect(first).toMatchObject({ traces: 12, groups: 2, stands_back: 'too-few-groups' });
+    expect(first).toMatchObject({ traces: 12, groups: 2, uses: 'now', why: 'too-few-groups' });
     expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, references: 'row' });
     expect(Object.keys(first?.policy ?? {})).toContain('policy.onnx');
     for (const other of others) expect(other).toEqual(first);

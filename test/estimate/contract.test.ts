@@ -165,11 +165,11 @@ function proved(row: Row, { prompt_ids: prompt, completion_ids: own, answer }: F
   });
 }
 
-let calibration: Record<'weights' | 'mean' | 'sd', number[]> & { fold_weights: number[][] };
+let calibration: Record<'mean' | 'sd', number[]> & { weights: number[][] };
 function calibrated(row: Row): number[] {
   // a group of the fit has the weights of its fold, another one those of all
-  const { weights, fold_weights, mean, sd } = calibration;
-  const own = (row.group === 'top-0000' ? fold_weights[oracleFold('top-0000')] : weights) as number[];
+  const { weights, mean, sd } = calibration;
+  const own = weights[row.group === 'top-0000' ? oracleFold('top-0000') : 5] as number[];
   const [tokens] = row.reference_tokens as [number];
   const values = row.reference_logprobs.map(([lp]) => Math.fround(Math.exp(lp as number)));
   const geo = row.reference_logprobs.map(([lp]) => Math.fround(Math.exp((lp as number) / tokens)));

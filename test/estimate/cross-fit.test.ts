@@ -1,8 +1,9 @@
 // The fit of the calibrated value: against the oracle, and what must not change it.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fitCalibration } from '../../dist/estimate/calibration.js';
+import { calibrationFile } from '../../dist/estimate/calibration.js';
 import { type FitTrace, openFit } from '../../dist/estimate/fit/cross-fit.js';
+import { fitStates } from '../../dist/estimate/fit/fit.js';
 import { FOLDS, groupPlace } from '../../dist/estimate/fit/groups.js';
 import { logitOf, sigmoid } from '../../dist/estimate/fit/logistic.js';
 import { stateFeatures } from '../../dist/estimate/states.js';
@@ -23,14 +24,13 @@ const fitTrace = (trace: MadeTrace): FitTrace => ({
   place: groupPlace(trace.group ?? trace.id),
 });
 
-function fitAll(traces: readonly MadeTrace[]) {
+async function fitAll(traces: readonly MadeTrace[]) {
   const all = traces.map(fitTrace);
-  return fitCalibration(
-    async function* () {
-      yield* all;
-    },
-    { base: 'pr', layers: [], skipped: {}, policy: null, scored_with: null },
-  );
+  async function* pass() {
+    yield* all;
+  }
+  const about = { kind: 'pr', layers: [], skipped: {}, policy: null, scored_with: null } as const;
+  return calibrationFile(await fitStates(pass, 'pr', 0), about);
 }
 
 const oracleTraces = (traces: readonly MadeTrace[]) =>
@@ -100,11 +100,11 @@ describe('the fit', () => {
     const expected = oracleFit(oracleTraces(few));
     expect(apart(found.mean, expected.mean)).toBeLessThan(1e-9);
     expect(apart(found.sd, expected.sd)).toBeLessThan(1e-9);
-    expect(apart(found.weights ?? [], expected.whole)).toBeLessThan(1e-6);
+    expect(apart(found.weights?.[FOLDS] ?? [], expected.whole)).toBeLessThan(1e-6);
     for (const [fold, weights] of expected.folds.entries())
-      expect(apart(found.fold_weights?.[fold] ?? [], weights)).toBeLessThan(1e-6);
+      expect(apart(found.weights?.[fold] ?? [], weights)).toBeLessThan(1e-6);
     expect(found.log_loss?.calibrated).toBeCloseTo(expected.loss, 9);
-    expect(found.stands_back).toBe(null);
+    expect(found).toMatchObject({ uses: 'features', why: null });
     expect(found.traces).toBe(24);
     expect(found.groups).toBe(12);
   });
@@ -115,14 +115,14 @@ describe('the fit', () => {
       reward: trace.reward === 1 ? 0.75 : 0.125,
     }));
     const found = await fitAll(graded);
-    expect(apart(found.weights ?? [], oracleFit(oracleTraces(graded)).whole)).toBeLessThan(1e-6);
+    expect(apart(found.weights?.[FOLDS] ?? [], oracleFit(oracleTraces(graded)).whole)).toBeLessThan(1e-6);
   });
 
   it("gives the same bits again, and other rows' order only other roundings", async () => {
     const first = await fitAll(traces);
     expect(await fitAll(traces)).toEqual(first);
     const turned = await fitAll([...traces].reverse());
-    expect(apart(turned.weights ?? [], first.weights ?? [])).toBeLessThan(1e-9);
+    expect(apart(turned.weights?.[FOLDS] ?? [], first.weights?.[FOLDS] ?? [])).toBeLessThan(1e-9);
   });
 
   it('is cross-fitted: another reward of a group changes nothing in the weights that its own traces get', async () => {
@@ -133,9 +133,9 @@ describe('the fit', () => {
     const [before, after] = [await fitAll(traces), await fitAll(changed)];
     const fold = oracleFold(own);
     expect([after.mean, after.sd]).toEqual([before.mean, before.sd]);
-    expect(after.fold_weights?.[fold]).toEqual(before.fold_weights?.[fold]);
+    expect(after.weights?.[fold]).toEqual(before.weights?.[fold]);
     for (const other of [0, 1, 2, 3, 4].filter((n) => n !== fold))
-      expect(after.fold_weights?.[other]).not.toEqual(before.fold_weights?.[other]);
+      expect(after.weights?.[other]).not.toEqual(before.weights?.[other]);
   });
 
   it("reports the losses of a constant, of the group's others and of v̂", async () => {
@@ -180,23 +180,23 @@ describe('the fit', () => {
   });
 
   it('stands back: too few groups, rewards that are all alike, rewards that mean nothing', async () => {
-    expect(await fitAll(madeTraces(4, 8))).toMatchObject({ stands_back: 'too-few-groups', weights: null });
+    expect(await fitAll(madeTraces(4, 8))).toMatchObject({ why: 'too-few-groups', weights: null });
     const alike = traces.map((trace) => ({ ...trace, reward: 1 }));
-    expect(await fitAll(alike)).toMatchObject({ stands_back: 'one-reward', weights: null });
+    expect(await fitAll(alike)).toMatchObject({ why: 'one-reward', weights: null });
     // one group alone has a wrong trace: without its fold nothing differs
     const lone = traces.map((trace) => ({ ...trace, reward: trace.id === 't0' ? 0 : 1 }));
-    expect(await fitAll(lone)).toMatchObject({ stands_back: 'too-few-groups', weights: null });
+    expect(await fitAll(lone)).toMatchObject({ why: 'too-few-groups', weights: null });
     const random = seeded(9);
     const drawn = madeTraces(40, 4).map((trace) => ({ ...trace, reward: Number(random() < 0.5) }));
     const noise = await fitAll(drawn);
-    expect(noise.stands_back).toBe('no-gain');
+    expect(noise).toMatchObject({ uses: 'now', why: 'no-gain' });
     expect(noise.weights).not.toBe(null);
     // v̂ that is the reward: better than a constant the fit is, and better than v̂ it cannot be
     const known = await fitAll(
       drawn.map((trace) => ({ ...trace, values: trace.values.map(() => trace.reward) })),
     );
     const { calibrated = 0, constant = 0 } = known.log_loss ?? {};
-    expect([calibrated < constant, known.stands_back]).toEqual([true, 'no-gain']);
+    expect([calibrated < constant, known.why]).toEqual([true, 'no-gain']);
   });
 });
 
@@ -247,7 +247,7 @@ describe('the search', () => {
       { tolerance: 1e-11 },
     );
     const weights = await fit.weights(Array(FOLDS + 1).fill({ l2: Float64Array.of(1, 1, 1) }));
-    const { auc } = await fit.assessed(weights, false);
+    const { auc } = await fit.assessed(weights, undefined);
     const values: { readonly value: number; readonly reward: number }[] = [];
     for await (const { z, reward, place } of fit.samples())
       values.push({ value: logitOf(weights[place.fold] as Float64Array, z), reward });

@@ -1,16 +1,18 @@
 // The probe's fit: against the formula minimised in float64, what must not change it, and when it stands back.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { Calibration, calibrationFile } from '../../dist/estimate/calibration.js';
+import { fitStates, type KnownTrace, OF_PEERS, peersFeature } from '../../dist/estimate/fit/fit.js';
 import { FOLDS, groupPlace } from '../../dist/estimate/fit/groups.js';
 import { Lbfgs } from '../../dist/estimate/fit/lbfgs.js';
-import { Probe, probeFile } from '../../dist/estimate/probe/file.js';
-import { fitProbe, OF_PEERS, type ProbeTrace, peersFeature } from '../../dist/estimate/probe/fit.js';
 import { FEATURES_OF } from '../../dist/estimate/states.js';
 import { fromFloat16, toFloat16 } from '../../dist/model/onnx/float16.js';
 import { descend } from '../oracle/calibration.js';
 import { seeded } from '../oracle/toy.js';
 
 const F = FEATURES_OF.probe.length;
+
+type ProbeTrace = Required<KnownTrace>;
 
 /** Traces whose reward follows from the first number of their states, by so much. */
 function made(groups: number, D: number, strength: number, seed = 1): ProbeTrace[] {
@@ -30,9 +32,13 @@ function made(groups: number, D: number, strength: number, seed = 1): ProbeTrace
 }
 
 const fitted = (traces: readonly ProbeTrace[], D: number) =>
-  fitProbe(async function* () {
-    yield* traces;
-  }, D);
+  fitStates(
+    async function* () {
+      yield* traces;
+    },
+    'probe',
+    D,
+  );
 
 /** Weights that the formula has: standardised by weighted moments, but for the peers' mean, which has a spread of its own. */
 function oracleWeights(traces: readonly ProbeTrace[], D: number, l2: number): number[] {
@@ -77,9 +83,10 @@ describe('fitProbe', () => {
     expect(found).toMatchObject({ uses: D > 0 ? 'states' : 'features', why: D > 0 ? null : 'no-states' });
     const expected = oracleWeights(told, D, found.l2 ?? 10);
     for (const [i, weight] of expected.entries()) expect(found.weights?.[FOLDS]?.[i]).toBeCloseTo(weight, 2);
-    const [loss, none] = [found.withStates?.log_loss.calibrated, found.withoutStates?.log_loss.calibrated];
+    const { withStates: loss, withoutStates: none } = found;
     if (D > 0) expect(loss).toBeLessThan((none as number) - 0.05);
-    expect((found.withStates ?? found.withoutStates)?.auc.end).toBeGreaterThan(0.7);
+    expect(found.quality?.log_loss.calibrated).toBe(loss ?? none);
+    expect(found.quality?.auc.end).toBeGreaterThan(0.7);
   });
 
   it('never lets a reward of a fold move a value in it', async () => {
@@ -107,8 +114,8 @@ describe('fitProbe', () => {
   it('says the same in a file, by the weights of the own fold, and by all for groups that it has not seen', async () => {
     const traces = made(20, 4, 3);
     const found = await fitted(traces, 4);
-    const about = { layers: [2, 3], skipped: {}, policy: null, scored_with: null };
-    const probe = new Probe(probeFile(found, about));
+    const about = { kind: 'probe', layers: [2, 3], skipped: {}, policy: null, scored_with: null } as const;
+    const probe = new Calibration(calibrationFile(found, about));
     const trace = traces[0] as ProbeTrace;
     const seen = probe.values('g0', trace);
     const unseen = probe.values('elsewhere', trace);

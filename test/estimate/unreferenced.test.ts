@@ -29,7 +29,12 @@ beforeAll(async () => {
 const entropies = ({ logprobs }: MadeTrace) => ({ entropies: logprobs.map((lp) => -lp / 2) });
 
 /** V(s_k) by the weights of all traces, from what a row has stored; P(yes) in front where one was asked for. */
-function expectedValues(row: ScoredRow, { mean, sd, weights }: CalibrationFile, yes?: readonly number[]) {
+function expectedValues(
+  row: ScoredRow,
+  { mean, sd, weights: all }: CalibrationFile,
+  yes?: readonly number[],
+) {
+  const weights = all?.at(-1) as number[];
   const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => Number(end));
   const { logprobs, entropies } = row as unknown as { logprobs: number[]; entropies: number[] };
   const values = yes ?? [0, ...ends].map(() => 0.5);
@@ -38,9 +43,8 @@ function expectedValues(row: ScoredRow, { mean, sd, weights }: CalibrationFile, 
     const asked = yes === undefined ? [] : [Math.min(...yes.slice(0, k + 1)), k === 0 ? 1 : 0];
     const phi = [...(yes === undefined ? [] : nine.slice(0, 2)), ...nine.slice(2, 7), unsure, ...asked];
     const logit = phi.reduce(
-      (sum, x, f) =>
-        sum + ((weights as number[])[f + 1] as number) * ((x - (mean[f] as number)) / (sd[f] as number)),
-      (weights as number[])[0] as number,
+      (sum, x, f) => sum + (weights[f + 1] as number) * ((x - (mean[f] as number)) / (sd[f] as number)),
+      weights[0] as number,
     );
     return 1 / (1 + Math.exp(-logit));
   });
@@ -57,7 +61,7 @@ describe('a calibration without a reference', () => {
     const none = { reference_logprobs: [], reference_tokens: [], reference_utilities: [] };
     const bare = (trace: MadeTrace) => ({ ...entropies(trace), ...none });
     const file = await fitted(scene, 'thought', bare, { config: await config('surprise.jsonl') });
-    expect(file).toMatchObject({ estimator: 'none', stands_back: null, traces: 96 });
+    expect(file).toMatchObject({ estimator: 'none', uses: 'features', why: null, traces: 96 });
     expect(file.features).toEqual(FEATURES_OF.none);
     expect(file.log_loss).toMatchObject({ value: null });
     await done('score bare.jsonl --estimator calibrated --calibration thought.json -o of-thought.jsonl');
@@ -90,7 +94,7 @@ describe('a calibration without a reference', () => {
       ...{ reference_tokens: [1, 1], reference_utilities: [1, 0] },
     });
     const file = await fitted(scene, 'yes', two, { config: await config('ask.jsonl') });
-    expect(file).toMatchObject({ estimator: 'ask', stands_back: null, features: FEATURES_OF.ask });
+    expect(file).toMatchObject({ estimator: 'ask', uses: 'features', features: FEATURES_OF.ask });
     const flags = `--policy ${policy} --estimator calibrated --calibration yes.json`;
     await done(`score few.jsonl ${flags} -o of-yes.jsonl`);
     const asked = await rows('ask.jsonl');

@@ -38,7 +38,7 @@ const job = { ...trace, referenceSet, continuations: [0, 0, 0], reward: { reward
 const weights = [0.2, 0.6, 1, 0, 0.1, 0, 0, 0, 0.1, 0.5];
 const calibration = new Calibration({
   ...{ mean: FEATURES.map(() => 0), sd: FEATURES.map(() => 1), features: FEATURES, estimator: 'pr' },
-  ...{ weights, fold_weights: Array(5).fill(weights), stands_back: null, group_marks: '' },
+  ...{ weights: Array(6).fill(weights), uses: 'features', group_marks: '' },
 } as never);
 const left = await (await loo.setUp?.({}, {} as never, loo))?.open({} as never);
 
