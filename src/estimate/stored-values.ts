@@ -10,6 +10,7 @@ import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
 import {
+  CALIBRATION,
   calibrated,
   calibrationWarning,
   givenCalibration,
@@ -249,10 +250,11 @@ async function calibrationOf(
   const { name } = calibrated;
   const asked = flags.estimator ?? config.estimator;
   if (calibration === undefined && (asked !== name || config.estimator === name)) return undefined;
+  const takesOne = estimatorNamed(asked)?.creditFlags?.includes(CALIBRATION);
   if (asked !== name)
     throw usageError(
       `--calibration has no meaning with --estimator ${asked} here`,
-      asked === 'siblings' ? 'its values are kept as they are: leave it out' : `add --estimator ${name}`,
+      takesOne ? 'its values are kept as they are: leave it out' : `add --estimator ${name}`,
     );
   const found = await givenCalibration(name, calibration);
   const { estimator: base } = found.model;
