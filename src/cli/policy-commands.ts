@@ -24,6 +24,7 @@ export function policy(policy: Command): void {
       '--cuda-precision <type>',
       "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",
     )
+    .option('--adapter <folder>', 'LoRA adapter of PEFT, merged into the weights (default: none)')
     .option('--tokenizer-only', 'no graph, of any family: an engine answers in its place (docs/engines.md)')
     .description(
       'Builds the graphs of a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3 checkpoint (docs/policies.md); its weights are linked, not copied, where the file system allows.',

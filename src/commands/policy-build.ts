@@ -1,4 +1,5 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
+import { usageError } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { assertHere } from '../io/write/target.js';
 import { assertCheckpoint } from '../model/graph/checkpoint.js';
@@ -12,22 +13,28 @@ export interface BuildFlags {
   readonly output: string;
   readonly exitTemplate?: string;
   readonly cudaPrecision?: string;
+  readonly adapter?: string;
   readonly tokenizerOnly?: true;
 }
 
 /** @param print gets what was built and from what, a line at a time */
 export async function policyBuild(
   checkpoint: string,
-  { output, exitTemplate: file, cudaPrecision: type, tokenizerOnly }: BuildFlags,
+  { output, exitTemplate: file, cudaPrecision: type, adapter, tokenizerOnly }: BuildFlags,
   print: (line: string) => void,
 ): Promise<void> {
   const cudaPrecision = type === undefined ? undefined : oneOf('--cuda-precision', type, CUDA_PRECISIONS);
+  if (adapter !== undefined && tokenizerOnly)
+    throw usageError(
+      '--adapter has no meaning with --tokenizer-only, which builds no graph',
+      'leave one out',
+    );
   assertHere(output);
   await assertCheckpoint(checkpoint);
   const template = (await readExitTemplate(checkpoint, file)) ?? {};
   const built = tokenizerOnly
     ? undefined
-    : await buildPolicyFolder(checkpoint, output, template, { log: print, cudaPrecision });
+    : await buildPolicyFolder(checkpoint, output, template, { log: print, cudaPrecision, adapter });
   const policy = built ?? (await buildTextFolder(checkpoint, output, template, print));
   const parts = Object.keys(template).length;
   const origin = parts === 3 ? 'given' : parts === 0 ? 'from the checkpoint' : 'given in part';

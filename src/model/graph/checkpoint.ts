@@ -20,7 +20,7 @@ export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
 const CHECKPOINT_FILES = 'give the folder that holds config.json, model.safetensors and tokenizer.json';
 const lie = (path: string, found: string): RredcotError => usageError(`${path}: ${found}`, AGAIN);
-const SINGLE = 'model.safetensors';
+export const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
 /** A file of weights: its name in the checkpoint and where its bytes really are. */
@@ -28,6 +28,8 @@ export interface WeightFile {
   readonly name: string;
   readonly path: string;
 }
+
+export type Checkpoint = Awaited<ReturnType<typeof readCheckpoint>>;
 
 /** What config.json says, the files of weights, and the tensors that the graphs need, by name. @throws RredcotError (exit 2) for what is no checkpoint */
 export async function readCheckpoint(folder: string) {

@@ -8,7 +8,7 @@ const LOAD = 'from transformers import AutoModelForCausalLM as M, AutoTokenizer 
 
 /** By the name of a file or folder: what it is, the line that makes a checkpoint of it, and what stands beside it where nobody needs that. */
 const FORMS = String.raw`
-^adapter_(config\.json|model\.) | an adapter of BASE: merge it first | python -c "from peft import AutoPeftModelForCausalLM as P; ${LOAD}; P.from_pretrained('DIR').merge_and_unload().save_pretrained('merged'); T.from_pretrained('BASE').save_pretrained('merged')"
+^adapter_(config\.json|model\.) | an adapter of BASE, which goes into its base | rredcot policy build 'BASE' --adapter 'DIR' -o <folder>
 ^model_world_size_\d+_rank_ | verl's shards of FSDP | python -m verl.model_merger merge --backend fsdp --local_dir 'DIR' --target_dir merged | ^model\.safetensors
 ^dist_ckpt$ | verl's shards of Megatron | python -m verl.model_merger merge --backend megatron --local_dir 'DIR' --target_dir merged | ^model\.safetensors
 ^zero_to_fp32\.py$ | shards of DeepSpeed ZeRO | python 'DIR/zero_to_fp32.py' 'DIR' 'DIR' --safe_serialization | ^model\.safetensors

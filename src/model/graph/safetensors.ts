@@ -88,6 +88,27 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   return tensors;
 }
 
+/** The header of a file of tensors, and where each lies in that, one after the other. */
+export function safetensorsHeader<T extends StoredTensor>(given: ReadonlyMap<string, T>) {
+  let end = 0;
+  const tensors = new Map(
+    Array.from(given, ([name, tensor]) => {
+      end += tensor.length;
+      return [name, { ...tensor, offset: end - tensor.length }];
+    }),
+  );
+  const entries = Array.from(tensors, ([name, { dtype, shape, offset, length }]) => {
+    return [name, { dtype: dtype.toUpperCase(), shape, data_offsets: [offset, offset + length] }];
+  });
+  const text = JSON.stringify(Object.fromEntries(entries));
+  const header = Buffer.alloc(8 + Math.ceil(Buffer.byteLength(text) / 8) * 8, ' ');
+  header.writeBigUInt64LE(BigInt(header.length - 8));
+  header.write(text, 8);
+  for (const [name, tensor] of tensors)
+    tensors.set(name, { ...tensor, offset: header.length + tensor.offset });
+  return { header, tensors };
+}
+
 /** That tensors have the shapes that `source`, a file of `folder`, expects. @throws RredcotError (exit 2) where one is missing or has another */
 export function assertShapes(
   folder: string,

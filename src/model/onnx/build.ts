@@ -6,8 +6,15 @@ import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { fileError } from '../../io/files/files.js';
+import { mergedWeights } from '../graph/adapter.js';
 import { parseSizes } from '../graph/architecture.js';
-import { CHECKPOINT_CONFIG, readCheckpoint, readConfig, type WeightFile } from '../graph/checkpoint.js';
+import {
+  CHECKPOINT_CONFIG,
+  readCheckpoint,
+  readConfig,
+  SINGLE,
+  type WeightFile,
+} from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph, stateLayers } from '../graph/scoring-graph.js';
 import { checkedTemplate } from '../text/chat-template.js';
@@ -40,6 +47,8 @@ import { ModelSession, type Unproved } from './session.js';
 interface BuildOptions {
   /** what the graph for CUDA computes in; default: the checkpoint's own type, bf16 for float32 */
   readonly cudaPrecision?: CudaPrecision | undefined;
+  /** folder of a LoRA adapter, which is merged into the weights */
+  readonly adapter?: string | undefined;
   readonly log?: (message: string) => void;
 }
 
@@ -56,16 +65,25 @@ export async function buildPolicyFolder(
   given: Partial<ExitTemplate> = {},
   opts: BuildOptions = {},
 ): Promise<PolicyFolder> {
-  const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
+  const base = await readCheckpoint(checkpoint);
+  const adapted = opts.adapter === undefined ? undefined : await mergedWeights(opts.adapter, base);
+  if (adapted && existsSync(out) && (await realpath(out)) === (await realpath(checkpoint)))
+    throw usageError(`${out}: holds the weights that the adapter is merged into`, '-o <another folder>');
+  const { architecture } = base;
+  const { weights } = adapted ?? base;
   const precision = opts.cudaPrecision ?? cudaPrecisionOf(Array.from(weights.values(), ({ dtype }) => dtype));
   const { ids, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
   const cuda = { graph: CUDA_GRAPH, precision };
   const graph = (type: Precision) => serialiseModel(buildScoringGraph(architecture, weights, type));
   const writeGraphs = async () => {
+    if (adapted) opts.log?.(`merging ${adapted.merged} matrices of ${opts.adapter}`);
+    await adapted?.write(join(out, SINGLE));
     await writeText(join(out, GRAPH), graph('f32'));
     await writeText(join(out, CUDA_GRAPH), graph(precision));
     await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
+    return [GRAPH, CUDA_GRAPH, ...(adapted ? [SINGLE] : [])];
   };
+  const weightFiles = adapted ? [] : base.files;
   const graphs = { cuda, writeGraphs, stateLayers: stateLayers(architecture) };
   await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, ...graphs }, opts.log);
   return openPolicyFolder(out, { verify: false });
@@ -104,7 +122,8 @@ interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' |
   /** of one with graphs, which are written with the canary that they give */
   readonly cuda?: PolicyFolder['cuda'];
   readonly stateLayers?: readonly number[];
-  readonly writeGraphs?: () => Promise<void>;
+  /** @returns names of what was written */
+  readonly writeGraphs?: () => Promise<readonly string[]>;
 }
 
 /** @throws RredcotError: exit 2 for a folder that cannot be written, or that holds another checkpoint, 75 on a full disk */
@@ -122,9 +141,9 @@ async function writeFolder(
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
     if ((await realpath(out)) !== (await realpath(checkpoint)))
       for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
-    await writeGraphs?.();
+    const written = (await writeGraphs?.()) ?? [];
     const files: Record<string, string> = {};
-    for (const name of [...(cuda ? [GRAPH, cuda.graph] : []), ...kept.map(({ name }) => name)])
+    for (const name of [...written, ...kept.map(({ name }) => name)])
       files[name] = await sha256(join(out, name));
     const canary = cuda && { file: CANARY, sha256: await sha256(join(out, CANARY)) };
     const manifest = { format: FORMAT, architecture, exitTemplate, cuda, stops, canary, stateLayers, files };

@@ -268,8 +268,8 @@ describe('refused before anything is loaded', () => {
         const adapter = JSON.stringify({ base_model_name_or_path: base, r: 8 });
         fs.writeFileSync(join(folder, 'adapter_config.json'), adapter);
         fs.writeFileSync(join(folder, 'adapter_model.safetensors'), '');
-        const { hint } = await refused(folder, `an adapter of ${shown}: merge it first`);
-        expect(hint).toContain(`merge_and_unload().save_pretrained('merged'); T.from_pretrained('${shown}')`);
+        const { hint } = await refused(folder, `an adapter of ${shown}, which goes into its base`);
+        expect(hint).toContain(`policy build '${shown}' --adapter`);
       }
   });
 

@@ -30,8 +30,8 @@ const NAMED = new Set(
     ),
   ),
 );
-// where there is one the folder is refused
-NAMED.delete('adapter_config.json');
+// where there is one the folder is refused; an adapter's own folder is tested with it
+for (const name of ['adapter_config.json', 'adapter_model.safetensors']) NAMED.delete(name);
 const isWritten = (name: string) => /\.onnx$|^(?:policy|canary)\.json$/.test(name);
 /** What a build reads of a checkpoint. */
 const READS = [
