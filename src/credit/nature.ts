@@ -15,6 +15,8 @@ export interface Nature {
   readonly name: string;
   /** what is scored after every exit: a reference's answer behind the exit template, or as a whole continuation; a question's answers; nothing */
   readonly scores: 'answers' | 'continuations' | 'questions' | 'nothing';
+  /** its values do without the references that are scored where a row has them */
+  readonly needsNoReference?: true;
   /** v̂(s) from what a row stores of its references; absent where it does not follow from that */
   readonly fromStored?: ((referenceSet: StoredReferences) => number) | undefined;
   /** the same from the log-probabilities of the references' single tokens, where it follows from these alone */
@@ -47,9 +49,9 @@ export interface Nature {
   readonly isOfProver?: true;
 }
 
-/** Whether references are what it scores. */
-export function scoresReferences({ scores }: Pick<Nature, 'scores'>): boolean {
-  return scores === 'answers' || scores === 'continuations';
+/** Whether references are what it scores, and without them there are no values. */
+export function scoresReferences({ scores, needsNoReference }: Nature): boolean {
+  return (scores === 'answers' || scores === 'continuations') && !needsNoReference;
 }
 
 /**
@@ -73,8 +75,9 @@ const ONE_SIDED = 'uniform:one-sided-references';
 export const CORRECT = 0.5;
 
 /** Why the values of a reference set mean nothing; undefined where they do. */
-export function referenceFault(utilities: Float32Array, { scores, isContrast }: Nature): string | undefined {
-  if (scores === 'nothing') return undefined;
+export function referenceFault(utilities: Float32Array, nature: Nature): string | undefined {
+  const { scores, isContrast, needsNoReference } = nature;
+  if (scores === 'nothing' || needsNoReference) return undefined;
   if (utilities.length === 0) return NO_REFERENCES;
   const right = utilities.filter((utility) => utility > CORRECT).length;
   return isContrast && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;

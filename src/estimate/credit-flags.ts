@@ -66,7 +66,7 @@ type NumberName = keyof typeof NUMBERS;
 export const OF_RULES: readonly string[] = ['residual', 'mix', 'cap', 'tau', 'gamma'];
 
 /** Those that a configuration keeps under their own names; `--sigma` is its `rule`. */
-const KEPT = [
+export const KEPT = [
   ...(['baseline', 'residual', 'within', 'steps', 'rewardRange', 'method'] as const),
   ...(Object.keys(NUMBERS) as readonly NumberName[]),
 ] as const;

@@ -95,7 +95,7 @@ function prOf(part: string): EstimatorSetup {
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
 function natureOf(model: Pick<StoredModel, 'uses'> | undefined): Nature {
-  return model?.uses === 'now' ? pr : { ...probe, scores: 'nothing' };
+  return model?.uses === 'now' ? pr : { ...probe, needsNoReference: true };
 }
 
 /** What a run's configuration says of the fit, and what `auto` has taken by it. */

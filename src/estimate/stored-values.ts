@@ -24,6 +24,7 @@ import {
   ANY_RANGE,
   type CreditFlags,
   flagsOf,
+  KEPT,
   OF_RULES,
   resolveCreditOptions,
   resolveEstimator,
@@ -110,6 +111,8 @@ export function mergedConfig(
   ];
   const all = {
     ...Object.fromEntries(Object.entries(stored).filter(([key]) => !gone.includes(key))),
+    // what the new credit leaves out is not the old one's
+    ...Object.fromEntries(KEPT.map((key) => [key, undefined])),
     ...creditConfig(credit),
     // the weights of `calibrated` go with it; where they stand back it is still its name
     estimator: calibration ? calibrated.name : isOther ? estimator.name : stored.estimator,

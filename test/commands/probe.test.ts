@@ -34,6 +34,18 @@ describe('score --estimator probe', () => {
     expect((await done('verify kept.parquet')).code).toBe(0);
   });
 
+  it('leaves in its file what pr and a calibration are made of', async () => {
+    await done('score in.jsonl -o fresh.parquet');
+    await done('redistribute kept.parquet --estimator pr -o of-probe.parquet');
+    const [fresh, made] = [await readScored(at('fresh.parquet')), await readScored(at('of-probe.parquet'))];
+    expect(made.map(({ sigma, status }) => [sigma, status])).toEqual(
+      fresh.map(({ sigma, status }) => [sigma, status]),
+    );
+    for (const name of ['kept', 'fresh']) await done(`calibrate ${name}.parquet -o ${name}.json`);
+    const [ofProbe, ofPr] = [await json('kept.json'), await json('fresh.json')];
+    expect(ofProbe).toMatchObject({ estimator: 'pr', weights: ofPr.weights });
+  });
+
   it('never lets a reward move the values of its own trace', async () => {
     const before = await readScored(at('kept.parquet'));
     const values = (all: typeof before, n: number) => all[n]?.segments.map(({ value }) => value);

@@ -47,6 +47,17 @@ describe('a redistributed file', () => {
     const first = '--estimator pr --sigma share --baseline auto --within uniform --steps free';
     await done(`redistribute ${made} ${first} -o ${back}`);
     expect((await rows(back as string))[0]).toMatchObject((await rows('scored.jsonl'))[0] as object);
+    // what it says of itself is what it is: nothing of the credit between is left
+    const said = ({ mix, cap, tau, steps, rule }: Record<string, unknown>) => ({
+      mix,
+      cap,
+      tau,
+      steps,
+      rule,
+    });
+    expect(said(await config(back as string))).toEqual(said(await config('scored.jsonl')));
+    await done(`redistribute ${back} -o again.${back}`);
+    expect((await rows(`again.${back}`))[0]).toMatchObject((await rows('scored.jsonl'))[0] as object);
   });
 
   it('with the peers for a baseline has R* n/(n − 1) times that of the group, and keeps what it has stored', async () => {
