@@ -8,6 +8,7 @@ import { REFERENCE_SOURCES } from '../estimate/references.js';
 import { ESTIMATORS, flagsOfAll, loadEstimator, setOwn, setUpEstimator } from '../estimate/registry.js';
 import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
+import type { JobOptions } from '../run/options.js';
 import { type CommandCall, isModule, logOf, moduleIn } from './declare.js';
 import { type EngineFlags, engineFlags, engineOf } from './engine-flags.js';
 import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
@@ -53,16 +54,32 @@ export async function score(command: Command, { argv, interruption, done }: Comm
           'leave it out',
         );
       const options = jobOptions(flags);
-      const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const answers = engineOf(flags, log, interruption.signal);
-      const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
-      const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
+      const { signal } = interruption;
+      const answers = engineOf(flags, log, signal);
+      const jobFor = async (inputs: readonly string[]) => {
+        const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
+        const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
+        return { ...options, policy: flags.policy, ...method, signal };
+      };
       given(flags.timeLimit, interruption.limitTime);
+      if (flags.stream) {
+        refuseBeside(inputs, flags);
+        const { stream } = await import('../commands/stream.js');
+        const scored = async (input: string, policy = flags.policy, answer: JobOptions['answer']) =>
+          commandScore.score([input], { ...(await jobFor([input])), policy, answer, output: '-' }, log);
+        return done(await stream(scored, signal));
+      }
+      const job = await jobFor(inputs);
       if (!isAsking) return done(await commandScore.score(inputs, job, log));
       const { requests } = await import('../commands/requests.js');
       done(await requests(inputs, job, answers.paths, log));
     });
+  if (!isAsking)
+    command.option(
+      '--stream',
+      'score one Arrow stream after the other from stdin, the policy kept open (docs/python.md)',
+    );
   engineFlags(command, !isAsking);
   credited(command, true);
   ofEstimators(command, argv);
@@ -80,7 +97,19 @@ const ASKS_NOTHING =
 /** `rredcot requests`: the flags of `score`, whose questions it writes. */
 export const requests = score;
 
-type ScoreFlags = JobFlags & CreditFlags & EngineFlags & { policy: string; references: string };
+type ScoreFlags = JobFlags &
+  CreditFlags &
+  EngineFlags & { policy: string; references: string; stream?: true };
+
+/** @throws RredcotError (exit 2) for what only a run of files has */
+function refuseBeside(inputs: readonly string[], { output, format, shard, partition }: JobFlags): void {
+  const isPiped = inputs.every((path) => path === '-') && (output ?? '-') === '-';
+  if (isPiped && (format ?? 'arrow') === 'arrow' && shard === undefined && partition === undefined) return;
+  throw usageError(
+    '--stream answers Arrow streams from stdin on stdout, one request after the other',
+    'rredcot score - --stream, without -o, --format, --shard and --partition',
+  );
+}
 
 export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
   run(command, 'JSONL on stdout', argv)
