@@ -99,7 +99,8 @@ export const requests = score;
 
 type ScoreFlags = JobFlags &
   CreditFlags &
-  EngineFlags & { policy: string; references: string; stream?: true };
+  EngineFlags &
+  Record<'policy' | 'references', string> & { stream?: true };
 
 /** @throws RredcotError (exit 2) for what only a run of files has */
 function refuseBeside(inputs: readonly string[], { output, format, shard, partition }: JobFlags): void {

@@ -8,61 +8,54 @@ const CONTINUATION = 0xffffffff;
 
 /** Each of them whole, from its schema to its end. @throws RredcotError (exit 65) for bytes that are none */
 export async function* arrowStreams(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  const bytes = exactly(chunks);
+  const take = exactly(chunks);
   for (let parts: Buffer[] = []; ; ) {
-    const head = await bytes(8, parts.length === 0);
-    if (head === undefined) return;
-    const length = head.readInt32LE(4);
-    if (head.readUInt32LE(0) !== CONTINUATION || length < 0) throw noStream('begins no message of one');
-    parts.push(head);
-    if (length === 0) {
-      yield Buffer.concat(parts);
-      parts = [];
-      continue;
-    }
-    const metadata = (await bytes(length)) as Buffer;
-    parts.push(metadata, (await bytes(bodyLength(metadata))) as Buffer);
+    const head = await take(8);
+    if (head.length === 0 && parts.length === 0) return;
+    const isMessage = head.length === 8 && head.readUInt32LE(0) === CONTINUATION;
+    const metadata = isMessage ? await take(head.readInt32LE(4)) : undefined;
+    const body = metadata && (metadata.length === 0 ? 0 : bodyLength(metadata));
+    if (metadata === undefined || body === undefined)
+      throw dataError(
+        'stdin: expected Arrow streams, one behind the other',
+        'pyarrow.ipc.new_stream writes one',
+      );
+    parts.push(head, metadata, await take(body));
+    if (metadata.length > 0) continue;
+    yield Buffer.concat(parts);
+    parts = [];
   }
 }
 
-/** The bytes behind a message: the field 3 of its flatbuffer (Message.fbs), 0 where it is not written. */
-function bodyLength(metadata: Buffer): number {
+/** The bytes behind a message: field 3 of its flatbuffer (Message.fbs), which is not written where it is 0; undefined where it is none. */
+function bodyLength(metadata: Buffer): number | undefined {
   try {
     const table = metadata.readUInt32LE(0);
     const fields = table - metadata.readInt32LE(table);
-    const isWritten = metadata.readUInt16LE(fields) >= 12;
-    const place = isWritten ? metadata.readUInt16LE(fields + 10) : 0;
+    const place = metadata.readUInt16LE(fields) >= 12 ? metadata.readUInt16LE(fields + 10) : 0;
     return place === 0 ? 0 : Number(metadata.readBigInt64LE(table + place));
   } catch {
-    throw noStream('has a message that cannot be read');
+    return undefined;
   }
 }
 
-/** Takes so many bytes at a time. @returns undefined at the end, where it may be */
+/** Takes so many bytes at a time: fewer at the end. */
 function exactly(chunks: AsyncIterable<Buffer>) {
   const rest = chunks[Symbol.asyncIterator]();
   let held: Buffer[] = [];
-  let size = 0;
-  return async (wanted: number, mayEnd = false): Promise<Buffer | undefined> => {
-    while (size < wanted) {
+  return async (wanted: number): Promise<Buffer> => {
+    for (let size = held[0]?.length ?? 0; size < wanted; ) {
       const { done, value } = await rest.next();
-      if (done && size === 0 && mayEnd) return undefined;
-      if (done) throw noStream('was cut off');
-      held.push(value);
-      size += value.length;
+      if (done) break;
+      size += held.push(value) && value.length;
     }
-    const all = Buffer.concat(held);
+    const all = held.length === 1 ? (held[0] as Buffer) : Buffer.concat(held);
     held = [all.subarray(wanted)];
-    size -= wanted;
     return all.subarray(0, wanted);
   };
 }
 
-function noStream(why: string): Error {
-  return dataError(`stdin: expected Arrow streams one behind the other, and what came ${why}`);
-}
-
-/** A stream without rows, whose schema carries a text or two. */
+/** A stream without rows, whose schema carries texts. */
 export async function toldStream(sink: ByteSink, metadata: Readonly<Record<string, string>>): Promise<void> {
   await openArrowBatches(sink, new Schema([], new Map(Object.entries(metadata))), 'stream').close();
 }

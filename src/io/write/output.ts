@@ -74,14 +74,8 @@ export interface OutputTarget {
   readonly metadata: Readonly<Record<string, string>>;
   /** where the file lies until it is whole; by default beside itself */
   readonly halfWrittenIn?: string | undefined;
-  /** in the place of stdout: takes an answer */
-  readonly answer?: Answer | undefined;
-}
-
-/** Where rows of a request go, and the file of its rejects. */
-export interface Answer {
-  readonly sink: ByteSink;
-  readonly rejects: string;
+  /** in the place of stdout, and the file of the rejects beside it */
+  readonly answer?: { readonly sink: ByteSink; readonly rejects: string } | undefined;
 }
 
 /** Opens the output; nothing is visible under `path` before `publish`. */

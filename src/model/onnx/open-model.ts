@@ -1,6 +1,7 @@
 // Opens what reads texts as a model does: its tokenizer and the device that is to run it, and for prompts its chat template.
+
+import { kept } from '../../kept.js';
 import type { Log } from '../../report/log.js';
-import { kept } from '../kept.js';
 import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';

@@ -1,10 +1,10 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
 import { deviceError, OutOfMemoryError } from '../../errors.js';
+import { kept } from '../../kept.js';
 import { REINSTALL } from '../../package-files.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
-import { kept } from '../kept.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { buildAgain, GRAPH, type PolicyFolder, stateNumbers } from './folder.js';

@@ -15,27 +15,20 @@ export function keepOpen(): void {
 }
 
 /**
- * The thing that is called for, opened if there is none. Another of its kind that this request has not asked for is closed before: the
- * policy has changed, and memory need not hold both.
+ * A thing, opened if there is none. Another of its kind that this request has not asked for is closed before: memory need not hold both.
  * @param what it is, as JSON tells it: path, hashes of its files, device
  */
-export async function kept<T extends Closing>(
-  kind: string,
-  what: unknown,
-  open: () => Promise<T>,
-): Promise<T> {
+export async function kept<T extends Closing>(kind: string, what: unknown, open: () => Promise<T>) {
   if (shelf === undefined) return open();
   let key = JSON.stringify([kind, what]);
   while (asked.has(key)) key += ' again'; // two that are alike at once are two
   asked.add(key);
-  let found = shelf.get(key)?.thing as T | undefined;
-  if (found === undefined) {
-    await closeKept((key, ofKind) => ofKind === kind && !asked.has(key));
-    found = await open();
-    shelf.set(key, { kind, thing: found });
-  }
+  const isHere = shelf.has(key);
+  if (!isHere) await closeKept((other, ofKind) => ofKind === kind && !asked.has(other));
+  const thing = isHere ? (shelf.get(key)?.thing as T) : await open();
+  shelf.set(key, { kind, thing });
   const close = { value: async () => {} };
-  return Object.create(found, { close, [Symbol.asyncDispose]: close });
+  return Object.create(thing, { close, [Symbol.asyncDispose]: close }) as T;
 }
 
 /** A request is answered, and the next may ask for the same. */
@@ -45,9 +38,9 @@ export function requestEnds(): void {
 
 /** Closes them. */
 export async function closeKept(isMeant = (_key: string, _kind: string): boolean => true): Promise<void> {
-  for (const [key, { kind, thing }] of shelf ?? []) {
-    if (!isMeant(key, kind)) continue;
-    shelf?.delete(key);
-    await thing.close();
-  }
+  for (const [key, { kind, thing }] of shelf ?? [])
+    if (isMeant(key, kind)) {
+      shelf?.delete(key);
+      await thing.close();
+    }
 }
