@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { deviceError } from '../../errors.js';
 
 /** Where another build of the very release of onnxruntime-node lies, with its providers beside it. */
-export const runtimeFolder = (env = process.env): string | undefined => env.RREDCOT_ONNXRUNTIME;
+export const runtimeFolder = (env = process.env): string | undefined => env.RREDCOT_ONNXRUNTIME || undefined;
 /** Where NVIDIA's libraries lie, if not where the system looks for them. */
-export const cudaFolder = (env = process.env): string | undefined => env.RREDCOT_CUDA;
+export const cudaFolder = (env = process.env): string | undefined => env.RREDCOT_CUDA || undefined;
 
 /** What the CUDA provider is linked to, each behind what it needs itself. */
 const OF_CUDA = ['libcudart.so.', 'libcublasLt.so.', 'libcublas.so.', 'libcurand.so.'];
