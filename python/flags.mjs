@@ -1,13 +1,9 @@
-// Writes src/rredcot/_flags.py, the flags of the commands as Python types, from the program's own declarations: node python/flags.mjs
-import { writeFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+// The flags of the commands as Python types, from the program's own declarations: node python/flags.mjs > python/src/rredcot/_flags.py
 import { Command } from 'commander';
 
-const OUT = new URL('src/rredcot/_flags.py', import.meta.url);
-
-/** What Python gives and takes by itself: inputs and outputs, and what a run of files has. */
+/** What Python gives and takes by itself, what a run of files has, and what the functions name themselves. */
 const NOT_FOR_PYTHON =
-  /^--(output|format|overwrite|shard|rows-per-part|partition|time-limit|quiet|log-json|stream|policy|no-policy|help)$/;
+  /^--(output|format|overwrite|shard|rows-per-part|partition|time-limit|quiet|log-json|stream|help|policy|no-policy|max-rejects)$/;
 
 /** Types of values by what stands in the angle brackets of a flag. */
 const TYPES = [
@@ -48,8 +44,7 @@ function typeOf({ long, flags, description }) {
   return TYPES.find(([pattern]) => pattern.test(value))?.[1] ?? 'Union[str, float]';
 }
 
-/** The text of the file. */
-export async function flagsText() {
+async function flagsText() {
   const score = await declared('score');
   const segment = await declared('segment');
   const cut = new Set(segment.map(({ long }) => long));
@@ -75,4 +70,4 @@ from typing import Any, Literal, Mapping, Sequence, TypedDict, Union
   return `${head}\n${texts.join('\n\n')}`;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(OUT, await flagsText());
+process.stdout.write(await flagsText());

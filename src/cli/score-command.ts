@@ -8,7 +8,6 @@ import { REFERENCE_SOURCES } from '../estimate/references.js';
 import { ESTIMATORS, flagsOfAll, loadEstimator, setOwn, setUpEstimator } from '../estimate/registry.js';
 import { given, oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../package-files.js';
-import type { JobOptions } from '../run/options.js';
 import { type CommandCall, isModule, logOf, moduleIn } from './declare.js';
 import { type EngineFlags, engineFlags, engineOf } from './engine-flags.js';
 import { type JobFlags, jobOptions, refuseWithoutPolicy, run } from './job-flags.js';
@@ -55,20 +54,19 @@ export async function score(command: Command, { argv, interruption, done }: Comm
         );
       const options = jobOptions(flags);
       const isRangeGiven = flags.rewardRange !== 'auto';
-      const { signal } = interruption;
-      const answers = engineOf(flags, log, signal);
-      const jobFor = async (inputs: readonly string[]) => {
+      const answers = engineOf(flags, log, interruption.signal);
+      const jobFor = async (inputs: readonly string[], own: object = {}) => {
         const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
         const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
-        return { ...options, policy: flags.policy, ...method, signal };
+        return { ...options, policy: flags.policy, ...method, signal: interruption.signal, ...own };
       };
       given(flags.timeLimit, interruption.limitTime);
       if (flags.stream) {
         refuseBeside(inputs, flags);
         const { stream } = await import('../commands/stream.js');
-        const scored = async (input: string, policy = flags.policy, answer: JobOptions['answer']) =>
-          commandScore.score([input], { ...(await jobFor([input])), policy, answer, output: '-' }, log);
-        return done(await stream(scored, signal));
+        return done(
+          await stream(async (paths, own) => commandScore.score(paths, await jobFor(paths, own), log)),
+        );
       }
       const job = await jobFor(inputs);
       if (!isAsking) return done(await commandScore.score(inputs, job, log));
@@ -76,10 +74,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       done(await requests(inputs, job, answers.paths, log));
     });
   if (!isAsking)
-    command.option(
-      '--stream',
-      'score one Arrow stream after the other from stdin, the policy kept open (docs/python.md)',
-    );
+    command.option('--stream', 'one Arrow stream after the other, policy kept open (docs/python.md)');
   engineFlags(command, !isAsking);
   credited(command, true);
   ofEstimators(command, argv);
@@ -104,10 +99,9 @@ type ScoreFlags = JobFlags &
 
 /** @throws RredcotError (exit 2) for what only a run of files has */
 function refuseBeside(inputs: readonly string[], { output, format, shard, partition }: JobFlags): void {
-  const isPiped = inputs.every((path) => path === '-') && (output ?? '-') === '-';
-  if (isPiped && (format ?? 'arrow') === 'arrow' && shard === undefined && partition === undefined) return;
+  if (inputs.every((path) => path === '-') && !(output || format || shard || partition)) return;
   throw usageError(
-    '--stream answers Arrow streams from stdin on stdout, one request after the other',
+    '--stream answers Arrow streams from stdin on stdout',
     'rredcot score - --stream, without -o, --format, --shard and --partition',
   );
 }

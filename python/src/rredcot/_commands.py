@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rredcot._flags import CalibrateFlags, RedistributeFlags, ScoreFlags, SegmentFlags
 
 
-def score(data: Any, *, policy: str | os.PathLike[str] | None = None, max_rejects: Any = 0, **flags: Unpack[ScoreFlags]) -> pa.Table:
+def score(data: Any, *, policy: str | os.PathLike[str] | None = None, max_rejects: int | str = 0, **flags: Unpack[ScoreFlags]) -> pa.Table:
     """Scores N traces: rows of a prompt, a completion, a reward or a reference answer (docs/inputs.md).
 
     policy       folder that `rredcot policy build` has made of the checkpoint that wrote the traces; the bundled one, a toy, if None
@@ -32,7 +32,7 @@ def score(data: Any, *, policy: str | os.PathLike[str] | None = None, max_reject
 
 
 def segment(
-    data: Any, *, policy: str | os.PathLike[str] | bool | None = None, max_rejects: Any = 0, **flags: Unpack[SegmentFlags]
+    data: Any, *, policy: str | os.PathLike[str] | bool | None = None, max_rejects: int | str = 0, **flags: Unpack[SegmentFlags]
 ) -> pa.Table:
     """Cuts N completions into at most `max_segments` segments (K) at token boundaries; with `policy=False` on characters, without entropies."""
     words = {"max_rejects": max_rejects, **flags, **({"no_policy": True} if policy is False else {"policy": policy})}
@@ -71,7 +71,7 @@ def _run(words, folder):
     with process:
         try:
             for line in process.stderr:
-                fatal = tell(line.replace(folder + os.sep, "")) or fatal
+                fatal = tell(line) or fatal
         except BaseException:
             process.terminate()
             raise

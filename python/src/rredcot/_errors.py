@@ -1,6 +1,7 @@
 """What went wrong: the program's exit code and words, the rejected rows; and what it logs."""
 import json
 import logging
+import re
 
 REJECTS = b"rredcot.rejects"
 LEVELS = {"trace": 10, "debug": 10, "info": 20, "warn": 30, "error": 40, "fatal": 50}
@@ -46,9 +47,11 @@ def tell(line):
         record = json.loads(line)
     except ValueError:
         record = {"level": "error", "msg": line.rstrip()}
+    # rows in memory lie in a temporary file, which is gone when somebody reads of it
+    record["msg"] = re.sub(r"\S*[/\\]rredcot-\w+[/\\]", "", record.get("msg", ""))
     if record.get("level") == "fatal":
         return record
-    log.log(LEVELS.get(record.get("level"), 20), "%s", record.get("msg"), extra={"record": record})
+    log.log(LEVELS.get(record.get("level"), 20), "%s", record["msg"], extra={"record": record})
     return None
 
 

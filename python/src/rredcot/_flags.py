@@ -48,8 +48,6 @@ class SegmentFlags(TypedDict, total=False):
     """cores that the policy may use (default: the machine's, or RREDCOT_THREADS)"""
     limit: int
     """take the first n traces, rejected ones counted (default: all)"""
-    max_rejects: Union[str, float]
-    """rejected traces beyond which the run fails, with exit 65 (default: no limit)"""
     max_line_bytes: int
     """longest input line, in bytes (default: 268435456, 256 MiB)"""
 

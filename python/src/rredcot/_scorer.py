@@ -31,7 +31,7 @@ class Scorer:
     One call at a time runs; a process is started at the first one, and ends with `close`, with `with`, or with this process.
     """
 
-    def __init__(self, policy: str | os.PathLike[str] | None = None, *, max_rejects: Any = 0, **flags: Unpack[ScoreFlags]) -> None:
+    def __init__(self, policy: str | os.PathLike[str] | None = None, *, max_rejects: int | str = 0, **flags: Unpack[ScoreFlags]) -> None:
         self._policy, self._flags = policy, {"max_rejects": max_rejects, **flags}
         self._lock = threading.Lock()
         self._process: _Process | None = None

@@ -1,8 +1,5 @@
-// Arrow streams that follow each other on one pipe, as `score --stream` reads and writes them.
-import { Schema } from 'apache-arrow';
+// Arrow streams that follow each other on one pipe, as `score --stream` reads them.
 import { dataError } from '../../errors.js';
-import type { ByteSink } from '../files/stdout.js';
-import { openArrowBatches } from './writer.js';
 
 const CONTINUATION = 0xffffffff;
 
@@ -53,9 +50,4 @@ function exactly(chunks: AsyncIterable<Buffer>) {
     held = [all.subarray(wanted)];
     return all.subarray(0, wanted);
   };
-}
-
-/** A stream without rows, whose schema carries texts. */
-export async function toldStream(sink: ByteSink, metadata: Readonly<Record<string, string>>): Promise<void> {
-  await openArrowBatches(sink, new Schema([], new Map(Object.entries(metadata))), 'stream').close();
 }

@@ -166,7 +166,8 @@ export async function findCuda(
 ) {
   const provider = findProvider(nativeFolder);
   const file = provider.find(({ name }) => name === PROVIDER)?.path;
-  const linked = file === undefined ? [] : await linkedLibraries(file, withCuda(env));
+  const looked = [cudaFolder(env), env.LD_LIBRARY_PATH].filter((folder) => folder).join(':');
+  const linked = file === undefined ? [] : await linkedLibraries(file, { ...env, LD_LIBRARY_PATH: looked });
   const query = ['--query-gpu=driver_version,name', '--format=csv,noheader'];
   const answer =
     (await output('nvidia-smi', query, env)) ?? (await output('/usr/lib/wsl/lib/nvidia-smi', query, env));
@@ -186,12 +187,6 @@ export async function findCuda(
     /** names of the GPUs that answer and that CUDA_VISIBLE_DEVICES leaves in sight */
     gpus: gpusInSight(gpus, env.CUDA_VISIBLE_DEVICES),
   };
-}
-
-/** NVIDIA's libraries of a Python environment, found as those of the system are. */
-function withCuda(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const folders = [cudaFolder(env), env.LD_LIBRARY_PATH].filter((folder) => folder);
-  return folders.length === 0 ? env : { ...env, LD_LIBRARY_PATH: folders.join(':') };
 }
 
 /** What CUDA_VISIBLE_DEVICES leaves: entries count up to the first that names no GPU, as CUDA has it. */

@@ -2,7 +2,6 @@
 import { readdirSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
-import { deviceError } from '../../errors.js';
 
 /** Where another build of the very release of onnxruntime-node lies, with its providers beside it. */
 export const runtimeFolder = (env = process.env): string | undefined => env.RREDCOT_ONNXRUNTIME || undefined;
@@ -15,7 +14,7 @@ const OF_CUDA = ['libcudart.so.', 'libcublasLt.so.', 'libcublas.so.', 'libcurand
 /**
  * The module. A library that the process has loaded already is taken wherever its name is asked for: no path has to be set, which every
  * child of the process would see.
- * @throws RredcotError (exit 69) for a library that is there and cannot be loaded
+ * @throws Error of the loader for a library that is there and cannot be loaded
  */
 export async function loadRuntime(isCuda: boolean): Promise<typeof import('onnxruntime-node')> {
   if (isCuda) for (const begin of OF_CUDA) load(cudaFolder(), begin);
@@ -32,7 +31,6 @@ function load(folder: string | undefined, begin: string): void {
   try {
     process.dlopen({ exports: {} }, join(folder, name), FLAGS);
   } catch (cause) {
-    const { message } = cause as Error;
-    if (!message.includes('did not self-register')) throw deviceError(message, undefined, cause);
+    if (!String(cause).includes('did not self-register')) throw cause;
   }
 }
