@@ -76,9 +76,10 @@ def test_rejects_that_are_allowed_come_with_the_table(traces, caplog):
     assert any("1 of 3 traces" in record.message for record in caplog.records if record.levelno == logging.WARNING)
 
 
-def test_a_scored_table_goes_on_to_the_other_functions(traces):
+def test_a_scored_table_goes_on_to_the_other_functions(traces, caplog):
     scored = rredcot.score(traces)
     rudder = rredcot.redistribute(scored, sigma="rudder")
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert rudder["id"].equals(scored["id"]) and not rudder["sigma"].equals(scored["sigma"])
     fit = rredcot.calibrate(scored)
     assert fit["estimator"] == "pr"
