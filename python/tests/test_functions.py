@@ -29,6 +29,7 @@ def test_every_kind_of_rows_gives_the_same(folder, traces):
         "polars": polars.DataFrame(traces),
         "pandas": pandas.DataFrame(traces),
         "dataset": datasets.Dataset.from_list(traces),
+        "streamed dataset": datasets.Dataset.from_list(traces).to_iterable_dataset(),
         "path": folder / "rows.jsonl",
         "paths": ["rows.jsonl"],
     }
