@@ -53,16 +53,28 @@ export async function score(command: Command, { argv, interruption, done }: Comm
           'leave it out',
         );
       const options = jobOptions(flags);
-      const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
       const isRangeGiven = flags.rewardRange !== 'auto';
       const answers = engineOf(flags, log, interruption.signal);
-      const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
-      const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
+      const jobFor = async (inputs: readonly string[], own: object = {}) => {
+        const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
+        const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
+        return { ...options, policy: flags.policy, ...method, signal: interruption.signal, ...own };
+      };
       given(flags.timeLimit, interruption.limitTime);
+      if (flags.stream) {
+        refuseBeside(inputs, flags);
+        const { stream } = await import('../commands/stream.js');
+        return done(
+          await stream(async (paths, own) => commandScore.score(paths, await jobFor(paths, own), log)),
+        );
+      }
+      const job = await jobFor(inputs);
       if (!isAsking) return done(await commandScore.score(inputs, job, log));
       const { requests } = await import('../commands/requests.js');
       done(await requests(inputs, job, answers.paths, log));
     });
+  if (!isAsking)
+    command.option('--stream', 'one Arrow stream after the other, policy kept open (docs/python.md)');
   engineFlags(command, !isAsking);
   credited(command, true);
   ofEstimators(command, argv);
@@ -80,7 +92,19 @@ const ASKS_NOTHING =
 /** `rredcot requests`: the flags of `score`, whose questions it writes. */
 export const requests = score;
 
-type ScoreFlags = JobFlags & CreditFlags & EngineFlags & { policy: string; references: string };
+type ScoreFlags = JobFlags &
+  CreditFlags &
+  EngineFlags &
+  Record<'policy' | 'references', string> & { stream?: true };
+
+/** @throws RredcotError (exit 2) for what only a run of files has */
+function refuseBeside(inputs: readonly string[], { output, format, shard, partition }: JobFlags): void {
+  if (inputs.every((path) => path === '-') && !(output || format || shard || partition)) return;
+  throw usageError(
+    '--stream answers Arrow streams from stdin on stdout',
+    'rredcot score - --stream, without -o, --format, --shard and --partition',
+  );
+}
 
 export function segment(command: Command, { argv, interruption, done }: CommandCall): void {
   run(command, 'JSONL on stdout', argv)

@@ -16,6 +16,7 @@ import {
 } from '../model/onnx/device.js';
 import { openPolicyFolder } from '../model/onnx/folder.js';
 import { ModelSession } from '../model/onnx/session.js';
+import { REINSTALL } from '../package-files.js';
 import { escapeControls, printableJson } from '../printable.js';
 
 /** One line of the table. */
@@ -43,7 +44,6 @@ export interface Diagnosis {
 }
 
 const OLDEST_NODE = [20, 19] as const;
-const REINSTALL = 'npm ci --onnxruntime-node-install=skip';
 
 export interface DoctorOptions {
   readonly json: boolean;

@@ -6,7 +6,7 @@ import type { Shard } from '../io/files/run-folder.js';
 import type { Needs } from '../io/map/fields.js';
 import type { MappingOptions } from '../io/map/mapping.js';
 import type { InputPrint } from '../io/read/input-file.js';
-import type { OutputFormat } from '../io/write/output.js';
+import type { OutputFormat, OutputTarget } from '../io/write/output.js';
 import type { DeviceChoice } from '../model/onnx/device.js';
 import type { TextFolder } from '../model/onnx/folder.js';
 import type { MaxRejects } from '../report/reject-limits.js';
@@ -28,6 +28,7 @@ export interface JobOptions extends MappingOptions {
   readonly signal: AbortSignal;
   readonly device: DeviceChoice;
   readonly output: string | undefined;
+  readonly answer?: OutputTarget['answer'];
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: all */
   readonly columns: readonly string[] | undefined;

@@ -59,7 +59,8 @@ export async function runJob(
   const byDefault = job.ending === undefined ? '-' : `${stemOf(inputs)}${job.ending}`;
   const format = opts.format ?? (opts.output === undefined && byDefault === '-' ? 'jsonl' : undefined);
   const found = await resolveTarget(opts.output ?? byDefault, format, inputs, opts.partition);
-  const target = job.writes === undefined ? found : { ...found, kind: 'stdout' as const };
+  const { rejects = found.rejects } = opts.answer ?? {};
+  const target = { ...found, rejects, ...(job.writes && { kind: 'stdout' as const }) };
   const isStream = inputs.some(({ size }) => size === null);
   const { shard = WHOLE } = opts;
   assertShardable(target, shard, opts.limit, isStream);

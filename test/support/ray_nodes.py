@@ -1,8 +1,8 @@
-"""Runs the examples for Ray on two nodes, processes of this machine, and kills one of them while each is at work.
+"""Runs the example for Ray on two nodes, processes of this machine, and kills one of them while it is at work.
 
-    python ray_nodes.py <folder> '{"shards": [<arguments of ray_shards.py>], "batches": [<of ray_batches.py>]}'
+    python ray_nodes.py <folder> '[<arguments of ray_shards.py>]'
 
-`shards` writes to <folder>/out in four shards, `batches` to <folder>/scored. Prints what was lost with the node, and how each ended.
+It writes to <folder>/out in four shards. Prints what was lost with the node, and how it ended.
 """
 import glob
 import json
@@ -99,21 +99,14 @@ def main():
         parts = [path for path in glob.glob(f"{folder}/out/part-*.parquet") if int(path[-13:-8]) % 4 == i]
         return {"shard": i, "parts": times(parts)} if 0 < len(parts) <= 8 else None
 
-    def batch(_):
-        """A batch, where another one has been written already."""
-        written = len(glob.glob(f"{folder}/scored/*.parquet"))
-        return {"written": written} if written > 0 else None
-
     try:
-        shards = killed_meanwhile(cluster, nodes, "ray_shards.py", asked["shards"], shard)
+        shards = killed_meanwhile(cluster, nodes, "ray_shards.py", asked, shard)
         if shards["lost"] is not None:
             lost = shards["lost"].pop("parts")
             shards["lost"] |= {"kept": len(lost), "untouched": times(lost) == lost}
-            nodes.append(started(lambda: cluster.add_node(num_cpus=1, **OBJECTS)))
-        batches = killed_meanwhile(cluster, nodes, "ray_batches.py", asked["batches"], batch)
     finally:
         cluster.shutdown()
-    print(json.dumps({"shards": shards, "batches": batches}))
+    print(json.dumps(shards))
 
 
 def times(paths):

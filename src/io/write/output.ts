@@ -74,13 +74,15 @@ export interface OutputTarget {
   readonly metadata: Readonly<Record<string, string>>;
   /** where the file lies until it is whole; by default beside itself */
   readonly halfWrittenIn?: string | undefined;
+  /** in the place of stdout, and the file of the rejects beside it */
+  readonly answer?: { readonly sink: ByteSink; readonly rejects: string } | undefined;
 }
 
 /** Opens the output; nothing is visible under `path` before `publish`. */
 export async function openOutput(target: OutputTarget) {
   const { path, format, halfWrittenIn, passThrough, ourColumns } = target;
   const isStdout = path === '-';
-  if (isStdout) refuseOnStdout(format);
+  if (isStdout && target.answer === undefined) refuseOnStdout(format);
   const columns = outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns);
   const file = isStdout ? undefined : await openAtomicFile(path, halfWrittenIn);
   const writer = await orAbort(openWriter(target, columns, file), async () => file?.abort());
@@ -129,11 +131,11 @@ function refuseOnStdout(format: OutputFormat): void {
 
 // the writers' modules cost 50 to 150 ms to load: only the one that is used
 async function openWriter(
-  { format, metadata, drop }: OutputTarget,
+  { format, metadata, drop, answer }: OutputTarget,
   columns: readonly OutputColumn[],
   file: AtomicFile | undefined,
 ): Promise<RowWriter> {
-  const sink: ByteSink = file ?? openStreamSink();
+  const sink: ByteSink = file ?? answer?.sink ?? openStreamSink();
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
     return openJsonlWriter(sink, columns, drop);

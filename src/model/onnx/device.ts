@@ -5,7 +5,9 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { deviceError, usageError } from '../../errors.js';
+import { IS_WHEEL, REINSTALL } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
+import { cudaFolder, runtimeFolder } from './runtime.js';
 
 /** An execution provider in the form that ONNX Runtime's session options take. */
 export type Device = { readonly name: 'cpu' } | { readonly name: 'cuda'; readonly deviceId: number };
@@ -73,6 +75,8 @@ export interface Problem {
 
 const PROVIDER = 'libonnxruntime_providers_cuda.so';
 const PROVIDER_FILES = ['libonnxruntime_providers_shared.so', PROVIDER] as const;
+/** What brings them all, where pip has installed the program. */
+const OF_THE_WHEEL = "pip install 'rredcot[cuda]'";
 /** The C and C++ runtime: Node itself runs on them. */
 const SYSTEM = /^(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux.*)\.so/;
 
@@ -91,6 +95,7 @@ export function libraryProblem({ name, path }: Library, cuda: CudaFindings): Pro
   if (PROVIDER_FILES.some((file) => file === name))
     return missing("ONNX Runtime's CUDA provider", providerFix(cuda));
   if (name === 'libcuda.so.1') return missing("the NVIDIA driver's library", driverFix(cuda));
+  if (IS_WHEEL) return missing('CUDA', OF_THE_WHEEL);
   const { major } = cudaVersion(cuda);
   return missing(
     `CUDA ${major}`,
@@ -118,7 +123,8 @@ export function driverProblem(cuda: CudaFindings, deviceId: number): Problem | u
 }
 
 function providerFix({ nativeFolder }: CudaFindings): string {
-  if (nativeFolder === undefined) return 'npm ci --onnxruntime-node-install=skip';
+  if (IS_WHEEL) return OF_THE_WHEEL;
+  if (nativeFolder === undefined) return REINSTALL;
   // bin/napi-v6/<platform>/<arch> of the package; "cuda12" is what its script calls them, whatever the CUDA version
   const script = join(nativeFolder, '../../../../script/install.js');
   return `ONNXRUNTIME_NODE_INSTALL=cuda12 node ${shellWord(script)} (downloads from nuget.org)`;
@@ -146,7 +152,7 @@ export function onnxRuntimePackage() {
   }
 }
 
-function findProvider(nativeFolder = onnxRuntimePackage()?.nativeFolder): Library[] {
+function findProvider(nativeFolder = runtimeFolder() ?? onnxRuntimePackage()?.nativeFolder): Library[] {
   return PROVIDER_FILES.map((name) => {
     const path = join(nativeFolder ?? '', name);
     return { name, path: existsSync(path) ? path : undefined };
@@ -156,11 +162,12 @@ function findProvider(nativeFolder = onnxRuntimePackage()?.nativeFolder): Librar
 /** Looks for all that CUDA needs; for driver and GPUs nvidia-smi is asked, in WSL too. */
 export async function findCuda(
   env: NodeJS.ProcessEnv = process.env,
-  nativeFolder = onnxRuntimePackage()?.nativeFolder,
+  nativeFolder = runtimeFolder(env) ?? onnxRuntimePackage()?.nativeFolder,
 ) {
   const provider = findProvider(nativeFolder);
   const file = provider.find(({ name }) => name === PROVIDER)?.path;
-  const linked = file === undefined ? [] : await linkedLibraries(file, env);
+  const looked = [cudaFolder(env), env.LD_LIBRARY_PATH].filter((folder) => folder).join(':');
+  const linked = file === undefined ? [] : await linkedLibraries(file, { ...env, LD_LIBRARY_PATH: looked });
   const query = ['--query-gpu=driver_version,name', '--format=csv,noheader'];
   const answer =
     (await output('nvidia-smi', query, env)) ?? (await output('/usr/lib/wsl/lib/nvidia-smi', query, env));
@@ -169,7 +176,7 @@ export async function findCuda(
   return {
     /** e.g. linux/x64 */
     platform: `${process.platform}/${process.arch}`,
-    /** onnxruntime-node's, where libonnxruntime lies */
+    /** where libonnxruntime lies */
     nativeFolder,
     /** ONNX Runtime's own two files, which must lie beside libonnxruntime */
     provider,

@@ -1,4 +1,6 @@
 // Opens what reads texts as a model does: its tokenizer and the device that is to run it, and for prompts its chat template.
+
+import { kept } from '../../kept.js';
 import type { Log } from '../../report/log.js';
 import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
@@ -17,7 +19,7 @@ export async function openModel<Folder extends TextFolder>(
 ) {
   const [device, tokenizer] = await Promise.all([
     resolveDevice(choice),
-    openTokenizer(policy.path, { signal }),
+    kept('tokenizer', [policy.path, policy.files], () => openTokenizer(policy.path, { signal })),
   ]);
   return { policy, device, tokenizer, [Symbol.asyncDispose]: () => tokenizer.close() };
 }
@@ -37,7 +39,9 @@ export async function openPolicy({ policy: path, chatTemplateArgs, device, signa
   const policy = await openTextFolder(path);
   const opened = await openModel(policy, device, signal);
   const template = await loadChatTemplate(policy, chatTemplateArgs);
-  const chat = template && chatRenderer(template, { signal });
+  const chat =
+    template &&
+    (await kept('template', [path, policy.files], async () => chatRenderer(template, { signal })));
   return {
     ...opened,
     prompts: new Prompts(chat, opened.tokenizer, log),

@@ -1,7 +1,7 @@
 // The thread that owns a policy's ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
 import { join } from 'node:path';
 import { workerData } from 'node:worker_threads';
-import { InferenceSession, Tensor } from 'onnxruntime-node';
+import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, ownCores, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
@@ -11,6 +11,7 @@ import type { Device } from './device.js';
 import { toFloat16 } from './float16.js';
 import { packBranches } from './layout.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
+import { loadRuntime } from './runtime.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -32,11 +33,12 @@ interface Kept {
 }
 
 const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
+const ort = await loadRuntime(device.name === 'cuda');
 let session: InferenceSession;
 const caches = new Map<number, Kept>();
 
 async function open(): Promise<void> {
-  session = await InferenceSession.create(join(folder, graph), {
+  session = await ort.InferenceSession.create(join(folder, graph), {
     executionProviders: [device],
     graphOptimizationLevel: 'all',
     intraOpNumThreads: ownCores(),
@@ -143,7 +145,7 @@ async function scores({ traces, keep, use }: RunJob) {
 }
 
 function emptyPast(part: string, batch: number): Feeds {
-  const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
+  const empty = new ort.Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
   return Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, empty]));
 }
 
@@ -182,7 +184,7 @@ function readOut(rows: readonly number[], targets: readonly number[]): Feeds {
 }
 
 function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
-  return new Tensor('int64', data, dims);
+  return new ort.Tensor('int64', data, dims);
 }
 
 /** Lists as one input [count, L], as wide as the longest, `least` at least: padded with 0. */
@@ -212,7 +214,7 @@ function ropeFor(positions: number): Feeds {
     const values = new Float32Array(length * half);
     for (const [i, frequency] of frequencies.entries())
       for (let p = 0; p < length; p++) values[p * half + i] = factor * turned(p * frequency);
-    return new Tensor('float32', values, [length, half]);
+    return new ort.Tensor('float32', values, [length, half]);
   };
   positionsOfRope = length;
   rope = { cos: table(Math.cos), sin: table(Math.sin) };

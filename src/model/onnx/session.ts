@@ -1,5 +1,7 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
 import { deviceError, OutOfMemoryError } from '../../errors.js';
+import { kept } from '../../kept.js';
+import { REINSTALL } from '../../package-files.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
@@ -52,7 +54,11 @@ export class ModelSession implements AsyncDisposable {
   }
 
   /** Loads a policy's graph into a thread. @throws RredcotError (exit 69) where it cannot be loaded or placed, or its numbers are not the canary's */
-  static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
+  static open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
+    return kept('policy', [folder, device], () => ModelSession.openProved(folder, device));
+  }
+
+  private static async openProved(folder: PolicyFolder, device: Device): Promise<ModelSession> {
     const session = await ModelSession.openUnproved(folder, device);
     try {
       const wrong = beyond((await session.prove()).findings);
@@ -76,7 +82,7 @@ export class ModelSession implements AsyncDisposable {
     } catch (cause) {
       await thread.finish();
       const found = `ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`;
-      const again = `${buildAgain(path)}; reinstall with: npm ci --onnxruntime-node-install=skip`;
+      const again = `${buildAgain(path)}; reinstall with: ${REINSTALL}`;
       throw deviceError(`${path}: ${found}`, sessionHint(device) ?? again, cause);
     }
   }

@@ -1,0 +1,100 @@
+"""What distributes the work is real: Ray Data with two actors, datatrove's own executor; and CUDA's provider up to the driver."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import rredcot
+
+
+def test_ray_data_scores_with_two_actors(traces):
+    ray = pytest.importorskip("ray")
+    import ray.data
+
+    class Told(rredcot.Scorer):
+        """Says in which process a row was scored; here, since Ray's processes do not know this module."""
+
+        def __call__(self, batch):
+            import pyarrow as pa
+
+            table = super().__call__(batch)
+            return table.append_column("process", pa.array([os.getpid()] * len(table)))
+
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="warning", configure_logging=False)
+    try:
+        rows = ray.data.from_items([{**row, "batch": n // 8} for n, row in enumerate(traces * 4)], override_num_blocks=8)
+        scored = rows.map_batches(
+            Told, fn_constructor_kwargs={"threads": 1}, batch_size=8, batch_format="pyarrow", compute=ray.data.ActorPoolStrategy(size=2)
+        )
+        found = scored.to_pandas()
+    finally:
+        ray.shutdown()
+    assert found["process"].nunique() == 2
+    expected = dict(zip([row["id"] for row in traces], rredcot.score(traces)["sigma"].to_pylist()))
+    assert len(found) == 4 * len(traces)
+    for name, sigma in zip(found["id"], found["sigma"]):
+        assert list(sigma) == pytest.approx(expected[name], abs=1e-6)
+
+
+def test_ray_data_takes_the_class_itself(traces):
+    ray = pytest.importorskip("ray")
+    import ray.data
+
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="warning", configure_logging=False)
+    try:
+        named = ["id", "group", "prompt", "completion", "completion_ids", "answer", "reward"]
+        rows = ray.data.from_items([{name: row[name] for name in named} for row in traces])
+        # batches of NumPy arrays, as Ray gives them by itself; a group each
+        found = rows.map_batches(rredcot.Scorer, fn_constructor_kwargs={"threads": 1}, batch_size=8, concurrency=1).take_all()
+    finally:
+        ray.shutdown()
+    expected = {row["id"]: row for row in rredcot.score(traces, columns=["sigma", "baseline"]).to_pylist()}
+    assert sorted(row["id"] for row in found) == sorted(expected)
+    for row in found:
+        assert row["baseline"] == expected[row["id"]]["baseline"]
+        assert list(row["sigma"]) == pytest.approx(expected[row["id"]]["sigma"], abs=1e-6)
+
+
+def test_a_datatrove_pipeline_scores_its_documents(traces, folder):
+    pytest.importorskip("datatrove")
+    from datatrove.data import Document
+    from datatrove.executor import LocalPipelineExecutor
+    from datatrove.pipeline.writers import JsonlWriter
+
+    from rredcot.datatrove import Score
+
+    fields = ("group", "prompt", "answer", "reward")
+    documents = [Document(row["completion"], row["id"], metadata={name: row[name] for name in fields}) for row in traces]
+    documents.insert(3, Document("", "empty", metadata={name: traces[0][name] for name in fields}))
+    step = Score(batch_size=9, max_rejects=1, threads=1)
+    LocalPipelineExecutor([documents, step, JsonlWriter(str(folder / "out"), compression=None)], logging_dir=str(folder / "logs")).run()
+    found = [json.loads(line) for line in (folder / "out/00000.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in found] == [document.id for document in documents]
+    assert "empty_completion" in found[3]["metadata"]["rredcot_reject"]
+    del found[3]
+    expected = rredcot.score(traces[:8], columns="sigma")["sigma"].to_pylist()
+    assert found[0]["metadata"]["sigma"] == pytest.approx(expected[0], abs=1e-6)
+    assert all(abs(sum(row["metadata"]["sigma"]) - 1) < 1e-5 for row in found)
+    [stats] = [of["stats"] for of in json.loads((folder / "logs/stats/00000.json").read_text()) if "rredcot" in of["name"]]
+    assert (stats["scored"], stats["rejected"], stats["empty_completion"]) == (len(traces), 1, 1)
+
+
+CUDA = "RREDCOT_CUDA_WHEELS"
+
+
+@pytest.mark.skipif(CUDA not in os.environ, reason=f"{CUDA} names no site-packages where rredcot[cuda]'s packages lie (1.2 GB)")
+def test_cuda_comes_as_far_as_the_driver(folder, monkeypatch):
+    """Without a GPU: an empty libcuda stands for the driver, and all that lies above it is real."""
+    (folder / "stub.c").write_text("void rredcot_stub(void) {}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1", "stub.c"], check=True)
+    # nothing but the stub is found by a path: NVIDIA's libraries are loaded before they are asked for
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": os.environ[CUDA]}
+    command = pathlib.Path(sys.executable).parent / "rredcot"
+    done = subprocess.run([command, "doctor", "--device", "cuda"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 69
+    assert "CUDA failure 35" in done.stdout
+    for library in ("libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10", "libcudart.so.13", "libonnxruntime_providers_cuda.so"):
+        assert f"{library} ok {os.environ[CUDA]}" in " ".join(done.stdout.split()), library
