@@ -8,7 +8,7 @@ import { ROOT } from '../support/program.js';
 const ROOMS = `
   src src/credit src/io/store src/io/files src/io/arrow src/io/map src/io/parquet src/io/read
   src/io/write src/run src/scored src/segment src/report src/report/page
-  src/model/graph src/model/graph/families src/model/text src/model/onnx src/model/engine src/estimate/fit src/estimate/probe src/estimate src/estimate/answerer src/commands src/cli
+  src/model/graph src/model/graph/families src/model/text src/model/onnx src/model/engine src/estimate/fit src/estimate src/estimate/answerer src/commands src/cli
 `
   .trim()
   .split(/\s+/);
