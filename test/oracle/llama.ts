@@ -1,6 +1,7 @@
 /**
- * A float64 forward pass of the Llama, Mistral, Qwen2 and Qwen3 families with a forkable key/value cache, written from the
- * publications: Mistral 7B (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), and those of rotary.ts.
+ * A float64 forward pass of Llama and its relatives with a forkable key/value cache, written from the publications: Mistral 7B
+ * (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), OLMo 2 (2501.00656, §3), Granite 3 (its multipliers: 2408.13359, maximal
+ * update), SmolLM3 (no positions in every fourth layer: 2501.18795), and those of rotary.ts.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,6 +21,8 @@ interface Layout {
   /** (S/2) radians a token, and what cos and sin are multiplied by */
   speeds: number[];
   scale: number;
+  /** what the embedding, every score, what a layer adds, and the logits are multiplied by */
+  times: Record<'embedding' | 'score' | 'residual' | 'logits', number>;
   embedding: Row; // (V, D)
   layers: Layer[];
   norm: Row; // (D)
@@ -34,14 +37,18 @@ interface Projection {
 interface Layer {
   /** keys in sight of a position, itself included */
   window: number;
-  attentionNorm: Row; // (D)
+  /** queries and keys are rotated */
+  turns: boolean;
+  attentionNorm?: Row | undefined; // (D), before it
+  attentionOutNorm?: Row | undefined; // (D), behind it
   q: Projection; // (H·S, D)
   k: Projection; // (G·S, D)
   v: Projection; // (G·S, D)
   o: Row; // (D, H·S)
-  qNorm?: Row | undefined; // (S)
-  kNorm?: Row | undefined; // (S)
-  mlpNorm: Row; // (D)
+  qNorm?: Row | undefined; // (S), or (H·S): of all heads together
+  kNorm?: Row | undefined; // (S), or (G·S)
+  mlpNorm?: Row | undefined; // (D), before it
+  mlpOutNorm?: Row | undefined; // (D), behind it
   gate: Row; // (F, D)
   up: Row; // (F, D)
   down: Row; // (D, F)
@@ -92,16 +99,27 @@ function layOut({ config, tensors }: OracleModel): Layout {
   const headSize =
     (config.head_dim as number | undefined) ??
     (config.hidden_size as number) / (config.num_attention_heads as number);
+  const turnsIn = (layer: number): boolean => {
+    if (family !== 'SmolLM3') return true;
+    const rotated = config.no_rope_layers as number[] | undefined;
+    return rotated
+      ? rotated[layer] === 1
+      : (layer + 1) % ((config.no_rope_layer_interval as number | undefined) ?? 4) > 0;
+  };
   const windowOf = (layer: number): number => {
     const window = (config.sliding_window as number | null | undefined) ?? Number.POSITIVE_INFINITY;
     if (family === 'Mistral') return window;
     if (family === 'Llama' || config.use_sliding_window !== true) return Number.POSITIVE_INFINITY;
+    if (family === 'SmolLM3' && config.layer_types === undefined)
+      return turnsIn(layer) ? Number.POSITIVE_INFINITY : window;
     const types = config.layer_types as string[] | undefined;
     const slides = types
       ? types[layer] === 'sliding_attention'
       : layer >= (config.max_window_layers as number);
     return slides ? window : Number.POSITIVE_INFINITY;
   };
+  const number = (key: string): number =>
+    family === 'Granite' ? ((config[key] as number | undefined) ?? 1) : 1;
   const layers = Array.from({ length: config.num_hidden_layers as number }, (_, i): Layer => {
     const at = `model.layers.${i}`;
     const projection = (letter: string): Projection => ({
@@ -109,17 +127,22 @@ function layOut({ config, tensors }: OracleModel): Layout {
       bias: family === 'Qwen2' ? weight(`${at}.self_attn.${letter}_proj.bias`) : undefined,
     });
     const norm = (letter: string) =>
-      family === 'Qwen3' ? weight(`${at}.self_attn.${letter}_norm.weight`) : undefined;
+      family === 'Qwen3' || family === 'Olmo2' ? weight(`${at}.self_attn.${letter}_norm.weight`) : undefined;
+    const ofOlmo = (name: string) => (family === 'Olmo2' ? weight(`${at}.${name}.weight`) : undefined);
+    const ofOthers = (name: string) => (family === 'Olmo2' ? undefined : weight(`${at}.${name}.weight`));
     return {
       window: windowOf(i),
-      attentionNorm: weight(`${at}.input_layernorm.weight`),
+      turns: turnsIn(i),
+      attentionNorm: ofOthers('input_layernorm'),
+      attentionOutNorm: ofOlmo('post_attention_layernorm'),
       q: projection('q'),
       k: projection('k'),
       v: projection('v'),
       o: weight(`${at}.self_attn.o_proj.weight`),
       qNorm: norm('q'),
       kNorm: norm('k'),
-      mlpNorm: weight(`${at}.post_attention_layernorm.weight`),
+      mlpNorm: ofOthers('post_attention_layernorm'),
+      mlpOutNorm: ofOlmo('post_feedforward_layernorm'),
       gate: weight(`${at}.mlp.gate_proj.weight`),
       up: weight(`${at}.mlp.up_proj.weight`),
       down: weight(`${at}.mlp.down_proj.weight`),
@@ -130,10 +153,17 @@ function layOut({ config, tensors }: OracleModel): Layout {
     headSize,
     epsilon: config.rms_norm_eps as number,
     ...rotation(config, headSize),
+    times: {
+      embedding: number('embedding_multiplier'),
+      score: family === 'Granite' ? number('attention_multiplier') : 1 / Math.sqrt(headSize),
+      residual: number('residual_multiplier'),
+      logits: 1 / number('logits_scaling'),
+    },
     embedding,
     layers,
     norm: weight('model.norm.weight'),
-    head: config.tie_word_embeddings === true ? embedding : weight('lm_head.weight'),
+    head:
+      (config.tie_word_embeddings ?? family === 'SmolLM3') === true ? embedding : weight('lm_head.weight'),
   };
 }
 
@@ -177,10 +207,11 @@ function project(
   turn: readonly (readonly [cosine: number, sine: number])[], // (S/2)
   input: Row,
 ): Row {
-  const x = multiply(weight, input, bias);
+  let x = multiply(weight, input, bias);
+  if (norm && norm.length > headSize) x = rmsNorm(x, norm, epsilon);
   for (let first = 0; first < x.length; first += headSize) {
     const head = x.subarray(first, first + headSize);
-    if (norm) head.set(rmsNorm(head, norm, epsilon));
+    if (norm?.length === headSize) head.set(rmsNorm(head, norm, epsilon));
     for (const [i, [cosine, sine]] of turn.entries()) {
       const [a, b] = [head[i] as number, head[i + headSize / 2] as number];
       head[i] = a * cosine - b * sine;
@@ -191,7 +222,13 @@ function project(
 }
 
 /** Attention of one query (H·S) over the keys and values in sight, rows of (G·S); returns (H·S). */
-function attend(headSize: number, query: Row, keys: readonly Row[], values: readonly Row[]): Row {
+function attend(
+  headSize: number,
+  times: number,
+  query: Row,
+  keys: readonly Row[],
+  values: readonly Row[],
+): Row {
   const out = new Float64Array(query.length);
   const weights = new Float64Array(keys.length);
   const share = query.length / (keys[0] as Row).length; // query heads of one key head
@@ -201,7 +238,7 @@ function attend(headSize: number, query: Row, keys: readonly Row[], values: read
       let score = 0;
       for (let i = 0; i < headSize; i++)
         score += (query[queryAt + i] as number) * (key[groupAt + i] as number);
-      weights[t] = score / Math.sqrt(headSize);
+      weights[t] = times * score;
     }
     const total = logSumExp(weights);
     for (const [t, value] of values.entries()) {
@@ -244,7 +281,9 @@ export function extend(
   sees: Sees = () => true,
 ): void {
   const layout = layoutOf(model);
-  const { embedding, epsilon, headSize, layers, speeds, scale } = layout;
+  const { embedding, epsilon, headSize, layers, speeds, scale, times } = layout;
+  const normOf = (row: Row, norm?: Row) => (norm ? rmsNorm(row, norm, epsilon) : row);
+  const added = (row: Row) => row.map((value) => times.residual * value);
   const hidden = model.config.hidden_size as number;
   for (const [index, id] of ids.entries()) {
     if (!(id >= 0 && id < embedding.length / hidden))
@@ -253,24 +292,27 @@ export function extend(
     const turn = speeds.map((speed) => {
       return [scale * Math.cos(position * speed), scale * Math.sin(position * speed)] as const;
     });
-    const x = embedding.slice(id * hidden, (id + 1) * hidden); // (D)
+    const x = embedding.slice(id * hidden, (id + 1) * hidden).map((value) => times.embedding * value); // (D)
     for (const [depth, layer] of layers.entries()) {
       const [keys, values] = [state.keys[depth] as Row[], state.values[depth] as Row[]];
-      const normed = rmsNorm(x, layer.attentionNorm, epsilon);
-      const query = project(layout, layer.q, layer.qNorm, turn, normed);
-      keys.push(project(layout, layer.k, layer.kNorm, turn, normed));
+      const normed = normOf(x, layer.attentionNorm);
+      const turned = layer.turns ? turn : [];
+      const query = project(layout, layer.q, layer.qNorm, turned, normed);
+      keys.push(project(layout, layer.k, layer.kNorm, turned, normed));
       values.push(multiply(layer.v.weight, normed, layer.v.bias));
       const isSeen = (_: Row, t: number) =>
         t === position || (sees(position, t) && t > position - layer.window);
-      addTo(x, multiply(layer.o, attend(headSize, query, keys.filter(isSeen), values.filter(isSeen))));
+      const attended = attend(headSize, times.score, query, keys.filter(isSeen), values.filter(isSeen));
+      addTo(x, added(normOf(multiply(layer.o, attended), layer.attentionOutNorm)));
 
-      const input = rmsNorm(x, layer.mlpNorm, epsilon);
+      const input = normOf(x, layer.mlpNorm);
       const up = multiply(layer.up, input);
       const active = multiply(layer.gate, input).map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number)); // silu(gate)·up, (F)
-      addTo(x, multiply(layer.down, active));
+      addTo(x, added(normOf(multiply(layer.down, active), layer.mlpOutNorm)));
     }
     state.ids.push(id);
-    if (onLogits) onLogits(multiply(layout.head, rmsNorm(x, layout.norm, epsilon)), index);
+    const last = rmsNorm(x, layout.norm, epsilon).map((value) => times.logits * value);
+    if (onLogits) onLogits(multiply(layout.head, last), index);
   }
 }
 

@@ -36,7 +36,9 @@ function shapesOf(config: Json): [string, number[]][] {
   const shapes: [string, number[]][] = [['model.embed_tokens.weight', [v, d]]];
   for (let i = 0; i < size('num_hidden_layers'); i++) {
     const at = `model.layers.${i}`;
-    shapes.push([`${at}.input_layernorm.weight`, [d]], [`${at}.post_attention_layernorm.weight`, [d]]);
+    const isOlmo = family === 'Olmo2ForCausalLM';
+    for (const name of ['post_attention', isOlmo ? 'post_feedforward' : 'input'])
+      shapes.push([`${at}.${name}_layernorm.weight`, [d]]);
     for (const [letter, rows] of [
       ['q', q],
       ['k', kv],
@@ -46,12 +48,14 @@ function shapesOf(config: Json): [string, number[]][] {
       if (family === 'Qwen2ForCausalLM') shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
       if (family === 'Qwen3ForCausalLM' && letter !== 'v')
         shapes.push([`${at}.self_attn.${letter}_norm.weight`, [hd]]);
+      if (isOlmo && letter !== 'v') shapes.push([`${at}.self_attn.${letter}_norm.weight`, [rows]]);
     }
     shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]], [`${at}.mlp.gate_proj.weight`, [f, d]]);
     shapes.push([`${at}.mlp.up_proj.weight`, [f, d]], [`${at}.mlp.down_proj.weight`, [d, f]]);
   }
   shapes.push(['model.norm.weight', [d]]);
-  if (config.tie_word_embeddings !== true) shapes.push(['lm_head.weight', [v, d]]);
+  if ((config.tie_word_embeddings ?? family === 'SmolLM3ForCausalLM') !== true)
+    shapes.push(['lm_head.weight', [v, d]]);
   return shapes;
 }
 

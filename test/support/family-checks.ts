@@ -28,6 +28,25 @@ export const FAMILIES: Record<string, Json> = {
     ...{ ...LLAMA, architectures: ['Qwen3ForCausalLM'], num_attention_heads: 3, num_key_value_heads: 1 },
     ...{ head_dim: 16, attention_bias: false },
   },
+  SmolLM3: {
+    ...{ ...LLAMA, architectures: ['SmolLM3ForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
+    ...{ hidden_size: 64, head_dim: undefined, tie_word_embeddings: undefined, no_rope_layer_interval: 2 },
+  },
+  Olmo2: {
+    ...{ ...LLAMA, architectures: ['Olmo2ForCausalLM'], num_attention_heads: 3, num_key_value_heads: 3 },
+    ...{ hidden_size: 48, head_dim: undefined },
+  },
+  Granite: {
+    ...{ ...LLAMA, architectures: ['GraniteForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
+    ...{
+      hidden_size: 40,
+      head_dim: undefined,
+      embedding_multiplier: 3,
+      attention_multiplier: 0.2,
+      residual_multiplier: 0.4,
+    },
+    logits_scaling: 1.5,
+  },
 };
 
 const scaled = (rope_type: string, more: Json) => ({

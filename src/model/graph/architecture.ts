@@ -33,6 +33,8 @@ const Sizes = z.object({
   slidingWindow: z
     .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
     .exactOptional(),
+  /** the layers that read no positions; absent: none */
+  unrotated: z.array(z.number().int().nonnegative()).exactOptional(),
 });
 /** What is to be known of one whose graph is not built. */
 export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true });
@@ -54,6 +56,7 @@ export interface GraphParts {
 }
 
 const nothing = z.null().optional();
+const multiplier = z.number().positive().default(1);
 const Config = z.object({
   architectures: z.tuple([z.enum(FAMILY_NAMES)]),
   num_hidden_layers: layerCount,
@@ -67,7 +70,7 @@ const Config = z.object({
   rms_norm_eps: z.number().positive(),
   ...ropeFields,
   partial_rotary_factor: z.literal(1).nullish(),
-  tie_word_embeddings: z.boolean().default(false),
+  tie_word_embeddings: z.boolean().optional(),
   // what has to be so for the layers to be the model's
   hidden_act: z.literal('silu').default('silu'),
   attention_bias: z.literal(false).default(false),
@@ -76,6 +79,13 @@ const Config = z.object({
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
   layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
+  no_rope_layers: z.array(z.union([z.literal(0), z.literal(1)])).nullish(),
+  no_rope_layer_interval: size.default(4),
+  // what the class takes for one that is left out
+  embedding_multiplier: multiplier,
+  attention_multiplier: multiplier,
+  residual_multiplier: multiplier,
+  logits_scaling: multiplier,
   // what makes another model of it: experts, code of its own
   num_experts: nothing,
   num_local_experts: nothing,
@@ -106,7 +116,10 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
   if (c.layer_types && c.layer_types.length !== c.num_hidden_layers)
     return refuse(`layer_types names ${c.layer_types.length} of ${c.num_hidden_layers} layers`);
+  if (family.unrotated && c.no_rope_layers && c.no_rope_layers.length < c.num_hidden_layers)
+    return refuse(`no_rope_layers names ${c.no_rope_layers.length} of ${c.num_hidden_layers} layers`);
   const slidingWindow = windowFrom(c, family, rope.maxTokens);
+  const unrotated = layersWith(c, family.unrotated);
   return {
     family: name,
     layers: c.num_hidden_layers,
@@ -119,9 +132,16 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     maxTokens: rope.maxTokens,
     rmsNormEps: c.rms_norm_eps,
     ropeTheta: rope.theta,
-    tiedHead: c.tie_word_embeddings,
+    tiedHead: c.tie_word_embeddings ?? family.defaults.tiedHead ?? false,
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
+    ...(unrotated.length > 0 && { unrotated }),
+    ...(family.hasMultipliers && {
+      multipliers: {
+        ...{ embedding: c.embedding_multiplier, attention: c.attention_multiplier },
+        ...{ residual: c.residual_multiplier, logits: 1 / c.logits_scaling },
+      },
+    }),
   };
 }
 
@@ -145,9 +165,14 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
   // null is a config's way to say none; a field left out has the class's default
   const tokens = c.sliding_window === undefined ? family.defaults.slidingWindow : c.sliding_window;
   if (tokens === undefined || tokens === null || tokens >= maxTokens) return undefined;
-  const hasWindow = family.windows?.(c) ?? (() => false);
-  const layers = Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(hasWindow);
+  const layers = layersWith(c, family.windows);
   return layers.length === 0 ? undefined : { tokens, layers };
+}
+
+/** Of all layers those that a family's rule names. */
+function layersWith(c: z.infer<typeof Config>, rule: Family['windows']): number[] {
+  const isOne = rule?.(c) ?? (() => false);
+  return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */

@@ -19,11 +19,12 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
   const length = g.node('Gather', [batchAndLength, g.ints([1])]); // [1]
 
   // ONNX Runtime's attention rotates heads of a multiple of 16 only; others are rotated before it
-  const rotates = arch.headDim % 16 === 0;
+  const inKernel = arch.headDim % 16 === 0;
+  const isRotated = (i: number) => !arch.unrotated?.includes(i);
   const isPadded = paddedHeadDim(arch.headDim) !== arch.headDim;
   const threeDims = (flat: string) => g.node('Reshape', [flat, perToken]);
-  const rotated = (flat: string) =>
-    rotates
+  const rotated = (i: number, flat: string) =>
+    inKernel || !isRotated(i)
       ? threeDims(flat)
       : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, MICROSOFT);
   /** What the kernel asks of the rows before `end` [1]: the last one of every trace [B], and how many they are. */
@@ -36,6 +37,7 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
   const kernel = (of: Graph, i: number, inputs: readonly string[]): Outputs => {
     const outputs = outputsOf(of, i);
     const window = layerWindow(arch, i);
+    const rotates = inKernel && isRotated(i);
     of.node(
       'GroupQueryAttention',
       [...inputs, ...(rotates ? [cos, sin] : [])],
@@ -58,8 +60,8 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
     kernel(g, i, [...rows, ...(whole ?? [])]);
   return (i: number, q: string, k: string, v: string) => {
     const rows = [
-      padHeads(g, rotated(q), arch.heads, arch.headDim, precision),
-      padHeads(g, rotated(k), arch.kvHeads, arch.headDim, precision),
+      padHeads(g, rotated(i, q), arch.heads, arch.headDim, precision),
+      padHeads(g, rotated(i, k), arch.kvHeads, arch.headDim, precision),
       padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
     ];
     const outputs = attend(i, rows);

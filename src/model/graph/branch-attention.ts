@@ -37,9 +37,10 @@ export function branchAttention(parts: GraphParts, branch: ReturnType<typeof bra
   const grouped = g.ints([0, 0, kvHeads, -1, headDim]);
   const ungrouped = g.ints([0, 0, heads, -1, headDim]);
   return (i: number, q: string, k: string, v: string, prefix: KeysAndValues, suffix: KeysAndValues) => {
-    const scaled = g.node('Mul', [rotated(q), g.float(1 / Math.sqrt(headDim))]);
+    const turned = arch.unrotated?.includes(i) ? perHead : rotated;
+    const scaled = g.node('Mul', [turned(q), g.float(1 / Math.sqrt(headDim))]);
     const queries = g.node('Reshape', [scaled, grouped]);
-    const inputs = [queries, rotated(k), perHead(v), ...places, from, to, suffixFrom, suffixTo];
+    const inputs = [queries, turned(k), perHead(v), ...places, from, to, suffixFrom, suffixTo];
     const body = { graph: groupAttention(arch, i, prefix, suffix) };
     const mixed = g.node('Scan', inputs, { body, num_scan_inputs: inputs.length }); // [G,W,kvHeads,shared·R,hd]
     const byRow = g.node('Transpose', [g.node('Reshape', [mixed, ungrouped])], { perm: [0, 1, 3, 2, 4] });
@@ -53,8 +54,8 @@ export function suffixKeys(parts: GraphParts, rows: string, pos: string) {
   const flatPos = g.node('Reshape', [pos, g.ints([-1])]);
   const own = g.node('Gather', [flatPos, rows]);
   const { perHead, rotated } = headsOfRows(parts, rows, own, 2, arch.kvHeads);
-  return (k: string, v: string): KeysAndValues => ({
-    k: rotated(g.node('Gather', [k, rows])),
+  return (i: number, k: string, v: string): KeysAndValues => ({
+    k: (arch.unrotated?.includes(i) ? perHead : rotated)(g.node('Gather', [k, rows])),
     v: perHead(g.node('Gather', [v, rows])),
   });
 }

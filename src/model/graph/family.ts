@@ -4,6 +4,8 @@ import type { Graph } from './onnx.js';
 
 export const size = z.number().int().positive();
 
+export const MULTIPLIED = ['embedding', 'attention', 'residual', 'logits'] as const;
+
 /** The sizes of a model that its layers depend on. */
 export const layerSizes = {
   hidden: size,
@@ -14,6 +16,8 @@ export const layerSizes = {
   intermediate: size,
   vocab: size,
   rmsNormEps: z.number().positive(),
+  /** of what a family multiplies; absent: of nothing */
+  multipliers: z.record(z.enum(MULTIPLIED), z.number().positive()).exactOptional(),
 };
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
@@ -23,6 +27,8 @@ type Shape = readonly number[];
 export interface WeightSource {
   /** in the graph's precision */
   weight(name: string, shape: Shape): string;
+  /** a number, in the graph's precision */
+  number(value: number): string;
   /** rows [N,d] of a matrix by number [N]: only these are cast */
   rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
 }
@@ -30,7 +36,7 @@ export interface WeightSource {
 export type Operators = ReturnType<typeof operators>;
 
 /** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. */
-export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf }: WeightSource) {
+export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number }: WeightSource) {
   const rmsNorm = (x: string, name: string, size: number) =>
     g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
       axis: -1,
@@ -40,9 +46,10 @@ export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf }: Weigh
     ...{ sizes, rowsOf },
     add: (a: string, b: string) => g.node('Add', [a, b]),
     multiply: (a: string, b: string) => g.node('Mul', [a, b]),
+    scaled: (x: string, by: number) => g.node('Mul', [x, number(by)]),
     silu: (x: string) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
     /** RMS norm of x [N,d] */
-    norm: (x: string, name: string) => rmsNorm(x, name, sizes.hidden),
+    norm: (x: string, name: string, size = sizes.hidden) => rmsNorm(x, name, size),
     /** the same of each head on its own: x [N,heads·hd], weight [hd] */
     normHeads(x: string, name: string, heads: number) {
       const perHead = g.node('Reshape', [x, g.ints([-1, sizes.headDim])]);
@@ -64,6 +71,13 @@ export interface WindowConfig {
   readonly layer_types?: readonly string[] | null | undefined;
 }
 
+/** What it says of layers that read no positions. */
+export interface RotationConfig {
+  /** of each layer 1 where it reads them */
+  readonly no_rope_layers?: readonly number[] | null | undefined;
+  readonly no_rope_layer_interval: number;
+}
+
 /** A family: what its config.json may leave out, and its layers, which name their weights. */
 export interface Family {
   /** the defaults of transformers' config class, where they are not the query heads and hidden / heads */
@@ -71,9 +85,13 @@ export interface Family {
     readonly kvHeads?: number;
     readonly headDim?: number;
     readonly slidingWindow?: number;
+    readonly tiedHead?: boolean;
   };
   /** which layers have a sliding window; absent: none */
-  readonly windows?: (config: WindowConfig) => (layer: number) => boolean;
+  readonly windows?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
+  /** which layers read no positions; absent: none */
+  readonly unrotated?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
+  readonly hasMultipliers?: true;
   /** names of the matrix of the embedding, and of that of an output head of its own, [vocab,d] */
   readonly embedding: string;
   readonly head: string;

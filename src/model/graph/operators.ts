@@ -29,8 +29,10 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
   const rowsOf = (name: string, _: readonly number[], ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
 
+  const number = (value: number) => cast(g, g.float(value), 'f32', precision);
+
   const family = FAMILIES[arch.family];
-  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf });
+  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf, number });
   const o = within(g);
   const headWeight = arch.tiedHead ? family.embedding : family.head;
   return {

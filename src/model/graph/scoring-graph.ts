@@ -79,7 +79,7 @@ export function buildScoringGraph(
     const [prefixK, branchK] = parts(k);
     const [prefixV, branchV] = parts(v);
     const prefix = attendPrefix(i, prefixQ, prefixK, prefixV);
-    const suffix = keysOfSuffixes(branchK, branchV);
+    const suffix = keysOfSuffixes(i, branchK, branchV);
     /** keys or values so far, of an earlier run and of this one [X,kvHeads,P+S,headDim] */
     const whole = (name: string, own: string, dims: readonly [string, string, string]) => {
       const past = g.input(`past_${name}_${i}`, 'f32', [dims[0], kvHeads, dims[1], headDim]);

@@ -30,6 +30,33 @@ describe('what one family or scaling has for itself', () => {
     await expectSame(config, {}, ...(change === undefined ? [] : [change]));
   });
 
+  test.each<[string, string, Json, Json]>([
+    [
+      'SmolLM3: positions in all layers but one',
+      'SmolLM3',
+      { no_rope_layers: [0, 1] },
+      { no_rope_layers: [1, 1] },
+    ],
+    [
+      'SmolLM3: heads that the kernel does not rotate',
+      'SmolLM3',
+      { hidden_size: 40, no_rope_layers: [1, 0] },
+      { no_rope_layers: [1, 1] },
+    ],
+    [
+      'SmolLM3: windows where there are no positions',
+      'SmolLM3',
+      { use_sliding_window: true, sliding_window: 6 },
+      { sliding_window: 7 },
+    ],
+    ['Granite: embeddings', 'Granite', {}, { embedding_multiplier: 1 }],
+    ['Granite: scores', 'Granite', {}, { attention_multiplier: 0.25 }],
+    ['Granite: what layers add', 'Granite', {}, { residual_multiplier: 1 }],
+    ['Granite: logits', 'Granite', {}, { logits_scaling: 1 }],
+  ])('%s', async (_, family, more, less) => {
+    await expectSame({ ...(FAMILIES[family] as Json), ...more }, {}, less);
+  });
+
   const layer_types = ['sliding_attention', 'full_attention'];
   test.each<[string, string, Json]>([
     ['Mistral: every layer', 'Mistral', { sliding_window: 9 }],

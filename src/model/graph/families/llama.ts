@@ -10,22 +10,36 @@ export const llama: Family = {
   embed: (o, ids) => o.rowsOf('model.embed_tokens.weight', [o.sizes.vocab, o.sizes.hidden], ids),
   project: projections,
   finish(o, layer, x, attended) {
-    const { heads, headDim, hidden, intermediate } = o.sizes;
-    const wide = [intermediate, hidden] as const;
-    const y = o.add(x, o.linear(attended, `${at(layer)}.self_attn.o_proj`, [hidden, heads * headDim]));
-    const h = o.norm(y, `${at(layer)}.post_attention_layernorm.weight`);
-    const gate = o.linear(h, `${at(layer)}.mlp.gate_proj`, wide);
-    const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.mlp.up_proj`, wide));
-    return o.add(y, o.linear(mixed, `${at(layer)}.mlp.down_proj`, [hidden, intermediate]));
+    const y = o.add(x, attentionOut(o, layer, attended));
+    return o.add(y, mlp(o, layer, o.norm(y, `${at(layer)}.post_attention_layernorm.weight`)));
   },
   last: (o, x) => o.norm(x, 'model.norm.weight'),
 };
 
 /** The norm and the three projections of a layer. @param hasBias of these */
 export function projections(o: Operators, layer: number, x: string, hasBias = false) {
+  return projected(o, layer, o.norm(x, `${at(layer)}.input_layernorm.weight`), hasBias);
+}
+
+/** Those of rows as they are. */
+export function projected(o: Operators, layer: number, h: string, hasBias = false) {
   const { heads, kvHeads, headDim, hidden } = o.sizes;
-  const h = o.norm(x, `${at(layer)}.input_layernorm.weight`);
-  const projected = (letter: 'q' | 'k' | 'v', count: number) =>
+  const of = (letter: 'q' | 'k' | 'v', count: number) =>
     o.linear(h, `${at(layer)}.self_attn.${letter}_proj`, [count * headDim, hidden], hasBias);
-  return { q: projected('q', heads), k: projected('k', kvHeads), v: projected('v', kvHeads) };
+  return { q: of('q', heads), k: of('k', kvHeads), v: of('v', kvHeads) };
+}
+
+/** What a layer's attention adds to x. */
+export function attentionOut(o: Operators, layer: number, attended: string): string {
+  const { heads, headDim, hidden } = o.sizes;
+  return o.linear(attended, `${at(layer)}.self_attn.o_proj`, [hidden, heads * headDim]);
+}
+
+/** What a layer's MLP makes of rows h. */
+export function mlp(o: Operators, layer: number, h: string): string {
+  const { hidden, intermediate } = o.sizes;
+  const wide = [intermediate, hidden] as const;
+  const gate = o.linear(h, `${at(layer)}.mlp.gate_proj`, wide);
+  const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.mlp.up_proj`, wide));
+  return o.linear(mixed, `${at(layer)}.mlp.down_proj`, [hidden, intermediate]);
 }
