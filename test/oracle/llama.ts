@@ -108,7 +108,7 @@ function layOut({ config, tensors }: OracleModel): Layout {
   };
   const windowOf = (layer: number): number => {
     const window = (config.sliding_window as number | null | undefined) ?? Number.POSITIVE_INFINITY;
-    if (family === 'Mistral') return window;
+    if (family === 'Mistral' || family === 'Phi3') return window;
     if (family === 'Llama' || config.use_sliding_window !== true) return Number.POSITIVE_INFINITY;
     if (family === 'SmolLM3' && config.layer_types === undefined)
       return turnsIn(layer) ? Number.POSITIVE_INFINITY : window;
@@ -122,8 +122,24 @@ function layOut({ config, tensors }: OracleModel): Layout {
     family === 'Granite' ? ((config[key] as number | undefined) ?? 1) : 1;
   const layers = Array.from({ length: config.num_hidden_layers as number }, (_, i): Layer => {
     const at = `model.layers.${i}`;
+    const d = config.hidden_size as number;
+    const kv = headSize * ((config.num_key_value_heads ?? config.num_attention_heads) as number);
+    const ends = [headSize * (config.num_attention_heads as number), kv, kv];
+    /** rows of a matrix with several parts */
+    const part = (name: string, n: number, sizes: number[]): Row => {
+      const first = sizes.slice(0, n).reduce((sum, size) => sum + size, 0);
+      return weight(`${at}.${name}.weight`).subarray(first * d, (first + (sizes[n] as number)) * d);
+    };
+    const inner = config.intermediate_size as number;
+    const ofMlp = (name: string, n: number): Row =>
+      family === 'Phi3'
+        ? part('mlp.gate_up_proj', n, [inner, inner])
+        : weight(`${at}.mlp.${name}_proj.weight`);
     const projection = (letter: string): Projection => ({
-      weight: weight(`${at}.self_attn.${letter}_proj.weight`),
+      weight:
+        family === 'Phi3'
+          ? part('self_attn.qkv_proj', 'qkv'.indexOf(letter), ends)
+          : weight(`${at}.self_attn.${letter}_proj.weight`),
       bias: family === 'Qwen2' ? weight(`${at}.self_attn.${letter}_proj.bias`) : undefined,
     });
     const norm = (letter: string) =>
@@ -143,8 +159,8 @@ function layOut({ config, tensors }: OracleModel): Layout {
       kNorm: norm('k'),
       mlpNorm: ofOthers('post_attention_layernorm'),
       mlpOutNorm: ofOlmo('post_feedforward_layernorm'),
-      gate: weight(`${at}.mlp.gate_proj.weight`),
-      up: weight(`${at}.mlp.up_proj.weight`),
+      gate: ofMlp('gate', 0),
+      up: ofMlp('up', 1),
       down: weight(`${at}.mlp.down_proj.weight`),
     };
   });

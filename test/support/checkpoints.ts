@@ -39,19 +39,27 @@ function shapesOf(config: Json): [string, number[]][] {
     const isOlmo = family === 'Olmo2ForCausalLM';
     for (const name of ['post_attention', isOlmo ? 'post_feedforward' : 'input'])
       shapes.push([`${at}.${name}_layernorm.weight`, [d]]);
-    for (const [letter, rows] of [
-      ['q', q],
-      ['k', kv],
-      ['v', kv],
-    ] as const) {
+    const isFused = family === 'Phi3ForCausalLM';
+    if (isFused)
+      shapes.push(
+        [`${at}.self_attn.qkv_proj.weight`, [q + 2 * kv, d]],
+        [`${at}.mlp.gate_up_proj.weight`, [2 * f, d]],
+      );
+    for (const [letter, rows] of isFused
+      ? []
+      : ([
+          ['q', q],
+          ['k', kv],
+          ['v', kv],
+        ] as const)) {
       shapes.push([`${at}.self_attn.${letter}_proj.weight`, [rows, d]]);
       if (family === 'Qwen2ForCausalLM') shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
       if (family === 'Qwen3ForCausalLM' && letter !== 'v')
         shapes.push([`${at}.self_attn.${letter}_norm.weight`, [hd]]);
       if (isOlmo && letter !== 'v') shapes.push([`${at}.self_attn.${letter}_norm.weight`, [rows]]);
     }
-    shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]], [`${at}.mlp.gate_proj.weight`, [f, d]]);
-    shapes.push([`${at}.mlp.up_proj.weight`, [f, d]], [`${at}.mlp.down_proj.weight`, [d, f]]);
+    shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]], [`${at}.mlp.down_proj.weight`, [d, f]]);
+    for (const name of isFused ? [] : ['gate', 'up']) shapes.push([`${at}.mlp.${name}_proj.weight`, [f, d]]);
   }
   shapes.push(['model.norm.weight', [d]]);
   if ((config.tie_word_embeddings ?? family === 'SmolLM3ForCausalLM') !== true)

@@ -36,6 +36,10 @@ export const FAMILIES: Record<string, Json> = {
     ...{ ...LLAMA, architectures: ['Olmo2ForCausalLM'], num_attention_heads: 3, num_key_value_heads: 3 },
     ...{ hidden_size: 48, head_dim: undefined },
   },
+  Phi3: {
+    ...{ ...LLAMA, architectures: ['Phi3ForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
+    ...{ hidden_size: 64, head_dim: undefined, sliding_window: null, partial_rotary_factor: 1 },
+  },
   Granite: {
     ...{ ...LLAMA, architectures: ['GraniteForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
     ...{

@@ -3,10 +3,11 @@ import { granite } from './families/granite.js';
 import { llama } from './families/llama.js';
 import { mistral } from './families/mistral.js';
 import { olmo2 } from './families/olmo2.js';
+import { phi3 } from './families/phi3.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen3 } from './families/qwen3.js';
 import { smollm3 } from './families/smollm3.js';
-import { type Family, type LayerSizes, operators } from './family.js';
+import { type Family, type LayerSizes, operators, type RowsOf } from './family.js';
 import { Graph } from './onnx.js';
 
 export const FAMILIES = {
@@ -17,6 +18,7 @@ export const FAMILIES = {
   SmolLM3ForCausalLM: smollm3,
   Olmo2ForCausalLM: olmo2,
   GraniteForCausalLM: granite,
+  Phi3ForCausalLM: phi3,
 } as const satisfies Record<string, Family>;
 
 type FamilyName = keyof typeof FAMILIES;
@@ -27,12 +29,13 @@ export function expectedWeights(
   arch: LayerSizes & Readonly<{ family: FamilyName; layers: number; tiedHead: boolean }>,
 ): Map<string, readonly number[]> {
   const shapes = new Map<string, readonly number[]>();
-  const noted = (name: string, shape: readonly number[]): string => {
-    shapes.set(name, shape);
+  const noted = (name: string, shape: readonly number[], part?: RowsOf): string => {
+    shapes.set(name, part ? [part.of, ...shape.slice(1)] : shape);
     return name;
   };
   const family = FAMILIES[arch.family];
-  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf: noted, number: String });
+  const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
+  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String });
   family.embed(o, 'ids');
   family.last(o, 'x');
   if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);

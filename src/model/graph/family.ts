@@ -23,10 +23,17 @@ export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
 type Shape = readonly number[];
 
+/** Some rows of a matrix, from one on. */
+export interface RowsOf {
+  readonly first: number;
+  /** rows of the whole */
+  readonly of: number;
+}
+
 /** Where weights come from, by the names and shapes that layers give them. */
 export interface WeightSource {
   /** in the graph's precision */
-  weight(name: string, shape: Shape): string;
+  weight(name: string, shape: Shape, part?: RowsOf): string;
   /** a number, in the graph's precision */
   number(value: number): string;
   /** rows [N,d] of a matrix by number [N]: only these are cast */
@@ -55,10 +62,16 @@ export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number 
       const perHead = g.node('Reshape', [x, g.ints([-1, sizes.headDim])]);
       return g.node('Reshape', [rmsNorm(perHead, name, sizes.headDim), g.ints([-1, heads * sizes.headDim])]);
     },
-    /** x [N,in] by the matrix `<name>.weight` [out,in], plus `<name>.bias` [out] */
-    linear(x: string, name: string, shape: readonly [out: number, from: number], hasBias = false) {
+    /** x [N,in] by the matrix `<name>.weight` [out,in], or so many rows of it, plus `<name>.bias` [out] */
+    linear(
+      x: string,
+      name: string,
+      shape: readonly [out: number, from: number],
+      hasBias = false,
+      part?: RowsOf,
+    ) {
       const bias = () => weight(`${name}.bias`, [shape[0]]);
-      const inputs = [x, weight(`${name}.weight`, shape), ...(hasBias ? [bias()] : [])];
+      const inputs = [x, weight(`${name}.weight`, shape, part), ...(hasBias ? [bias()] : [])];
       return g.node('Gemm', inputs, { transB: 1 });
     },
   };

@@ -1,12 +1,14 @@
 // A family's layers in a graph, with the weights that they name; and the matrix of the output head behind them.
 import type { GraphParts } from './architecture.js';
 import { FAMILIES } from './families.js';
-import { operators } from './family.js';
+import { operators, type RowsOf } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export type Weight = StoredTensor & ExternalData;
+
+const size = (shape: readonly number[]): number => shape.reduce((product, n) => product * n, 1);
 
 /** A family's layers in a graph, each weight put there when it is first asked for. */
 export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyMap<string, Weight>) {
@@ -15,15 +17,22 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
     return weight;
   };
-  const stored = (name: string): string => {
-    const { dtype, shape, location, offset, length } = weightOf(name);
-    return g.weight(name, dtype, shape, { location, offset, length });
+  /** @param from first of the rows that `shape` has: of the same bytes of the same file, as a tensor of their own */
+  const rowsFrom = (as: string, name: string, from: number, shape: readonly number[]): string => {
+    const { dtype, shape: whole, location, offset, length } = weightOf(name);
+    const bytes = length / size(whole);
+    const place = { location, offset: offset + from * size(whole.slice(1)) * bytes };
+    return g.weight(as, dtype, shape, { ...place, length: size(shape) * bytes });
   };
+  const stored = (name: string): string => rowsFrom(name, name, 0, weightOf(name).shape);
   const converted = new Map<string, string>();
   /** one of another type is cast in the graph itself, where bodies see it too */
-  const weight = (name: string): string => {
-    const value = converted.get(name) ?? cast(g, stored(name), weightOf(name).dtype, precision);
-    converted.set(name, value);
+  const weight = (name: string, shape = weightOf(name).shape, part?: RowsOf): string => {
+    const as = part ? `${name}.${part.first}` : name;
+    const value =
+      converted.get(as) ??
+      cast(g, rowsFrom(as, name, part?.first ?? 0, shape), weightOf(name).dtype, precision);
+    converted.set(as, value);
     return value;
   };
   const rowsOf = (name: string, _: readonly number[], ids: string, graph = g) =>
@@ -45,12 +54,8 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
     headMatrix: () => weight(headWeight),
     /** some rows of it, from one on and in blocks or not, as a tensor of their own, of the same bytes of the same file */
     headSlice(name: string, first: number, shape: readonly number[]) {
-      const { dtype, location, offset, length } = weightOf(headWeight);
-      const bytes = length / (arch.vocab * arch.hidden);
-      const place = { location, offset: offset + first * arch.hidden * bytes };
-      const size = shape.reduce((product, n) => product * n, 1);
-      g.weight(name, dtype, shape, { ...place, length: size * bytes });
-      return cast(g, name, dtype, precision);
+      rowsFrom(name, headWeight, first, shape);
+      return cast(g, name, weightOf(headWeight).dtype, precision);
     },
     /** rows [C,d] of it by token [C], in a body graph */
     headRows: (tokens: string, body: Graph) => rowsOf(headWeight, [arch.vocab, arch.hidden], tokens, body),

@@ -49,6 +49,7 @@ describe('what one family or scaling has for itself', () => {
       { use_sliding_window: true, sliding_window: 6 },
       { sliding_window: 7 },
     ],
+    ['Phi3: a window', 'Phi3', { sliding_window: 9 }, { sliding_window: 10 }],
     ['Granite: embeddings', 'Granite', {}, { embedding_multiplier: 1 }],
     ['Granite: scores', 'Granite', {}, { attention_multiplier: 0.25 }],
     ['Granite: what layers add', 'Granite', {}, { residual_multiplier: 1 }],
