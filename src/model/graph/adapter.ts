@@ -16,6 +16,7 @@ const TENSORS = 'adapter_model.safetensors';
 const Config = z.looseObject({
   peft_type: z.literal('LORA'),
   lora_alpha: z.number(),
+  base_model_name_or_path: z.string().nullish(),
   use_rslora: z.boolean().default(false),
   /** by the ends of modules' names; patterns of another kind match nothing here, and are refused */
   alpha_pattern: z.record(z.string().regex(/^[\w.]+$/, 'is no name of a module'), z.number()).default({}),
@@ -62,7 +63,7 @@ export async function mergedWeights(folder: string, { weights: base, files }: Ch
   const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location: SINGLE }]));
   return {
     weights,
-    merged: deltas.size,
+    about: `${deltas.size} matrices of ${folder}, an adapter of ${config.base_model_name_or_path ?? 'a model that it does not name'}`,
     async write(to: string): Promise<void> {
       // a link to the base would hand on what is written
       await rm(to, { force: true });

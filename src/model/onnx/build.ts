@@ -76,7 +76,7 @@ export async function buildPolicyFolder(
   const cuda = { graph: CUDA_GRAPH, precision };
   const graph = (type: Precision) => serialiseModel(buildScoringGraph(architecture, weights, type));
   const writeGraphs = async () => {
-    if (adapted) opts.log?.(`merging ${adapted.merged} matrices of ${opts.adapter}`);
+    if (adapted) opts.log?.(`merging ${adapted.about}`);
     await adapted?.write(join(out, SINGLE));
     await writeText(join(out, GRAPH), graph('f32'));
     await writeText(join(out, CUDA_GRAPH), graph(precision));
