@@ -1,5 +1,4 @@
-// `policy build --adapter`: weights with a LoRA adapter merged into them, against the formula in float64 and against PEFT; what is refused.
-import { spawnSync } from 'node:child_process';
+// `policy build --adapter`: weights with a LoRA adapter merged into them, against the formula in float64; what is refused.
 import { linkSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -17,7 +16,6 @@ import {
   writeCheckpoint,
 } from '../../support/checkpoints.js';
 import { temporaryFolder } from '../../support/program.js';
-import { trainerPython } from '../../support/trainer-venv.js';
 
 const home = await temporaryFolder();
 const CONFIG: Json = {
@@ -153,32 +151,5 @@ describe('an adapter', () => {
     for (const name of ['adapter_config.json', 'adapter_model.safetensors'])
       symlinkSync(join(writeAdapter(), name), join(linked, name));
     await expect(mergedWeights(linked, checkpoint)).rejects.toThrow(/outside its folder/);
-  });
-
-  const python = trainerPython();
-  it.skipIf(python === undefined)("is PEFT's own merge to 1e-6", async () => {
-    const checkpoint = base('F32');
-    const adapter = writeAdapter({
-      base_model_name_or_path: checkpoint,
-      target_modules: ['q_proj', 'down_proj'],
-      layers_to_transform: null,
-    });
-    const script = `
-import sys
-from peft import PeftModel
-from transformers import AutoModelForCausalLM
-base, adapter, out = sys.argv[1:]
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter)
-model.merge_and_unload().save_pretrained(out)`;
-    const out = join(home, 'peft');
-    const { status, stderr } = spawnSync(python as string, ['-c', script, checkpoint, adapter, out], {
-      encoding: 'utf8',
-    });
-    expect(status, stderr).toBe(0);
-    const theirs = readSafetensors(join(out, 'model.safetensors'));
-    const ours = readSafetensors(await merged(checkpoint, adapter));
-    for (const [name, { data }] of theirs)
-      for (const [i, w] of data.entries())
-        expect(Math.abs(w - (ours.get(name)?.data[i] as number))).toBeLessThan(1e-6);
   });
 });
