@@ -1,0 +1,93 @@
+"""σ·T for the traces of a trainer's batch: of what it has just sampled, or of what was scored before.
+
+Both are called with rows {prompt_ids, completion_ids, advantage} (and reference, completion_mask), and give for each the weights of
+its completion's tokens, by which the trainer multiplies that advantage: mean 1 over the tokens that the policy wrote.
+"""
+import json
+import os
+import time
+
+import numpy as np
+
+from rredcot._errors import log, rejects
+from rredcot._rows import is_path
+from rredcot._scored import scored_rows
+from rredcot._scorer import Scorer
+
+# of rules, these read how large a return is on the reward's scale; of an advantage there is the sign
+ON_SCALE = ("rudder", "signed")
+OURS = ("baseline", "reward_range", "method", "max_rejects", "preset")
+
+
+def weights_of(sigma, mask=None, place="a trace"):
+    """σ·T (T): of uniform σ exactly 1. Raises ValueError for what does not sum to 1."""
+    sigma = np.asarray(sigma, dtype=np.float64)
+    total = sigma.sum()
+    if abs(total - 1) > 1e-3 * max(1, np.abs(sigma).sum()):
+        raise ValueError(f"{place}: σ sums to {total:.6g}, expected 1")
+    # the sum is 1 up to float32
+    return (sigma * (len(sigma) if mask is None else sum(mask)) / total).astype(np.float32)
+
+
+class Live:
+    """Scores what was sampled a moment ago. What a trace's group tells is in its advantage already: a row needs no group, and a group
+    may be spread over processes. Where the advantage is 0 nothing is asked, and where a row is rejected its weights are 1, as told.
+
+    policy, answerer, flags: as of rredcot.Scorer
+    """
+
+    def __init__(self, policy=None, answerer=None, **flags):
+        wrong = [name for name in OURS if name in flags]
+        wrong += [f"sigma={rule}" for rule in str(flags.get("sigma", "")).split(",") if rule in ON_SCALE]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: the trainer has the returns, of which σ sees the sign: score before training instead")
+        self._scorer = Scorer(policy, answerer=answerer, baseline=0.5, reward_range="0,1", preset="tokens", max_rejects="100%", **flags)
+        self.told = {}
+
+    def __call__(self, rows):
+        began = time.perf_counter()
+        asked = [
+            {**row, "id": str(n), "reward": 1.0 if row["advantage"] > 0 else 0.0}
+            for n, row in enumerate(rows)
+            if row["advantage"] != 0 and len(row["completion_ids"]) > 0
+        ]
+        for row in asked:
+            del row["advantage"]
+        weights = [np.ones(len(row["completion_ids"]), dtype=np.float32) for row in rows]
+        left, uniform = {}, 0
+        if asked:
+            table = self._scorer(asked)
+            for name, sigma, status in zip(*(table[column].to_pylist() for column in ("id", "sigma", "status"))):
+                weights[int(name)] = weights_of(sigma, rows[int(name)].get("completion_mask"), f"row {name} of the batch")
+                uniform += "uniform:" in status
+            left = {row["id"]: f"{row['code']}: {row['reason']}" for row in rejects(table).to_pylist()}
+        self.told = {"scored": len(asked) - len(left), "rejected": len(left), "uniform": uniform, "seconds": time.perf_counter() - began}
+        for name, why in list(left.items())[:1]:
+            log.warning("%d of %d traces keep one advantage for all their tokens; row %s of the batch: %s", len(left), len(rows), name, why)
+        return weights
+
+
+class Stored:
+    """Finds what was scored before by the ids of prompt and completion."""
+
+    def __init__(self, scored):
+        self.place = os.fspath(scored) if is_path(scored) else "the scored table"
+        self.rows = scored_rows(scored)
+        self._weights = {
+            (*row["prompt_ids"], *row["completion_ids"]): weights_of(row["sigma"], row.get("completion_mask"), f"{self.place}: {row.get('id')}")
+            for row in self.rows
+        }
+        self.told = {}
+
+    def __call__(self, rows):
+        found = [self._weights.get((*row["prompt_ids"], *row["completion_ids"])) for row in rows]
+        for n, weights in enumerate(found):
+            if weights is None:
+                raise ValueError(f"row {n} of the batch: its {len(rows[n]['completion_ids'])} tokens are none of {self.place}: cut, or tokenized again")
+        return found
+
+
+def of_environment(name="RREDCOT"):
+    """As the variable says, for trainers that are started by a command: {"scored": "scored.parquet"}, or {"policy": "./policy", …flags}."""
+    said = json.loads(os.environ.get(name, "{}"))
+    return Stored(said["scored"]) if "scored" in said else Live(**said)
