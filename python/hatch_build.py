@@ -7,12 +7,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # by platform as Node calls it: the wheel's tag, and what of onnxruntime-node's folder for it is loaded.
 # npm and PyPI have no build of ONNX Runtime for musl, older glibc or Intel Macs
-WINDOWS = ["onnxruntime_binding.node", "onnxruntime.dll", "DirectML.dll", "dxcompiler.dll", "dxil.dll"]
+# (nor is DirectML loaded before somebody asks for it, which the program does not, nor what WebGPU compiles shaders with)
 PLATFORMS = {
     "linux/x64": ("manylinux_2_28_x86_64", ["onnxruntime_binding.node", "libonnxruntime.so.1"]),
     "linux/arm64": ("manylinux_2_28_aarch64", ["onnxruntime_binding.node", "libonnxruntime.so.1"]),
     "darwin/arm64": ("macosx_14_0_arm64", ["onnxruntime_binding.node", "libonnxruntime.1.dylib"]),
-    "win32/x64": ("win_amd64", WINDOWS),
+    "win32/x64": ("win_amd64", ["onnxruntime_binding.node", "onnxruntime.dll"]),
 }
 
 # what commands open of the program's own files: the help ends with the path of a page

@@ -30,6 +30,7 @@ def test_every_kind_of_rows_gives_the_same(folder, traces):
         "polars": polars.DataFrame(traces),
         "pandas": pandas.DataFrame(traces),
         "dataset": datasets.Dataset.from_list(traces),
+        "streamed dataset": datasets.Dataset.from_list(traces).to_iterable_dataset(),
         "path": folder / "rows.jsonl",
         "paths": ["rows.jsonl"],
     }
@@ -77,9 +78,10 @@ def test_rejects_that_are_allowed_come_with_the_table(traces, caplog):
     assert any("1 of 3 traces" in record.message for record in caplog.records if record.levelno == logging.WARNING)
 
 
-def test_a_scored_table_goes_on_to_the_other_functions(folder, traces):
+def test_a_scored_table_goes_on_to_the_other_functions(folder, traces, caplog):
     scored = rredcot.score(traces)
     rudder = rredcot.redistribute(scored, sigma="rudder")
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
     # as a file that the user has made of it, too
     parquet.write_table(scored, folder / "own.parquet")
     assert rredcot.redistribute("own.parquet", sigma="rudder")["sigma"].equals(rudder["sigma"])

@@ -1,4 +1,5 @@
 """`rredcot.Scorer`: the same rows as `score` gives, batch after batch, whatever became of the one before."""
+import gc
 import os
 import pickle
 import shutil
@@ -115,10 +116,15 @@ def test_it_stays_warm(scorer, traces):
     assert min(times) < cold / 4
 
 
-def test_closing_ends_the_process(traces):
+@pytest.mark.parametrize("how", ["close", "del"])
+def test_closing_ends_the_process_and_so_does_forgetting_it(traces, how):
     one = rredcot.Scorer()
     one(traces[:1])
     number = pid(one)
-    one.close()
+    if how == "close":
+        one.close()
+    else:
+        del one
+        gc.collect()
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)

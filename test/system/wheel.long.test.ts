@@ -12,6 +12,9 @@ interface PytestResult {
   readonly text: string;
 }
 
+/** what ends a test that hangs */
+const LONGEST_MS = 300_000;
+
 const tools = wheelPython();
 const isLinux = process.platform === 'linux';
 
@@ -53,7 +56,12 @@ async function runPytest(python: string): Promise<PytestResult[]> {
     ...(process.env.RREDCOT_CUDA_WHEELS && { RREDCOT_CUDA_WHEELS: process.env.RREDCOT_CUDA_WHEELS }),
   };
   const args = ['-m', 'pytest', join(ROOT, 'python/tests'), '-q', '-p', 'no:cacheprovider', '--tb=short'];
-  const { status, stdout, stderr } = spawnSync(own, args, { env, cwd: folder, encoding: 'utf8' });
+  const { status, stdout, stderr } = spawnSync(own, args, {
+    env,
+    cwd: folder,
+    encoding: 'utf8',
+    timeout: LONGEST_MS,
+  });
   if (status === 0 || status === 1)
     return readFileSync(at('results.jsonl'), 'utf8')
       .trim()

@@ -19,7 +19,7 @@ def arrow(data):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if hasattr(data, "with_format") and hasattr(data, "column_names"):  # a datasets.Dataset: its selection, in its order
+    if hasattr(data, "with_format") and hasattr(data, "num_rows"):  # a datasets.Dataset: its selection, in its order
         return data.with_format("arrow")[:]
     if hasattr(data, "to_arrow"):  # polars: its types of text for this are those that everybody reads
         return data.to_arrow()

@@ -98,14 +98,10 @@ class _Process:
         own_session = {} if os.name == "nt" else {"start_new_session": True}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._program = subprocess.Popen(_node.command(words), env=_node.environment(), **pipes, **own_session)
-        self._fatal = None
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._fatal = {}
+        self._listener = threading.Thread(target=_listen, args=(self._program.stderr, self._fatal), daemon=True)
         self._listener.start()
         self._end = weakref.finalize(self, _end, self._program)
-
-    def _listen(self):
-        for line in self._program.stderr:
-            self._fatal = tell(line.decode("utf8", "replace")) or self._fatal
 
     def has_ended(self):
         return self._program.poll() is not None
@@ -156,6 +152,12 @@ class _Process:
     def kill(self):
         self._program.kill()
         self.close()
+
+
+def _listen(stderr, fatal):
+    """Hands on what it says, and keeps what it says last."""
+    for line in stderr:
+        fatal.update(tell(line.decode("utf8", "replace")) or {})
 
 
 def _end(program):
