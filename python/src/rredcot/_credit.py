@@ -3,6 +3,7 @@
 Both are called with rows {prompt_ids, completion_ids, advantage} (and reference, completion_mask), and give for each the weights of
 its completion's tokens, by which the trainer multiplies that advantage: mean 1 over the tokens that the policy wrote.
 """
+import functools
 import json
 import os
 import time
@@ -16,7 +17,7 @@ from rredcot._scorer import Scorer
 
 # of rules, these read how large a return is on the reward's scale; of an advantage there is the sign
 ON_SCALE = ("rudder", "signed")
-OURS = ("baseline", "reward_range", "method", "max_rejects", "preset")
+OURS = ("baseline", "reward_range", "method", "max_rejects", "preset", "columns", "drop")
 
 
 def weights_of(sigma, mask=None, place="a trace"):
@@ -41,18 +42,18 @@ class Live:
         wrong += [f"sigma={rule}" for rule in str(flags.get("sigma", "")).split(",") if rule in ON_SCALE]
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: the trainer has the returns, of which σ sees the sign: score before training instead")
-        self._scorer = Scorer(policy, answerer=answerer, baseline=0.5, reward_range="0,1", preset="tokens", max_rejects="100%", **flags)
+        flags["map"] = {"reward": "outcome", **flags.get("map", {})}
+        kept = {"columns": ["sigma", "status"], "drop": ["prompt_ids", "completion_ids", "outcome"], "max_rejects": "100%"}
+        self._scorer = Scorer(policy, answerer=answerer, baseline=0.5, reward_range="0,1", preset="tokens", **kept, **flags)
         self.told = {}
 
     def __call__(self, rows):
         began = time.perf_counter()
         asked = [
-            {**row, "id": str(n), "reward": 1.0 if row["advantage"] > 0 else 0.0}
+            {**{name: value for name, value in row.items() if name != "advantage"}, "id": str(n), "outcome": float(row["advantage"] > 0)}
             for n, row in enumerate(rows)
             if row["advantage"] != 0 and len(row["completion_ids"]) > 0
         ]
-        for row in asked:
-            del row["advantage"]
         weights = [np.ones(len(row["completion_ids"]), dtype=np.float32) for row in rows]
         left, uniform = {}, 0
         if asked:
@@ -87,7 +88,41 @@ class Stored:
         return found
 
 
+def one_of(advantages):
+    """The advantage of a trace, of those of its tokens. Raises ValueError where each has its own."""
+    if len(advantages) and (advantages != advantages[0]).any():
+        raise ValueError("each token has an advantage of its own: σ shares out one a trace, as of the estimator grpo, without a KL term in the rewards")
+    return advantages[0].item() if len(advantages) else 0.0
+
+
+def tokens_of(ids, seen, acted):
+    """Of padded rows (B, L): prompt, completion, and which of this the policy wrote. `acted` (B, A) marks that, and ends where they end."""
+    for row, mask, own in zip(ids, seen.bool(), acted.bool()):
+        places = own.nonzero()[:, 0] + ids.shape[1] - acted.shape[1]
+        start, end = (int(places[0]), int(places[-1]) + 1) if len(places) else (len(row), len(row))
+        wrote = own[start - ids.shape[1] + acted.shape[1] : end - ids.shape[1] + acted.shape[1]]
+        yield row[:start][mask[:start]].tolist(), row[start:end].tolist(), wrote.long().tolist()
+
+
+def weigh(credit, tokens, acted, advantages, references=None):
+    """Advantages (B, A) times σ·T where `acted` (B, A) marks what the policy wrote, 0 elsewhere. `tokens` as tokens_of gives them."""
+    import torch
+
+    rows = []
+    for i, (prompt, completion, wrote) in enumerate(tokens):
+        row = {"prompt_ids": prompt, "completion_ids": completion, "completion_mask": wrote}
+        # what was scored before needs no advantage
+        row["advantage"] = one_of(advantages[i][acted[i].bool()]) if isinstance(credit, Live) else None
+        rows.append(row if references is None else {**row, "reference": references[i]})
+    weights = torch.zeros_like(advantages)
+    for i, (row, own) in enumerate(zip(rows, credit(rows))):
+        weights[i, acted[i].bool()] = torch.from_numpy(own[np.array(row["completion_mask"], dtype=bool)]).to(weights)
+    return advantages * weights
+
+
+@functools.lru_cache
 def of_environment(name="RREDCOT"):
     """As the variable says, for trainers that are started by a command: {"scored": "scored.parquet"}, or {"policy": "./policy", …flags}."""
     said = json.loads(os.environ.get(name, "{}"))
+    said.pop("reference", None)  # of a hook that finds it in a column
     return Stored(said["scored"]) if "scored" in said else Live(**said)

@@ -33,7 +33,7 @@ def questions(lines):
 class Model:
     """A causal language model of transformers, as it is now: a trainer's own, with the weights of this step.
 
-    tokens       of a forward pass, padding and all: bounds the memory of its logits
+    tokens       of a forward pass, padding and all: by default as many as have a gigabyte of logits
     temperature  by which logits are divided, as a trainer does whose samples were drawn with it
 
     A trace and all that is asked behind its exits are one row of a forward pass, where a mask lets each branch see the trace up to its
@@ -41,11 +41,12 @@ class Model:
     attention without masks). Draws no samples: not for `estimator="mc"`.
     """
 
-    def __init__(self, model: Any, *, tokens: int = 8192, temperature: float = 1.0) -> None:
+    def __init__(self, model: Any, *, tokens: int | None = None, temperature: float = 1.0) -> None:
         import torch
         import transformers
 
-        self.model, self.tokens, self.temperature = model, tokens, temperature
+        self.model, self.temperature = model, temperature
+        self.tokens = tokens or 2**28 // model.get_input_embeddings().weight.shape[0]
         self.name = f"torch {torch.__version__}, transformers {transformers.__version__}"
         config = model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["sliding" if getattr(config, "sliding_window", None) else "full_attention"])

@@ -13,18 +13,15 @@ RREDCOT holds the policy's folder, which is read again when it has changed, and 
 with data.train_batch_size a multiple of the group's size; bypass_mode takes the stored log-probabilities as the old ones. With the older
 trainer (trainer.use_v1=False): algorithm.adv_estimator=grpo_sigma. loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11.
 """
-import functools
-
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 from verl.trainer.ppo import core_algos, ray_trainer
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 
-from rredcot._credit import of_environment, weights_of
+from rredcot._credit import of_environment, one_of, tokens_of, weigh, weights_of
 from rredcot._errors import log
 
 NAME, REPLAY, MODE = "grpo_sigma", "rredcot_replay", "rredcot"
-live = functools.lru_cache(of_environment)
 
 
 @register(REPLAY)
@@ -46,7 +43,7 @@ class Replay(AgentLoopBase):
         )
 
 
-def weigh(trainer):
+def with_credit(trainer):
     """V1's synchronous trainer with weighted advantages. Only `_compute_advantage` changes."""
     import transfer_queue as tq
     from verl.utils import tensordict_utils as tu
@@ -75,8 +72,8 @@ def weigh(trainer):
                 found = [weights_of(row["sigma"]) for row in stored]
             else:
                 lists = ([each.tolist() for each in own[name].unbind()] for name in fields[:3])
-                found = live()([row(*each) for each in zip(*lists, advantages, list(own["reward_model"]))])
-                metrics.update({f"rredcot/{name}": value for name, value in live().told.items()})
+                found = of_environment()([row(*each) for each in zip(*lists, advantages, list(own["reward_model"]))])
+                metrics.update({f"rredcot/{name}": value for name, value in of_environment().told.items()})
             weighted = [each * torch.from_numpy(weights).to(each) for each, weights in zip(advantages, found)]
             data["advantages"] = torch.nested.as_nested_tensor(weighted, layout=torch.jagged)
             tq.kv_batch_put(**place, fields=data.select("advantages"))
@@ -86,13 +83,11 @@ def weigh(trainer):
 
 
 def row(prompt, response, mask, advantages, reward_model):
-    """A trace as the scorer takes it. Raises ValueError where the estimator has given each token an advantage of its own."""
-    own = advantages[torch.tensor(mask, dtype=torch.bool)]
-    if len(own) and (own != own[0]).any():
-        raise ValueError("each token has an advantage of its own: σ shares out one a trace: algorithm.adv_estimator=grpo")
-    value = own[0].item() if len(own) else 0.0
+    """A trace as the scorer takes it."""
+    mask = [int(each) for each in mask]
+    value = one_of(advantages[torch.tensor(mask, dtype=torch.bool)])
     reference = reward_model["ground_truth"]
-    return {"prompt_ids": prompt, "completion_ids": response, "completion_mask": [int(each) for each in mask], "advantage": value, "reference": reference}
+    return {"prompt_ids": prompt, "completion_ids": response, "completion_mask": mask, "advantage": value, "reference": reference}
 
 
 def refused(mode):
@@ -108,7 +103,7 @@ except ImportError as error:  # before 0.9 there is only the older trainer
     if error.name == "transfer_queue":
         log.warning("V1 needs TransferQueue, so trainer_mode=%s is not there: pip install 'verl[verl-core]'", MODE)
 else:
-    register_trainer(MODE)(weigh(PPOTrainerSync))
+    register_trainer(MODE)(with_credit(PPOTrainerSync))
     for name in [name for name in trainer_base.TRAINER_REGISTRY if name.endswith("_async")]:
         trainer_base.TRAINER_REGISTRY[name] = refused(name)
 
@@ -126,22 +121,14 @@ def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, batc
         index=non_tensor_batch.get("group", index),
         norm_adv_by_std_in_grpo=by_std,
     )
-    kept = response_mask.bool()
-    lengths = response_mask.shape[1]
     if "sigma" in non_tensor_batch:
-        found = [weights_of(list(sigma)) for sigma in non_tensor_batch["sigma"]]
-    else:
-        # the tokens of prompt, padded left, and response, padded right
-        seen = batch["attention_mask"].bool()
-        prompts = [ids[mask].tolist() for ids, mask in zip(batch["prompts"], seen[:, :-lengths])]
-        responses = [ids[mask].tolist() for ids, mask in zip(batch["responses"], seen[:, -lengths:])]
-        masks = [mask[: len(ids)].tolist() for mask, ids in zip(response_mask, responses)]
-        own = [each[: len(ids)] for each, ids in zip(advantages, responses)]
-        found = live()([row(*each) for each in zip(prompts, responses, masks, own, non_tensor_batch["reward_model"])])
-    weights = torch.zeros_like(advantages)
-    for i, each in enumerate(found):
-        weights[i, : len(each)] = torch.from_numpy(each).to(weights)
-    return advantages * weights * kept, returns
+        weights = torch.zeros_like(advantages)
+        for i, sigma in enumerate(non_tensor_batch["sigma"]):
+            weights[i, response_mask[i].bool()] = torch.from_numpy(weights_of(list(sigma))).to(weights)
+        return advantages * weights, returns
+    ids = torch.cat([batch["prompts"], batch["responses"]], dim=1)
+    references = [each["ground_truth"] for each in non_tensor_batch["reward_model"]]
+    return weigh(of_environment(), tokens_of(ids, batch["attention_mask"], response_mask), response_mask, advantages, references), returns
 
 
 def install():

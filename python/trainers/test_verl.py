@@ -110,7 +110,7 @@ def test_v1_replays(queue, scored, rows, tmp_path):
 
 def test_v1_scores_what_it_has_generated(queue, rows, monkeypatch):
     monkeypatch.setenv("RREDCOT", json.dumps({"policy": str(POLICY)}))
-    rredcot.verl.live.cache_clear()
+    rredcot.verl.of_environment.cache_clear()
     worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class
     own = object.__new__(worker)
     own.processor = own.tokenizer = own.reward_loop_worker_handles = None
@@ -159,7 +159,7 @@ def test_an_estimator_that_gives_each_token_its_own_is_refused():
 @pytest.mark.parametrize("kind", ["replayed", "live"])
 def test_the_older_trainer(kind, rows, monkeypatch):
     monkeypatch.setenv("RREDCOT", json.dumps({"policy": str(POLICY)}))
-    rredcot.verl.live.cache_clear()
+    rredcot.verl.of_environment.cache_clear()
     width, before = (max(len(row[name]) for row in rows) for name in ("completion_ids", "prompt_ids"))
     responses, mask, rewards = (torch.zeros(len(rows), width) for _ in range(3))
     prompts, seen = torch.zeros(len(rows), before), torch.zeros(len(rows), before)
