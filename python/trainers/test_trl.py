@@ -1,5 +1,6 @@
 """TRL's own trainer: eq. 11 by hand, uniform σ against TRL alone, and credit by the weights of each step."""
 import random
+import re
 
 import pytest
 
@@ -94,8 +95,8 @@ def odd_reward(completion_ids, **_):
     return [float(sum(ids) % 5) for ids in completion_ids]
 
 
-def config(folder, **options):
-    return trl.GRPOConfig(**{
+def config(folder, of=trl.GRPOConfig, **options):
+    return of(**{
         **{"output_dir": str(folder), "loss_type": "grpo", "learning_rate": 1e-3, "max_steps": STEPS, "bf16": False, "use_cpu": True},
         **{"seed": 7, "report_to": [], "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True, "temperature": 1.0},
         **options,
@@ -254,3 +255,16 @@ def test_live_a_policy_s_graph_may_answer_and_a_column_may_have_another_name(tmp
         run(GRPOTrainer, tmp_path, data, right, more={"rredcot": {**LIVE, "reference": "gold"}}, **options)
     with pytest.raises(ValueError, match="sigma=rudder: the trainer has the returns"):
         run(GRPOTrainer, tmp_path, data, right, more={"rredcot": {**LIVE, "sigma": "rudder"}}, **options)
+
+
+def test_the_code_of_the_docs_trains(tmp_path, scored, rows, monkeypatch):
+    [block] = re.findall(r"```python\n(.*?)```", (CHECKOUT / "docs/trainers.md").read_text(encoding="utf8"), re.S)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "checkpoint").symlink_to(POLICY)
+    (tmp_path / "scored.parquet").symlink_to(scored)
+    options = {"per_device_train_batch_size": 8, "max_completion_length": 130, "max_steps": 1}
+    monkeypatch.setattr(trl, "GRPOConfig", lambda **given: config(tmp_path, **{**options, **given}))
+    shapes, loss = [], GRPOTrainer._compute_loss
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, inputs: (shapes.append(inputs["advantages"].dim()), loss(self, model, inputs))[1])
+    exec(block, {"data": questions(rows), "reward": right})  # noqa: S102
+    assert shapes == [2, 2]
