@@ -21,7 +21,7 @@ function runPytest(python: string, trainer: string): PytestResult[] {
   const here = join(ROOT, 'python/trainers');
   const file = at(`${trainer}.jsonl`);
   const args = [
-    join(here, `test_${trainer}.py`),
+    join(here, `test_${trainer.replace('ms-', '')}.py`),
     '-q',
     '-p',
     'no:cacheprovider',
