@@ -15,51 +15,6 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 # trainer → its repository, and path → definition → what an example uses of it: names that occur there ("" is the whole module),
 # and "()" where the example has to have, or to call, its very signature, which the tests' stand-ins have.
 RELIES = {
-    "trl": {
-        "repository": "https://github.com/huggingface/trl",
-        "source": {
-            "trl/trainer/grpo_trainer.py": {
-                "GRPOTrainer.__init__": ["model", "args", "reward_funcs", "train_dataset", "rollout_func"],
-                "GRPOTrainer._generate": ["rollout_func", "prompt_ids", "completion_ids", "logprobs"],
-                "GRPOTrainer._generate_and_score_completions": ["()", "completion_ids", "advantages", "old_per_token_logps", "sampling_per_token_logps"],
-                "GRPOTrainer._compute_loss": ["advantages", "old_per_token_logps"],
-            },
-            "trl/trainer/grpo_config.py": {"GRPOConfig": ["loss_type", "num_generations", "max_completion_length", "temperature"]},
-        },
-    },
-    "verl": {
-        "repository": "https://github.com/verl-project/verl",
-        "source": {
-            "verl/__init__.py": {"": ["VERL_USE_EXTERNAL_MODULES"]},
-            "verl/trainer/main_ppo.py": {"main": ["use_v1"], "TaskRunnerV1.run": ["trainer_mode"]},
-            "verl/trainer/ppo/v1/__init__.py": {"": ["PPOTrainerSync", "register_trainer"]},
-            "verl/trainer/ppo/v1/trainer_base.py": {
-                "register_trainer": ["()"],
-                "PPOTrainer.__init__": ["()", "trainer_mode"],
-                "PPOTrainer._build_replay_buffer": ["sync"],
-                "PPOTrainer._compute_advantage": ["()", "uid", "advantages", "kv_batch_get", "kv_batch_put", "keys", "partition_id", "select_fields", "fields"],
-                "PPOTrainer._compute_metrics": ["is_padding", "min_global_steps", "max_global_steps"],
-                "PPOTrainer._validate": ["extra_fields"],
-                "PPOTrainer._write_generations": ["input", "output", "gts", "score", "step"],
-                "PPOTrainer._log_rollout_data": ["uid"],
-            },
-            "verl/trainer/ppo/padding_utils.py": {"upsample_batch_to_divisible_size": ["uid"], "construct_minimal_padding_template": ["is_padding"]},
-            "verl/utils/tensordict_utils.py": {"get_tensordict": ["()"]},
-            "verl/trainer/ppo/ray_trainer.py": {
-                "compute_advantage": ["()", "token_level_rewards", "response_mask", "advantages", "returns", "uid"],
-                "compute_response_mask": ["()"],
-            },
-            "verl/trainer/ppo/core_algos.py": {"register_adv_est": ["()"], "get_adv_estimator_fn": ["()"], "compute_grpo_outcome_advantage": ["()"]},
-            "verl/experimental/agent_loop/agent_loop.py": {
-                "AgentLoopBase": [],
-                "AgentLoopOutput": [
-                    *("prompt_ids", "response_ids", "response_mask", "response_logprobs"),
-                    *("reward_score", "num_turns", "metrics", "extra_fields"),
-                ],
-                "AgentLoopWorker._run_agent_loop": ["run"],
-            },
-        },
-    },
     "openrlhf": {
         "repository": "https://github.com/OpenRLHF/OpenRLHF",
         "source": {
@@ -112,27 +67,6 @@ RELIES = {
             "verifiers/v1/graph.py": {"MessageNode": ["parent", "token_ids", "mask", "advantages"]},
             "verifiers/v1/trace.py": {"Trace": ["id", "task", "nodes", "rewards"], "Trace.reward": ["()"], "Reward": ["score", "weight"], "TraceTask": ["data"]},
             "verifiers/v1/episode.py": {"Episode": ["task", "group", "traces"], "GroupInfo": ["id"]},
-        },
-    },
-    "skyrl": {
-        "repository": "https://github.com/NovaSky-AI/SkyRL",
-        "source": {
-            "skyrl/tinker/api.py": {"Datum.to_types": ["target_tokens", "logprobs", "advantages", "weights"]},
-            "skyrl/tinker/types.py": {"Datum": ["loss_fn_inputs", "model_input"], "ModelInput": ["chunks"], "EncodedTextChunk": ["tokens"], "TensorData": ["data"]},
-            "skyrl/backends/skyrl_train/utils/ppo_utils.py": {"importance_sampling_loss": ["advantages"]},
-            "skyrl/backends/jax.py": {"JaxBackendImpl": ["loss_mask"]},
-        },
-    },
-    "nemo-rl": {
-        "repository": "https://github.com/NVIDIA-NeMo/RL",
-        "source": {
-            "nemo_rl/algorithms/grpo.py": {
-                "_create_advantage_estimator": ["GRPOAdvantageEstimator"],
-                "grpo_train": [
-                    *("compute_advantage", "repeated_batch", "message_log", "token_ids", "token_loss_mask", "rewards", "filtered_rewards"),
-                ],
-            },
-            "nemo_rl/algorithms/advantage_estimator.py": {"GRPOAdvantageEstimator.compute_advantage": ["mask"]},
         },
     },
 }

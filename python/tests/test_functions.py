@@ -8,6 +8,7 @@ import sys
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import rredcot
 from rredcot._rows import flag_words
@@ -77,10 +78,13 @@ def test_rejects_that_are_allowed_come_with_the_table(traces, caplog):
     assert any("1 of 3 traces" in record.message for record in caplog.records if record.levelno == logging.WARNING)
 
 
-def test_a_scored_table_goes_on_to_the_other_functions(traces, caplog):
+def test_a_scored_table_goes_on_to_the_other_functions(folder, traces, caplog):
     scored = rredcot.score(traces)
     rudder = rredcot.redistribute(scored, sigma="rudder")
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+    # as a file that the user has made of it, too
+    parquet.write_table(scored, folder / "own.parquet")
+    assert rredcot.redistribute("own.parquet", sigma="rudder")["sigma"].equals(rudder["sigma"])
     assert rudder["id"].equals(scored["id"]) and not rudder["sigma"].equals(scored["sigma"])
     fit = rredcot.calibrate(scored)
     assert fit["estimator"] == "pr"

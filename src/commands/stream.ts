@@ -9,23 +9,37 @@ import { openArrowBatches } from '../io/arrow/writer.js';
 import { openStdin } from '../io/files/files.js';
 import { openStreamSink } from '../io/files/stdout.js';
 import { beginRequest, closeKept } from '../kept.js';
+import { callerEngine } from '../model/engine/caller.js';
 import type { ScoreOptions } from './score.js';
 
 /** Scores files. @param own in the place of the command's */
 type Score = (paths: readonly string[], own: Partial<ScoreOptions>) => Promise<ExitCode>;
 
+/** Sends metadata, as an Arrow stream without rows, and waits for that of the next request. */
+type Exchange = (told: Record<string, string>) => Promise<Map<string, string>>;
+
 /**
  * A request is an Arrow stream; `rredcot.policy` in its schema's metadata names another policy. The answer is a stream without rows whose
  * metadata say what became of it: `rredcot.exit`, `.rejects` (JSON lines), `.error` and `.hint`. Of exit 0 the scored rows follow as another.
+ * With `rredcot.answerer` in a request its sender answers in the policy's place: streams with `rredcot.questions` (docs/engines.md) come
+ * before the answer, and each is answered by one with `rredcot.answers`.
  * @throws RredcotError (exit 65) for what is no Arrow stream: where the next one begins is not known
  */
 export async function stream(score: Score): Promise<ExitCode> {
   const stdout = { ...openStreamSink(), finish: async () => {} };
   const folder = await mkdtemp(join(tmpdir(), 'rredcot-'));
   try {
-    for await (const request of arrowStreams(openStdin())) {
-      const { rows, told } = await answered(request, folder, score);
-      await openArrowBatches(stdout, new Schema([], new Map(Object.entries(told))), 'stream').close();
+    const requests = arrowStreams(openStdin());
+    const send = (told: Record<string, string>) =>
+      openArrowBatches(stdout, new Schema([], new Map(Object.entries(told))), 'stream').close();
+    const exchange: Exchange = async (told) => {
+      await send(told);
+      const { value } = await requests.next();
+      return value === undefined ? new Map() : metadataOf(value);
+    };
+    for (let next = await requests.next(); !next.done; next = await requests.next()) {
+      const { rows, told } = await answered(next.value, folder, score, exchange);
+      await send(told);
       await stdout.write(rows);
     }
   } finally {
@@ -35,7 +49,10 @@ export async function stream(score: Score): Promise<ExitCode> {
   return EXIT.done;
 }
 
-async function answered(request: Buffer, folder: string, score: Score) {
+const metadataOf = (stream: Buffer): Map<string, string> =>
+  RecordBatchReader.from(stream).open().schema.metadata;
+
+async function answered(request: Buffer, folder: string, score: Score, exchange: Exchange) {
   // a file: estimators read their rows as often as they need
   const [input, rejects] = [join(folder, 'rows.arrows'), join(folder, 'rejects.jsonl')];
   const none = async () => {};
@@ -46,9 +63,15 @@ async function answered(request: Buffer, folder: string, score: Score) {
   beginRequest();
   try {
     await writeFile(input, request);
-    const policy = RecordBatchReader.from(request).open().schema.metadata.get('rredcot.policy');
+    const asked = metadataOf(request);
+    const [policy, answerer] = ['policy', 'answerer'].map((name) => asked.get(`rredcot.${name}`));
+    const engine = async () =>
+      callerEngine(answerer as string, async (questions) => {
+        return (await exchange({ 'rredcot.questions': questions })).get('rredcot.answers') ?? '';
+      });
     const answer = { sink: { write, finish: none, abort: none }, rejects };
-    await score([input], { ...(policy !== undefined && { policy }), answer, output: '-' });
+    const own = { ...(policy !== undefined && { policy }), ...(answerer !== undefined && { engine }) };
+    await score([input], { ...own, answer, output: '-' });
   } catch (error) {
     const bug = { exitCode: EXIT.bug, hint: '', message: `${(error as Error)?.stack ?? error}` };
     const { exitCode, message, hint = '' } = error instanceof RredcotError ? error : bug;

@@ -31,9 +31,14 @@ function startStream(...flags: string[]) {
   return {
     child,
     log: () => log,
-    async ask(bytes: Uint8Array) {
+    async ask(bytes: Uint8Array, answer?: (questions: string) => readonly object[]) {
       child.stdin.write(bytes);
-      const told = Object.fromEntries((await next()).schema.metadata);
+      let told = Object.fromEntries((await next()).schema.metadata);
+      while (told['rredcot.questions'] !== undefined) {
+        const lines = answer?.(told['rredcot.questions']).map((line) => JSON.stringify(line));
+        child.stdin.write(request([], { 'rredcot.answers': (lines as string[]).join('\n') }));
+        told = Object.fromEntries((await next()).schema.metadata);
+      }
       return { told, rows: told['rredcot.exit'] === '0' ? (await next()).toArray().map(plain) : [] };
     },
   };
@@ -106,6 +111,47 @@ describe('a stream of requests', () => {
     const fresh = startStream('--policy', folder);
     expect((await fresh.ask(request(rows.slice(0, 1)))).rows[0]?.value_start).toBe(changed);
     fresh.child.stdin.end();
+  });
+
+  it('whoever has sent a request answers in the place of the policy, to the questions of `requests`', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'rows.arrows'), request(rows));
+    const run = await rredcot(['requests', 'rows.arrows', '-o', 'asked.jsonl'], { cwd: folder });
+    expect(run.code, run.stderr).toBe(0);
+    const linesOf = (text: string) =>
+      text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    const written = linesOf(await readFile(join(folder, 'asked.jsonl'), 'utf8')).slice(1);
+    const asked: ReturnType<typeof linesOf> = [];
+    // that the answers are the policy's is the caller's word: no canary, nothing twice
+    const isOfTrace = ({ id, fresh }: { id: string; fresh?: true }) => !fresh && !id.startsWith('canary');
+    const { told, rows: found } = await stream.ask(request(rows, { 'rredcot.answerer': 'me' }), (text) => {
+      const lines = linesOf(text);
+      asked.push(...lines);
+      return lines.map(({ id, token_ids, prefix, from, top }) => {
+        // of the last trace nothing is known; an exit's answer is the likelier the later it is
+        if (`${prefix?.of ?? id}`.startsWith(rows[7]?.id as string)) return { id, error: 'no idea' };
+        const logprobs = Array(token_ids.length + (prefix?.length ?? 0) - from).fill(
+          -50 / (prefix?.length ?? 1),
+        );
+        return { id, logprobs, ...(top && { entropies: logprobs.map(() => 0.25) }) };
+      });
+    });
+    expect(new Set(asked.map((line) => JSON.stringify(line)))).toEqual(
+      new Set(written.filter(isOfTrace).map((line) => JSON.stringify(line))),
+    );
+    expect(found.map(({ id }) => id)).toEqual(rows.slice(0, 7).map(({ id }) => id));
+    for (const { entropies, segments } of found) {
+      expect(new Set(entropies as number[])).toEqual(new Set([0.25]));
+      for (const { delta } of (segments as { delta: number | null }[]).slice(0, -1))
+        expect(delta).toBeGreaterThan(0);
+    }
+    expect(JSON.parse(told['rredcot.rejects'] as string)).toMatchObject({ code: 'unanswered' });
+    expect(told['rredcot.rejects']).toContain('says: no idea');
+    // the next request is the policy's again
+    expect((await stream.ask(request(rows))).rows[0]?.entropies).not.toEqual(found[0]?.entropies);
   });
 
   it('the end of the requests is the end of the process; bytes that are none end it with 65', async () => {

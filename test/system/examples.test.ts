@@ -17,16 +17,6 @@ const example = (name: string, ...args: string[]) =>
   });
 
 describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
-  it('verl_sigma.py --rows writes its rows without verl', async () => {
-    const { at, done, rows: read } = await openScene();
-    await done(`score ${FIXTURES} --limit 16 --quiet -o scored.jsonl`);
-    const made = example('verl_sigma.py', '--rows', at('scored.jsonl'), at('replay.json'));
-    expect(made).toMatchObject({ status: 0, stderr: '' });
-    const kept = (rows: { sigma: number[]; completion_ids: number[]; group: string }[]) =>
-      rows.map(({ sigma, completion_ids, group }) => [sigma.map(Math.fround), completion_ids, group]);
-    expect(kept(await read('replay.json'))).toEqual(kept(await read('scored.jsonl')));
-  });
-
   it('trainer_forms.py makes forms whose numbers follow from our columns', async () => {
     const { at, done, rows: read } = await openScene();
     await done(`score ${FIXTURES} --limit 8 --quiet --sigma rudder --baseline value -o scored.jsonl`);
@@ -74,8 +64,6 @@ describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
   it.each([
     ['attributions.py', "No module named 'torch'", 'pip install torch transformers'],
     ['prm.py', "No module named 'torch'", 'pip install torch transformers'],
-    ['verl_sigma.py', "No module named 'verl'", "pip install 'verl[verl-core]'"],
-    ['trl_sigma.py', "No module named 'torch'", 'pip install trl datasets torch'],
     ['openrlhf_sigma.py', "No module named 'openrlhf'", 'pip install openrlhf'],
     ['slime_sigma.py', "No module named 'torch'", "run it in slime's environment"],
     ['prime_rl_sigma.py', "No module named 'prime_rl'", "run it in prime-rl's environment"],
@@ -123,6 +111,6 @@ describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
   it('hooks/record.py refuses a folder that is no trainer of ours', async () => {
     const run = spawnSync('python3', [RECORD, await temporaryFolder()], { encoding: 'utf8' });
     expect(run.status).toBe(1);
-    expect(run.stderr).toMatch(/has no file of trl, verl, .*expected a checkout of one of them/);
+    expect(run.stderr).toMatch(/has no file of openrlhf, .*expected a checkout of one of them/);
   });
 });

@@ -1,40 +1,55 @@
-// TRL's own GRPOTrainer and verl's own V1 with our hooks, and what data libraries read of a scored file: in an environment that pip makes.
+// Trainers' own packages with rredcot's modules for them: each test of python/trainers counts as one here. And what data libraries read of a scored file.
 import { spawnSync } from 'node:child_process';
-import { mkdir } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { EMBEDDED, FIXTURES, ROOT } from '../support/program.js';
+import { FIXTURES, ROOT } from '../support/program.js';
 import { ONE_THREAD } from '../support/python.js';
 import { openScene } from '../support/scene.js';
-import { trainerPython } from '../support/trainer-venv.js';
+import { ENVIRONMENTS, trainerPython } from '../support/trainer-venv.js';
 
 const python = trainerPython();
 
-interface Run {
-  /** of each step: TRL's loss, eq. 11, and how far their gradients are apart, of the largest number in it */
-  readonly steps: { loss: number; hand: number; gradient: number; largest: number }[];
-  /** how far the weights are apart after three steps: uniform σ and none, σ and none */
-  readonly uniform: number;
-  readonly moved: number;
-  /** of uniform σ and of none */
-  readonly losses: [number[], number[]];
+interface PytestResult {
+  readonly name: string;
+  readonly outcome: 'passed' | 'failed' | 'skipped';
+  readonly text: string;
 }
 
-type VerlRow = Readonly<
-  Record<'completion_ids' | 'logprobs' | 'sigma', number[]> & { reward: number; group: string }
->;
-/** Of each trace its response, advantages and old log-probabilities; of the older trainer advantages (B, T). */
-interface VerlRun {
-  readonly v1: { readonly rows: [number[], number[], number[]][]; readonly padding: number[][] };
-  readonly older: Readonly<Record<'weighted' | 'without_mask' | 'plain', number[][]>>;
+/** The tests of a trainer (python/trainers), run with the package in `python/src`. */
+function runPytest(python: string, trainer: string): PytestResult[] {
+  const here = join(ROOT, 'python/trainers');
+  const file = at(`${trainer}.jsonl`);
+  const args = [
+    join(here, `test_${trainer.replace('ms-', '')}.py`),
+    '-q',
+    '-p',
+    'no:cacheprovider',
+    '--tb=short',
+    '--confcutdir',
+    here,
+  ];
+  const { stdout, stderr } = spawnSync(python, ['-m', 'pytest', ...args], {
+    encoding: 'utf8',
+    maxBuffer: 1e9,
+    env: {
+      ...ONE_THREAD,
+      PYTHONPATH: join(ROOT, 'python/src'),
+      RREDCOT_PYTEST: file,
+      HF_DATASETS_CACHE: at('cache'),
+    },
+  });
+  if (!existsSync(file)) return [{ name: 'pytest', outcome: 'failed', text: `${stdout}\n${stderr}` }];
+  return readFileSync(file, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
 }
 
-const why = python === undefined ? ' (skipped: pip has no trl 1.16.0 and verl 0.9.1 here)' : '';
+const why = python === undefined ? ' (skipped: pip has none of them here)' : '';
 const { at, done, rows: rowsOf } = await openScene();
 
-describe.skipIf(python === undefined)(`TRL and verl themselves${why}`, () => {
-  let runs: Record<'stored' | 'text', Run> & { readonly refused: Record<string, string> };
-
+describe.skipIf(python === undefined)(`data libraries${why}`, () => {
   const inPython = (program: string, ...args: string[]): unknown => {
     const run = spawnSync(python as string, [join(ROOT, 'test/support', program), ...args], {
       encoding: 'utf8',
@@ -46,70 +61,8 @@ describe.skipIf(python === undefined)(`TRL and verl themselves${why}`, () => {
   };
 
   beforeAll(async () => {
-    await mkdir(at('trl'));
     for (const format of ['jsonl', 'parquet', 'arrow'])
       await done(`score ${FIXTURES} --limit 16 --quiet -o scored.${format}`);
-    runs = inPython('trl_real.py', EMBEDDED, at('scored.jsonl'), at('trl')) as typeof runs;
-  });
-
-  it.each(['stored', 'text'] as const)('%s: loss and gradient of every step are eq. 11', (kind) => {
-    const { steps } = runs[kind];
-    expect(steps.length).toBe(3);
-    for (const { loss, hand, gradient } of steps) {
-      expect(Math.abs(loss - hand)).toBeLessThan(1e-6);
-      expect(gradient).toBeLessThan(1e-4);
-    }
-    // the policy has moved away from the old one by the second step
-    expect(Math.max(...steps.map(({ loss }) => Math.abs(loss)))).toBeGreaterThan(1e-3);
-  });
-
-  it.each(['stored', 'text'] as const)("%s: uniform σ is TRL's own run to the last digit", (kind) => {
-    const { uniform, moved, losses } = runs[kind];
-    expect(losses[0].length).toBe(3);
-    expect(losses[0]).toEqual(losses[1]);
-    expect(uniform).toBe(0);
-    expect(moved).toBeGreaterThan(1e-4);
-  });
-
-  it('refuses the options under which σ would have no effect', () => {
-    expect(Object.keys(runs.refused)).toEqual(['importance_sampling_level', 'loss_type']);
-    expect(runs.refused.importance_sampling_level).toContain('="sequence" averages a trace');
-    expect(runs.refused.loss_type).toContain('="luspo" averages a trace');
-  });
-
-  it('verl: its V1 chain and its older trainer give every token A·σ·T', async () => {
-    const scored = at('scored.jsonl');
-    await mkdir(at('verl'));
-    const { v1, older } = inPython('verl_real.py', EMBEDDED, scored, at('verl')) as VerlRun;
-    const rows = (await rowsOf('scored.jsonl')) as unknown as VerlRow[];
-    const byIds = new Map(rows.map((row) => [row.completion_ids.join(), row]));
-    const weighted = ({ reward, group, sigma }: VerlRow): number[] => {
-      const all = rows.filter((row) => row.group === group).map((row) => row.reward);
-      const mean = all.reduce((sum, each) => sum + each, 0) / all.length;
-      const variance = all.reduce((sum, each) => sum + (each - mean) ** 2, 0) / (all.length - 1);
-      return sigma.map((s) => ((reward - mean) / (Math.sqrt(variance) + 1e-6)) * s * sigma.length);
-    };
-    const off = (found: readonly number[], expected: readonly number[]) =>
-      Math.max(...found.map((value, t) => Math.abs(value - (expected[t] ?? 0))));
-
-    expect(v1.rows.length).toBe(rows.length);
-    for (const [ids, advantages, logprobs] of v1.rows) {
-      const row = byIds.get(ids.join()) as VerlRow;
-      expect(advantages.length).toBe(row.sigma.length);
-      expect(off(advantages, weighted(row))).toBeLessThan(1e-4);
-      expect(off(logprobs, row.logprobs)).toBeLessThan(1e-6);
-    }
-    // verl pads a batch with copies that train no token
-    expect(v1.padding.length).toBeGreaterThan(0);
-    expect(new Set(v1.padding.flat())).toEqual(new Set([0]));
-
-    for (const [i, row] of rows.entries()) {
-      expect(off(older.weighted[i] ?? [], weighted(row))).toBeLessThan(1e-4);
-      expect(
-        off(older.plain[i] ?? [], weighted({ ...row, sigma: row.sigma.map((_, __, all) => 1 / all.length) })),
-      ).toBeLessThan(1e-4);
-    }
-    expect(older.without_mask).toEqual(older.weighted);
   });
 
   it('pyarrow, pandas, polars and datasets read scored files, in one way', async () => {
@@ -130,3 +83,24 @@ describe.skipIf(python === undefined)(`TRL and verl themselves${why}`, () => {
     }
   });
 });
+
+/** Gigabytes each: TRL and verl, and those that are named. */
+const wanted = ['trl', ...(process.env.RREDCOT_TRAINERS ?? '').split(',')];
+
+for (const [name, { tested }] of Object.entries(ENVIRONMENTS)) {
+  const isWanted = wanted.includes(name);
+  const own = isWanted ? trainerPython(name) : undefined;
+  const missing = isWanted ? 'pip cannot install it here' : `RREDCOT_TRAINERS=${name} runs it`;
+  for (const trainer of tested)
+    describe.skipIf(own === undefined)(
+      `${trainer} itself${own === undefined ? ` (skipped: ${missing})` : ''}`,
+      () => {
+        const results = own === undefined ? [] : runPytest(own, trainer);
+        it('was found', () => expect(results.length).toBeGreaterThan(0));
+        for (const { name: test, outcome, text } of results)
+          it(test, () => {
+            expect(outcome, text).toBe('passed');
+          });
+      },
+    );
+}

@@ -87,7 +87,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const dumps = await scoredDumps();
     expected = await Promise.all(dumps.slice(0, DUMPS.length).map(expectedRows));
     const program = join(ROOT, 'test/support/trainers.py');
-    const run = spawnSync(python as string, [program, at('scored.jsonl'), at('rows.jsonl'), ...dumps], {
+    const run = spawnSync(python as string, [program, at('scored.jsonl'), at('rows.jsonl')], {
       encoding: 'utf8',
       env: { ...ONE_THREAD, RREDCOT_SCORE: `${process.execPath} ${join(ROOT, 'bin/rredcot.js')} score` },
     });
@@ -173,23 +173,6 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
 
   for (const [n, format] of ['jsonl', 'jsonl.gz', 'parquet'].entries()) {
     const skip = format === 'parquet' ? WITHOUT_PYARROW : '';
-
-    it.skipIf(skip !== '')(`verl_sigma.py --rows writes of ${format} what verl replays${skip}`, () => {
-      const [, rows, chat] = expected as [Scored[], Scored[], Scored[]];
-      const { id: _, completion: __, ...own } = rows[0] as Scored;
-      const written = results.verl[3 * n + 1];
-      expect(written).toMatchObject([
-        { ...own, data_source: 'rredcot', prompt: [{ role: 'user', content: own.prompt }] },
-        { group: own.group, completion_ids: rows[1]?.completion_ids, sigma: rows[1]?.sigma },
-      ]);
-      // a prompt of messages stays one
-      const messages = [
-        { role: 'system', content: 'Be brief.' },
-        { role: 'user', content: '2+2?' },
-      ];
-      expect(chat.map((row) => row.prompt)).toEqual([messages, messages]);
-      expect(results.verl[3 * n + 2]).toMatchObject([{ prompt: messages }, { prompt: messages }]);
-    });
 
     it.skipIf(skip !== '')(`scored_rows reads in ${format} what the JSONL says${skip}`, () => {
       expect(results.read.dumps.slice(3 * n, 3 * n + 3)).toEqual(expected);

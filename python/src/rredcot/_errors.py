@@ -36,9 +36,10 @@ def rejects(table):
 
 def with_rejects(table, rejected):
     """The table of a result, which carries the lines of its rejects."""
-    if not rejected:
-        return table
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), REJECTS: rejected.encode()})
+    metadata = {**(table.schema.metadata or {}), **({REJECTS: rejected.encode()} if rejected else {})}
+    # a hash of the file that it was read from: one that the user makes of the table has other bytes
+    metadata.pop(b"rredcot.facts", None)
+    return table.replace_schema_metadata(metadata)
 
 
 def tell(line):

@@ -47,13 +47,15 @@ def table_of(rows):
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
-def write_stream(table, pipe, policy=None):
-    """Writes a table or a reader as one Arrow stream."""
+def write_stream(table, pipe, policy=None, answerer=None):
+    """Writes a table or a reader as one Arrow stream, for the program; whoever answers in the policy's place has a name."""
     pa = pyarrow()
     # what a scored table says of its file's bytes, and of rows that are not in it, is not true of these
     metadata = {key: value for key, value in (table.schema.metadata or {}).items() if key not in (b"rredcot.facts", b"rredcot.rejects")}
     if policy is not None:
         metadata[b"rredcot.policy"] = os.fsencode(os.path.abspath(policy))
+    if answerer is not None:
+        metadata[b"rredcot.answerer"] = getattr(answerer, "name", type(answerer).__name__).encode()
     schema = table.schema.with_metadata(metadata)
     with pa.ipc.new_stream(pipe, schema) as writer:
         for batch in table if isinstance(table, pa.RecordBatchReader) else table.to_batches():

@@ -1,22 +1,25 @@
 """A process of `rredcot score - --stream`: one batch after the other, while the policy stays open."""
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from rredcot import _node
 from rredcot._errors import Error, ended, tell, with_rejects
 from rredcot._rows import arrow, flag_words, own_source, pyarrow, table_of, write_stream
+from rredcot.answerers import questions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Unpack
 
     from rredcot._flags import ScoreFlags
+    from rredcot.answerers import Question
 
 
 class Scorer:
@@ -29,10 +32,19 @@ class Scorer:
         dataset.map_batches(rredcot.Scorer, fn_constructor_kwargs={"policy": "./policy"}, concurrency=4)  # Ray Data
 
     One call at a time runs; a process is started at the first one, and ends with `close`, with `with`, or with this process.
+
+    answerer  answers in the place of the policy's graph, in the thread of the call (rredcot.answerers), such as a trainer's model
     """
 
-    def __init__(self, policy: str | os.PathLike[str] | None = None, *, max_rejects: int | str = 0, **flags: Unpack[ScoreFlags]) -> None:
-        self._policy, self._flags = policy, {"max_rejects": max_rejects, **flags}
+    def __init__(
+        self,
+        policy: str | os.PathLike[str] | None = None,
+        *,
+        answerer: Callable[[list[Question]], list[dict[str, Any]]] | None = None,
+        max_rejects: int | str = 0,
+        **flags: Unpack[ScoreFlags],
+    ) -> None:
+        self._policy, self._answerer, self._flags = policy, answerer, {"max_rejects": max_rejects, **flags}
         self._lock = threading.Lock()
         self._process: _Process | None = None
 
@@ -44,7 +56,7 @@ class Scorer:
             if self._process is None or self._process.has_ended():
                 self._process = _Process(self._flags)
             try:
-                told, scored = self._process.ask(table, named)
+                told, scored = self._process.ask(table, named, self._answerer)
             except BaseException:
                 # what comes next on the pipe is not known
                 self._process.kill()
@@ -69,11 +81,11 @@ class Scorer:
         self.close()
 
     def __reduce__(self):
-        return _made, (self._policy, self._flags)
+        return _made, (self._policy, self._answerer, self._flags)
 
 
-def _made(policy, flags):
-    return Scorer(policy, **flags)
+def _made(policy, answerer, flags):
+    return Scorer(policy, answerer=answerer, **flags)
 
 
 class _Process:
@@ -94,16 +106,19 @@ class _Process:
     def has_ended(self):
         return self._program.poll() is not None
 
-    def ask(self, table, policy):
+    def ask(self, table, policy, answerer=None):
         """Metadata of the answer's first stream, and the table of the second, if it was scored. Raises Error where the process has ended."""
         pa = pyarrow()
         out = self._program.stdout
         try:
-            write_stream(table, self._program.stdin, policy)
-            self._program.stdin.flush()
-            with pa.ipc.open_stream(out) as stream:
-                stream.read_all()
-                told = stream.schema.metadata
+            write_stream(table, self._program.stdin, policy, answerer)
+            told = self._told()
+            while b"rredcot.questions" in told:
+                asked = list(questions(told[b"rredcot.questions"].splitlines()))
+                lines = [json.dumps({"id": q.id, **answer}) for q, answer in zip(asked, answerer(asked), strict=True)]
+                answers = pa.schema([], {b"rredcot.answers": "\n".join(lines).encode()}).empty_table()
+                write_stream(answers, self._program.stdin)
+                told = self._told()
             if told[b"rredcot.exit"] != b"0":
                 return told, None
             with pa.ipc.open_stream(out) as stream:
@@ -113,6 +128,13 @@ class _Process:
             if code is None:
                 raise
             raise ended(code, self._fatal) from None
+
+    def _told(self):
+        """What the next stream says, which has no rows."""
+        self._program.stdin.flush()
+        with pyarrow().ipc.open_stream(self._program.stdout) as stream:
+            stream.read_all()
+            return stream.schema.metadata
 
     def _gone(self):
         """The code with which it has ended; None where it is alive, and the rows were at fault."""

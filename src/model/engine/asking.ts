@@ -22,21 +22,16 @@ export function asking(vocab: number, answers: AnswersFile | undefined) {
 
   /** A line of what all begin with, which a trace's own question is where nobody has asked it, and one each. */
   function write(questions: readonly EngineQuestion[]): void {
-    const { name, ids, shared } = questions.reduce((most, each) => (each.shared > most.shared ? each : most));
-    const whole = questions.find(({ top }) => top);
-    const prefix = { name: name.replace(/@[^@]*$/, ''), ids: ids.subarray(0, shared), shared, from: shared };
-    const base = idOf(whole ?? prefix);
+    const { base, ids, whole } = baseOf(questions);
     const isNew = whole !== undefined && !known.has(base);
-    lines.push(lineOf(base, prefix.ids, isNew ? asksOf(whole) : {}));
+    lines.push(lineOf(base, ids, isNew ? asksOf(whole) : {}));
     counts.whole += isNew ? 1 : 0;
-    counts.tokens += isNew ? ids.length : 0;
+    counts.tokens += isNew ? whole.ids.length : 0;
     known.add(base);
     for (const question of questions.filter((each) => each !== whole)) {
-      const own = question.ids.subarray(question.shared);
-      const line = (asks: EngineQuestion) =>
-        lineOf(idOf(asks), own, { prefix: { of: base, length: question.shared }, ...asksOf(asks) });
+      const line = (asks: EngineQuestion) => branchLine(asks, base);
       lines.push(line(question));
-      counts.tokens += own.length;
+      counts.tokens += question.ids.length - question.shared;
       counts['samples' in question ? 'samples' : 'exits']++;
       if ('from' in question && counts.exits <= PROOFS) lines.push(line({ ...question, fresh: true }));
     }
@@ -57,6 +52,29 @@ export function asking(vocab: number, answers: AnswersFile | undefined) {
     [Symbol.asyncDispose]: async () => answers?.[Symbol.asyncDispose](),
   };
   return { engine, counts, take: () => lines.splice(0).join('') };
+}
+
+/** All lines of a call, where nothing is known of an earlier one. */
+export function linesOf(questions: readonly EngineQuestion[]): string[] {
+  const { base, ids, whole } = baseOf(questions);
+  const branches = questions.filter((each) => each !== whole).map((each) => branchLine(each, base));
+  return [lineOf(base, ids, whole ? asksOf(whole) : {}), ...branches];
+}
+
+/** What all questions of a call begin with, by its id; and the one of them, if any, that asks about the whole of it. */
+function baseOf(questions: readonly EngineQuestion[]) {
+  const { name, ids, shared } = questions.reduce((most, each) => (each.shared > most.shared ? each : most));
+  const whole = questions.find(({ top }) => top);
+  const prefix = { name: name.replace(/@[^@]*$/, ''), ids: ids.subarray(0, shared), shared, from: shared };
+  return { base: idOf(whole ?? prefix), ids: prefix.ids, whole };
+}
+
+function branchLine(question: EngineQuestion, base: string): string {
+  const { ids, shared } = question;
+  return lineOf(idOf(question), ids.subarray(shared), {
+    prefix: { of: base, length: shared },
+    ...asksOf(question),
+  });
 }
 
 function lineOf(id: string, ids: Int32Array, asks: object): string {

@@ -1,0 +1,128 @@
+"""σ·T for the traces of a trainer's batch: of what it has just sampled, or of what was scored before.
+
+Both are called with rows {prompt_ids, completion_ids, advantage} (and reference, completion_mask), and give for each the weights of
+its completion's tokens, by which the trainer multiplies that advantage: mean 1 over the tokens that the policy wrote.
+"""
+import functools
+import json
+import os
+import time
+
+import numpy as np
+
+from rredcot._errors import log, rejects
+from rredcot._rows import is_path
+from rredcot._scored import scored_rows
+from rredcot._scorer import Scorer
+
+# of rules, these read how large a return is on the reward's scale; of an advantage there is the sign
+ON_SCALE = ("rudder", "signed")
+OURS = ("baseline", "reward_range", "method", "max_rejects", "preset", "columns", "drop")
+
+
+def weights_of(sigma, mask=None, place="a trace"):
+    """σ·T (T): of uniform σ exactly 1. Raises ValueError for what does not sum to 1."""
+    sigma = np.asarray(sigma, dtype=np.float64)
+    total = sigma.sum()
+    if abs(total - 1) > 1e-3 * max(1, np.abs(sigma).sum()):
+        raise ValueError(f"{place}: σ sums to {total:.6g}, expected 1")
+    # the sum is 1 up to float32
+    return (sigma * (len(sigma) if mask is None else sum(mask)) / total).astype(np.float32)
+
+
+class Live:
+    """Scores what was sampled a moment ago. What a trace's group tells is in its advantage already: a row needs no group, and a group
+    may be spread over processes. Where the advantage is 0 nothing is asked, and where a row is rejected its weights are 1, as told.
+
+    policy, answerer, flags: as of rredcot.Scorer
+    """
+
+    def __init__(self, policy=None, answerer=None, **flags):
+        wrong = [name for name in OURS if name in flags]
+        wrong += [f"sigma={rule}" for rule in str(flags.get("sigma", "")).split(",") if rule in ON_SCALE]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: the trainer has the returns, of which σ sees the sign: score before training instead")
+        flags["map"] = {"reward": "outcome", **flags.get("map", {})}
+        kept = {"columns": ["sigma", "status"], "drop": ["prompt_ids", "completion_ids", "outcome"], "max_rejects": "100%"}
+        self._scorer = Scorer(policy, answerer=answerer, baseline=0.5, reward_range="0,1", preset="tokens", **kept, **flags)
+        self.told = {}
+
+    def __call__(self, rows):
+        began = time.perf_counter()
+        asked = [
+            {**{name: value for name, value in row.items() if name != "advantage"}, "id": str(n), "outcome": float(row["advantage"] > 0)}
+            for n, row in enumerate(rows)
+            if row["advantage"] != 0 and len(row["completion_ids"]) > 0
+        ]
+        weights = [np.ones(len(row["completion_ids"]), dtype=np.float32) for row in rows]
+        left, uniform = {}, 0
+        if asked:
+            table = self._scorer(asked)
+            for name, sigma, status in zip(*(table[column].to_pylist() for column in ("id", "sigma", "status"))):
+                weights[int(name)] = weights_of(sigma, rows[int(name)].get("completion_mask"), f"row {name} of the batch")
+                uniform += "uniform:" in status
+            left = {row["id"]: f"{row['code']}: {row['reason']}" for row in rejects(table).to_pylist()}
+        self.told = {"scored": len(asked) - len(left), "rejected": len(left), "uniform": uniform, "seconds": time.perf_counter() - began}
+        for name, why in list(left.items())[:1]:
+            log.warning("%d of %d traces keep one advantage for all their tokens; row %s of the batch: %s", len(left), len(rows), name, why)
+        return weights
+
+
+class Stored:
+    """Finds what was scored before by the ids of prompt and completion."""
+
+    def __init__(self, scored):
+        self.place = os.fspath(scored) if is_path(scored) else "the scored table"
+        self.rows = scored_rows(scored)
+        self._weights = {
+            (*row["prompt_ids"], *row["completion_ids"]): weights_of(row["sigma"], row.get("completion_mask"), f"{self.place}: {row.get('id')}")
+            for row in self.rows
+        }
+        self.told = {}
+
+    def __call__(self, rows):
+        found = [self._weights.get((*row["prompt_ids"], *row["completion_ids"])) for row in rows]
+        for n, weights in enumerate(found):
+            if weights is None:
+                raise ValueError(f"row {n} of the batch: its {len(rows[n]['completion_ids'])} tokens are none of {self.place}: cut, or tokenized again")
+        return found
+
+
+def one_of(advantages):
+    """The advantage of a trace, of those of its tokens. Raises ValueError where each has its own."""
+    if len(advantages) and (advantages != advantages[0]).any():
+        raise ValueError("each token has an advantage of its own: σ shares out one a trace, as of the estimator grpo, without a KL term in the rewards")
+    return advantages[0].item() if len(advantages) else 0.0
+
+
+def tokens_of(ids, seen, acted):
+    """Of padded rows (B, L): prompt, completion, and which of this the policy wrote. `acted` (B, A) marks that, and ends where they end."""
+    for row, mask, own in zip(ids, seen.bool(), acted.bool()):
+        places = own.nonzero()[:, 0] + ids.shape[1] - acted.shape[1]
+        start, end = (int(places[0]), int(places[-1]) + 1) if len(places) else (len(row), len(row))
+        wrote = own[start - ids.shape[1] + acted.shape[1] : end - ids.shape[1] + acted.shape[1]]
+        yield row[:start][mask[:start]].tolist(), row[start:end].tolist(), wrote.long().tolist()
+
+
+def weigh(credit, tokens, acted, advantages, references=None):
+    """Advantages (B, A) times σ·T where `acted` (B, A) marks what the policy wrote, 0 elsewhere. `tokens` as tokens_of gives them."""
+    import torch
+
+    rows = []
+    for i, (prompt, completion, wrote) in enumerate(tokens):
+        row = {"prompt_ids": prompt, "completion_ids": completion, "completion_mask": wrote}
+        # what was scored before needs no advantage
+        row["advantage"] = one_of(advantages[i][acted[i].bool()]) if isinstance(credit, Live) else None
+        rows.append(row if references is None else {**row, "reference": references[i]})
+    weights = torch.zeros_like(advantages)
+    for i, (row, own) in enumerate(zip(rows, credit(rows))):
+        weights[i, acted[i].bool()] = torch.from_numpy(own[np.array(row["completion_mask"], dtype=bool)]).to(weights)
+    return advantages * weights
+
+
+@functools.lru_cache
+def of_environment(name="RREDCOT"):
+    """As the variable says, for trainers that are started by a command: {"scored": "scored.parquet"}, or {"policy": "./policy", …flags}."""
+    said = json.loads(os.environ.get(name, "{}"))
+    said.pop("reference", None)  # of a hook that finds it in a column
+    return Stored(said["scored"]) if "scored" in said else Live(**said)
