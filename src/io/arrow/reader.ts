@@ -191,7 +191,7 @@ export function damaged(error: unknown, path: string, what: string): unknown {
   if (UNREAD_TYPES.has(type)) return unreadType(path, 'a column', type);
   return dataError(
     `${path}: ${what} cannot be read: ${(error as Error).message}`,
-    'the file is damaged, cut off, of a kind that is not read, or its text is no UTF-8: write or fetch it again',
+    'the file is damaged, cut off, of a kind that is not read, or its text is no UTF-8: write or fetch it again; if pyarrow reads it, rredcot.score in Python takes its table (docs/python.md)',
     error,
   );
 }
