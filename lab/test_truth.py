@@ -30,10 +30,10 @@ class Gradients(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.model.save_pretrained(folder.name)
-        self.policy = gradient.Policy(folder.name, layers=2, dtype=torch.float32)
+        self.policies = [gradient.Policy(folder.name, layers=layers, dtype=torch.float32) for layers in (2, 3)]
         self.prompt, self.completions = [1, 2, 3, 4, 5, 6], [[7, 8, 9], [10], [12, 13, 14, 15, 16]]
 
-    def exact(self, weights):
+    def exact(self, layers, weights):
         """By autograd through the whole model, a trace at a time."""
         self.model.zero_grad()
         chosen = []
@@ -42,7 +42,7 @@ class Gradients(unittest.TestCase):
             chosen.append(logp.gather(1, torch.tensor(tokens)[:, None])[:, 0])
         (torch.cat(chosen) * weights).sum().backward()
         parts = []
-        for layer in self.model.model.layers[-2:]:
+        for layer in self.model.model.layers[-layers:]:
             own, mlp = layer.self_attn, layer.mlp
             for maps in ([own.q_proj, own.k_proj, own.v_proj], [own.o_proj], [mlp.gate_proj, mlp.up_proj], [mlp.down_proj]):
                 parts.append(torch.cat([each.weight.grad for each in maps]).flatten())
@@ -50,16 +50,15 @@ class Gradients(unittest.TestCase):
 
     def test_whole_and_sketched(self):
         weights = torch.randn(6, 9)
-        expected, logprobs = zip(*map(self.exact, weights))
-        expected = torch.stack(expected)
-        for known in (0, 3):
+        for policy, layers, known in zip([*self.policies, *self.policies], (2, 3, 2, 3), (0, 0, 3, 3)):
+            expected, logprobs = map(torch.stack, zip(*(self.exact(layers, row) for row in weights)))
             if known:
-                self.policy.remember(self.prompt[:known])
-            states, pulls, found = self.policy.read(self.prompt, self.completions)
+                policy.remember(self.prompt[:known])
+            states, pulls, found = policy.read(self.prompt, self.completions)
             torch.testing.assert_close(found, logprobs[0], atol=1e-5, rtol=0)
-            whole = gradient.gradients(self.policy, states, pulls, weights, is_whole=True)
+            whole = gradient.gradients(policy, states, pulls, weights, is_whole=True)
             self.assertLess(float((whole - expected).norm() / expected.norm()), 1e-5)
-            sketched = gradient.gradients(self.policy, states, pulls, weights)
+            sketched = gradient.gradients(policy, states, pulls, weights)
             unit = lambda rows: rows / rows.norm(dim=1, keepdim=True)
             self.assertLess(float((unit(sketched) @ unit(sketched).T - unit(whole) @ unit(whole).T).abs().max()), 0.1)
 

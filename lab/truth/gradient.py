@@ -138,11 +138,12 @@ def weights_of(ids, p, credit, beside, pairs, draw):
     """Token weights of a group's traces by arm: arrays (T_i), 0 in traces that an arm leaves out. p: probabilities of the tokens, an array a trace."""
     sized = lambda sigma: np.array(sigma, float) * (len(sigma) / np.sum(sigma))
     only = lambda mask: sized(mask if mask.any() else np.ones(len(mask)))
-    arms = {"plain": [np.ones(len(each)) for each in p], "unlikely tokens": [only(each < UNSURE) for each in p]}
-    arms["first third"] = [only(np.arange(len(each)) < len(each) / 3) for each in p]
-    if credit and all(id in file for file in credit.values() for id in ids):
+    arms = {"plain": [np.ones(len(each)) for each in p]}
+    if all(id in file for file in credit.values() for id in ids):
         arms.update({name: [sized(file[id]) for id in ids] for name, file in [*credit.items(), *beside.items()]})
-        arms["shuffled"] = [draw.permutation(weights) for weights in arms[next(iter(credit))]]
+        arms["shuffled"] = [draw.permutation(weights) for weights in arms[next(iter(credit), "plain")]]
+        arms["unlikely tokens"] = [only(each < UNSURE) for each in p]
+        arms["first third"] = [only(np.arange(len(each)) < len(each) / 3) for each in p]
     there = [all(id in pair for pair in pairs.values()) for id in ids]
     if pairs and sum(there) == 2:
         arms["pair: plain"] = [weights * is_there for weights, is_there in zip(arms["plain"], there)]
