@@ -85,7 +85,7 @@ class Gradients(unittest.TestCase):
         once = np.ones(240, int)
         cosine = family.cosines(once, 8, ["plain", "twice"], draw, 20)
         line = np.array([family.cosines(once, many, ["plain"], draw, 20)[0] for many in (1, 2, 4, 8, 16, 32)])
-        plain, twice = gradient.worth([1, 2, 4, 8, 16, 32], line, cosine) / 8
+        plain, twice = gradient.worth(np.array([1, 2, 4, 8, 16, 32]), line, cosine, 1 / family.noise) / 8
         self.assertAlmostEqual(plain, 1, delta=0.1)
         self.assertAlmostEqual(twice, 4, delta=0.6)
         self.assertAlmostEqual(family.limit(once, "twice")[0], 1, delta=0.05)

@@ -235,16 +235,14 @@ class Family:
         return along / np.sqrt(inside) if inside > 0 else np.nan, inside / (inside + 2 * (spread - inside) / c.sum()), np.sqrt(spread)
 
 
-def worth(sizes, cosines, at):
-    """How many plain groups have a cosine of `at`: by c(n) = c sqrt(n / (n + k)), fitted to plain blocks of these sizes."""
-    k = np.geomspace(0.5, 5000, 400)[:, None]
-    shape = np.sqrt(np.array(sizes) / (np.array(sizes) + k))
-    top = shape @ cosines / (shape**2).sum(1)
-    best = np.argmin(((cosines - top[:, None] * shape) ** 2).sum(1))
-    return np.where(at < top[best], k[best] / np.maximum((top[best] / np.maximum(at, 1e-9)) ** 2 - 1, 1e-9), np.inf)
+def worth(sizes, cosines, at, top):
+    """How many plain groups have a cosine of `at`: by c(n) = top sqrt(n / (n + k)), k fitted to plain blocks of these sizes."""
+    k = np.geomspace(1, 1e5, 1000)
+    best = k[np.argmin(((top * np.sqrt(sizes / (sizes + k[:, None])) - cosines) ** 2).sum(1))]
+    return np.where(at < top, best / np.maximum((top / np.maximum(at, 1e-9)) ** 2 - 1, 1e-9), np.inf)
 
 
-def figures(found, mark, fixed):
+def figures(found, mark, fixed, against="plain"):
     """The table of the arms whose names begin with the mark, over the groups that have them all."""
     plain, draw, once = f"{mark}plain", np.random.default_rng(SEED), np.ones(len(found), int)
     told = sorted({name for arms in found.values() for name in arms if name.startswith("pair: ") == bool(mark)})
@@ -252,20 +250,21 @@ def figures(found, mark, fixed):
     arms = {name: {name: 1} for name in told}
     arms.update({f"{name}, even {x}": even(name, x) for name in told for x in (0, 0.5, 0.8) if name not in (plain, *fixed)})
     family, names = Family(found, arms), list(arms)
-    sizes, n, at = [size for size in SIZES if size <= len(family.names) / 4], len(family.names), names.index(plain)
+    at, other = names.index(plain), names.index(f"{mark}{against}")
+    sizes = np.array([size for size in SIZES if size <= len(family.names) / 4])
     curve = lambda counts, many: np.array([family.cosines(counts, size, [plain], draw, many)[0] for size in sizes])
     cosine, line = family.cosines(once, BLOCK, names, draw, PARTITIONS), curve(once, PARTITIONS)
-    value, limit, drawn = worth(sizes, line, cosine) / BLOCK, np.array([family.limit(once, name) for name in names]), []
+    value, limit, drawn = worth(sizes, line, cosine, 1 / family.noise) / BLOCK, np.array([family.limit(once, name) for name in names]), []
     for _ in range(RESAMPLES):
         counts = np.bincount(draw.integers(0, len(found), len(found)), minlength=len(found))
         each = family.cosines(counts, BLOCK, names, draw, 3)
-        drawn.append([each - each[at], worth(sizes, curve(counts, 2), each) / BLOCK, [family.limit(counts, name)[0] for name in names]])
-    low, high = np.nanquantile(drawn, [0.025, 0.975], 0)
-    print(f"\n{n} groups of {len(found)}; plain blocks of {sizes}: {', '.join(f'{x:.3f}' for x in line)}\n")
-    print("| arm | cosine of 8 groups | less plain's | one group is worth | its own mean's | halves agree | size |\n|---|---|---|---|---|---|---|")
+        drawn.append([each - each[other], worth(sizes, curve(counts, 2), each, 1 / family.noise) / BLOCK, [family.limit(counts, name)[0] for name in names]])
+    low, high = np.nanquantile(drawn, [0.025, 0.975], 0, method="nearest")
+    print(f"\n{len(family.names)} groups of {len(found)}; plain blocks of {sizes.tolist()}: {', '.join(f'{x:.3f}' for x in line)}; of all groups {1 / family.noise:.2f}\n")
+    print(f"| arm | cosine of 8 groups | less that of {against} | one group is worth | its own mean's | halves agree | size |\n|---|---|---|---|---|---|---|")
     for i in np.argsort(-cosine):
         between = lambda part, form: f"[{low[part, i]:{form}}, {high[part, i]:{form}}]"
-        print(f"| {names[i]} | {cosine[i]:.3f} | {cosine[i] - cosine[at]:+.3f} {between(0, '+.3f')} | {value[i]:.2f} {between(1, '.2f')} "
+        print(f"| {names[i]} | {cosine[i]:.3f} | {cosine[i] - cosine[other]:+.3f} {between(0, '+.3f')} | {value[i]:.2f} {between(1, '.2f')} "
               f"| {limit[i, 0]:.2f} {between(2, '.2f')} | {limit[i, 1]:.2f} | {limit[i, 2] / limit[at, 2]:.2f} |", flush=True)
 
 
@@ -274,7 +273,7 @@ def table(asked):
     found = {group: dict(zip(file["arms"].tolist(), file["gradients"])) for group, file in files.items()}
     for mark in ("", "pair: "):
         if any(f"{mark}plain" in arms for arms in found.values()):
-            figures(found, mark, ["shuffled", "unlikely tokens", "first third", *asked.beside])
+            figures(found, mark, ["shuffled", "unlikely tokens", "first third", *asked.beside], asked.against if not mark else "plain")
 
 
 def main():
@@ -293,6 +292,7 @@ def main():
     of = commands.add_parser("table")
     of.add_argument("folder")
     of.add_argument("--beside", nargs="*", default=["entropy"], help="arms without an even part")
+    of.add_argument("--against", default="plain", metavar="ARM")
     of.set_defaults(run=table)
     asked = flags.parse_args()
     asked.run(asked)
