@@ -7,6 +7,7 @@ import { ONE_THREAD, pythonWith } from '../support/python.js';
 for (const [name, modules] of [
   ['test_lab.py', 'pandas, scipy, pyarrow'],
   ['test_grpo.py', 'torch, scipy'],
+  ['test_truth.py', 'torch, transformers, safetensors, pyarrow'],
 ] as const) {
   const python = pythonWith(modules);
 
