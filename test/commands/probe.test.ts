@@ -51,7 +51,7 @@ describe('score --estimator probe', () => {
     const values = (all: typeof before, n: number) => all[n]?.segments.map(({ value }) => value);
     // what values are made of is chosen by all: here the choice is close, and a reward may turn it
     let same = 0;
-    for (const turned of [3, 13, 21, 40, 56]) {
+    for (const turned of [3, 21, 56]) {
       await write(
         'turned.jsonl',
         rows.map((row, n) => (n === turned ? { ...row, reward: 1 - row.reward } : row)),

@@ -1,9 +1,9 @@
-// Rows dealt out to folders by a column: as other programs read them, whatever the values are, and whatever kills the run.
+// Rows dealt out to folders by a column: as other programs read them, whatever the values are.
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { queryDuckdb } from '../support/io-helpers.js';
-import { BROKEN, start } from '../support/program.js';
+import { BROKEN } from '../support/program.js';
 import { pythonWith } from '../support/python.js';
 import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 import { snapshot } from '../torture/snapshot.js';
@@ -87,36 +87,6 @@ describe.each(['parquet', 'arrow'])('a run dealt out to %s', (format) => {
     expect(await text('out.rejects.jsonl')).toBe(await text('one.rejects.jsonl'));
     expect(await left()).toEqual([]);
   });
-
-  const moments: readonly (readonly [
-    name: string,
-    moment: { op: string; path: string; when?: string; nth?: number },
-  ])[] = [
-    [
-      'in the middle of a file',
-      { op: 'write', path: `\\.part-00000\\.${format}`, nth: format === 'arrow' ? 3 : 0 },
-    ],
-    ['when one is there', { op: 'rename', path: `step=10/part`, when: 'after' }],
-    ['when all are', { op: 'rename', path: 'summary\\.json$' }],
-    ['before they have their name', { op: 'rename', path: '/out$' }],
-    ['when they have it', { op: 'rename', path: '/out$', when: 'after' }],
-  ];
-  it.each(format === 'parquet' ? moments : moments.slice(0, 1))(
-    'goes on where it was killed %s',
-    async (_, moment) => {
-      // the kill knows whole paths
-      const of = (out: string) => `${command.replace('traces', at('traces'))} -o ${at(out)}/`;
-      await done(of('one'));
-      // parts that stand, so that the files of the folders are what is written
-      for (const i of [0, 1, 2]) await done(`${of('out')} --shard ${i}/4`);
-      const plan = { under: folder, nth: 0, ...moment };
-      expect((await start([...of('out').split(' ')], { plan }).end).signal).toBe('SIGKILL');
-      if (moment.when !== 'after') await expect(fs.stat(at('out'))).rejects.toThrow('ENOENT');
-      await done(of('out'));
-      expect(await snapshot(at('out'))).toEqual(await snapshot(at('one')));
-      expect(await left()).toEqual([]);
-    },
-  );
 });
 
 it('a folder takes the place of an older run, and of nothing that is nobody’s', async () => {
