@@ -52,7 +52,10 @@ export const probe: Estimator = {
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
   configKeys: ['calibration', 'keepStates', 'stateLayers'],
   columns: ({ keepStates }) => (keepStates === true ? [STATES_COLUMN] : []),
-  stored: ({ calibration }) => natureOf(storedModel(calibration)),
+  stored({ calibration }) {
+    const model = storedModel(calibration);
+    return model && natureOf(model);
+  },
   async setUp({ calibration: path, keepStates }, { inputs, shard = WHOLE }, { name }) {
     const isAuto = name === auto.name;
     const given = path === undefined ? undefined : await readCalibration(String(path), true);

@@ -22,6 +22,8 @@ def sigma_weights(
     """
     import numpy as np
 
+    from rredcot._credit import weights_of
+
     given = batch[mask]
     isin = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given).astype(bool)
     tokens = batch[ids]
@@ -38,11 +40,7 @@ def sigma_weights(
         completion, sigma, gain = _found(rows, own if names is None else names[i], place)
         if completion != own:
             raise ValueError(f"{place}: its {len(own)} tokens are not the {len(completion)} that were scored: cut, or tokenized again")
-        # the sum is 1 up to float32: dividing by it makes uniform σ exactly 1
-        total = float(np.sum(sigma, dtype=np.float64))
-        if abs(total - 1) > 1e-3 * max(1, float(np.abs(sigma).sum())):
-            raise ValueError(f"{place}: σ sums to {total:.6g}, expected 1")
-        weights[i, isin[i]] = sigma * len(own) / total
+        weights[i, isin[i]] = weights_of(sigma, place=place)
         gains.append(1.0 if gain is None else gain)
     if by_gain:
         weights /= np.float32(np.mean(gains))

@@ -1,6 +1,6 @@
 // A LoRA adapter as PEFT saves it, merged into its base while the weights are written: W + s·B A, a few rows at a time.
 import { type FileHandle, open, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join, sep } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { fromFloat16, toFloat16 } from '../onnx/float16.js';
@@ -63,7 +63,7 @@ export async function mergedWeights(folder: string, { weights: base, files }: Ch
   const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location: SINGLE }]));
   return {
     weights,
-    about: `${deltas.size} matrices of ${folder}, an adapter of ${config.base_model_name_or_path ?? 'a model that it does not name'}`,
+    about: `${deltas.size} matrices of ${folder}, ${ofBase(config.base_model_name_or_path, files)}`,
     async write(to: string): Promise<void> {
       // a link to the base would hand on what is written
       await rm(to, { force: true });
@@ -86,6 +86,14 @@ export async function mergedWeights(folder: string, { weights: base, files }: Ch
       }
     },
   };
+}
+
+/** What model the adapter says it is of; shapes tell no more, so a folder of another name is asked about. */
+function ofBase(named: string | null | undefined, files: Checkpoint['files']): string {
+  const own = dirname(files[0]?.path ?? '');
+  if (!named) return `an adapter that does not name its model: is it ${own}?`;
+  const isOne = own.split(sep).some((part) => part.endsWith(basename(named)));
+  return `an adapter of ${named}${isOne ? '' : `: is ${own} that model? Nothing here can tell`}`;
 }
 
 /** By the name of the weight that each changes. */

@@ -129,6 +129,19 @@ describe('an adapter', () => {
     await expect(mergedWeights(writeAdapter(more), checkpoint)).rejects.toThrow(why);
   });
 
+  it('names the model that it says it is of, and asks where the folder has another name', async () => {
+    const folder = base('F32');
+    const checkpoint = await readCheckpoint(folder);
+    for (const [named, about] of [
+      [folder, /an adapter of \S+$/],
+      ['Qwen/Other-0.5B', /an adapter of Qwen\/Other-0.5B: is \S+ that model\?/],
+      [undefined, /does not name its model: is it \S+\?$/],
+    ] as const)
+      expect(
+        (await mergedWeights(writeAdapter({ base_model_name_or_path: named }), checkpoint)).about,
+      ).toMatch(about);
+  });
+
   it('of another base, or with tensors that are no matrices of LoRA, is refused by name', async () => {
     const checkpoint = await readCheckpoint(base('F32'));
     const q = 'base_model.model.model.layers.0.self_attn.q_proj';
