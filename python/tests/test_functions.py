@@ -61,7 +61,13 @@ def test_an_error_has_code_text_hint_and_rejects(traces):
         rredcot.score([*traces[:2], {"id": "short", "prompt": "x"}])
     error = caught.value
     assert (error.code, error.rejects["code"].to_pylist(), error.rejects["row"].to_pylist()) == (65, ["map"], [2])
-    assert "completion" in error.rejects["reason"][0].as_py()
+    reason = error.rejects["reason"][0].as_py()
+    # no file that is gone, and no flag: the reason itself
+    assert "completion" in reason and reason in error.text and "rejects.jsonl" not in str(error) and "--overwrite" not in error.hint
+    with rredcot.Scorer() as scorer, pytest.raises(rredcot.Error) as caught:
+        scorer([*traces[:2], {"id": "short", "prompt": "x"}])
+    # a table has null where the dict had nothing
+    assert caught.value.rejects["reason"][0].as_py() in caught.value.text and caught.value.hint == error.hint
     with pytest.raises(rredcot.Error, match="no such folder") as caught:
         rredcot.score(traces, policy="nowhere")
     assert caught.value.code == 2 and "rredcot policy build" in caught.value.hint and caught.value.rejects.num_rows == 0

@@ -58,10 +58,20 @@ def tell(line):
     return None
 
 
+def failed(code, text, hint, rejected):
+    """The error; of rejects it tells the first one: the file that the program names is gone, and its flags are no arguments."""
+    told, _, _ = text.partition("; nothing was written but the reasons")
+    if rejected and told != text:
+        first = json.loads(rejected.splitlines()[0])
+        text = f"{told}: row {first['row']}: {first['code']}: {first['reason']}"
+        hint = "max_rejects= allows some; `rejects` of this error has them all"
+    return Error(code, text, hint, rejected)
+
+
 def ended(code, fatal, rejected=""):
     """The error of a process that has ended with a code, and what it has said last."""
     fatal = fatal or {"msg": f"rredcot ended with {code}"}
-    return Error(code, fatal.get("stack") or fatal["msg"], fatal.get("hint", ""), rejected)
+    return failed(code, fatal.get("stack") or fatal["msg"], fatal.get("hint", ""), rejected)
 
 
 def _table(lines):

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from rredcot import _node
-from rredcot._errors import Error, ended, tell, with_rejects
+from rredcot._errors import ended, failed, tell, with_rejects
 from rredcot._rows import arrow, flag_words, own_source, pyarrow, table_of, write_stream
 from rredcot.answerers import questions
 
@@ -64,7 +64,7 @@ class Scorer:
                 raise
         text = {key.decode()[len("rredcot."):]: value.decode() for key, value in told.items()}
         if text["exit"] != "0":
-            raise Error(int(text["exit"]), text["error"], text["hint"], text["rejects"])
+            raise failed(int(text["exit"]), text["error"], text["hint"], text["rejects"])
         return own_source(with_rejects(scored, text["rejects"]), data)
 
     def close(self) -> None:
