@@ -1,5 +1,5 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
-import { deviceError, OutOfMemoryError } from '../../errors.js';
+import { deviceError, OutOfMemoryError, usageError } from '../../errors.js';
 import { kept } from '../../kept.js';
 import { REINSTALL } from '../../package-files.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
@@ -172,7 +172,8 @@ export class ModelSession implements AsyncDisposable {
 }
 
 /** CUDA runs the half-precision graph, the CPU the float32 one. */
-export function graphFor({ cuda }: Pick<PolicyFolder, 'cuda'>, device: Device) {
-  const float32 = { graph: GRAPH, precision: 'f32' } as const;
-  return device.name === 'cuda' ? cuda : float32;
+export function graphFor({ path, cuda }: Pick<PolicyFolder, 'path' | 'cuda'>, device: Device) {
+  if (device.name !== 'cuda') return { graph: GRAPH, precision: 'f32' } as const;
+  if (cuda !== undefined) return cuda;
+  throw usageError(`${path}: its graph was exported, and runs on the CPU alone`, '--device cpu');
 }
