@@ -24,6 +24,8 @@ const Sizes = z.object({
   ...layerSizes,
   /** longest sequence the checkpoint declares */
   maxTokens: contextTokens,
+  /** tokens that stand for what a model sees or hears, which nothing here reads; absent: none */
+  unseen: z.array(z.number().int().nonnegative()).exactOptional(),
   ropeTheta: z.number().positive(),
   /** the output head is the embedding matrix */
   tiedHead: z.boolean(),
@@ -37,7 +39,7 @@ const Sizes = z.object({
   unrotated: z.array(z.number().int().nonnegative()).exactOptional(),
 });
 /** What is to be known of one whose graph is not built. */
-export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true });
+export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true, unseen: true });
 
 /** …, and its windows are of layers that there are. */
 export const ArchitectureSchema = Sizes.refine(
@@ -101,7 +103,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     );
   };
   refuseModel(config, path, FAMILY_NAMES);
-  const parsed = Config.safeParse(config);
+  const parsed = Config.safeParse(textPart(config));
   if (!parsed.success) return refuse(z.prettifyError(parsed.error));
   const c = parsed.data;
   const [name] = c.architectures;
@@ -130,6 +132,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     intermediate: c.intermediate_size,
     vocab: c.vocab_size,
     maxTokens: rope.maxTokens,
+    ...unseenFrom(config),
     rmsNormEps: c.rms_norm_eps,
     ropeTheta: rope.theta,
     tiedHead: c.tie_word_embeddings ?? family.defaults.tiedHead ?? false,
@@ -147,17 +150,33 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
 
 const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextTokens });
 
+/** Of a model that also sees what its config.json says of the one that reads; that of one that only reads. */
+function textPart(config: unknown): unknown {
+  const { text_config, architectures, tie_word_embeddings } = Object(config);
+  return text_config === undefined ? config : { ...text_config, architectures, tie_word_embeddings };
+}
+
 /** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
-export function parseSizes(config: unknown, path: string): Pick<Architecture, 'vocab' | 'maxTokens'> {
-  // that of a model which also sees or hears
-  const { text_config = config } = Object(config) as { text_config?: unknown };
-  const parsed = TextSizes.safeParse(text_config);
+export function parseSizes(config: unknown, path: string): z.infer<typeof TextSizesSchema> {
+  const parsed = TextSizes.safeParse(textPart(config));
   if (parsed.success)
-    return { vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings };
+    return {
+      ...{ vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings },
+      ...unseenFrom(config),
+    };
   throw usageError(
     `${path}: ${inOneLine(z.prettifyError(parsed.error))}`,
     'vocab_size and max_position_embeddings belong there',
   );
+}
+
+/** What stands for pictures, video and sound in a text: `image_token_id`, and of old `image_token_index`. */
+function unseenFrom(config: unknown): { readonly unseen?: number[] } {
+  const fields = Object.entries(Object(config)).filter(([key]) =>
+    /^(image|video|audio)_token_(id|index)$/.test(key),
+  );
+  const unseen = fields.map(([, id]) => id).filter((id): id is number => Number.isInteger(id));
+  return unseen.length > 0 ? { unseen } : {};
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */

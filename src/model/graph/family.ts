@@ -105,6 +105,8 @@ export interface Family {
   /** which layers read no positions; absent: none */
   readonly unrotated?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
   readonly hasMultipliers?: true;
+  /** tensors of a checkpoint that scoring has no use for; absent: there are none */
+  readonly unread?: RegExp;
   /** names of the matrix of the embedding, and of that of an output head of its own, [vocab,d] */
   readonly embedding: string;
   readonly head: string;

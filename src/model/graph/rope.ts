@@ -33,10 +33,13 @@ const DEFAULT_THETA = 10_000;
 const common = {
   ...{ rope_type: z.string().optional(), type: z.string().optional() },
   ...{ rope_theta: positive.optional(), partial_rotary_factor: z.literal(1).optional() },
+  // how positions in pictures are spread: those of a text are one number
+  ...{ mrope_section: z.unknown().optional(), mrope_interleaved: z.unknown().optional() },
 };
 /** By rope type: what is read of it, and what is kept of that. @param declared max_position_embeddings */
 const scalings = (declared: number) => ({
   default: z.strictObject(common).transform(() => undefined),
+  mrope: z.strictObject(common).transform(() => undefined),
   linear: z
     .strictObject({ ...common, factor: positive })
     .transform(({ factor }) => ({ type: 'linear' as const, factor })),

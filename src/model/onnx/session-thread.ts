@@ -187,8 +187,9 @@ const MOST_ROWS = 1024;
 function rowsAtOnce(): number {
   const { vocab } = arch;
   const isCpu = precision === 'f32';
-  // a large vocabulary comes block by block on a CPU
-  const entries = isCpu && vocab >= 2 * CPU_ENTRIES ? CPU_ENTRIES : vocab;
+  // in our graphs a large vocabulary comes block by block on a CPU
+  const isInBlocks = isCpu && vocab >= 2 * CPU_ENTRIES && !('exported' in architecture);
+  const entries = isInBlocks ? CPU_ENTRIES : vocab;
   const allowed = Math.floor(LOGITS[isCpu ? 'cpu' : 'gpu'] / entries);
   return Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
 }
