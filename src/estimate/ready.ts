@@ -191,7 +191,10 @@ export function reader({ need, opened, segments, marks, endToken }: Reading) {
     const tokens = await encodeTrace(prepared, tokenizer, vocab, most, end);
     const seen = [...tokens.promptIds, ...tokens.completionIds].find((id) => unseen.includes(id));
     if (seen !== undefined)
-      throw new TraceRejected('ids', `token ${seen} stands for a picture or sound, and the text alone is read`);
+      throw new TraceRejected(
+        'ids',
+        `token ${seen} stands for a picture or sound, and the text alone is read`,
+      );
     return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
   }
   /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */

@@ -63,52 +63,55 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
     found = JSON.parse(stdout);
   }, 1_200_000);
 
-  it.each([...FIT, ...OWN])('%s: log p, entropies, branches and states are those of plain passes', async (family) => {
-    const [code, said] = found[family] as [number, string, string[]];
-    expect(code, said).toBe(0);
-    const own = `policy build ${family}/checkpoint -o ${family}/policy`;
-    if (OWN.includes(family)) await done(`${own} --exit-template ${family}/checkpoint/exit_template.json`);
-    const policy = await openPolicyFolder(at(`${family}/policy`));
-    await using session = await ModelSession.open(policy);
-    expect(session.proof?.findings.every(({ off }) => off < NATS)).toBe(true);
-    const all: Truth[] = JSON.parse(readFileSync(at(`${family}/truth.json`), 'utf8'));
-    const traces = all.map(({ ids, branches, states }) => ({
-      ids: Int32Array.from(ids),
-      promptLength: 1,
-      branches: branches.map(({ logprobs: _, ...branch }) => ({
-        ...branch,
-        ids: Int32Array.from(branch.ids),
-      })),
-      states: states.exits,
-    }));
-    // all in one run, and in two
-    const whole = await session.run(traces);
-    const read = await session.run(
-      traces.map((trace) => ({ ...trace, branches: [] })),
-      7,
-    );
-    const behind = await session.branches(
-      7,
-      traces.map(({ branches }) => branches),
-    );
-    await session.release(7);
-    for (const [n, { entropies, logprobs, branches, states }] of all.entries()) {
-      const split = { ...read[n], branches: behind[n]?.branches } as TraceScores;
-      for (const scores of [whole[n] as TraceScores, split]) {
-        expect(differences(scores.entropies, entropies).most).toBeLessThan(NATS);
-        expect(differences(scores.logprobs, logprobs).most).toBeLessThan(NATS);
-        for (const [b, branch] of branches.entries())
-          expect(differences(scores.branches[b] ?? [], branch.logprobs).most).toBeLessThan(NATS);
-        const kept = new Float32Array(scores.states?.length ?? 0);
-        fromFloat16(scores.states as Uint16Array, kept);
-        const layers = (policy.stateLayers ?? []).map((layer) => states.layers[layer] as number[][]);
-        const expected = states.exits.flatMap((_, k) => layers.flatMap((rows) => rows[k] as number[]));
-        expect(kept.length).toBe(expected.length);
-        for (const [i, each] of expected.entries())
-          expect(Math.abs((kept[i] as number) - each)).toBeLessThan(2e-4 + HALF * Math.abs(each));
+  it.each([...FIT, ...OWN])(
+    '%s: log p, entropies, branches and states are those of plain passes',
+    async (family) => {
+      const [code, said] = found[family] as [number, string, string[]];
+      expect(code, said).toBe(0);
+      const own = `policy build ${family}/checkpoint -o ${family}/policy`;
+      if (OWN.includes(family)) await done(`${own} --exit-template ${family}/checkpoint/exit_template.json`);
+      const policy = await openPolicyFolder(at(`${family}/policy`));
+      await using session = await ModelSession.open(policy);
+      expect(session.proof?.findings.every(({ off }) => off < NATS)).toBe(true);
+      const all: Truth[] = JSON.parse(readFileSync(at(`${family}/truth.json`), 'utf8'));
+      const traces = all.map(({ ids, branches, states }) => ({
+        ids: Int32Array.from(ids),
+        promptLength: 1,
+        branches: branches.map(({ logprobs: _, ...branch }) => ({
+          ...branch,
+          ids: Int32Array.from(branch.ids),
+        })),
+        states: states.exits,
+      }));
+      // all in one run, and in two
+      const whole = await session.run(traces);
+      const read = await session.run(
+        traces.map((trace) => ({ ...trace, branches: [] })),
+        7,
+      );
+      const behind = await session.branches(
+        7,
+        traces.map(({ branches }) => branches),
+      );
+      await session.release(7);
+      for (const [n, { entropies, logprobs, branches, states }] of all.entries()) {
+        const split = { ...read[n], branches: behind[n]?.branches } as TraceScores;
+        for (const scores of [whole[n] as TraceScores, split]) {
+          expect(differences(scores.entropies, entropies).most).toBeLessThan(NATS);
+          expect(differences(scores.logprobs, logprobs).most).toBeLessThan(NATS);
+          for (const [b, branch] of branches.entries())
+            expect(differences(scores.branches[b] ?? [], branch.logprobs).most).toBeLessThan(NATS);
+          const kept = new Float32Array(scores.states?.length ?? 0);
+          fromFloat16(scores.states as Uint16Array, kept);
+          const layers = (policy.stateLayers ?? []).map((layer) => states.layers[layer] as number[][]);
+          const expected = states.exits.flatMap((_, k) => layers.flatMap((rows) => rows[k] as number[]));
+          expect(kept.length).toBe(expected.length);
+          for (const [i, each] of expected.entries())
+            expect(Math.abs((kept[i] as number) - each)).toBeLessThan(2e-4 + HALF * Math.abs(each));
+        }
       }
-    }
-  });
+    },
+  );
 
   it.each(Object.entries(NOT))('%s is refused by name, and nothing is written', (family, why) => {
     const [code, said, files] = found[family] as [number, string, string[]];
@@ -120,7 +123,7 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
 
   it('the program scores by such a folder as by any other, by every strategy', async () => {
     await write('t.jsonl', await fixtureRows(0, 6));
-    for (const flags of ['', '--segmenter hybrid', '--estimator probe', '--estimator siblings']) {
+    for (const flags of ['', '--segmenter hybrid', '--estimator probe', '--estimator loo']) {
       const { said } = await done(
         `score t.jsonl --policy Gemma2/policy ${flags} -o scored.jsonl --overwrite`,
       );
@@ -128,15 +131,16 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
     }
     const { stdout } = await done('policy info Gemma2/policy');
     expect(stdout).toMatch(/float32, for the CPU: Gemma2ForCausalLM, exported by transformers 5/);
-    await done(
-      'score t.jsonl --policy Gemma2/policy --estimator ratio --ref-policy Olmo3/policy -o r.jsonl',
-    );
+    await done('score t.jsonl --policy Gemma2/policy --estimator ratio --ref-policy Olmo3/policy -o r.jsonl');
   });
 
   it('rows with pictures are rejected by name, as messages and as tokens', async () => {
     const [{ completion, reward } = {}] = await fixtureRows(0, 1);
     const row = { completion, reward, reference: '7' };
-    const content = [{ type: 'image', image: 'a.png' }, { type: 'text', text: 'What is it?' }];
+    const content = [
+      { type: 'image', image: 'a.png' },
+      { type: 'text', text: 'What is it?' },
+    ];
     await write('p.jsonl', [
       { ...row, prompt: 'What is it?' },
       { ...row, prompt: [{ role: 'user', content }] },
