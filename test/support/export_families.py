@@ -14,7 +14,7 @@ import torch
 import transformers
 
 POLICY = pathlib.Path(__file__).resolve().parents[2] / "models/embedded"
-VOCAB, DRAWN = 259, 250
+VOCAB = 259
 SHAPE = {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "initializer_range": 0.2,
          "max_position_embeddings": 4096, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 HEADS = {**SHAPE, "intermediate_size": 96, "num_key_value_heads": 2, "head_dim": 16}
@@ -22,7 +22,7 @@ NEAR = {**HEADS, "sliding_window": 40}
 BOTH = {**NEAR, "layer_types": ["sliding_attention"] * 2 + ["full_attention"], "query_pre_attn_scalar": 8}
 LINEAR = {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-PICTURE = {"image_token_id": 257, "video_token_id": 256, "vision_start_token_id": 255, "vision_end_token_id": 254}
+PICTURE = {"image_token_id": 7, "video_token_id": 6, "vision_start_token_id": 5, "vision_end_token_id": 4}
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}}
 QWEN = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 64}
 SEES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -37,12 +37,12 @@ FIT = {
     "Glm4": HEADS,
     "Cohere2": {**NEAR, "logit_scale": 0.5},
     "GPTNeoX": {**SHAPE, "intermediate_size": 96},
-    "Gemma3": {"image_token_index": 257, "text_config": {**BOTH, "model_type": "gemma3_text"}, "vision_config": {**SEES, "model_type": "siglip_vision_model"}},
+    "Gemma3": {"image_token_index": 7, "text_config": {**BOTH, "model_type": "gemma3_text"}, "vision_config": {**SEES, "model_type": "siglip_vision_model"}},
 }
 OWN = {  # of these `policy build` writes the graph of what reads
     "Qwen2_5_VL": {**PICTURE, "text_config": {**SHAPE, **ROPE, "intermediate_size": 96, "num_key_value_heads": 2}, "vision_config": QWEN},
     "Qwen3VL": {**PICTURE, "text_config": {**HEADS, **ROPE}, "vision_config": {**QWEN, "deepstack_visual_indexes": [0]}, "tie_word_embeddings": True},
-    "Mistral3": {"image_token_index": 257, "text_config": {**NEAR, "model_type": "mistral"}, "vision_config": {**SEES, "model_type": "pixtral"}},
+    "Mistral3": {"image_token_index": 7, "text_config": {**NEAR, "model_type": "mistral"}, "vision_config": {**SEES, "model_type": "pixtral"}},
 }
 NOT = {
     "Mamba2": {**SHAPE, "num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2},
@@ -81,13 +81,13 @@ def plain(lm, ids):
 
 def truth(lm, length):
     draw = random.Random(length)
-    ids = [draw.randrange(DRAWN) for _ in range(length)]
+    ids = [draw.randrange(9, VOCAB) for _ in range(length)]
     entropies, logprobs, hidden, _ = plain(lm, ids)
     branches = []
     for n in range(12):
         exit = 1 + n * (length - 1) // 11
-        own = [draw.randrange(DRAWN) for _ in range(70 if n == 1 else 2 + n)]
-        first, also = 1 if n == 0 else 1 + n % 2, draw.randrange(DRAWN)
+        own = [draw.randrange(9, VOCAB) for _ in range(70 if n == 1 else 2 + n)]
+        first, also = 1 if n == 0 else 1 + n % 2, draw.randrange(9, VOCAB)
         _, all_of, _, rows = plain(lm, ids[:exit] + own)
         branches.append({"exit": exit, "ids": own, "scoredFrom": first, "also": also,
                          "logprobs": all_of[exit + first - 1 :].tolist() + [rows[-1, also].item()]})

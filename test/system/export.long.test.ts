@@ -127,7 +127,7 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
       const { said } = await done(
         `score t.jsonl --policy Gemma2/policy ${flags} -o scored.jsonl --overwrite`,
       );
-      expect(said).not.toContain('rejected');
+      expect(said).not.toMatch(/rejected|no hidden states/);
     }
     const { stdout } = await done('policy info Gemma2/policy');
     expect(stdout).toMatch(/float32, for the CPU: Gemma2ForCausalLM, exported by transformers 5/);
@@ -144,14 +144,14 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
     await write('p.jsonl', [
       { ...row, prompt: 'What is it?' },
       { ...row, prompt: [{ role: 'user', content }] },
-      { ...row, prompt: '', prompt_ids: [65, 257, 66] },
+      { ...row, prompt: '', prompt_ids: [65, 7, 66] },
     ]);
     for (const family of ['Qwen3VL', 'Mistral3', 'Gemma3'])
       await done(`score p.jsonl --policy ${family}/policy --max-rejects 2 -o ${family}.jsonl`);
     for (const family of ['Qwen3VL', 'Mistral3', 'Gemma3']) {
       const rejects = await readFile(at(`${family}.jsonl.rejects.jsonl`), 'utf8');
       expect(rejects).toMatch(/expected text or a list of text parts/);
-      expect(rejects).toMatch(/token 257 stands for a picture or sound/);
+      expect(rejects).toMatch(/token 7 stands for a picture or sound/);
     }
   });
 
@@ -167,5 +167,13 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
     await cp(at('Olmo3/policy/canary.json'), at('other/canary.json'));
     await writeFile(at('other/policy.json'), JSON.stringify({ ...manifest, canary }));
     await fails('score t.jsonl --policy other -o n.jsonl', 69, 'does not give the numbers of its canary');
+    const hidden = { ...manifest, architecture: { ...manifest.architecture, hidden: 32 } };
+    await cp(at('Gemma2/policy/canary.json'), at('other/canary.json'));
+    await writeFile(at('other/policy.json'), JSON.stringify(hidden));
+    await fails(
+      'score t.jsonl --policy other --estimator probe -o n.jsonl',
+      2,
+      /numbers of \d+ hidden states/,
+    );
   });
 });

@@ -7,7 +7,7 @@ import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { buildAgain, GRAPH, type PolicyFolder, stateNumbers } from './folder.js';
+import { buildAgain, GRAPH, MANIFEST, type PolicyFolder, stateNumbers } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
@@ -154,6 +154,11 @@ export class ModelSession implements AsyncDisposable {
     // the traces' own tokens come first, then the branches': unpack in the same order
     let [own, state] = [0, 0];
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+    const exits = job.traces.reduce((sum, { states: wanted = [] }) => sum + wanted.length, 0);
+    if (states && states.length !== exits * stateNumbers(this.folder)) {
+      const found = `${states.length} numbers of ${exits} hidden states, its ${MANIFEST} has ${stateNumbers(this.folder)} of each`;
+      throw usageError(`${this.folder.path}: its graph gives ${found}`, buildAgain(this.folder.path));
+    }
     return job.traces.map(({ ids, promptLength, branches: asked, states: wanted = [] }) => {
       const from = own;
       const numbers = wanted.length * stateNumbers(this.folder);
