@@ -10,6 +10,7 @@ import random
 import shutil
 import sys
 
+import safetensors.torch
 import torch
 import transformers
 
@@ -53,6 +54,7 @@ NOT = {
     "Bloom": {**SHAPE, "n_layer": 2, "n_head": 4},
     "Phi3 longrope": {**HEADS, "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
                       "original_max_position_embeddings": 1024}},
+    "Olmo2 in part": HEADS,
     "T5": {"vocab_size": VOCAB, "d_model": 32, "d_kv": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32},
 }
 LENGTHS = (3, 200, 1500)
@@ -68,6 +70,10 @@ def made(family, settings, folder):
         if weight.ndim == 1:
             torch.nn.init.normal_(weight, 0.5, 0.3)
     lm.save_pretrained(folder)
+    if family == "Olmo2 in part":
+        weights = safetensors.torch.load_file(folder / "model.safetensors")
+        del weights["model.layers.1.mlp.up_proj.weight"]
+        safetensors.torch.save_file(weights, folder / "model.safetensors", {"format": "pt"})
     for name in ("tokenizer.json", "tokenizer_config.json", "exit_template.json"):
         shutil.copy(POLICY / name, folder)
     return lm

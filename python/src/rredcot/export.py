@@ -61,7 +61,7 @@ def load(checkpoint):
             kind = transformers.AutoModelForImageTextToText
         lm, found = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager", local_files_only=True, output_loading_info=True)
         if lacks := [*found["missing_keys"], *found["mismatched_keys"]]:  # it has drawn them anew
-            raise ValueError(f"it lacks {len(lacks)} tensors, such as {sorted(map(str, lacks))[0]}")
+            raise ValueError(f"{len(lacks)} of its tensors are missing or of another shape, such as {sorted(map(str, lacks))[0]}")
         return lm.eval()
     except (OSError, ValueError, ImportError) as error:
         refuse(f"{checkpoint}: transformers does not load it as a language model: {first_line(error)}")
