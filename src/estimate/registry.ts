@@ -27,7 +27,7 @@ import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[...OF_REFERENCES, calibrated, probe, auto, siblings, mc],
+  ...[auto, ...OF_REFERENCES, calibrated, probe, siblings, mc],
   ...[progress, given, loo, surprise, ratio, ask, posterior],
 ];
 

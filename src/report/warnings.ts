@@ -55,6 +55,7 @@ const OF_STATUS: Readonly<Record<string, string>> = {
 /** What mends the commonest reasons of a uniform σ, or says where they come from. */
 const CURES: Readonly<Record<string, string>> = {
   'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number, too',
+  'uniform:no-references': '--map reference=<column> names the reference answers',
   'reward:unknown': '--map reward=<column> names the rewards',
   'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
   'uniform:noise': 'no value moved by more than the answers are off: float32 is off by less',

@@ -35,7 +35,7 @@ describe('score --estimator probe', () => {
   });
 
   it('leaves in its file what pr and a calibration are made of', async () => {
-    await done('score in.jsonl -o fresh.parquet');
+    await done('score in.jsonl --estimator pr -o fresh.parquet');
     await done('redistribute kept.parquet --estimator pr -o of-probe.parquet');
     const [fresh, made] = [await readScored(at('fresh.parquet')), await readScored(at('of-probe.parquet'))];
     expect(made.map(({ sigma, status }) => [sigma, status])).toEqual(
