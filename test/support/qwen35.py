@@ -38,7 +38,7 @@ def make(folder, config):
             elif "conv1d" in name:
                 weight.copy_(0.7 * noise)
             elif weight.dim() > 1:
-                weight.copy_(1.4 * noise / weight.shape[-1] ** 0.5)
+                weight.copy_(0.8 * noise / weight.shape[-1] ** 0.5)
     model.to(dtype).save_pretrained(folder)
 
 
@@ -64,8 +64,10 @@ def ask(folder, questions):
         places = torch.arange(ids.shape[1])
         if gap:
             places[gap["before"] :] += gap["tokens"]
+        # without a mask, free places would be taken for the ends of texts that are packed together
+        row = {"input_ids": ids, "position_ids": places[None], "attention_mask": torch.ones_like(ids)}
         with torch.no_grad():
-            logits = model(input_ids=ids, position_ids=places[None], use_cache=False, logits_to_keep=ids.shape[1] - first + 1).logits[0, :-1]
+            logits = model(**row, use_cache=False, logits_to_keep=ids.shape[1] - first + 1).logits[0, :-1]
         assert logits.dtype == torch.float64
         logp = torch.log_softmax(logits, -1)
         said.append({
