@@ -6,6 +6,7 @@ import { ModelSession } from '../../dist/model/onnx/session.js';
 import { loadOracleModel, type OracleModel, tokenStats } from '../oracle/llama.js';
 import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
+import { DELTA } from './random-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const NATS = 1e-4;
@@ -52,11 +53,8 @@ export const FAMILIES: Record<string, Json> = {
     logits_scaling: 1.5,
   },
   'Qwen3.5': {
-    ...{ ...LLAMA, architectures: ['Qwen3_5ForCausalLM'], num_attention_heads: 3, num_key_value_heads: 1 },
-    ...{ head_dim: 24, partial_rotary_factor: 0.5, num_hidden_layers: 3 },
-    layer_types: ['linear_attention', 'full_attention', 'linear_attention'],
-    ...{ linear_num_key_heads: 2, linear_num_value_heads: 6, linear_key_head_dim: 10 },
-    ...{ linear_value_head_dim: 7, linear_conv_kernel_dim: 3 },
+    ...{ ...LLAMA, num_attention_heads: 3, num_key_value_heads: 1 },
+    ...{ ...DELTA, head_dim: 24, num_hidden_layers: 3, linear_conv_kernel_dim: 3 },
   },
 };
 

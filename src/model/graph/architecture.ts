@@ -121,8 +121,9 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const rope = parseRope(c, refuse);
   const rotated = rope.rotated ?? c.partial_rotary_factor ?? family.defaults.rotated ?? 1;
   const rotaryDim = Math.trunc(headDim * rotated);
-  if (rotated !== 1 && (family.defaults.rotated === undefined || rotaryDim < 2 || rotaryDim % 2 !== 0))
-    return refuse(`partial_rotary_factor is ${rotated}, which this family's graph does not have`);
+  const expected = family.defaults.rotated ? `no even number of heads of ${headDim}` : 'expected 1';
+  if (rotated !== 1 && (!family.defaults.rotated || rotaryDim < 2 || rotaryDim % 2 !== 0))
+    return refuse(`partial_rotary_factor is ${rotated}, ${expected}`);
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
   if (c.layer_types && c.layer_types.length !== c.num_hidden_layers)
     return refuse(`layer_types names ${c.layer_types.length} of ${c.num_hidden_layers} layers`);

@@ -68,10 +68,6 @@ export function operators(
     const epsilon = { float: sizes.rmsNormEps };
     return g.node('SimplifiedLayerNormalization', [x, scale], { axis: -1, epsilon });
   };
-  const eachOf = (x: string, heads: number, size: number, norm: (heads: string) => string) => {
-    const perHead = g.node('Reshape', [x, g.ints([-1, size])]);
-    return g.node('Reshape', [norm(perHead), g.ints([-1, heads * size])]);
-  };
   return {
     ...{ sizes, rowsOf, weight },
     add: (a: string, b: string) => g.node('Add', [a, b]),
@@ -81,19 +77,17 @@ export function operators(
     /** RMS norm of x [N,d] */
     norm: (x: string, name: string, size = sizes.hidden) => rmsNorm(x, name, size),
     /** the same of each head on its own: x [N,heads·hd], weight [hd] */
-    normHeads: (x: string, name: string, heads: number) =>
-      eachOf(x, heads, sizes.headDim, (h) => rmsNorm(h, name, sizes.headDim)),
-    /** the same of heads of another size, by the weight [size] as it is stored */
-    normGated: (x: string, name: string, heads: number, size: number) =>
-      eachOf(x, heads, size, (h) => rmsNorm(h, name, size, false)),
-    /** x [N,heads·2·size], of each head two parts → [N,heads·size] of the first ones and of the second ones */
-    halves(x: string, heads: number, size: number): [string, string] {
-      const perHead = g.node('Reshape', [x, g.ints([-1, heads, 2 * size])]);
-      const half = (from: number) => {
-        const own = g.node('Slice', [perHead, g.ints([from]), g.ints([from + size]), g.ints([2])]);
-        return g.node('Reshape', [own, g.ints([-1, heads * size])]);
-      };
-      return [half(0), half(size)];
+    normHeads(x: string, name: string, heads: number, headDim = sizes.headDim, isMore = one) {
+      const perHead = g.node('Reshape', [x, g.ints([-1, headDim])]);
+      return g.node('Reshape', [rmsNorm(perHead, name, headDim, isMore), g.ints([-1, heads * headDim])]);
+    },
+    /** a half of each head: x [N,heads·2·hd] → [N,heads·hd] */
+    half(x: string, which: 0 | 1, { heads, headDim } = sizes) {
+      const perHead = g.node('Reshape', [x, g.ints([-1, heads, 2, headDim])]);
+      return g.node('Reshape', [
+        g.node('Gather', [perHead, g.ints([which])], { axis: 2 }),
+        g.ints([-1, heads * headDim]),
+      ]);
     },
     /** x [N,in] by the matrix `<name>.weight` [out,in], or so many rows of it, plus `<name>.bias` [out] */
     linear(
@@ -110,10 +104,11 @@ export function operators(
   };
 }
 
-/** What a config.json says of sliding windows. */
+/** What a config.json says of sliding windows, and of layers that are delta nets. */
 export interface WindowConfig {
   readonly use_sliding_window: boolean;
   readonly max_window_layers: number;
+  readonly full_attention_interval: number;
   readonly layer_types?: readonly string[] | null | undefined;
 }
 
@@ -124,23 +119,14 @@ export interface RotationConfig {
   readonly no_rope_layer_interval: number;
 }
 
-/** What it says of layers that are delta nets. */
-export interface DeltaConfig {
-  readonly layer_types?: readonly string[] | null | undefined;
-  readonly full_attention_interval: number;
-}
+/**
+ * What rows go through a delta net with: `mixed` [N,C] queries, keys and values, C = 2·keyHeads·keyDim + valueHeads·valueDim, before
+ * the convolution by `taps` [C,1,taps]; sigmoid(`rate`) [N,valueHeads], how much of a value is written; softplus(`decay`)
+ * [N,valueHeads] · exp(`logSpeed`) [valueHeads], how much of the state fades.
+ */
+export type DeltaInputs = Readonly<Record<'mixed' | 'taps' | 'rate' | 'decay' | 'logSpeed', string>>;
 
-/** What a delta net's rows go through it with. */
-export interface DeltaInputs {
-  /** [N,2·keyHeads·keyDim+valueHeads·valueDim] queries, keys and values, before the convolution; its weights [that,1,taps] */
-  readonly mixed: string;
-  readonly taps: string;
-  /** [N,valueHeads]: the sigmoid of it is how much of a value is written */
-  readonly rate: string;
-  /** [N,valueHeads] and [valueHeads]: softplus of the one times exp of the other is how much the state fades */
-  readonly decay: string;
-  readonly logSpeed: string;
-}
+type Projected = Readonly<Record<'q' | 'k' | 'v', string>> & { readonly gate?: string };
 
 /** A family: what its config.json may leave out, and its layers, which name their weights. */
 export interface Family {
@@ -168,14 +154,10 @@ export interface Family {
   /** ids [N] → [N,d] */
   embed(o: Operators, ids: string): string;
   /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation; gate [N,heads·hd], whose sigmoid multiplies what is attended to */
-  project(
-    o: Operators,
-    layer: number,
-    x: string,
-  ): Readonly<Record<'q' | 'k' | 'v', string>> & { gate?: string };
+  project(o: Operators, layer: number, x: string): Projected;
   /** layers that are delta nets, where the family has any: rows go through these one after the other, so that none sees another's keys */
   readonly delta?: {
-    layers(config: DeltaConfig): (layer: number) => boolean;
+    layers(config: WindowConfig): (layer: number) => boolean;
     /** x [N,d] → all that a later run has to know of the rows [N,d] */
     read(o: Operators, layer: number, x: string): string;
     /** that → what goes into convolution and state */

@@ -128,7 +128,7 @@ async function scores({ traces, keep, use }: RunJob) {
     ...ropeFor(Math.max(P + S, Number(last) + 1)),
     ...readOut(rows, targets),
     ...past,
-    ...(arch.delta && walkFor(packed, places, lengths, { B, P, S, N, Q, isPast: kept !== undefined })),
+    ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
     // a graph of before there were any does not take it
     ...(session.inputNames.includes('state_rows') && {
       state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
@@ -164,29 +164,30 @@ function pastOf(past: Feeds, part: string): readonly [count: number, tokens: num
   return [dims[0] as number, dims.at(-2) as number];
 }
 
-/** How rows go through the delta nets: those of an earlier run, [B,P] and [N,Q], before this one's, [B,S] and those of the branches. */
+/** How rows go through the delta nets: those of an earlier run, [B,P] and [N,Q], stand before this one's, [B,S] and those of the branches. */
 function walkFor(
-  packed: ReturnType<typeof packBranches>,
+  { suffixRows, branches, ids }: ReturnType<typeof packBranches>,
   places: readonly PrefixPlace[],
   [prefixes = [], suffixes = []]: Kept['lengths'],
-  { B, P, S, N, Q, isPast }: Readonly<Record<'B' | 'P' | 'S' | 'N' | 'Q', number>> & { isPast: boolean },
+  [B, P, S]: readonly [number, number, number],
+  [N, Q]: readonly [number, number],
 ): Feeds {
   const before = B * P + N * Q;
   const first = before + B * S; // of the branches'
   const rowsFrom = (from: number, length: number) => Int32Array.from({ length }, (_, t) => from + t);
-  const walk = walkOf({
-    prefixes: prefixes.map((length, b) => rowsFrom(isPast ? b * P : before + b * S, length)),
-    suffixes: suffixes.map((length, n) =>
-      isPast
-        ? rowsFrom(B * P + n * Q, length)
-        : (packed.suffixRows[n] as Int32Array).map((row) => first + row),
-    ),
-    branches: packed.branches.map((own) => own.map((each) => ({ ...each, first: first + each.first }))),
+  const isPast = before > 0;
+  const walk = walkOf(
+    prefixes.map((length, b) => rowsFrom(isPast ? b * P : b * S, length)),
+    isPast
+      ? suffixes.map((length, n) => rowsFrom(B * P + n * Q, length))
+      : suffixRows.map((rows) => rows.map((row) => first + row)),
+    branches.map((own) => own.map((each) => ({ ...each, first: first + each.first }))),
     places,
-  });
+  );
+  const rows = B * S + ids.length;
   return {
     walk: int64(BigInt64Array.from(walk.flat(), BigInt), [walk.length, 4]),
-    walk_places: int64(placesIn(walk, before, B * S + packed.ids.length), [B * S + packed.ids.length]),
+    walk_places: int64(placesIn(walk, before, rows), [rows]),
   };
 }
 

@@ -13,7 +13,7 @@ function deltaOut(o: Operators, layer: number, x: string, read: string): string 
   const own = `${at(layer)}.linear_attn`;
   const width = valueHeads * valueDim;
   const gate = o.silu(o.linear(normed(o, layer, x), `${own}.in_proj_z`, [width, hidden]));
-  const heads = o.normGated(read, `${own}.norm.weight`, valueHeads, valueDim);
+  const heads = o.normHeads(read, `${own}.norm.weight`, valueHeads, valueDim, false);
   return o.linear(o.multiply(heads, gate), `${own}.out_proj`, [hidden, width]);
 }
 
@@ -29,12 +29,12 @@ export const qwen35: Family = {
     const of = (letter: 'q' | 'k' | 'v', size: number) =>
       o.linear(h, `${own}.${letter}_proj`, [size, hidden]);
     // of each head its query, and the gate of what it attends to
-    const [q, gate] = o.halves(of('q', heads * 2 * headDim), heads, headDim);
+    const both = of('q', heads * 2 * headDim);
     return {
-      q: o.normHeads(q, `${own}.q_norm.weight`, heads),
+      q: o.normHeads(o.half(both, 0), `${own}.q_norm.weight`, heads),
       k: o.normHeads(of('k', kvHeads * headDim), `${own}.k_norm.weight`, kvHeads),
       v: of('v', kvHeads * headDim),
-      gate,
+      gate: o.half(both, 1),
     };
   },
   delta: {
