@@ -21,7 +21,7 @@ def make(folder, config):
     if sees:
         vision = {**VISION, "out_hidden_size": config["hidden_size"]}
         tied = config.get("tie_word_embeddings", False)
-        model = Qwen3_5ForConditionalGeneration(Qwen3_5Config(text_config=config, vision_config=vision, tie_word_embeddings=tied))
+        model = Qwen3_5ForConditionalGeneration(Qwen3_5Config(text_config=config, vision_config=vision, tie_word_embeddings=tied, image_token_id=260, video_token_id=261))
     else:
         model = Qwen3_5ForCausalLM(Qwen3_5TextConfig(**config))
     with torch.no_grad():

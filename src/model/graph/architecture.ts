@@ -17,6 +17,8 @@ const MOST_TOKENS = 2 ** 24;
 const TOO_LONG = `more than ${count(MOST_TOKENS)} tokens, which is four times the longest context that such models have`;
 const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 
+const tokenId = z.number().int().nonnegative();
+
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
 const Sizes = z.object({
   family: z.enum(FAMILY_NAMES),
@@ -33,13 +35,15 @@ const Sizes = z.object({
   slidingWindow: z
     .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
     .exactOptional(),
+  /** tokens in whose place a model that also sees has a picture; absent: there are none */
+  pictures: z.array(tokenId).exactOptional(),
   /** leading numbers of a head that are rotated; absent: all */
   rotaryDim: size.exactOptional(),
   /** the layers that read no positions; absent: none */
   unrotated: z.array(z.number().int().nonnegative()).exactOptional(),
 });
 /** What is to be known of one whose graph is not built. */
-export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true });
+export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true, pictures: true });
 
 /** …, and its windows are of layers that there are. */
 export const ArchitectureSchema = Sizes.refine(
@@ -80,6 +84,7 @@ const Config = z.object({
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
   layer_types: z.array(z.enum(['full_attention', 'sliding_attention', 'linear_attention'])).nullish(),
+  ...{ image_token_id: tokenId.nullish(), video_token_id: tokenId.nullish() },
   // of delta nets, as their class has it where they are left out
   full_attention_interval: size.default(4),
   ...{ linear_num_key_heads: size.default(16), linear_key_head_dim: size.default(128) },
@@ -131,6 +136,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     return refuse(`no_rope_layers names ${c.no_rope_layers.length} of ${c.num_hidden_layers} layers`);
   const slidingWindow = windowFrom(c, family, rope.maxTokens);
   const unrotated = layersWith(c, family.unrotated);
+  const pictures = [c.image_token_id, c.video_token_id].filter((id) => typeof id === 'number');
   const deltas = layersWith(c, family.delta?.layers);
   const strange = c.layer_types?.find(
     (type) => type === (family.delta ? 'sliding_attention' : 'linear_attention'),
@@ -156,6 +162,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
     ...(unrotated.length > 0 && { unrotated }),
+    ...(pictures.length > 0 && { pictures }),
     ...(rotated !== 1 && { rotaryDim }),
     ...(deltas.length > 0 && {
       delta: {
@@ -178,8 +185,9 @@ const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextT
 
 /** Of a model that also sees what its config.json says of the one that reads; that of one that only reads. */
 function textPart(config: unknown): unknown {
-  const { text_config, architectures, tie_word_embeddings } = Object(config);
-  return text_config === undefined ? config : { ...text_config, architectures, tie_word_embeddings };
+  const { text_config, architectures, tie_word_embeddings, image_token_id, video_token_id } = Object(config);
+  const own = { architectures, tie_word_embeddings, image_token_id, video_token_id };
+  return text_config === undefined ? config : { ...text_config, ...own };
 }
 
 /** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */

@@ -151,6 +151,17 @@ describe.skipIf(python === undefined)('Qwen3.5 beside transformers (skipped wher
     const template = join(EMBEDDED, 'exit_template.json');
     const exit = JSON.parse(readFileSync(template, 'utf8'));
     await ran('policy', 'build', 'checkpoint', '-o', 'policy', '--exit-template', template);
+    // a picture would be scored as if it were a word
+    const [line = ''] = lines;
+    const { prompt_ids, ...row } = JSON.parse(line);
+    writeFileSync(
+      join(at, 'seen.jsonl'),
+      JSON.stringify({ ...row, prompt: undefined, prompt_ids: [...prompt_ids, 260] }),
+    );
+    const seen = await rredcot(['score', 'seen.jsonl', '-o', 'seen.parquet', '--policy', 'policy'], {
+      cwd: at,
+    });
+    expect(seen.stderr).toMatch(/token 260 stands for a picture/);
     for (const segmenter of ['newline', 'hybrid']) {
       await ran(
         'score',
