@@ -138,14 +138,12 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const unrotated = layersWith(c, family.unrotated);
   const pictures = [c.image_token_id, c.video_token_id].filter((id) => typeof id === 'number');
   const deltas = layersWith(c, family.delta?.layers);
-  const strange = c.layer_types?.find(
-    (type) => type === (family.delta ? 'sliding_attention' : 'linear_attention'),
-  );
-  if (strange) return refuse(`layer_types names ${strange}, which this family's graph does not have`);
-  if (c.linear_num_value_heads % c.linear_num_key_heads !== 0)
-    return refuse(
-      `${c.linear_num_value_heads} value heads are no multiple of ${c.linear_num_key_heads} key heads`,
-    );
+  const strange = family.delta ? 'sliding_attention' : 'linear_attention';
+  if (c.layer_types?.includes(strange))
+    return refuse(`layer_types names ${strange}, which this family's graph does not have`);
+  const [keyHeads, valueHeads] = [c.linear_num_key_heads, c.linear_num_value_heads];
+  if (valueHeads % keyHeads !== 0)
+    return refuse(`${valueHeads} value heads are no multiple of ${keyHeads} key heads`);
   return {
     family: name,
     layers: c.num_hidden_layers,
@@ -166,10 +164,8 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rotated !== 1 && { rotaryDim }),
     ...(deltas.length > 0 && {
       delta: {
-        layers: deltas,
-        ...{ keyHeads: c.linear_num_key_heads, keyDim: c.linear_key_head_dim },
-        ...{ valueHeads: c.linear_num_value_heads, valueDim: c.linear_value_head_dim },
-        taps: c.linear_conv_kernel_dim,
+        ...{ layers: deltas, keyHeads, valueHeads, taps: c.linear_conv_kernel_dim },
+        ...{ keyDim: c.linear_key_head_dim, valueDim: c.linear_value_head_dim },
       },
     }),
     ...(family.hasMultipliers && {

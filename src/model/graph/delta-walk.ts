@@ -53,10 +53,8 @@ export function deltaWalk({ g, precision }: GraphParts, sizes: DeltaSizes) {
     const place = body.node('Squeeze', [to]);
     const left = (all: string, one: string) =>
       body.node('SequenceInsert', [body.node('SequenceErase', [all, place]), one, place]);
-    const lists = [
-      ...[left(pasts, after.past), left(states, after.state)],
-      body.node('SequenceInsert', [done, after.out]),
-    ];
+    const added = body.node('SequenceInsert', [done, after.out]);
+    const lists = [left(pasts, after.past), left(states, after.state), added];
     body.output(name('still'), goesOn, 'bool', []);
     for (const [j, all] of lists.entries())
       body.output(name(`after_${j}`), all, 'f32', shapes[j] as readonly Dim[], 'sequence');

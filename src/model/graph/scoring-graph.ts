@@ -99,20 +99,16 @@ function contextOf(
   suffixRows: string,
   branch: ReturnType<typeof branchInputs>,
 ) {
-  const {
-    g,
-    arch: { kvHeads, headDim, hidden, delta },
-    precision,
-  } = all;
+  const { g, arch, precision } = all;
+  const { kvHeads, headDim, hidden, delta } = arch;
   const attendPrefix = prefixAttention(all, ids);
   const attendBranches = branchAttention(all, branch);
   const keysOfSuffixes = suffixKeys(all, suffixRows, branch.pos);
   const walk = delta && deltaWalk(all, delta);
   /** of an earlier run and of this one: keys or values [X,kvHeads,P+S,headDim], or rows of a delta net [X,P+S,d] */
   const whole = (name: string, own: string, shape: (length: string) => readonly Dim[]) => {
-    const [count, before, length] = name.startsWith('suffix')
-      ? (['N', 'Q', 'LT'] as const)
-      : (['B', 'P', 'T'] as const);
+    const dims = name.startsWith('suffix') ? ['N', 'Q', 'LT'] : ['B', 'P', 'T'];
+    const [count, before, length] = dims as [string, string, string];
     const past = g.input(`past_${name}`, 'f32', [count, ...shape(before)]);
     const axis = shape(length).indexOf(length) + 1;
     const keys = g.node('Concat', [past, own], { axis }, { outputs: [name] });
