@@ -6,6 +6,7 @@ import { olmo2 } from './families/olmo2.js';
 import { phi3 } from './families/phi3.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen3 } from './families/qwen3.js';
+import { qwen35 } from './families/qwen3-5.js';
 import { smollm3 } from './families/smollm3.js';
 import { type Family, type LayerSizes, operators, type RowsOf } from './family.js';
 import { Graph } from './onnx.js';
@@ -19,6 +20,8 @@ export const FAMILIES = {
   Olmo2ForCausalLM: olmo2,
   GraniteForCausalLM: granite,
   Phi3ForCausalLM: phi3,
+  Qwen3_5ForCausalLM: qwen35,
+  Qwen3_5ForConditionalGeneration: qwen35,
 } as const satisfies Record<string, Family>;
 
 type FamilyName = keyof typeof FAMILIES;
@@ -33,14 +36,15 @@ export function expectedWeights(
     shapes.set(name, part ? [part.of, ...shape.slice(1)] : shape);
     return name;
   };
-  const family = FAMILIES[arch.family];
+  const family: Family = FAMILIES[arch.family];
   const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
   const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String });
   family.embed(o, 'ids');
   family.last(o, 'x');
   if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
   for (let i = 0; i < arch.layers; i++) {
-    family.project(o, i, 'x');
+    if (arch.delta?.layers.includes(i)) family.delta?.project(o, i, family.delta.read(o, i, 'x'));
+    else family.project(o, i, 'x');
     family.finish(o, i, 'x', 'attended');
   }
   return shapes;

@@ -1,7 +1,7 @@
 // A family's layers in a graph, with the weights that they name; and the matrix of the output head behind them.
 import type { GraphParts } from './architecture.js';
 import { FAMILIES } from './families.js';
-import { operators, type RowsOf } from './family.js';
+import { type Family, operators, type RowsOf } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
@@ -40,13 +40,18 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
 
   const number = (value: number) => cast(g, g.float(value), 'f32', precision);
 
-  const family = FAMILIES[arch.family];
-  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf, number });
+  const family: Family = FAMILIES[arch.family];
+  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf, number }, family.addsOneToNorms);
   const o = within(g);
+  const { delta } = family;
   const headWeight = arch.tiedHead ? family.embedding : family.head;
   return {
     embed: (ids: string) => family.embed(o, ids),
     project: (i: number, x: string) => family.project(o, i, x),
+    delta: delta && {
+      read: (i: number, x: string) => delta.read(o, i, x),
+      project: (i: number, h: string) => delta.project(o, i, h),
+    },
     finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
     /** the final norm of x [C,d], in a body graph */
     last: (x: string, body: Graph) => family.last(within(body), x),
