@@ -38,6 +38,11 @@ it('models/embedded holds the graphs and the manifest that its weights build, an
   }
 });
 
+it('what bench measures with is there: its modules load', async () => {
+  for (const name of ['checkpoint', 'measure', 'pytorch'])
+    expect(Object.keys(await import(`../../bench/${name}.mjs`)), name).toBeDefined();
+});
+
 /** The tokens that a canary asks about. */
 function tokensOf(canary: string): { ids: number[][] } {
   const { passes } = JSON.parse(canary) as { passes: { traces: { ids: number[] }[] }[] };
