@@ -75,7 +75,8 @@ const Config = z.object({
   hidden_act: z.literal('silu').default('silu'),
   attention_bias: z.literal(false).default(false),
   mlp_bias: z.literal(false).default(false),
-  sliding_window: size.nullish(),
+  // Qwen2-MoE writes 0 where no layer has a window
+  sliding_window: z.union([z.literal(0), size]).nullish(),
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
   layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
@@ -86,9 +87,15 @@ const Config = z.object({
   attention_multiplier: multiplier,
   residual_multiplier: multiplier,
   logits_scaling: multiplier,
-  // what makes another model of it: experts, code of its own
-  num_experts: nothing,
-  num_local_experts: nothing,
+  num_experts: size.nullish(),
+  num_local_experts: size.nullish(),
+  num_experts_per_tok: size.nullish(),
+  moe_intermediate_size: size.nullish(),
+  shared_expert_intermediate_size: size.nullish(),
+  norm_topk_prob: z.boolean().default(false),
+  decoder_sparse_step: size.default(1),
+  mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
+  // what makes another model of it: code of its own
   auto_map: nothing,
 });
 
@@ -97,7 +104,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const refuse = (reason: string): never => {
     throw usageError(
       `${path}: this checkpoint cannot be built: ${inOneLine(reason)}`,
-      `supported: ${FAMILY_NAMES.join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
+      `supported: ${FAMILY_NAMES.join(', ')}, not quantised, rope type default, linear, llama3 or yarn`,
     );
   };
   refuseModel(config, path, FAMILY_NAMES);
@@ -119,7 +126,9 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   if (family.unrotated && c.no_rope_layers && c.no_rope_layers.length < c.num_hidden_layers)
     return refuse(`no_rope_layers names ${c.no_rope_layers.length} of ${c.num_hidden_layers} layers`);
   const slidingWindow = windowFrom(c, family, rope.maxTokens);
+  if (slidingWindow?.tokens === 0) return refuse('sliding_window is 0');
   const unrotated = layersWith(c, family.unrotated);
+  const mixture = mixtureFrom(c, family, refuse);
   return {
     family: name,
     layers: c.num_hidden_layers,
@@ -136,6 +145,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
     ...(unrotated.length > 0 && { unrotated }),
+    ...(mixture && { mixture }),
     ...(family.hasMultipliers && {
       multipliers: {
         ...{ embedding: c.embedding_multiplier, attention: c.attention_multiplier },
@@ -173,6 +183,37 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
 function layersWith(c: z.infer<typeof Config>, rule: Family['windows']): number[] {
   const isOne = rule?.(c) ?? (() => false);
   return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
+}
+
+/** What experts it has; undefined where all layers are dense. */
+function mixtureFrom(
+  c: z.infer<typeof Config>,
+  { hasExperts }: Family,
+  refuse: (reason: string) => never,
+): Architecture['mixture'] {
+  // transformers 5 writes the second for the first
+  const experts = c.num_experts ?? c.num_local_experts;
+  if (!hasExperts) {
+    if (experts) refuse(`num_experts, num_local_experts: ${experts}, and its family has none`);
+    return undefined;
+  }
+  const isShared = hasExperts === 'shared';
+  const { num_experts_per_tok: chosen, moe_intermediate_size: intermediate } = c;
+  const shared = isShared ? c.shared_expert_intermediate_size : undefined;
+  if (!experts || !chosen || !intermediate || (isShared && !shared))
+    return refuse(
+      `of num_experts, num_experts_per_tok, moe_intermediate_size${isShared ? ' and shared_expert_intermediate_size' : ''} one is missing`,
+    );
+  if (chosen > experts) return refuse(`num_experts_per_tok is ${chosen}, of ${experts} experts`);
+  if (c.num_local_experts && c.num_local_experts !== experts)
+    return refuse(`num_experts is ${experts}, num_local_experts ${c.num_local_experts}`);
+  const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
+  const layers = layersWith(c, () => (layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
+  if (layers.length === 0) return undefined;
+  return {
+    ...{ experts, chosen, intermediate, normalized: c.norm_topk_prob, layers },
+    ...(shared && { shared }),
+  };
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */

@@ -5,7 +5,9 @@ import { mistral } from './families/mistral.js';
 import { olmo2 } from './families/olmo2.js';
 import { phi3 } from './families/phi3.js';
 import { qwen2 } from './families/qwen2.js';
+import { qwen2Moe } from './families/qwen2-moe.js';
 import { qwen3 } from './families/qwen3.js';
+import { qwen3Moe } from './families/qwen3-moe.js';
 import { smollm3 } from './families/smollm3.js';
 import { type Family, type LayerSizes, operators, type RowsOf } from './family.js';
 import { Graph } from './onnx.js';
@@ -19,6 +21,8 @@ export const FAMILIES = {
   Olmo2ForCausalLM: olmo2,
   GraniteForCausalLM: granite,
   Phi3ForCausalLM: phi3,
+  Qwen2MoeForCausalLM: qwen2Moe,
+  Qwen3MoeForCausalLM: qwen3Moe,
 } as const satisfies Record<string, Family>;
 
 type FamilyName = keyof typeof FAMILIES;
@@ -35,7 +39,12 @@ export function expectedWeights(
   };
   const family = FAMILIES[arch.family];
   const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
-  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String });
+  const stored = (name: string, shape: readonly number[]) => ({
+    value: noted(name, shape),
+    dtype: 'f32' as const,
+  });
+  const source = { weight: noted, rowsOf, number: String, stored, precision: 'f32' as const, shares: [] };
+  const o = operators(new Graph('weights'), arch, source);
   family.embed(o, 'ids');
   family.last(o, 'x');
   if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);

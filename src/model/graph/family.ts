@@ -1,5 +1,6 @@
 // What a model family says of itself, and the operators that its layers are made of.
 import { z } from 'zod';
+import { type ExpertSource, expertNodes, type Mixture, MixtureSchema } from './experts.js';
 import type { Graph } from './onnx.js';
 
 export const size = z.number().int().positive();
@@ -18,6 +19,8 @@ export const layerSizes = {
   rmsNormEps: z.number().positive(),
   /** of what a family multiplies; absent: of nothing */
   multipliers: z.record(z.enum(MULTIPLIED), z.number().positive()).exactOptional(),
+  /** absent: all layers are dense */
+  mixture: MixtureSchema.exactOptional(),
 };
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
@@ -31,7 +34,7 @@ export interface RowsOf {
 }
 
 /** Where weights come from, by the names and shapes that layers give them. */
-export interface WeightSource {
+export interface WeightSource extends ExpertSource {
   /** in the graph's precision */
   weight(name: string, shape: Shape, part?: RowsOf): string;
   /** a number, in the graph's precision */
@@ -43,7 +46,8 @@ export interface WeightSource {
 export type Operators = ReturnType<typeof operators>;
 
 /** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. */
-export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number }: WeightSource) {
+export function operators(g: Graph, sizes: LayerSizes, source: WeightSource) {
+  const { weight, rowsOf, number } = source;
   const rmsNorm = (x: string, name: string, size: number) =>
     g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
       axis: -1,
@@ -54,7 +58,11 @@ export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number 
     add: (a: string, b: string) => g.node('Add', [a, b]),
     multiply: (a: string, b: string) => g.node('Mul', [a, b]),
     scaled: (x: string, by: number) => g.node('Mul', [x, number(by)]),
+    sigmoid: (x: string) => g.node('Sigmoid', [x]),
     silu: (x: string) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
+    /** what experts make of x [N,d] */
+    experts: (x: string, of: Mixture, names: readonly [router: string, experts: string]) =>
+      expertNodes(g, { ...of, hidden: sizes.hidden }, source, x, names),
     /** RMS norm of x [N,d] */
     norm: (x: string, name: string, size = sizes.hidden) => rmsNorm(x, name, size),
     /** the same of each head on its own: x [N,heads·hd], weight [hd] */
@@ -105,6 +113,8 @@ export interface Family {
   /** which layers read no positions; absent: none */
   readonly unrotated?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
   readonly hasMultipliers?: true;
+  /** its tokens go to some experts each; `shared`: and to one more that has all of them */
+  readonly hasExperts?: 'chosen' | 'shared';
   /** names of the matrix of the embedding, and of that of an output head of its own, [vocab,d] */
   readonly embedding: string;
   readonly head: string;

@@ -38,13 +38,20 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
   const rowsOf = (name: string, _: readonly number[], ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
 
+  const storedAs = (name: string, _: readonly number[], seen?: readonly number[]) => ({
+    value: seen ? rowsFrom(`${name}.${seen.join('x')}`, name, 0, seen) : stored(name),
+    dtype: weightOf(name).dtype,
+  });
+  const shares: string[] = [];
   const number = (value: number) => cast(g, g.float(value), 'f32', precision);
 
   const family = FAMILIES[arch.family];
-  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf, number });
+  const within = (graph: Graph) =>
+    operators(graph, arch, { weight, rowsOf, number, stored: storedAs, precision, shares });
   const o = within(g);
   const headWeight = arch.tiedHead ? family.embedding : family.head;
   return {
+    shares,
     embed: (ids: string) => family.embed(o, ids),
     project: (i: number, x: string) => family.project(o, i, x),
     finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),

@@ -35,11 +35,17 @@ export function attentionOut(o: Operators, layer: number, attended: string): str
   return o.linear(attended, `${at(layer)}.self_attn.o_proj`, [hidden, heads * headDim]);
 }
 
-/** What a layer's MLP makes of rows h. */
-export function mlp(o: Operators, layer: number, h: string): string {
-  const { hidden, intermediate } = o.sizes;
+/** What a layer's MLP makes of rows h. @param name and inner size of it */
+export function mlp(
+  o: Operators,
+  layer: number,
+  h: string,
+  name = 'mlp',
+  intermediate = o.sizes.intermediate,
+): string {
+  const { hidden } = o.sizes;
   const wide = [intermediate, hidden] as const;
-  const gate = o.linear(h, `${at(layer)}.mlp.gate_proj`, wide);
-  const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.mlp.up_proj`, wide));
-  return o.linear(mixed, `${at(layer)}.mlp.down_proj`, [hidden, intermediate]);
+  const gate = o.linear(h, `${at(layer)}.${name}.gate_proj`, wide);
+  const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.${name}.up_proj`, wide));
+  return o.linear(mixed, `${at(layer)}.${name}.down_proj`, [hidden, intermediate]);
 }
