@@ -27,8 +27,11 @@ const PLAIN: Readonly<Record<string, readonly unknown[]>> = {
   init_lora_weights: [true, false, 'gaussian', 'orthogonal', 'eva'],
 };
 
-/** What an adapter adds to the weights of a checkpoint, by their names. @throws RredcotError (exit 2) for what is no LoRA adapter of it, or does more than that */
-export async function readAdapter(folder: string, { weights, files }: Checkpoint): Promise<Adapter> {
+/** What an adapter adds to the weights of a checkpoint, and whose it is in words. @throws RredcotError (exit 2) for what is no LoRA adapter of it, or does more than that */
+export async function readAdapter(
+  folder: string,
+  { weights, files }: Checkpoint,
+): Promise<Adapter & { readonly about: string }> {
   const path = join(folder, CONFIG);
   const hint = `python -c "from peft import AutoPeftModelForCausalLM as P; P.from_pretrained('${folder}').merge_and_unload().save_pretrained('merged')"`;
   const text = await untrustedText(folder, CONFIG);

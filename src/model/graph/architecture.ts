@@ -4,7 +4,7 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import { type Family, layerSizes, size } from './family.js';
+import { type Family, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import type { Graph, Precision } from './onnx.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
@@ -186,34 +186,30 @@ function layersWith(c: z.infer<typeof Config>, rule: Family['windows']): number[
 }
 
 /** What experts it has; undefined where all layers are dense. */
-function mixtureFrom(
-  c: z.infer<typeof Config>,
-  { hasExperts }: Family,
-  refuse: (reason: string) => never,
-): Architecture['mixture'] {
+function mixtureFrom(c: z.infer<typeof Config>, { hasExperts }: Family, refuse: (reason: string) => never) {
   // transformers 5 writes the second for the first
   const experts = c.num_experts ?? c.num_local_experts;
   if (!hasExperts) {
     if (experts) refuse(`num_experts, num_local_experts: ${experts}, and its family has none`);
     return undefined;
   }
-  const isShared = hasExperts === 'shared';
-  const { num_experts_per_tok: chosen, moe_intermediate_size: intermediate } = c;
-  const shared = isShared ? c.shared_expert_intermediate_size : undefined;
-  if (!experts || !chosen || !intermediate || (isShared && !shared))
-    return refuse(
-      `of num_experts, num_experts_per_tok, moe_intermediate_size${isShared ? ' and shared_expert_intermediate_size' : ''} one is missing`,
-    );
-  if (chosen > experts) return refuse(`num_experts_per_tok is ${chosen}, of ${experts} experts`);
-  if (c.num_local_experts && c.num_local_experts !== experts)
-    return refuse(`num_experts is ${experts}, num_local_experts ${c.num_local_experts}`);
   const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
   const layers = layersWith(c, () => (layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
-  if (layers.length === 0) return undefined;
-  return {
-    ...{ experts, chosen, intermediate, normalized: c.norm_topk_prob, layers },
-    ...(shared && { shared }),
-  };
+  const { num_experts_per_tok, moe_intermediate_size, shared_expert_intermediate_size, num_local_experts } =
+    c;
+  const mixture = MixtureSchema.safeParse({
+    ...{ experts, chosen: num_experts_per_tok, intermediate: moe_intermediate_size },
+    ...{ normalized: c.norm_topk_prob, layers },
+    ...(hasExperts === 'shared' && { shared: shared_expert_intermediate_size }),
+  });
+  if (!mixture.success || experts !== (num_local_experts ?? experts)) {
+    const given = { num_experts: experts, num_local_experts, num_experts_per_tok, moe_intermediate_size };
+    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size }) };
+    return refuse(
+      `of its experts it says ${JSON.stringify(all)}: one is missing, or they do not fit together`,
+    );
+  }
+  return layers.length > 0 ? mixture.data : undefined;
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */

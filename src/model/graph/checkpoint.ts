@@ -11,7 +11,7 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
-import { type Rows, stackOf } from './experts.js';
+import { partsOf } from './experts.js';
 import { expectedWeights, FAMILIES } from './families.js';
 import { refuseForeign } from './foreign.js';
 import type { Weight } from './operators.js';
@@ -33,42 +33,22 @@ export interface WeightFile {
 export type Checkpoint = Awaited<ReturnType<typeof readCheckpoint>>;
 
 /**
- * What config.json says, the files of weights, and the tensors of them that are needed, by name; and what the graphs' tensors are made
- * of where they are not these, as stacks of experts are not. @throws RredcotError (exit 2) for what is no checkpoint
+ * What config.json says, the files of weights, and the tensors of them that are needed, by name; and what those that the graphs read are
+ * made of. @throws RredcotError (exit 2) for what is no checkpoint
  */
 export async function readCheckpoint(folder: string) {
   await refuseForeign(folder);
   const architecture = parseArchitecture(...(await readConfig(folder)));
   const located = await locateTensors(folder);
   const { files, tensors } = located;
-  const expected = expectedWeights(architecture);
-  const made = Array.from(expected, ([name, shape]) => {
-    return { name, shape, parts: stackOf(name, shape, (each) => tensors.has(each)) ?? plain(name, shape) };
+  const made = Array.from(expectedWeights(architecture), ([name, shape]) => {
+    return { name, shape, parts: partsOf(name, shape, (each) => tensors.has(each)) };
   });
   const shapes = new Map(made.flatMap(({ parts }) => parts.flat().map(({ name, shape }) => [name, shape])));
   assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
   const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Weight]));
   await refuseOthers(folder, architecture, located, weights);
-  for (const { parts } of made) assertOneType(folder, parts.flat(), weights);
   return { architecture, weights, files, made };
-}
-
-const plain = (name: string, shape: readonly number[]): Rows[][] => [
-  [{ name, shape, first: 0, count: shape.slice(0, -1).reduce((product, n) => product * n, 1) }],
-];
-
-function assertOneType(
-  folder: string,
-  [one, ...others]: readonly Rows[],
-  weights: ReadonlyMap<string, Weight>,
-) {
-  const typeOf = ({ name }: Rows) => (weights.get(name) as Weight).dtype;
-  for (const other of others)
-    if (one && typeOf(other) !== typeOf(one))
-      throw usageError(
-        `${folder}: tensor ${other.name} is ${typeOf(other)}, ${one.name} ${typeOf(one)}: experts of a layer are of one type`,
-        AGAIN,
-      );
 }
 
 /** What its config.json says, and where that lies. @throws RredcotError (exit 2) where there is none */

@@ -9,7 +9,7 @@ import { qwen2Moe } from './families/qwen2-moe.js';
 import { qwen3 } from './families/qwen3.js';
 import { qwen3Moe } from './families/qwen3-moe.js';
 import { smollm3 } from './families/smollm3.js';
-import { type Family, type LayerSizes, operators, type RowsOf } from './family.js';
+import { type Experts, type Family, type LayerSizes, operators, type RowsOf } from './family.js';
 import { Graph } from './onnx.js';
 
 export const FAMILIES = {
@@ -39,12 +39,11 @@ export function expectedWeights(
   };
   const family = FAMILIES[arch.family];
   const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
-  const stored = (name: string, shape: readonly number[]) => ({
-    value: noted(name, shape),
-    dtype: 'f32' as const,
-  });
-  const source = { weight: noted, rowsOf, number: String, stored, precision: 'f32' as const, shares: [] };
-  const o = operators(new Graph('weights'), arch, source);
+  const experts = (x: string, { router, gateUp, down }: Experts) => {
+    for (const named of [router, gateUp, down]) noted(...named);
+    return x;
+  };
+  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String, experts });
   family.embed(o, 'ids');
   family.last(o, 'x');
   if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);

@@ -1,9 +1,24 @@
 // What a model family says of itself, and the operators that its layers are made of.
 import { z } from 'zod';
-import { type ExpertSource, expertNodes, type Mixture, MixtureSchema } from './experts.js';
 import type { Graph } from './onnx.js';
 
 export const size = z.number().int().positive();
+
+/** Of a model whose tokens go to some experts each, in the layers named. */
+export const MixtureSchema = z
+  .strictObject({
+    experts: size,
+    /** of them, those that a token goes to */
+    chosen: size,
+    /** inner size of an expert */
+    intermediate: size,
+    /** what a token takes from its experts sums to 1 */
+    normalized: z.boolean(),
+    layers: z.array(z.number().int().nonnegative()),
+    /** inner size of an expert that every token goes to; absent: there is none */
+    shared: size.exactOptional(),
+  })
+  .refine(({ chosen, experts }) => chosen <= experts, 'more experts for a token than there are');
 
 export const MULTIPLIED = ['embedding', 'attention', 'residual', 'logits'] as const;
 
@@ -25,6 +40,17 @@ export const layerSizes = {
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
 type Shape = readonly number[];
+type Named = readonly [name: string, shape: Shape];
+
+/** The experts of a layer, and where their weights lie. */
+export interface Experts extends Readonly<z.infer<typeof MixtureSchema>> {
+  /** [experts,d] */
+  readonly router: Named;
+  /** rows of gate and up in turns [experts,2·inner,d] */
+  readonly gateUp: Named;
+  /** [experts,d,inner] */
+  readonly down: Named;
+}
 
 /** Some rows of a matrix, from one on. */
 export interface RowsOf {
@@ -34,35 +60,33 @@ export interface RowsOf {
 }
 
 /** Where weights come from, by the names and shapes that layers give them. */
-export interface WeightSource extends ExpertSource {
+export interface WeightSource {
   /** in the graph's precision */
   weight(name: string, shape: Shape, part?: RowsOf): string;
   /** a number, in the graph's precision */
   number(value: number): string;
   /** rows [N,d] of a matrix by number [N]: only these are cast */
   rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
+  /** what a layer's experts make of x [N,d] */
+  experts(x: string, of: Experts): string;
 }
 
 export type Operators = ReturnType<typeof operators>;
 
 /** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. */
-export function operators(g: Graph, sizes: LayerSizes, source: WeightSource) {
-  const { weight, rowsOf, number } = source;
+export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number, experts }: WeightSource) {
   const rmsNorm = (x: string, name: string, size: number) =>
     g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
       axis: -1,
       epsilon: { float: sizes.rmsNormEps },
     });
   return {
-    ...{ sizes, rowsOf },
+    ...{ sizes, rowsOf, experts },
     add: (a: string, b: string) => g.node('Add', [a, b]),
     multiply: (a: string, b: string) => g.node('Mul', [a, b]),
     scaled: (x: string, by: number) => g.node('Mul', [x, number(by)]),
     sigmoid: (x: string) => g.node('Sigmoid', [x]),
     silu: (x: string) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
-    /** what experts make of x [N,d] */
-    experts: (x: string, of: Mixture, names: readonly [router: string, experts: string]) =>
-      expertNodes(g, { ...of, hidden: sizes.hidden }, source, x, names),
     /** RMS norm of x [N,d] */
     norm: (x: string, name: string, size = sizes.hidden) => rmsNorm(x, name, size),
     /** the same of each head on its own: x [N,heads·hd], weight [hd] */

@@ -1,8 +1,7 @@
 // Writes the weights of a policy anew, a few rows at a time: experts stacked, and what an adapter adds merged: W + s·B A.
 import { type FileHandle, open, rm } from 'node:fs/promises';
-import { dataError } from '../../errors.js';
+import { dataError, usageError } from '../../errors.js';
 import { fromFloat16, toFloat16 } from '../onnx/float16.js';
-import { type Checkpoint, SINGLE } from './checkpoint.js';
 import type { Rows } from './experts.js';
 import type { Dtype } from './onnx.js';
 import type { Weight } from './operators.js';
@@ -20,22 +19,40 @@ export interface Adapter {
   readonly file: string;
   /** by the name of the weight that each changes */
   readonly deltas: ReadonlyMap<string, Delta>;
-  /** whose it is, in words */
-  readonly about: string;
+}
+
+/** A checkpoint's tensors and files, and what those of the policy are made of. */
+interface Source {
+  readonly weights: ReadonlyMap<string, Weight>;
+  readonly files: readonly Readonly<Record<'name' | 'path', string>>[];
+  readonly made: readonly {
+    readonly name: string;
+    readonly shape: readonly number[];
+    readonly parts: readonly (readonly Rows[])[];
+  }[];
 }
 
 /**
  * Weights that are to be written, each of the type that it has in the checkpoint.
- * @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
+ * @param location name of the file @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
+ * @throws RredcotError (exit 2) where parts of one are of two types
  */
-export function writtenWeights({ weights: base, files, made }: Checkpoint, adapter?: Adapter) {
-  const all = made.map(({ name, shape, parts }) => {
-    const { dtype, ...one } = base.get(parts[0]?.[0]?.name ?? '') as Weight;
-    const length = (one.length / product(one.shape)) * product(shape);
-    return [name, { name, dtype, shape, offset: 0, length }] as const;
+export function writtenWeights({ weights: base, files, made }: Source, location: string, adapter?: Adapter) {
+  const typed = made.map(({ name, shape, parts }) => {
+    const [one, ...others] = parts.flat().map((part) => base.get(part.name) as Weight) as [
+      Weight,
+      ...Weight[],
+    ];
+    const other = others.find(({ dtype }) => dtype !== one.dtype);
+    if (other)
+      throw usageError(
+        `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}: they go into one tensor`,
+        AGAIN,
+      );
+    return [name, { ...one, name, shape, length: sizeOf(one) * product(shape) }] as const;
   });
-  const { header, tensors } = safetensorsHeader(new Map<string, StoredTensor>(all));
-  const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location: SINGLE }]));
+  const { header, tensors } = safetensorsHeader(new Map<string, StoredTensor>(typed));
+  const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location }]));
   return {
     weights,
     async write(to: string): Promise<void> {
@@ -45,21 +62,26 @@ export function writtenWeights({ weights: base, files, made }: Checkpoint, adapt
       await using own = adapter && (await open(adapter.file));
       await writeAll(out, header);
       const opened = new Map<string, FileHandle>();
-      /** of a tensor, with what is added to it */
-      const rowsOf = ({ name, first, count }: Rows) => {
+      const sourceOf = async ({ name, first }: Rows) => {
         const weight = base.get(name) as Weight;
         const delta = adapter?.deltas.get(name);
-        const added = own && delta && { own, delta };
-        return rows(opened.get(weight.location) as FileHandle, weight, first, count, added);
+        const added = own && delta && (await numbersOf(own, delta));
+        return { file: opened.get(weight.location) as FileHandle, weight, first, added };
       };
       try {
         for (const { name, path } of files) opened.set(name, await open(path));
-        for (const { name, shape, parts } of made) {
-          const { length } = weights.get(name) as Weight;
-          const bytesOfRow = (length / product(shape)) * (shape.at(-1) as number);
-          for (const group of parts)
-            for await (const bytes of inTurns(group.map(rowsOf), bytesOfRow)) await writeAll(out, bytes);
-        }
+        for (const { shape, parts } of made)
+          for (const group of parts) {
+            const sources = await Promise.all(group.map(sourceOf));
+            const { count } = group[0] as Rows;
+            const step = Math.max(1, Math.floor(BLOCK / (shape.at(-1) as number)));
+            for (let done = 0; done < count; done += step) {
+              const blocks: Buffer[] = [];
+              for (const source of sources)
+                blocks.push(await rowsOf(source, done, Math.min(step, count - done)));
+              await writeAll(out, inTurns(blocks, Math.min(step, count - done)));
+            }
+          }
       } finally {
         for (const each of opened.values()) await each.close();
       }
@@ -67,90 +89,77 @@ export function writtenWeights({ weights: base, files, made }: Checkpoint, adapt
   };
 }
 
-const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
-
 /** Numbers that are read at once. */
 const BLOCK = 2 ** 22;
 
-/** Some rows of a tensor, with what is added to them, in blocks that depend on their width alone. */
-async function* rows(
-  from: FileHandle,
-  { name, dtype, offset, length, shape }: Weight,
-  firstOfAll: number,
+const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
+/** bytes of a number */
+const sizeOf = ({ length, shape }: StoredTensor): number => length / product(shape);
+
+interface RowSource {
+  readonly file: FileHandle;
+  readonly weight: Weight;
+  readonly first: number;
+  readonly added: Awaited<ReturnType<typeof numbersOf>> | undefined;
+}
+
+/** Some rows from so many behind the first on, with what is added to them. */
+async function rowsOf(
+  { file, weight, first, added }: RowSource,
+  done: number,
   count: number,
-  added?: { readonly own: FileHandle; readonly delta: Delta },
-): AsyncGenerator<Buffer> {
-  const width = shape.at(-1) as number;
-  const bytesOfRow = (length / product(shape)) * width;
-  const [a, b] = added
-    ? [await numbersOf(added.own, added.delta.a), await numbersOf(added.own, added.delta.b)]
-    : [];
-  const rank = added?.delta.a.shape[0] ?? 0;
-  const step = Math.max(1, Math.floor(BLOCK / width));
-  for (let done = 0; done < count; done += step) {
-    const first = firstOfAll + done;
-    const bytes = Buffer.alloc(Math.min(step, count - done) * bytesOfRow);
-    await readAll(from, bytes, offset + first * bytesOfRow, name);
-    if (!a || !b || !added) {
-      yield bytes;
-      continue;
+): Promise<Buffer> {
+  const width = weight.shape.at(-1) as number;
+  const bytes = Buffer.alloc(count * width * sizeOf(weight));
+  await readAll(file, bytes, weight.offset + (first + done) * width * sizeOf(weight), weight.name);
+  if (!added) return bytes;
+  const { a, b, scale, rank } = added;
+  const rows = toNumbers(bytes, weight.dtype);
+  const sum = new Float64Array(width);
+  for (let row = 0; row < count; row++) {
+    sum.fill(0);
+    for (let j = 0; j < rank; j++) {
+      const factor = scale * (b[(first + done + row) * rank + j] as number);
+      for (let i = 0; i < width; i++) sum[i] = (sum[i] as number) + factor * (a[j * width + i] as number);
     }
-    const block = toNumbers(bytes, dtype);
-    const sum = new Float64Array(width);
-    for (let row = 0; row * width < block.length; row++) {
-      sum.fill(0);
-      for (let j = 0; j < rank; j++) {
-        const factor = added.delta.scale * (b[(first + row) * rank + j] as number);
-        for (let i = 0; i < width; i++) sum[i] = (sum[i] as number) + factor * (a[j * width + i] as number);
-      }
-      for (let i = 0; i < width; i++)
-        block[row * width + i] = (block[row * width + i] as number) + (sum[i] as number);
-    }
-    yield toBytes(block, dtype);
+    for (let i = 0; i < width; i++)
+      rows[row * width + i] = (rows[row * width + i] as number) + (sum[i] as number);
   }
+  return toBytes(rows, weight.dtype);
 }
 
-/** The rows of several parts of one width and count in turns: one of each, and so on. */
-async function* inTurns(
-  parts: readonly AsyncGenerator<Buffer>[],
-  bytesOfRow: number,
-): AsyncGenerator<Buffer> {
-  const [one, ...others] = parts;
-  if (one === undefined) return;
-  for await (const block of one) {
-    const blocks = [block];
-    for (const other of others) blocks.push((await other.next()).value as Buffer);
-    yield others.length === 0 ? block : turns(blocks, bytesOfRow);
-  }
-}
-
-function turns(blocks: readonly Buffer[], bytesOfRow: number): Buffer {
-  const length = (blocks[0] as Buffer).length;
-  const all = Buffer.alloc(length * blocks.length);
-  for (let at = 0; at < length; at += bytesOfRow)
+/** Blocks of so many rows each, a row of each in turns. */
+function inTurns(blocks: readonly Buffer[], count: number): Buffer {
+  const [one] = blocks as [Buffer];
+  if (blocks.length === 1) return one;
+  const size = one.length / count;
+  const all = Buffer.alloc(one.length * blocks.length);
+  for (let row = 0; row < count; row++)
     for (const [i, block] of blocks.entries())
-      block.copy(all, at * blocks.length + i * bytesOfRow, at, at + bytesOfRow);
+      block.copy(all, (row * blocks.length + i) * size, row * size, (row + 1) * size);
   return all;
+}
+
+async function numbersOf(file: FileHandle, { a, b, scale }: Delta) {
+  const read = async (tensor: StoredTensor) => {
+    const bytes = Buffer.alloc(tensor.length);
+    await readAll(file, bytes, tensor.offset, tensor.name);
+    return toNumbers(bytes, tensor.dtype);
+  };
+  return { a: await read(a), b: await read(b), scale, rank: a.shape[0] as number };
 }
 
 /** @throws RredcotError (exit 65) where the file ends before */
 async function readAll(file: FileHandle, into: Buffer, position: number, name: string): Promise<void> {
-  for (let read = 0; read < into.length; ) {
-    const { bytesRead } = await file.read(into, read, into.length - read, position + read);
+  for (let at = 0; at < into.length; ) {
+    const { bytesRead } = await file.read(into, at, into.length - at, position + at);
     if (bytesRead === 0) throw dataError(`tensor ${name}: its file has become shorter meanwhile`, AGAIN);
-    read += bytesRead;
+    at += bytesRead;
   }
 }
 
 async function writeAll(file: FileHandle, bytes: Buffer): Promise<void> {
-  for (let written = 0; written < bytes.length; )
-    written += (await file.write(bytes, written, bytes.length - written)).bytesWritten;
-}
-
-async function numbersOf(file: FileHandle, tensor: StoredTensor): Promise<Float32Array> {
-  const bytes = Buffer.alloc(tensor.length);
-  await readAll(file, bytes, tensor.offset, tensor.name);
-  return toNumbers(bytes, tensor.dtype);
+  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at, bytes.length - at)).bytesWritten;
 }
 
 function toNumbers({ buffer, byteOffset, byteLength }: Buffer, dtype: Dtype): Float32Array {

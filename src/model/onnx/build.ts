@@ -69,7 +69,7 @@ export async function buildPolicyFolder(
   const base = await readCheckpoint(checkpoint);
   const adapter = opts.adapter === undefined ? undefined : await readAdapter(opts.adapter, base);
   const { architecture } = base;
-  const written = adapter || architecture.mixture ? writtenWeights(base, adapter) : undefined;
+  const written = adapter || architecture.mixture ? writtenWeights(base, SINGLE, adapter) : undefined;
   if (written && existsSync(out) && (await realpath(out)) === (await realpath(checkpoint)))
     throw usageError(
       `${out}: holds the weights that ${adapter ? 'the adapter is merged into' : 'are written anew, experts stacked'}`,

@@ -43,7 +43,7 @@ it.skipIf(python === undefined).each(['false', 'true'])(
     });
     expect(status, stderr).toBe(0);
     const checkpoint = await readCheckpoint(base);
-    await writtenWeights(checkpoint, await readAdapter(adapter, checkpoint)).write(ours);
+    await writtenWeights(checkpoint, 'model.safetensors', await readAdapter(adapter, checkpoint)).write(ours);
     const [plain, found] = [readSafetensors(join(base, 'model.safetensors')), readSafetensors(ours)];
     let moved = 0;
     for (const [name, { data }] of readSafetensors(join(theirs, 'model.safetensors'))) {

@@ -64,7 +64,7 @@ const base = (dtype: TensorType, shards = 1) =>
 async function merged(checkpoint: string, adapter: string): Promise<string> {
   const to = join(mkdtempSync(join(home, 'merged-')), 'model.safetensors');
   const base = await readCheckpoint(checkpoint);
-  await writtenWeights(base, await readAdapter(adapter, base)).write(to);
+  await writtenWeights(base, 'model.safetensors', await readAdapter(adapter, base)).write(to);
   return to;
 }
 

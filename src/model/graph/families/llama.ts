@@ -1,5 +1,5 @@
 // Llama: RMS norms before attention and MLP, no biases, SwiGLU; the other families are this one with a difference.
-import type { Family, Operators } from '../family.js';
+import type { Family, Operators, WindowConfig } from '../family.js';
 
 const at = (layer: number) => `model.layers.${layer}`;
 
@@ -48,4 +48,12 @@ export function mlp(
   const gate = o.linear(h, `${at(layer)}.${name}.gate_proj`, wide);
   const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.${name}.up_proj`, wide));
   return o.linear(mixed, `${at(layer)}.${name}.down_proj`, [hidden, intermediate]);
+}
+
+/** Those that `layer_types` names, else those from `max_window_layers` on; none unless windows are switched on. */
+export function windowsOnRequest({ use_sliding_window, layer_types, max_window_layers }: WindowConfig) {
+  return (layer: number): boolean => {
+    if (!use_sliding_window) return false;
+    return layer_types ? layer_types[layer] === 'sliding_attention' : layer >= max_window_layers;
+  };
 }
