@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { fileError } from '../../io/files/files.js';
+import { plural } from '../../plural.js';
 import { readAdapter } from '../graph/adapter.js';
 import { parseSizes } from '../graph/architecture.js';
 import {
@@ -30,7 +31,7 @@ import {
   readAskTemplate,
 } from '../text/templates.js';
 import { sha256, untrustedFile } from '../text/untrusted-files.js';
-import { CANARY, type CheckedIds, checkedIds, makeCanary, unreadExperts } from './canary.js';
+import { CANARY, type CheckedIds, checkedIds, makeCanary } from './canary.js';
 import {
   CUDA_GRAPH,
   FORMAT,
@@ -170,8 +171,11 @@ async function canaryOf(folder: Unproved, ids: CheckedIds, log: BuildOptions['lo
       'look at the checkpoint: its weights must be finite; and the machine must have the memory to run it once in float32',
     );
   });
-  const unread = unreadExperts(await session.shares(), folder.architecture.mixture?.layers ?? []);
-  if (unread.length > 0) log?.(`canary: no token of it goes to experts ${unread.join('; ')}`);
+  const { unread = [] } = canary;
+  if (unread.length > 0)
+    log?.(
+      `canary: no token of it goes to ${plural(unread.length, 'expert')} (unread in ${CANARY}: layer, number)`,
+    );
   return canary;
 }
 

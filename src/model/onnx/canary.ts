@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { deviceError, type RredcotError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
+import type { Architecture } from '../graph/architecture.js';
 import type { Precision } from '../graph/onnx.js';
 import { joinIds } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
@@ -140,7 +141,14 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
 }
 
 /** A canary as `canary.json` has it: passes, with what the model has to say of each. */
-const CanarySchema = z.object({ passes: z.array(z.custom<CanaryPass>()).readonly() });
+const CanarySchema = z.object({
+  passes: z.array(z.custom<CanaryPass>()).readonly(),
+  /** layer and number of each expert that no token of it goes to: what is wrong with them it cannot show; absent: none */
+  unread: z
+    .array(z.tuple([z.number(), z.number()]).readonly())
+    .readonly()
+    .exactOptional(),
+});
 export type Canary = Readonly<z.infer<typeof CanarySchema>>;
 
 /** Reads a folder's canary, whose hash is that of the build; what it holds shows when a session is asked. @throws RredcotError (exit 2) */
@@ -261,7 +269,7 @@ async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<
 export async function makeCanary(
   session: Asked,
   { ids, other }: CheckedIds,
-  { vocab, maxTokens }: { readonly vocab: number; readonly maxTokens: number },
+  { vocab, maxTokens, mixture }: Pick<Architecture, 'vocab' | 'maxTokens' | 'mixture'>,
 ): Promise<Canary> {
   const text = (length: number) => repeated(ids, vocab, Math.max(LEAST, Math.min(length, maxTokens)));
   const passes: CanaryPass[] = [];
@@ -279,24 +287,24 @@ export async function makeCanary(
   };
   for (const pass of passesOf(text, repeated(other, vocab, REFERENCE), maxTokens))
     passes.push(await scored(pass));
-  const idle = async () => ((await session.shares?.()) ?? []).filter((share: number) => share === 0).length;
-  for (let n = 0, left = await idle(); left > 0 && n < MORE; n++) {
+  const unread = async () => unreadExperts((await session.shares?.()) ?? [], mixture?.layers ?? []);
+  let left = await unread();
+  for (let n = 0; left.length > 0 && n < MORE; n++) {
     const ids = spreadIds(n, vocab, Math.min(MORE_TOKENS, maxTokens));
     const pass = await scored({ split: false, traces: [{ ids, promptLength: 1, branches: [] }] });
-    const still = await idle();
-    if (still < left) passes.push(pass);
+    const still = await unread();
+    if (still.length < left.length) passes.push(pass);
     left = still;
   }
-  return { passes };
+  return { passes, ...(left.length > 0 && { unread: left }) };
 }
 
-/** The experts that no token of a canary goes to, by layer: what is wrong with them it cannot show. @param shares [experts,layers], as a session has them behind its canary */
-export function unreadExperts(shares: Numbers, layers: readonly number[]): string[] {
-  return layers.flatMap((layer, n) => {
-    const own = Array.from({ length: shares.length / layers.length }, (_, e) => e);
-    const unread = own.filter((e) => shares[e * layers.length + n] === 0);
-    return unread.length === 0 ? [] : [`${unread.join(', ')} of layer ${layer}`];
+/** Layer and number of each expert that no token has gone to. @param shares [experts,layers] */
+function unreadExperts(shares: Numbers, layers: readonly number[]) {
+  const all = Array.from(shares, (share, i) => {
+    return { share, layer: layers[i % layers.length] as number, expert: Math.floor(i / layers.length) };
   });
+  return all.flatMap(({ share, layer, expert }) => (share === 0 ? [[layer, expert] as const] : []));
 }
 
 /** Compares a session with a canary. @param precision of the session @returns noise: of its answers; 0 in float32, which gave the canary */
