@@ -1,8 +1,6 @@
 // Experts in a graph: which of them a row goes to, and what they make of it; and how checkpoints have their weights.
-import type { Experts } from './family.js';
+import type { Experts, Shape } from './family.js';
 import { cast, type Dtype, Graph, MICROSOFT, type Precision } from './onnx.js';
-
-type Shape = readonly number[];
 
 interface ExpertParts {
   readonly g: Graph;

@@ -39,17 +39,17 @@ export const layerSizes = {
 };
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
-type Shape = readonly number[];
-type Named = readonly [name: string, shape: Shape];
+export type Shape = readonly number[];
+type NamedShape = readonly [name: string, shape: Shape];
 
 /** The experts of a layer, and where their weights lie. */
 export interface Experts extends Readonly<z.infer<typeof MixtureSchema>> {
   /** [experts,d] */
-  readonly router: Named;
+  readonly router: NamedShape;
   /** rows of gate and up in turns [experts,2·inner,d] */
-  readonly gateUp: Named;
+  readonly gateUp: NamedShape;
   /** [experts,d,inner] */
-  readonly down: Named;
+  readonly down: NamedShape;
 }
 
 /** Some rows of a matrix, from one on. */

@@ -22,7 +22,7 @@ export interface Adapter {
 }
 
 /** A checkpoint's tensors and files, and what those of the policy are made of. */
-interface Source {
+interface Unwritten {
   readonly weights: ReadonlyMap<string, Weight>;
   readonly files: readonly Readonly<Record<'name' | 'path', string>>[];
   readonly made: readonly {
@@ -37,7 +37,11 @@ interface Source {
  * @param location name of the file @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
  * @throws RredcotError (exit 2) where parts of one are of two types
  */
-export function writtenWeights({ weights: base, files, made }: Source, location: string, adapter?: Adapter) {
+export function writtenWeights(
+  { weights: base, files, made }: Unwritten,
+  location: string,
+  adapter?: Adapter,
+) {
   const typed = made.map(({ name, shape, parts }) => {
     const [one, ...others] = parts.flat().map((part) => base.get(part.name) as Weight) as [
       Weight,
