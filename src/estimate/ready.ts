@@ -179,7 +179,7 @@ const NONE = new Int32Array(0);
 /** @returns what reads a trace, and throws TraceRejected for what it cannot read @param room tokens that the policy's context needs behind the trace */
 export function reader({ need, opened, segments, marks, endToken }: Reading) {
   const { policy, tokenizer, prompts } = opened;
-  const { vocab, maxTokens } = policy.architecture;
+  const { vocab, maxTokens, pictures = [] } = policy.architecture;
   const endTokenOf = endings(opened, marks, endToken);
   const cut = (tokens: EncodedTrace) => {
     const pieces = cutTrace(tokens, segments);
@@ -189,6 +189,14 @@ export function reader({ need, opened, segments, marks, endToken }: Reading) {
     const prepared = await prompts.prepare(given);
     const end = await endTokenOf(given, prepared.prompt, reward);
     const tokens = await encodeTrace(prepared, tokenizer, vocab, most, end);
+    const picture = pictures.find((id) =>
+      [tokens.promptIds, tokens.completionIds].some((ids) => ids.includes(id)),
+    );
+    if (picture !== undefined)
+      throw new TraceRejected(
+        'ids',
+        `token ${picture} stands for a picture, of which the policy reads nothing`,
+      );
     return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
   }
   /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */

@@ -46,6 +46,13 @@ function shapesOf(config: Json): [string, number[]][] {
     const isOlmo = family === 'Olmo2ForCausalLM';
     for (const name of ['post_attention', isOlmo ? 'post_feedforward' : 'input'])
       shapes.push([`${at}.${name}_layernorm.weight`, [d]]);
+    if ((config.layer_types as string[] | undefined)?.[i] === 'linear_attention') {
+      shapes.push(...deltaShapes(config, `${at}.linear_attn`));
+      for (const name of ['gate', 'up']) shapes.push([`${at}.mlp.${name}_proj.weight`, [f, d]]);
+      shapes.push([`${at}.mlp.down_proj.weight`, [d, f]]);
+      continue;
+    }
+    const isGated = family === 'Qwen3_5ForCausalLM';
     const isFused = family === 'Phi3ForCausalLM';
     if (isFused)
       shapes.push(
@@ -55,21 +62,21 @@ function shapesOf(config: Json): [string, number[]][] {
     for (const [letter, rows] of isFused
       ? []
       : ([
-          ['q', q],
+          ['q', isGated ? 2 * q : q],
           ['k', kv],
           ['v', kv],
         ] as const)) {
       shapes.push([`${at}.self_attn.${letter}_proj.weight`, [rows, d]]);
       if (family === 'Qwen2ForCausalLM' || family === 'Qwen2MoeForCausalLM')
         shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
-      if ((family === 'Qwen3ForCausalLM' || family === 'Qwen3MoeForCausalLM') && letter !== 'v')
+      if ((family === 'Qwen3ForCausalLM' || family === 'Qwen3MoeForCausalLM' || isGated) && letter !== 'v')
         shapes.push([`${at}.self_attn.${letter}_norm.weight`, [hd]]);
       if (isOlmo && letter !== 'v') shapes.push([`${at}.self_attn.${letter}_norm.weight`, [rows]]);
     }
     shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]]);
     const mlp = (of: string, inner: number, names = ['gate', 'up']) => {
-      for (const name of names) shapes.push([`${of}.${name}_proj.weight`, [inner, d]]);
       shapes.push([`${of}.down_proj.weight`, [d, inner]]);
+      for (const name of names) shapes.push([`${of}.${name}_proj.weight`, [inner, d]]);
     };
     if (!isSparse(config, i)) {
       mlp(`${at}.mlp`, f, isFused ? [] : undefined);
@@ -88,6 +95,27 @@ function shapesOf(config: Json): [string, number[]][] {
   return shapes;
 }
 
+function deltaShapes(config: Json, at: string): [string, number[]][] {
+  const size = (key: string) => config[`linear_${key}`] as number;
+  const d = config.hidden_size as number;
+  const [heads, values] = [size('num_value_heads'), size('num_value_heads') * size('value_head_dim')];
+  const channels = 2 * size('num_key_heads') * size('key_head_dim') + values;
+  return [
+    ...(
+      [
+        ['qkv', channels],
+        ['z', values],
+        ['a', heads],
+        ['b', heads],
+      ] as const
+    ).map(([name, rows]): [string, number[]] => [`${at}.in_proj_${name}.weight`, [rows, d]]),
+    [`${at}.conv1d.weight`, [channels, 1, size('conv_kernel_dim')]],
+    ...['A_log', 'dt_bias'].map((name): [string, number[]] => [`${at}.${name}`, [heads]]),
+    [`${at}.norm.weight`, [size('value_head_dim')]],
+    [`${at}.out_proj.weight`, [d, values]],
+  ];
+}
+
 /** Random tensors of a config: matrices that keep a row's size, norms around one, biases that matter. */
 export function randomTensors(
   config: Json,
@@ -101,7 +129,10 @@ export function randomTensors(
     const count = shape.reduce((product, n) => product * n, 1);
     const isNorm = name.includes('norm');
     const scale = isNorm ? 0.3 : shape.length === 1 ? 0.5 : size / Math.sqrt(shape[1] as number);
-    const values = Float32Array.from({ length: count }, () => (isNorm ? 1 : 0) + scale * normal());
+    // Qwen3.5 adds one to all norms but its delta nets'
+    const isOffOne = config.linear_key_head_dim !== undefined && !name.includes('linear_attn');
+    const middle = isNorm && !isOffOne ? 1 : 0;
+    const values = Float32Array.from({ length: count }, () => middle + scale * normal());
     tensors.set(name, { dtype, shape, bytes: encoded(values, dtype) });
   }
   return tensors;

@@ -6,6 +6,7 @@ import { ModelSession } from '../../dist/model/onnx/session.js';
 import { loadOracleModel, type OracleModel, tokenStats } from '../oracle/llama.js';
 import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
+import { DELTA } from './random-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const NATS = 1e-4;
@@ -61,6 +62,10 @@ export const FAMILIES: Record<string, Json> = {
       residual_multiplier: 0.4,
     },
     logits_scaling: 1.5,
+  },
+  'Qwen3.5': {
+    ...{ ...LLAMA, num_attention_heads: 3, num_key_value_heads: 1 },
+    ...{ ...DELTA, head_dim: 24, num_hidden_layers: 3, linear_conv_kernel_dim: 3 },
   },
 };
 

@@ -17,6 +17,8 @@ const MOST_TOKENS = 2 ** 24;
 const TOO_LONG = `more than ${count(MOST_TOKENS)} tokens, which is four times the longest context that such models have`;
 const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 
+const tokenId = z.number().int().nonnegative();
+
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
 const Sizes = z.object({
   family: z.enum(FAMILY_NAMES),
@@ -33,11 +35,15 @@ const Sizes = z.object({
   slidingWindow: z
     .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
     .exactOptional(),
+  /** tokens in whose place a model that also sees has a picture; absent: there are none */
+  pictures: z.array(tokenId).exactOptional(),
+  /** leading numbers of a head that are rotated; absent: all */
+  rotaryDim: size.exactOptional(),
   /** the layers that read no positions; absent: none */
   unrotated: z.array(z.number().int().nonnegative()).exactOptional(),
 });
 /** What is to be known of one whose graph is not built. */
-export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true });
+export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true, pictures: true });
 
 /** …, and its windows are of layers that there are. */
 export const ArchitectureSchema = Sizes.refine(
@@ -51,7 +57,7 @@ export interface GraphParts {
   readonly g: Graph;
   readonly arch: Architecture;
   readonly precision: Precision;
-  /** rotation tables, graph inputs [M, headDim/2] */
+  /** rotation tables, graph inputs [M, rotaryDim/2] */
   readonly rope: Readonly<Record<'cos' | 'sin', string>>;
 }
 
@@ -69,7 +75,6 @@ const Config = z.object({
   max_position_embeddings: contextTokens,
   rms_norm_eps: z.number().positive(),
   ...ropeFields,
-  partial_rotary_factor: z.literal(1).nullish(),
   tie_word_embeddings: z.boolean().optional(),
   // what has to be so for the layers to be the model's
   hidden_act: z.literal('silu').default('silu'),
@@ -79,7 +84,13 @@ const Config = z.object({
   sliding_window: z.union([z.literal(0), size]).nullish(),
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
-  layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
+  layer_types: z.array(z.enum(['full_attention', 'sliding_attention', 'linear_attention'])).nullish(),
+  ...{ image_token_id: tokenId.nullish(), video_token_id: tokenId.nullish() },
+  // of delta nets, as their class has it where they are left out
+  full_attention_interval: size.default(4),
+  ...{ linear_num_key_heads: size.default(16), linear_key_head_dim: size.default(128) },
+  ...{ linear_num_value_heads: size.default(32), linear_value_head_dim: size.default(128) },
+  linear_conv_kernel_dim: size.min(2).default(4),
   no_rope_layers: z.array(z.union([z.literal(0), z.literal(1)])).nullish(),
   no_rope_layer_interval: size.default(4),
   // what the class takes for one that is left out
@@ -108,7 +119,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     );
   };
   refuseModel(config, path, FAMILY_NAMES);
-  const parsed = Config.safeParse(config);
+  const parsed = Config.safeParse(textPart(config));
   if (!parsed.success) return refuse(z.prettifyError(parsed.error));
   const c = parsed.data;
   const [name] = c.architectures;
@@ -120,6 +131,11 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
       `${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together (expected a multiple of key/value heads, and an even head_dim)`,
     );
   const rope = parseRope(c, refuse);
+  const rotated = rope.rotated ?? c.partial_rotary_factor ?? family.defaults.rotated ?? 1;
+  const rotaryDim = Math.trunc(headDim * rotated);
+  const expected = family.defaults.rotated ? `no even number of heads of ${headDim}` : 'expected 1';
+  if (rotated !== 1 && (!family.defaults.rotated || rotaryDim < 2 || rotaryDim % 2 !== 0))
+    return refuse(`partial_rotary_factor is ${rotated}, ${expected}`);
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
   if (c.layer_types && c.layer_types.length !== c.num_hidden_layers)
     return refuse(`layer_types names ${c.layer_types.length} of ${c.num_hidden_layers} layers`);
@@ -129,6 +145,14 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   if (slidingWindow?.tokens === 0) return refuse('sliding_window is 0');
   const unrotated = layersWith(c, family.unrotated);
   const mixture = mixtureFrom(c, family, refuse);
+  const pictures = [c.image_token_id, c.video_token_id].filter((id) => typeof id === 'number');
+  const deltas = layersWith(c, family.delta?.layers);
+  const strange = family.delta ? 'sliding_attention' : 'linear_attention';
+  if (c.layer_types?.includes(strange))
+    return refuse(`layer_types names ${strange}, which this family's graph does not have`);
+  const [keyHeads, valueHeads] = [c.linear_num_key_heads, c.linear_num_value_heads];
+  if (valueHeads % keyHeads !== 0)
+    return refuse(`${valueHeads} value heads are no multiple of ${keyHeads} key heads`);
   return {
     family: name,
     layers: c.num_hidden_layers,
@@ -146,6 +170,14 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(slidingWindow && { slidingWindow }),
     ...(unrotated.length > 0 && { unrotated }),
     ...(mixture && { mixture }),
+    ...(pictures.length > 0 && { pictures }),
+    ...(rotated !== 1 && { rotaryDim }),
+    ...(deltas.length > 0 && {
+      delta: {
+        ...{ layers: deltas, keyHeads, valueHeads, taps: c.linear_conv_kernel_dim },
+        ...{ keyDim: c.linear_key_head_dim, valueDim: c.linear_value_head_dim },
+      },
+    }),
     ...(family.hasMultipliers && {
       multipliers: {
         ...{ embedding: c.embedding_multiplier, attention: c.attention_multiplier },
@@ -157,11 +189,16 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
 
 const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextTokens });
 
+/** Of a model that also sees what its config.json says of the one that reads; that of one that only reads. */
+function textPart(config: unknown): unknown {
+  const { text_config, architectures, tie_word_embeddings, image_token_id, video_token_id } = Object(config);
+  const own = { architectures, tie_word_embeddings, image_token_id, video_token_id };
+  return text_config === undefined ? config : { ...text_config, ...own };
+}
+
 /** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
 export function parseSizes(config: unknown, path: string): Pick<Architecture, 'vocab' | 'maxTokens'> {
-  // that of a model which also sees or hears
-  const { text_config = config } = Object(config) as { text_config?: unknown };
-  const parsed = TextSizes.safeParse(text_config);
+  const parsed = TextSizes.safeParse(textPart(config));
   if (parsed.success)
     return { vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings };
   throw usageError(
@@ -180,7 +217,10 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
 }
 
 /** Of all layers those that a family's rule names. */
-function layersWith(c: z.infer<typeof Config>, rule: Family['windows']): number[] {
+function layersWith(
+  c: z.infer<typeof Config>,
+  rule?: (config: z.infer<typeof Config>) => (layer: number) => boolean,
+): number[] {
   const isOne = rule?.(c) ?? (() => false);
   return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
 }

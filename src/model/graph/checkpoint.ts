@@ -13,9 +13,10 @@ import {
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { partsOf } from './experts.js';
 import { expectedWeights, FAMILIES } from './families.js';
+import type { Family } from './family.js';
 import { refuseForeign } from './foreign.js';
 import type { Weight } from './operators.js';
-import { AGAIN, assertShapes, readSafetensorsHeader } from './safetensors.js';
+import { AGAIN, assertShapes, readSafetensorsHeader, textName } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
@@ -106,7 +107,8 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
   const text = await untrustedText(folder, INDEX);
   if (text === undefined)
     throw usageError(`${folder}: no ${SINGLE} and no ${INDEX}`, 'only safetensors weights can be read');
-  return new Map(Object.entries(fromJson(Index, text, join(folder, INDEX), AGAIN).weight_map));
+  const { weight_map } = fromJson(Index, text, join(folder, INDEX), AGAIN);
+  return new Map(Object.entries(weight_map).map(([name, file]) => [textName(name), file]));
 }
 
 // ------ tensors against config.json
@@ -118,7 +120,7 @@ async function refuseOthers(
   { files, tensors }: Awaited<ReturnType<typeof locateTensors>>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
-  const { head, embedding } = FAMILIES[name];
+  const { head, embedding, unread }: Family = FAMILIES[name];
   const hashOf = ({ location, offset, length }: Weight): Promise<string> => {
     const { path } = files.find((file) => file.name === location) as WeightFile;
     return sha256(path, offset, offset + length - 1);
@@ -126,6 +128,7 @@ async function refuseOthers(
   for (const [tensorName, tensor] of tensors) {
     // older checkpoints store the rotary frequencies, which follow from config.json
     if (weights.has(tensorName) || tensorName.endsWith('.rotary_emb.inv_freq')) continue;
+    if (unread?.test(tensorName)) continue;
     const refuse = (found: string): never => {
       throw usageError(`${folder}: ${found}`, 'config.json and the weights must be of the same checkpoint');
     };

@@ -7,6 +7,7 @@ import { phi3 } from './families/phi3.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen2Moe } from './families/qwen2-moe.js';
 import { qwen3 } from './families/qwen3.js';
+import { qwen35 } from './families/qwen3-5.js';
 import { qwen3Moe } from './families/qwen3-moe.js';
 import { smollm3 } from './families/smollm3.js';
 import { type Experts, type Family, type LayerSizes, operators, type RowsOf } from './family.js';
@@ -23,6 +24,8 @@ export const FAMILIES = {
   Phi3ForCausalLM: phi3,
   Qwen2MoeForCausalLM: qwen2Moe,
   Qwen3MoeForCausalLM: qwen3Moe,
+  Qwen3_5ForCausalLM: qwen35,
+  Qwen3_5ForConditionalGeneration: qwen35,
 } as const satisfies Record<string, Family>;
 
 type FamilyName = keyof typeof FAMILIES;
@@ -37,7 +40,7 @@ export function expectedWeights(
     shapes.set(name, part ? [part.of, ...shape.slice(1)] : shape);
     return name;
   };
-  const family = FAMILIES[arch.family];
+  const family: Family = FAMILIES[arch.family];
   const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
   const experts = (x: string, { router, gateUp, down }: Experts) => {
     for (const named of [router, gateUp, down]) noted(...named);
@@ -48,7 +51,8 @@ export function expectedWeights(
   family.last(o, 'x');
   if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
   for (let i = 0; i < arch.layers; i++) {
-    family.project(o, i, 'x');
+    if (arch.delta?.layers.includes(i)) family.delta?.project(o, i, family.delta.read(o, i, 'x'));
+    else family.project(o, i, 'x');
     family.finish(o, i, 'x', 'attended');
   }
   return shapes;

@@ -2,7 +2,7 @@
 import type { GraphParts } from './architecture.js';
 import { expertNodes } from './experts.js';
 import { FAMILIES } from './families.js';
-import { type Experts, operators, type RowsOf } from './family.js';
+import { type Experts, type Family, operators, type RowsOf } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
@@ -49,14 +49,20 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
   const experts = (x: string, of: Experts) => expertNodes({ g, precision, seen, shares }, x, of);
   const number = (value: number) => cast(g, g.float(value), 'f32', precision);
 
-  const family = FAMILIES[arch.family];
-  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf, number, experts });
+  const family: Family = FAMILIES[arch.family];
+  const source = { weight, rowsOf, number, experts };
+  const within = (graph: Graph) => operators(graph, arch, source, family.addsOneToNorms);
   const o = within(g);
+  const { delta } = family;
   const headWeight = arch.tiedHead ? family.embedding : family.head;
   return {
     shares,
     embed: (ids: string) => family.embed(o, ids),
     project: (i: number, x: string) => family.project(o, i, x),
+    delta: delta && {
+      read: (i: number, x: string) => delta.read(o, i, x),
+      project: (i: number, h: string) => delta.project(o, i, h),
+    },
     finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
     /** the final norm of x [C,d], in a body graph */
     last: (x: string, body: Graph) => family.last(within(body), x),

@@ -38,7 +38,12 @@ const Entry = z.object({
 // the limit of the reference implementation: a larger header is an attack or a damaged length field
 const MAX_HEADER_BYTES = 100_000_000;
 
-/** The tensors of a safetensors file by name. @throws RredcotError (exit 2) where the header does not describe the file: every range is checked */
+/** The name of a tensor, of a model that also sees as of one that only reads. */
+export function textName(stored: string): string {
+  return stored.replace(/(^|\.)model\.language_model\./, '$1model.');
+}
+
+/** The tensors of a safetensors file by name, as {@link textName} has it. @throws RredcotError (exit 2) where the header does not describe the file: every range is checked */
 export async function readSafetensorsHeader(path: string): Promise<Map<string, StoredTensor>> {
   const fail = (found: string): never => {
     throw usageError(`${path}: not a sound safetensors file: ${found}`, AGAIN);
@@ -61,8 +66,10 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   const dataBytes = fileBytes - base;
 
   const tensors = new Map<string, StoredTensor>();
-  for (const [name, value] of Object.entries(entries)) {
-    if (name === '__metadata__') continue;
+  for (const [stored, value] of Object.entries(entries)) {
+    if (stored === '__metadata__') continue;
+    const name = textName(stored);
+    if (tensors.has(name)) fail(`tensor ${name} is there twice, once as ${stored}`);
     const entry = Entry.safeParse(value);
     if (!entry.success) return fail(`tensor ${name} ${inOneLine(z.prettifyError(entry.error))}`);
     const { shape, data_offsets } = entry.data;

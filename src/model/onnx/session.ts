@@ -73,6 +73,12 @@ export class ModelSession implements AsyncDisposable {
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
   static async openUnproved(folder: Unproved, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const { path, architecture } = folder;
+    // its numbers have not been seen there
+    if (architecture.delta && device.name !== 'cpu')
+      throw deviceError(
+        `${path}: ${architecture.family} is read on the CPU only, not on ${deviceName(device)}`,
+        '--device cpu, or an engine answers (docs/engines.md)',
+      );
     const workerData: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);
     const thread = startThread<SessionThread>('the policy', file, { workerData });
