@@ -1,6 +1,6 @@
 /**
  * A float64 forward pass of Llama and its relatives with a forkable key/value cache, written from the publications: Mistral 7B
- * (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), OLMo 2 (2501.00656, §3), Granite 3 (its multipliers: 2408.13359, maximal
+ * (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), both also with experts, OLMo 2 (2501.00656, §3), Granite 3 (its multipliers: 2408.13359, maximal
  * update), SmolLM3 (no positions in every fourth layer: 2501.18795), Qwen3.5 (the gate behind its attention: 2505.06708), and those of
  * rotary.ts and delta.ts.
  */
@@ -55,9 +55,25 @@ interface Layer {
   kNorm?: Row | undefined; // (S), or (G·S)
   mlpNorm?: Row | undefined; // (D), before it
   mlpOutNorm?: Row | undefined; // (D), behind it
+  /** of a dense layer, or of what all tokens go to */
+  mlp?: Mlp | undefined;
+  mixture?: Mixture | undefined;
+}
+
+interface Mlp {
   gate: Row; // (F, D)
   up: Row; // (F, D)
   down: Row; // (D, F)
+}
+
+/** Experts, of which each token goes to some (arXiv 2505.09388 §2; 2407.10671 §2.2.2). */
+interface Mixture {
+  router: Row; // (E, D)
+  experts: Mlp[];
+  chosen: number;
+  /** shares of a token's experts sum to 1 */
+  normalized: boolean;
+  sharedGate?: Row | undefined; // (1, D): how much of what all tokens go to
 }
 
 /** The tokens read so far, with the keys and values of each; rows are never changed, so that forks share them. */
@@ -143,6 +159,27 @@ function layOut({ config, tensors }: OracleModel): Layout {
       return weight(`${at}.${name}.weight`).subarray(first * d, (first + (sizes[n] as number)) * d);
     };
     const inner = config.intermediate_size as number;
+    const isSparse = (layer: number) =>
+      config.num_experts !== undefined &&
+      (layer + 1) % ((config.decoder_sparse_step as number | undefined) ?? 1) === 0 &&
+      !((config.mlp_only_layers as number[] | undefined) ?? []).includes(layer);
+    const mlpAt = (where: string): Mlp => ({
+      gate: weight(`${where}.gate_proj.weight`),
+      up: weight(`${where}.up_proj.weight`),
+      down: weight(`${where}.down_proj.weight`),
+    });
+    const sparse = (where: string) => ({
+      mlp: family === 'Qwen2Moe' ? mlpAt(`${where}.shared_expert`) : undefined,
+      mixture: {
+        router: weight(`${where}.gate.weight`),
+        experts: Array.from({ length: config.num_experts as number }, (_, e) =>
+          mlpAt(`${where}.experts.${e}`),
+        ),
+        chosen: config.num_experts_per_tok as number,
+        normalized: config.norm_topk_prob === true,
+        sharedGate: family === 'Qwen2Moe' ? weight(`${where}.shared_expert_gate.weight`) : undefined,
+      },
+    });
     const ofMlp = (name: string, n: number): Row =>
       family === 'Phi3'
         ? part('mlp.gate_up_proj', n, [inner, inner])
@@ -164,10 +201,13 @@ function layOut({ config, tensors }: OracleModel): Layout {
             : family === 'Phi3'
               ? part('self_attn.qkv_proj', 'qkv'.indexOf(letter), ends)
               : weight(`${at}.self_attn.${letter}_proj.weight`),
-      bias: family === 'Qwen2' ? weight(`${at}.self_attn.${letter}_proj.bias`) : undefined,
+      bias:
+        family === 'Qwen2' || family === 'Qwen2Moe'
+          ? weight(`${at}.self_attn.${letter}_proj.bias`)
+          : undefined,
     });
     const norm = (letter: string) =>
-      family === 'Qwen3' || family === 'Olmo2' || isGated
+      family === 'Qwen3' || family === 'Qwen3Moe' || family === 'Olmo2' || isGated
         ? normWeight(`${at}.self_attn.${letter}_norm.weight`)
         : undefined;
     const ofOlmo = (name: string) => (family === 'Olmo2' ? weight(`${at}.${name}.weight`) : undefined);
@@ -187,9 +227,15 @@ function layOut({ config, tensors }: OracleModel): Layout {
       kNorm: norm('k'),
       mlpNorm: ofOthers('post_attention_layernorm'),
       mlpOutNorm: ofOlmo('post_feedforward_layernorm'),
-      gate: ofMlp('gate', 0),
-      up: ofMlp('up', 1),
-      down: weight(`${at}.mlp.down_proj.weight`),
+      ...(isSparse(i)
+        ? sparse(`${at}.mlp`)
+        : {
+            mlp: {
+              gate: ofMlp('gate', 0),
+              up: ofMlp('up', 1),
+              down: weight(`${at}.mlp.down_proj.weight`),
+            },
+          }),
     };
   });
   const embedding = weight('model.embed_tokens.weight');
@@ -315,6 +361,43 @@ function attend(
   return out;
 }
 
+/** silu(gate)·up, and down. */
+function mlpOf({ gate, up, down }: Mlp, input: Row): Row {
+  const ups = multiply(up, input);
+  const active = multiply(gate, input).map((g, i) => (g / (1 + Math.exp(-g))) * (ups[i] as number)); // (F)
+  return multiply(down, active);
+}
+
+/** How near two experts of a layer were to each other where one was taken and the other not: the least of all tokens read so far. */
+export const nearestTie = { logits: Number.POSITIVE_INFINITY };
+
+function feedForward({ mlp, mixture }: Layer, input: Row): Row {
+  if (!mixture) return mlpOf(mlp as Mlp, input);
+  const logits = multiply(mixture.router, input);
+  const total = logSumExp(logits);
+  const order = Array.from(logits.keys()).sort((a, b) => (logits[b] as number) - (logits[a] as number));
+  const taken = order.slice(0, mixture.chosen);
+  const [last, next] = [taken.at(-1), order[mixture.chosen]] as [number, number | undefined];
+  if (next !== undefined)
+    nearestTie.logits = Math.min(nearestTie.logits, (logits[last] as number) - (logits[next] as number));
+  const share = (e: number) => Math.exp((logits[e] as number) - total);
+  const whole = mixture.normalized ? taken.reduce((sum, e) => sum + share(e), 0) : 1;
+  const out = new Float64Array(input.length);
+  for (const e of taken)
+    addTo(
+      out,
+      mlpOf(mixture.experts[e] as Mlp, input).map((value) => (share(e) / whole) * value),
+    );
+  if (mlp) {
+    const [gate] = multiply(mixture.sharedGate as Row, input) as unknown as [number];
+    addTo(
+      out,
+      mlpOf(mlp, input).map((value) => value / (1 + Math.exp(-gate))),
+    );
+  }
+  return out;
+}
+
 function addTo(x: Row, y: Row): void {
   for (let i = 0; i < x.length; i++) x[i] = (x[i] as number) + (y[i] as number);
 }
@@ -386,9 +469,7 @@ export function extend(
       }
 
       const input = normOf(x, layer.mlpNorm);
-      const up = multiply(layer.up, input);
-      const active = multiply(layer.gate, input).map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number)); // silu(gate)·up, (F)
-      addTo(x, added(normOf(multiply(layer.down, active), layer.mlpOutNorm)));
+      addTo(x, added(normOf(feedForward(layer, input), layer.mlpOutNorm)));
     }
     state.ids.push(id);
     const last = rmsNorm(x, layout.norm, epsilon).map((value) => times.logits * value);

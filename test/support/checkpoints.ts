@@ -21,6 +21,13 @@ export const LLAMA: Json = {
   ...{ max_position_embeddings: 256, rms_norm_eps: 1e-6, rope_theta: 500 },
 };
 
+/** Whether a layer has experts: every so-and-so-manieth, but for those that are named. */
+function isSparse(config: Json, layer: number): boolean {
+  const every = (config.decoder_sparse_step as number | undefined) ?? 1;
+  const dense = (config.mlp_only_layers as number[] | undefined) ?? [];
+  return config.num_experts !== undefined && (layer + 1) % every === 0 && !dense.includes(layer);
+}
+
 /** Tensor names and shapes by the family's published layout. */
 function shapesOf(config: Json): [string, number[]][] {
   const [family] = config.architectures as string[];
@@ -60,13 +67,27 @@ function shapesOf(config: Json): [string, number[]][] {
           ['v', kv],
         ] as const)) {
       shapes.push([`${at}.self_attn.${letter}_proj.weight`, [rows, d]]);
-      if (family === 'Qwen2ForCausalLM') shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
-      if ((family === 'Qwen3ForCausalLM' || isGated) && letter !== 'v')
+      if (family === 'Qwen2ForCausalLM' || family === 'Qwen2MoeForCausalLM')
+        shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
+      if ((family === 'Qwen3ForCausalLM' || family === 'Qwen3MoeForCausalLM' || isGated) && letter !== 'v')
         shapes.push([`${at}.self_attn.${letter}_norm.weight`, [hd]]);
       if (isOlmo && letter !== 'v') shapes.push([`${at}.self_attn.${letter}_norm.weight`, [rows]]);
     }
-    shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]], [`${at}.mlp.down_proj.weight`, [d, f]]);
-    for (const name of isFused ? [] : ['gate', 'up']) shapes.push([`${at}.mlp.${name}_proj.weight`, [f, d]]);
+    shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]]);
+    const mlp = (of: string, inner: number, names = ['gate', 'up']) => {
+      shapes.push([`${of}.down_proj.weight`, [d, inner]]);
+      for (const name of names) shapes.push([`${of}.${name}_proj.weight`, [inner, d]]);
+    };
+    if (!isSparse(config, i)) {
+      mlp(`${at}.mlp`, f, isFused ? [] : undefined);
+      continue;
+    }
+    shapes.push([`${at}.mlp.gate.weight`, [size('num_experts'), d]]);
+    for (let e = 0; e < size('num_experts'); e++)
+      mlp(`${at}.mlp.experts.${e}`, size('moe_intermediate_size'));
+    if (family !== 'Qwen2MoeForCausalLM') continue;
+    mlp(`${at}.mlp.shared_expert`, size('shared_expert_intermediate_size'));
+    shapes.push([`${at}.mlp.shared_expert_gate.weight`, [1, d]]);
   }
   shapes.push(['model.norm.weight', [d]]);
   if ((config.tie_word_embeddings ?? family === 'SmolLM3ForCausalLM') !== true)

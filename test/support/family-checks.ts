@@ -41,6 +41,17 @@ export const FAMILIES: Record<string, Json> = {
     ...{ ...LLAMA, architectures: ['Phi3ForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
     ...{ hidden_size: 64, head_dim: undefined, sliding_window: null, partial_rotary_factor: 1 },
   },
+  Qwen3Moe: {
+    ...{ ...LLAMA, architectures: ['Qwen3MoeForCausalLM'], num_attention_heads: 3, num_key_value_heads: 1 },
+    ...{ head_dim: 16, num_experts: 7, num_experts_per_tok: 3, moe_intermediate_size: 13 },
+    ...{ norm_topk_prob: true, num_hidden_layers: 3, mlp_only_layers: [1] },
+  },
+  Qwen2Moe: {
+    ...{ ...LLAMA, architectures: ['Qwen2MoeForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
+    ...{ hidden_size: 40, head_dim: undefined, num_experts: 5, num_experts_per_tok: 2 },
+    ...{ moe_intermediate_size: 24, shared_expert_intermediate_size: 17, norm_topk_prob: false },
+    ...{ sliding_window: 0, use_sliding_window: false },
+  },
   Granite: {
     ...{ ...LLAMA, architectures: ['GraniteForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
     ...{

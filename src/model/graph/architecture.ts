@@ -4,7 +4,7 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import { type Family, layerSizes, size } from './family.js';
+import { type Family, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import type { Graph, Precision } from './onnx.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
@@ -80,7 +80,8 @@ const Config = z.object({
   hidden_act: z.literal('silu').default('silu'),
   attention_bias: z.literal(false).default(false),
   mlp_bias: z.literal(false).default(false),
-  sliding_window: size.nullish(),
+  // Qwen2-MoE writes 0 where no layer has a window
+  sliding_window: z.union([z.literal(0), size]).nullish(),
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
   layer_types: z.array(z.enum(['full_attention', 'sliding_attention', 'linear_attention'])).nullish(),
@@ -97,9 +98,15 @@ const Config = z.object({
   attention_multiplier: multiplier,
   residual_multiplier: multiplier,
   logits_scaling: multiplier,
-  // what makes another model of it: experts, code of its own
-  num_experts: nothing,
-  num_local_experts: nothing,
+  num_experts: size.nullish(),
+  num_local_experts: size.nullish(),
+  num_experts_per_tok: size.nullish(),
+  moe_intermediate_size: size.nullish(),
+  shared_expert_intermediate_size: size.nullish(),
+  norm_topk_prob: z.boolean().default(false),
+  decoder_sparse_step: size.default(1),
+  mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
+  // what makes another model of it: code of its own
   auto_map: nothing,
 });
 
@@ -108,7 +115,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const refuse = (reason: string): never => {
     throw usageError(
       `${path}: this checkpoint cannot be built: ${inOneLine(reason)}`,
-      `supported: ${FAMILY_NAMES.join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
+      `supported: ${FAMILY_NAMES.join(', ')}, not quantised, rope type default, linear, llama3 or yarn`,
     );
   };
   refuseModel(config, path, FAMILY_NAMES);
@@ -135,7 +142,9 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   if (family.unrotated && c.no_rope_layers && c.no_rope_layers.length < c.num_hidden_layers)
     return refuse(`no_rope_layers names ${c.no_rope_layers.length} of ${c.num_hidden_layers} layers`);
   const slidingWindow = windowFrom(c, family, rope.maxTokens);
+  if (slidingWindow?.tokens === 0) return refuse('sliding_window is 0');
   const unrotated = layersWith(c, family.unrotated);
+  const mixture = mixtureFrom(c, family, refuse);
   const pictures = [c.image_token_id, c.video_token_id].filter((id) => typeof id === 'number');
   const deltas = layersWith(c, family.delta?.layers);
   const strange = family.delta ? 'sliding_attention' : 'linear_attention';
@@ -160,6 +169,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
     ...(unrotated.length > 0 && { unrotated }),
+    ...(mixture && { mixture }),
     ...(pictures.length > 0 && { pictures }),
     ...(rotated !== 1 && { rotaryDim }),
     ...(deltas.length > 0 && {
@@ -213,6 +223,33 @@ function layersWith(
 ): number[] {
   const isOne = rule?.(c) ?? (() => false);
   return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
+}
+
+/** What experts it has; undefined where all layers are dense. */
+function mixtureFrom(c: z.infer<typeof Config>, { hasExperts }: Family, refuse: (reason: string) => never) {
+  // transformers 5 writes the second for the first
+  const experts = c.num_experts ?? c.num_local_experts;
+  if (!hasExperts) {
+    if (experts) refuse(`num_experts, num_local_experts: ${experts}, and its family has none`);
+    return undefined;
+  }
+  const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
+  const layers = layersWith(c, () => (layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
+  const { num_experts_per_tok, moe_intermediate_size, shared_expert_intermediate_size, num_local_experts } =
+    c;
+  const mixture = MixtureSchema.safeParse({
+    ...{ experts, chosen: num_experts_per_tok, intermediate: moe_intermediate_size },
+    ...{ normalized: c.norm_topk_prob, layers },
+    ...(hasExperts === 'shared' && { shared: shared_expert_intermediate_size }),
+  });
+  if (!mixture.success || experts !== (num_local_experts ?? experts)) {
+    const given = { num_experts: experts, num_local_experts, num_experts_per_tok, moe_intermediate_size };
+    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size }) };
+    return refuse(
+      `of its experts it says ${JSON.stringify(all)}: one is missing, or they do not fit together`,
+    );
+  }
+  return layers.length > 0 ? mixture.data : undefined;
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */

@@ -4,6 +4,22 @@ import type { Graph } from './onnx.js';
 
 export const size = z.number().int().positive();
 
+/** Of a model whose tokens go to some experts each, in the layers named. */
+export const MixtureSchema = z
+  .strictObject({
+    experts: size,
+    /** of them, those that a token goes to */
+    chosen: size,
+    /** inner size of an expert */
+    intermediate: size,
+    /** what a token takes from its experts sums to 1 */
+    normalized: z.boolean(),
+    layers: z.array(z.number().int().nonnegative()),
+    /** inner size of an expert that every token goes to; absent: there is none */
+    shared: size.exactOptional(),
+  })
+  .refine(({ chosen, experts }) => chosen <= experts, 'more experts for a token than there are');
+
 /** Delta nets: layers that keep a state of one size in the place of every token's keys and values. */
 const deltaSizes = z.strictObject({
   layers: z.array(z.number().int().nonnegative()).nonempty(),
@@ -29,12 +45,25 @@ export const layerSizes = {
   rmsNormEps: z.number().positive(),
   /** of what a family multiplies; absent: of nothing */
   multipliers: z.record(z.enum(MULTIPLIED), z.number().positive()).exactOptional(),
+  /** absent: all layers are dense */
+  mixture: MixtureSchema.exactOptional(),
   /** of the layers that are delta nets; absent: none is */
   delta: deltaSizes.exactOptional(),
 };
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
-type Shape = readonly number[];
+export type Shape = readonly number[];
+type NamedShape = readonly [name: string, shape: Shape];
+
+/** The experts of a layer, and where their weights lie. */
+export interface Experts extends Readonly<z.infer<typeof MixtureSchema>> {
+  /** [experts,d] */
+  readonly router: NamedShape;
+  /** rows of gate and up in turns [experts,2·inner,d] */
+  readonly gateUp: NamedShape;
+  /** [experts,d,inner] */
+  readonly down: NamedShape;
+}
 
 /** Some rows of a matrix, from one on. */
 export interface RowsOf {
@@ -51,6 +80,8 @@ export interface WeightSource {
   number(value: number): string;
   /** rows [N,d] of a matrix by number [N]: only these are cast */
   rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
+  /** what a layer's experts make of x [N,d] */
+  experts(x: string, of: Experts): string;
 }
 
 export type Operators = ReturnType<typeof operators>;
@@ -59,7 +90,7 @@ export type Operators = ReturnType<typeof operators>;
 export function operators(
   g: Graph,
   sizes: LayerSizes,
-  { weight, rowsOf, number }: WeightSource,
+  { weight, rowsOf, number, experts }: WeightSource,
   one = false,
 ) {
   const rmsNorm = (x: string, name: string, size: number, isMore = one) => {
@@ -69,10 +100,11 @@ export function operators(
     return g.node('SimplifiedLayerNormalization', [x, scale], { axis: -1, epsilon });
   };
   return {
-    ...{ sizes, rowsOf, weight },
+    ...{ sizes, rowsOf, weight, experts },
     add: (a: string, b: string) => g.node('Add', [a, b]),
     multiply: (a: string, b: string) => g.node('Mul', [a, b]),
     scaled: (x: string, by: number) => g.node('Mul', [x, number(by)]),
+    sigmoid: (x: string) => g.node('Sigmoid', [x]),
     silu: (x: string) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
     /** RMS norm of x [N,d] */
     norm: (x: string, name: string, size = sizes.hidden) => rmsNorm(x, name, size),
@@ -144,6 +176,8 @@ export interface Family {
   /** which layers read no positions; absent: none */
   readonly unrotated?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
   readonly hasMultipliers?: true;
+  /** its tokens go to some experts each; `shared`: and to one more that has all of them */
+  readonly hasExperts?: 'chosen' | 'shared';
   /** norms multiply by 1 + weight */
   readonly addsOneToNorms?: true;
   /** tensors of a checkpoint that scoring has no use for; absent: there are none */

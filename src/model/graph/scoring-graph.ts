@@ -35,7 +35,7 @@ export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'h
  *     of a layer that is a delta net past_x_i [B,P,d], past_suffix_x_i [N,Q,d] f32 in the place of those, and walk, walk_places ({@link deltaWalk})
  *     cos, sin [M, rotaryDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
  *     out, and the token that follows each · state_rows [m] i64: rows of which the residual stream is wanted
- * out entropies, logprobs [n,C] f32 (nats) · states [m,s·d] f32, behind the s {@link stateLayers} · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer;
+ * out entropies, logprobs [n,C] f32 (nats) · shares [experts,layers with some] f32, in a float32 graph: the largest that each has in a row read out · states [m,s·d] f32, behind the s {@link stateLayers} · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer;
  *     x_i [B,P+S,d], suffix_x_i [N,Q+L,d] of a delta net
  *
  * @param precision what projections, norms and the prefix's attention compute in, and the residual stream is held in.
@@ -83,6 +83,14 @@ export function buildScoringGraph(
   g.output('states', g.node('Concat', states, { axis: 1 }), 'f32', ['m', states.length * arch.hidden]);
   const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
   const readRows = g.node('Reshape', [x, blocks]);
+  // of every expert the largest share that it has in a row of those that are read out
+  const shares = layer.shares.map((own, n) => {
+    const isLast = arch.mixture?.layers[n] === layers - 1;
+    const read = isLast ? own : g.node('Gather', [own, readOut], { axis: 1 });
+    return g.node('ReduceMax', [read, g.ints([1])]);
+  });
+  if (shares.length > 0)
+    g.output('shares', g.node('Concat', shares, { axis: 1 }), 'f32', ['E', shares.length]);
   const { entropies, logprobs } = entropyHead(all, layer, readRows, targets);
   g.output('entropies', entropies, 'f32', ['n', 'C']);
   g.output('logprobs', logprobs, 'f32', ['n', 'C']);

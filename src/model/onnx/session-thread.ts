@@ -39,6 +39,8 @@ const { folder, graph, precision, architecture: arch, device } = workerData as W
 const ort = await loadRuntime(device.name === 'cuda');
 let session: InferenceSession;
 const caches = new Map<number, Kept>();
+/** largest share of every expert in every layer with some [experts,layers], in rows read out so far; empty where there are none */
+let shares = new Float32Array();
 
 async function open(): Promise<void> {
   session = await ort.InferenceSession.create(join(folder, graph), {
@@ -69,6 +71,7 @@ const functions = {
   run,
   /** frees what a run has kept */
   release: (kept: number) => void caches.delete(kept),
+  shares: () => shares,
 };
 export type SessionThread = typeof functions;
 serve(functions);
@@ -137,7 +140,11 @@ async function scores({ traces, keep, use }: RunJob) {
   const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
   const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(part));
   const ofStates = stateRows.length > 0 ? ['states'] : [];
-  const out = (await session.run(feeds, ['entropies', 'logprobs', ...ofStates, ...keeps])) as Feeds;
+  const ofExperts = session.outputNames.includes('shares') ? ['shares'] : [];
+  const wanted = ['entropies', 'logprobs', ...ofStates, ...ofExperts, ...keeps];
+  const out = (await session.run(feeds, wanted)) as Feeds;
+  const own = (out.shares?.data ?? []) as Float32Array;
+  shares = Float32Array.from(own, (share, i) => Math.max(share, shares[i] ?? 0));
   if (keep !== undefined) {
     const found = keeps.map((name) => [`past_${name}`, out[name] as Tensor] as const);
     caches.set(keep, { past: { ...past, ...Object.fromEntries(found) }, places, lengths });

@@ -98,7 +98,8 @@ export class ModelSession implements AsyncDisposable {
     const { folder, device, precision } = this;
     const canary = await readCanary(folder as PolicyFolder);
     try {
-      this.proof = await prove(this, canary, precision);
+      const isRouted = precision === 'f32' && folder.architecture.mixture !== undefined;
+      this.proof = await prove(this, canary, isRouted ? 'routed' : precision);
       this.noise = this.proof.noise;
       return this.proof;
     } catch (cause) {
@@ -142,6 +143,11 @@ export class ModelSession implements AsyncDisposable {
   async keepPrefixes(keep: number, prefixes: readonly Omit<PackedTrace, 'branches'>[]): Promise<void> {
     const traces = prefixes.map(({ ids }) => ({ ids, promptLength: ids.length, branches: [] }));
     await this.send({ traces, keep });
+  }
+
+  /** The largest share that every expert has had in a row read out so far, [experts,layers with some]; empty where the graph tells none. */
+  shares(): Promise<Float32Array> {
+    return this.thread.call('shares', []);
   }
 
   /** Ends the thread after the run under way; what was queued fails. It is asked to end: terminated inside ONNX Runtime it takes the process along. */
