@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArchitecture } from '../dist/model/graph/architecture.js';
-import { expectedWeights } from '../dist/model/graph/operators.js';
+import { expectedWeights } from '../dist/model/graph/families.js';
 import { buildPolicyFolder } from '../dist/model/onnx/build.js';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';

@@ -40,6 +40,8 @@ export interface Trace {
   readonly completionIds?: Int32Array;
   /** which of `completionIds` the policy wrote; absent where it wrote all of them */
   readonly completionMask?: OwnTokens;
+  /** (T) log-probabilities under the policy that sampled `completionIds`, as its engine said them, nats */
+  readonly sampledLogprobs?: Float32Array;
   /** ids of padding that were cut off */
   readonly padding?: number;
   /** in the place of ids: the messages behind the prompt, of which the chat template makes them and the mask */

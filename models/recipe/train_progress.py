@@ -1,4 +1,4 @@
-"""Train the model of progress: the embedded policy's weights with a head of one score, whose changes from step to step are the graded labels of `examples/trainer_forms.py progress`."""
+"""Train the model of progress: the embedded policy's weights with a head of one score, whose changes from step to step are the graded labels of `rredcot.exports.progress`."""
 import argparse
 import json
 import random
@@ -71,7 +71,7 @@ def loss_of(model, items):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("labels", help=".jsonl of examples/trainer_forms.py progress")
+    parser.add_argument("labels", help=".jsonl of rredcot.exports.progress")
     parser.add_argument("--policy", default="../embedded/model.safetensors")
     parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--batch", type=int, default=32, help="traces a step")

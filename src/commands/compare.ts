@@ -10,7 +10,7 @@ import { correlate, correlationsCsv, correlationsTable, type TracePair } from '.
 import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import { assertWritten, configIn, firstAccount } from '../scored/stored-run.js';
-import { creditName, isRead, type TraceCredits, traceCredits, UNIFORM } from '../scored/trace-credits.js';
+import { creditName, isRead, PLACEBOS, type TraceCredits, traceCredits } from '../scored/trace-credits.js';
 
 export interface CompareOptions {
   readonly form: 'table' | 'json' | 'csv';
@@ -46,7 +46,7 @@ export async function compare(
   const names = [...new Set([...traces.values()].flatMap(({ credits }) => [...credits.keys()]))];
   const pairs = names
     .flatMap((a, i) => names.slice(i + 1).map((b) => ({ a, b, ...correlate(pairsOf(traces, a, b)) })))
-    .filter(({ pearson }) => pearson.value !== null);
+    .filter(({ a, b, pearson }) => pearson.value !== null && !(PLACEBOS.includes(a) && PLACEBOS.includes(b)));
   if (pairs.length === 0)
     throw dataError(
       'nothing can be compared: no two credits differ within a trace',
@@ -97,8 +97,9 @@ async function gather(
         );
       for (const [own, credit] of credits) {
         const name = creditName(own, config);
-        const title = own !== UNIFORM && taken.has(name) ? `${fileStem(path)}:${name}` : name;
-        if (own !== UNIFORM && known.credits.has(title))
+        const isOfTrace = PLACEBOS.includes(own);
+        const title = !isOfTrace && taken.has(name) ? `${fileStem(path)}:${name}` : name;
+        if (!isOfTrace && known.credits.has(title))
           throw usageError(`two credits are called ${title}`, 'another file name');
         known.credits.set(title, credit);
       }

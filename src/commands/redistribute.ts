@@ -1,6 +1,6 @@
 // `rredcot redistribute`: gives the traces of a scored file another credit, computed from what is stored.
 
-import { type CreditOptions, credited } from '../credit/credit.js';
+import { credited } from '../credit/credit.js';
 import { valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
@@ -49,8 +49,9 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const ours = columns === undefined ? source.ours : chosenColumns(source.ours, columns).columns;
 
   // the file as a whole, and the columns
-  await checkPart(path, source, credit, log);
-  const sums = await sumGroups(source, credit, target.format !== 'jsonl', signal);
+  const readsPeers = calibration?.file.estimator === 'probe';
+  await checkPart(path, source, ofWholeGroups(source, credit, readsPeers), log);
+  const sums = await sumGroups(source, credit, { isTyped: target.format !== 'jsonl', readsPeers }, signal);
   const isOther = opts.flags.estimator !== undefined && opts.flags.estimator !== source.config.estimator;
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns = declared([...ours, ...beside]);
@@ -72,8 +73,9 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
         continue;
       }
       try {
-        const valued = isKept ? stored : revalued(stored, credit.estimator, isOther, calibration);
-        yield credited(valued, sums.meansOf(valued), credit);
+        const means = sums.meansOf(stored);
+        const valued = isKept ? stored : revalued(stored, means, credit.estimator, isOther, calibration);
+        yield credited(valued, means, credit);
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
         yield rejected(row, error);
@@ -98,9 +100,8 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
  * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation.
  * @throws RredcotError (exit 65) where one of these would follow from it
  */
-async function checkPart(path: string, source: ScoredFiles, credit: CreditOptions, log: Log): Promise<void> {
+async function checkPart(path: string, source: ScoredFiles, figure: string | undefined, log: Log) {
   const { part } = source;
-  const figure = ofWholeGroups(source, credit);
   if (figure === undefined) return;
   if (part !== undefined)
     throw dataError(

@@ -111,9 +111,8 @@ export async function scoring(
   const asked = { ...own, estimator: opts.credit.estimator };
   const config = {
     ...{ references: opts.references, chatTemplateArgs, endToken },
-    ...{ ...creditConfig(asked), ...setUp.config, ...segments, ...estimator.config },
+    ...{ ...creditConfig(asked), ...setUp.config, ...segments, ...engine?.config, ...estimator.config },
     ...(need !== 'pass' && { ofPolicy: need }),
-    ...engine?.config,
   };
   const warning = setUp.warning?.(policy.files, config);
   if (warning !== undefined) log.warn('calibration', warning);

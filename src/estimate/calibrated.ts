@@ -28,11 +28,15 @@ export const CALIBRATION: Flag = [
 ];
 
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
-export async function givenCalibration(name: string, calibration: unknown): Promise<Calibration> {
-  if (calibration !== undefined) return readCalibration(String(calibration));
+export async function givenCalibration(
+  name: string,
+  calibration: unknown,
+  isProbe = false,
+): Promise<Calibration> {
+  if (calibration !== undefined) return readCalibration(String(calibration), isProbe);
   throw usageError(
     `--estimator ${name} needs a calibration`,
-    'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
+    `rredcot calibrate ${isProbe ? '--probe ' : ''}scored.parquet -o calibration.json, then --calibration calibration.json`,
   );
 }
 

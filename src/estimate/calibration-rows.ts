@@ -6,7 +6,7 @@ import { toFloat16 } from '../model/onnx/float16.js';
 import type { OurColumn } from '../scored/columns.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { type CalibrationFile, calibrationFile, type FitAbout } from './calibration.js';
-import { fitStates, type KnownTrace, MIDDLE } from './fit/fit.js';
+import { fitStates, type Known, type KnownTrace, MIDDLE } from './fit/fit.js';
 import { groupPlace, KnownGroups } from './fit/groups.js';
 import { STATES_COLUMN } from './probe.js';
 import { storedNature } from './registry.js';
@@ -31,19 +31,25 @@ export function fitTraceOf(row: OutputRow, kind: FitKind): KnownTrace | string {
   const { reward, trace } = row;
   if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
+  const known = storedKnown(row, kind, kind === 'probe');
+  // what a trace is left out with: its group, or itself
+  const place = groupPlace(trace.group ?? trace.id);
+  return typeof known === 'string' ? known : { ...known, reward: Math.fround(reward), place };
+}
+
+/** What a stored row tells of its states, or why it does not. */
+export function storedKnown(row: OutputRow, kind: FitKind, readsStates: boolean): Known | string {
   const unreferenced = kind === 'probe' && !row.referenceUtilities?.length;
   const base = kind !== 'probe' ? kind : unreferenced ? 'none' : 'pr';
   const known = storedStates(row, base, kind !== 'pr');
   if (typeof known === 'string') return known;
   const features = stateFeatures(known, kind);
-  // what a trace is left out with: its group, or itself
-  const found = { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
-  if (kind !== 'probe') return found;
+  if (!readsStates) return { features };
   const numbers = row.requested?.[STATES_COLUMN.name];
   const exits = known.values.length;
   if (!(numbers instanceof Float32Array) || numbers.length === 0 || numbers.length % exits > 0)
     return `it has not as many numbers in ${STATES_COLUMN.name} at each of ${exits} exits`;
-  return { ...found, states: toFloat16(numbers) };
+  return { features, states: toFloat16(numbers) };
 }
 
 /** Fits to stored traces. @throws RredcotError (exit 2) for hidden states of more than one policy */

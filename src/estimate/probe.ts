@@ -26,22 +26,26 @@ import {
   type StoredModel,
   storedModel,
 } from './calibration.js';
-import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
+import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
 import { fitStates, type KnownTrace, WHY } from './fit/fit.js';
 import { groupPlace } from './fit/groups.js';
-import { ofReferences, pr } from './one-pass.js';
+import { pr } from './one-pass.js';
 import { isStream, refuseStream } from './peers.js';
 import { referenceSetMaker } from './references.js';
 import { listColumn, type TraceValues, traceValues, utilitiesOf } from './value.js';
 
 /** Status of values without hidden states: nobody gave any, or they help nothing. */
-const NO_STATES = 'value:no-states';
+export const NO_STATES = 'value:no-states';
 
 /** The column of `--keep-states`. */
 export const STATES_COLUMN = listColumn(
   'exit_states',
   'hidden states of the policy at the exit points, one after the other',
 );
+
+/** How a probe follows the pass over a part of the traces. */
+const LATER =
+  '--keep-states, rredcot calibrate --probe out/ -o probe.json, rredcot redistribute out/ --estimator probe --calibration probe.json';
 
 export const probe: Estimator = {
   name: 'probe',
@@ -51,29 +55,36 @@ export const probe: Estimator = {
   creditFlags: [CALIBRATION],
   flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
   configKeys: ['calibration', 'keepStates', 'stateLayers'],
-  columns: ({ keepStates }) => (keepStates === true ? [STATES_COLUMN] : []),
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && natureOf(model);
   },
-  async setUp({ calibration: path, keepStates }, { inputs, shard = WHOLE }, { name }) {
+  async setUp({ calibration: path, keepStates: isKept }, { inputs, shard = WHOLE }, { name }) {
     const isAuto = name === auto.name;
     const given = path === undefined ? undefined : await readCalibration(String(path), true);
-    const isPart = shard.count > 1 ? 'a shard' : isStream(inputs) && 'a stream';
-    if (given === undefined && isAuto && isPart) return prOf(isPart);
-    if (given === undefined) refuseStream(probe.name, inputs);
-    if (given === undefined && isPart)
+    const part = given === undefined && (shard.count > 1 ? 'a shard' : isStream(inputs) && 'a stream');
+    if (part && !isAuto) refuseStream(probe.name, inputs);
+    if (part && !isAuto)
       throw usageError(
         '--estimator probe is fitted to all traces, and a shard has some of them',
-        'score a part with --keep-states, rredcot calibrate --probe, then --calibration probe.json in every shard',
+        `leave it out, and ${LATER}`,
       );
+    const keepStates = isKept === true;
     return {
-      nature: natureOf(given?.file),
-      readsMean: true,
-      config: { ...(keepStates === true && { keepStates }), ...(given && told(given, isAuto)) },
+      nature: part ? pr : natureOf(given?.file),
+      ...(!part && { readsMean: true }),
+      config: {
+        ...(keepStates && { keepStates }),
+        ...(part && { estimator: pr.name }),
+        ...(given && told(given, isAuto)),
+      },
       warning: (policy, config) =>
         given && scoredOtherwise('the probe', given.file, { policy, scored_with: scoredWith(config) }),
-      open: (context) => openProbe(context, given, { isAuto, keepStates: keepStates === true }),
+      open(context) {
+        if (part)
+          context.log.info(`--estimator auto takes pr: ${part} is not all traces; for a probe, ${LATER}`);
+        return openProbe(context, given, { isAuto, keepStates, isPart: part !== false });
+      },
     };
   },
 };
@@ -85,19 +96,8 @@ export const auto: Estimator = {
   card: 'probe, or pr where there was nothing to fit',
 };
 
-/** What `auto` takes of a part of the traces. */
-function prOf(part: string): EstimatorSetup {
-  return {
-    ...{ nature: pr, config: { estimator: pr.name } },
-    open(context) {
-      context.log.info(`--estimator auto takes pr: ${part} is not all traces`);
-      return ofReferences(pr).open(context);
-    },
-  };
-}
-
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
-function natureOf(model: Pick<StoredModel, 'uses'> | undefined): Nature {
+export function natureOf(model: Pick<StoredModel, 'uses'> | undefined): Nature {
   return model?.uses === 'now' ? pr : { ...probe, needsNoReference: true };
 }
 
@@ -110,7 +110,7 @@ function told({ model, standsBack }: Calibration, isAuto: boolean): Config {
   };
 }
 
-type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates', boolean>>;
+type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates' | 'isPart', boolean>>;
 
 /** @param given undefined: one is fitted to the traces */
 async function openProbe(
@@ -119,19 +119,17 @@ async function openProbe(
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
   const answers = engine === undefined && 'canary' in policy ? policy : undefined;
-  const hidden = answers ? stateNumbers(answers) : 0;
+  const isRead = opts.keepStates || !opts.isPart;
+  const hidden = answers && isRead ? stateNumbers(answers) : 0;
   const layers = answers?.stateLayers ?? [];
   const who = engine?.name ?? policy.path;
   const mend = engine ? 'a policy folder gives them' : 'rredcot policy build makes a folder that gives them';
   const reads = given?.file.uses === 'states';
   if (reads && hidden === 0)
     throw usageError(`--calibration reads hidden states, and ${who} gives none`, mend);
-  if (reads && !isDeepStrictEqual(given.file.policy, policy.files))
-    throw usageError(
-      '--calibration reads hidden states of another policy, which say nothing of those of this one',
-      'leave it out, or rredcot calibrate --probe traces of this policy',
-    );
-  if (hidden === 0 && given === undefined) log.warn('no_states', `${who} gives no hidden states: ${mend}`);
+  if (given) refuseStates(given, policy.files);
+  if (hidden === 0 && isRead && given === undefined)
+    log.warn('no_states', `${who} gives no hidden states: ${mend}`);
   let own = given;
   const fit: NonNullable<OpenEstimator['whole']>['fit'] = async (parts, config) => {
     async function* traces() {
@@ -149,8 +147,17 @@ async function openProbe(
     referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
     ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
     values: (trace, answers) => probeValues(trace, answers, own, opts),
-    ...(given === undefined && { whole: { partOf, fit } }),
+    ...(given === undefined && !opts.isPart && { whole: { partOf, fit } }),
   };
+}
+
+/** @throws RredcotError (exit 2) for a fit to hidden states of another policy than the one whose files these are */
+export function refuseStates({ file: { uses, policy } }: Calibration, files: unknown): void {
+  if (uses === 'states' && !isDeepStrictEqual(policy, files))
+    throw usageError(
+      '--calibration reads hidden states of another policy, which say nothing of those of this one',
+      'leave it out, or rredcot calibrate --probe traces of this policy',
+    );
 }
 
 /** A trace as the fit takes it, without its hidden states; undefined where its reward is not known. */

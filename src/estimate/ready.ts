@@ -179,7 +179,7 @@ const NONE = new Int32Array(0);
 /** @returns what reads a trace, and throws TraceRejected for what it cannot read @param room tokens that the policy's context needs behind the trace */
 export function reader({ need, opened, segments, marks, endToken }: Reading) {
   const { policy, tokenizer, prompts } = opened;
-  const { vocab, maxTokens, unseen = [] } = policy.architecture;
+  const { vocab, maxTokens, pictures = [] } = policy.architecture;
   const endTokenOf = endings(opened, marks, endToken);
   const cut = (tokens: EncodedTrace) => {
     const pieces = cutTrace(tokens, segments);
@@ -189,11 +189,13 @@ export function reader({ need, opened, segments, marks, endToken }: Reading) {
     const prepared = await prompts.prepare(given);
     const end = await endTokenOf(given, prepared.prompt, reward);
     const tokens = await encodeTrace(prepared, tokenizer, vocab, most, end);
-    const seen = [...tokens.promptIds, ...tokens.completionIds].find((id) => unseen.includes(id));
-    if (seen !== undefined)
+    const picture = pictures.find((id) =>
+      [tokens.promptIds, tokens.completionIds].some((ids) => ids.includes(id)),
+    );
+    if (picture !== undefined)
       throw new TraceRejected(
         'ids',
-        `token ${seen} stands for a picture or sound, and the text alone is read`,
+        `token ${picture} stands for a picture, of which the policy reads nothing`,
       );
     return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
   }

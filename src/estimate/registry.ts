@@ -20,14 +20,14 @@ import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
 import { given, OF_REFERENCES, ofReferences, ofSeen, surprise } from './one-pass.js';
 import { posterior } from './posterior.js';
-import { auto, probe } from './probe.js';
+import { auto, probe, STATES_COLUMN } from './probe.js';
 import { progress } from './progress.js';
 import { ratio } from './ratio.js';
 import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
-  ...[...OF_REFERENCES, calibrated, probe, auto, siblings, mc],
+  ...[auto, ...OF_REFERENCES, calibrated, probe, siblings, mc],
   ...[progress, given, loo, surprise, ratio, ask, posterior],
 ];
 
@@ -72,7 +72,8 @@ export async function setUpEstimator(nature: Nature, values: FlagValues, call: E
 
 /** The columns that come with the values of a file. @param config its configuration */
 export function valueColumns(config: Config): readonly OutputColumn[] {
-  return estimatorNamed(config.estimator)?.columns?.(config) ?? [];
+  const own = estimatorNamed(config.estimator)?.columns?.(config) ?? [];
+  return config.keepStates === true ? [...own, STATES_COLUMN] : own;
 }
 
 /** What the estimator and the σ rule of a configuration do, in the words of a dataset card. */

@@ -1,6 +1,6 @@
 // Another credit of stored rows: its options, its configuration, and another estimator's values as far as these follow from what rows store.
 import { isDeepStrictEqual } from 'node:util';
-import { asksForMean, type CreditOptions, creditConfig } from '../credit/credit.js';
+import { asksForMean, type CreditOptions, creditConfig, type GroupMean } from '../credit/credit.js';
 import { isMartingale, type Nature, NO_REFERENCES } from '../credit/nature.js';
 import { readsEntropies, readsLogprobs } from '../credit/requested.js';
 import { RULES, SIGMA_RULES } from '../credit/rules.js';
@@ -18,8 +18,8 @@ import {
   scoredWith,
   UNCALIBRATED,
 } from './calibrated.js';
-import type { Calibration } from './calibration.js';
-import { storedStates } from './calibration-rows.js';
+import type { Calibration, CalibrationFile } from './calibration.js';
+import { storedKnown } from './calibration-rows.js';
 import {
   ANY_RANGE,
   type CreditFlags,
@@ -29,9 +29,10 @@ import {
   resolveCreditOptions,
   resolveEstimator,
 } from './credit-flags.js';
+import { peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
+import { NO_STATES, natureOf, probe, refuseStates, STATES_COLUMN } from './probe.js';
 import { ESTIMATORS, estimatorNamed } from './registry.js';
-import { stateFeatures } from './states.js';
 import { noReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
@@ -51,7 +52,7 @@ export async function newCredit(path: string, source: ScoredFiles, asked: AskedC
   const { estimator } = source.credit;
   const others = ['estimator', ...Object.keys(estimator.config ?? {})];
   let nature: Nature = estimator;
-  if (calibration !== undefined) nature = calibration.standsBack ? pr : calibrated;
+  if (calibration !== undefined) nature = calibration.standsBack ? pr : natureBy(calibration);
   else if (others.some((flag) => given[flag] !== undefined)) nature = resolveEstimator(flags);
   const credit = resolveCreditOptions(flags, nature);
   refuseImpossible(path, source, credit, calibration);
@@ -115,8 +116,14 @@ export function mergedConfig(
     ...Object.fromEntries(KEPT.map((key) => [key, undefined])),
     ...creditConfig(credit),
     // the weights of `calibrated` go with it; where they stand back it is still its name
-    estimator: calibration ? calibrated.name : isOther ? estimator.name : stored.estimator,
+    estimator: calibration
+      ? (isProbe(calibration.file) ? probe : calibrated).name
+      : isOther
+        ? estimator.name
+        : stored.estimator,
     ...(isNew && { calibration: calibration?.model }),
+    ...(calibration && isProbe(calibration.file) && { stateLayers: stored.stateLayers }),
+    ...(calibration && !isOther && { keepStates: stored.keepStates }),
     // no reference set is read where nothing is scored
     ...(isOther && estimator.scores === 'nothing' && { references: 'row' }),
     ...(drop && { drop: [...((stored.drop as string[] | undefined) ?? []), ...drop] }),
@@ -135,14 +142,21 @@ const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
 
 /**
  * The row with the values of another estimator, or of a calibration.
+ * @param means of its group, which a probe reads
  * @param isOther the file names another one: what it says of its values and of references that this one has not goes
  */
-export function revalued(row: OutputRow, to: Nature, isOther: boolean, calibration?: Calibration): OutputRow {
-  const values = valuesOf(row, to, calibration);
+export function revalued(
+  row: OutputRow,
+  means: GroupMean,
+  to: Nature,
+  isOther: boolean,
+  calibration?: Calibration,
+): OutputRow {
+  const values = valuesOf(row, means, to, calibration);
   const isOfTokens = isOther && to.fromLogprobs !== undefined;
   const isGone = (code: string): boolean =>
     (isOfTokens && (code === NO_REFERENCES || code.startsWith('references:'))) ||
-    (code === UNCALIBRATED && calibration !== undefined) ||
+    ([UNCALIBRATED, NO_STATES].includes(code) && calibration !== undefined) ||
     (isOther && OF_VALUES.test(code));
   return {
     ...row,
@@ -150,16 +164,22 @@ export function revalued(row: OutputRow, to: Nature, isOther: boolean, calibrati
     valueStart: values[0] as number,
     // how far other values may be off is not stored
     segments: withOwn(row.segments, (own, k) => ({ ...own, value: values[k + 1] ?? null, noise: null })),
-    requested: {},
-    status: [
-      ...row.status.filter((code) => !isGone(code)),
-      ...(calibration?.standsBack ? [UNCALIBRATED] : []),
-    ],
+    requested: isOther ? {} : { ...row.requested },
+    status: [...row.status.filter((code) => !isGone(code)), ...(calibration ? toldBy(calibration) : [])],
   };
 }
 
+/** Of values that a calibration leaves as they are, or makes without hidden states. */
+const toldBy = ({ standsBack, file }: Calibration) =>
+  standsBack ? [UNCALIBRATED] : isProbe(file) && file.uses === 'features' ? [NO_STATES] : [];
+
 /** (K+1) values. */
-function valuesOf(scored: OutputRow, to: Nature, calibration?: Calibration): Float32Array {
+function valuesOf(
+  scored: OutputRow,
+  { peersMean, peersCount }: GroupMean,
+  to: Nature,
+  calibration?: Calibration,
+): Float32Array {
   const row = withoutShown(scored);
   const tokens = row.referenceTokens ?? new Int32Array(0);
   const utilities = row.referenceUtilities ?? new Float32Array(0);
@@ -169,12 +189,19 @@ function valuesOf(scored: OutputRow, to: Nature, calibration?: Calibration): Flo
   const values = Float32Array.from(row.referenceLogprobs ?? [], (lp) =>
     Number(fromStored?.({ logprobs: lp, tokens, utilities })),
   );
+  if (calibration === undefined || calibration.standsBack) return values;
+  const { file } = calibration;
   // a trace without a reference has no v̂ to be calibrated
-  if (calibration === undefined || calibration.standsBack || utilities.length === 0) return values;
-  const states = storedStates(scored, 'pr');
-  if (typeof states === 'string') throw new TraceRejected('values', states);
-  return calibration.values(keyOf(row), { features: stateFeatures(states) });
+  if (utilities.length === 0 && !isProbe(file)) return values;
+  const known = storedKnown(scored, file.estimator, file.uses === 'states');
+  if (typeof known === 'string') throw new TraceRejected('values', known);
+  return calibration.values(keyOf(row), { ...known, peers: peersFeature(peersMean, peersCount) });
 }
+
+const isProbe = ({ estimator }: Pick<CalibrationFile, 'estimator'>) => estimator === probe.name;
+
+/** Whose values a calibration makes. */
+const natureBy = ({ file }: Calibration): Nature => (isProbe(file) ? natureOf(file) : calibrated);
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -205,6 +232,8 @@ function refuseImpossible(
     ...(readsEntropies(credit) ? ['entropies'] : []),
     ...(isOfReferences || isCalibrated ? ['reference_logprobs'] : []),
     ...(isCalibrated ? ['id'] : []),
+    ...(calibration && isProbe(calibration.file) ? ['reference_utilities', 'entropies'] : []),
+    ...(calibration?.file.uses === 'states' ? [STATES_COLUMN.name] : []),
     ...(readsLogprobs(credit) || isOfTokens || isCalibrated ? ['logprobs'] : []),
     ...(isOfReferences && !isCalibrated ? ['reference_tokens'] : []),
     ...(to.priorColumn === undefined ? [] : [to.priorColumn]),
@@ -218,7 +247,9 @@ function refuseImpossible(
       `${path}: has no ${missing.join(', ')}, from which the credit would follow`,
       missing.some(isEmpty)
         ? 'rredcot score with the same flag, and --policy <folder>: the policy then reads the traces'
-        : 'score with these among --columns, or with all of them',
+        : missing.includes(STATES_COLUMN.name)
+          ? 'score with --keep-states'
+          : 'score with these among --columns, or with all of them',
     );
 }
 
@@ -250,24 +281,27 @@ async function calibrationOf(
   { flags, calibration }: AskedCredit,
   log: Log,
 ): Promise<Calibration | undefined> {
-  const { name } = calibrated;
   const asked = flags.estimator ?? config.estimator;
-  if (calibration === undefined && (asked !== name || config.estimator === name)) return undefined;
+  const [name] = [probe.name, calibrated.name].filter((each) => each === asked);
+  if (calibration === undefined && (name === undefined || config.estimator === name)) return undefined;
   const takesOne = estimatorNamed(asked)?.creditFlags?.includes(CALIBRATION);
-  if (asked !== name)
+  if (name === undefined)
     throw usageError(
       `--calibration has no meaning with --estimator ${asked} here`,
-      takesOne ? 'its values are kept as they are: leave it out' : `add --estimator ${name}`,
+      takesOne
+        ? 'its values are kept as they are: leave it out'
+        : `add --estimator ${calibrated.name}, or ${probe.name}`,
     );
-  const found = await givenCalibration(name, calibration);
+  const found = await givenCalibration(name, calibration, name === probe.name);
   const { estimator: base } = found.model;
-  if (base !== 'pr')
+  if (base !== 'pr' && base !== 'probe')
     throw usageError(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
       `rredcot score --estimator ${name} with it`,
     );
   const policy = account.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
+  refuseStates(found, own.policy);
   const warning = calibrationWarning(found, own);
   if (warning !== undefined) log.warn('calibration', warning);
   return found;

@@ -131,6 +131,9 @@ export class RunCounts {
   /** segments that say how far their change may be off, and those of them that changed less */
   private readonly noise = { known: 0, below: 0 };
 
+  /** of tokens with a log-probability of their own: how far it lies above the policy's, and from it, in sums */
+  private readonly sampled = { tokens: 0, above: 0, apart: 0 };
+
   /** @param vocab tokens of the policy's vocabulary; undefined where nothing tells */
   constructor(private readonly vocab?: number) {}
 
@@ -147,6 +150,7 @@ export class RunCounts {
     const logprob = mean(logprobs);
     if (isUnlikely(logprob, this.vocab)) marks.unlikely++;
     if (row.closesThought) marks.closed_thoughts++;
+    this.addSampled(row);
     sketches.mean_logprob.add(logprob);
     const lost = row.requested?.lost_fraction;
     if (lost instanceof Float32Array) for (const share of lost) sketches.lost_fraction.add(share);
@@ -160,6 +164,18 @@ export class RunCounts {
     const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
     // all of them may be −∞ (`joint`)
     sketches.value_range.add(high > low ? high - low : 0);
+  }
+
+  private addSampled({ logprobs, trace: { sampledLogprobs: said, completionMask: own } }: OutputRow): void {
+    // what the row has may be of other tokens
+    if (said?.length !== logprobs?.length) return;
+    for (const [t, logprob] of said?.entries() ?? []) {
+      if (own?.[t] === 0) continue;
+      const off = logprob - (logprobs?.[t] as number);
+      this.sampled.tokens++;
+      this.sampled.above += off;
+      this.sampled.apart += Math.abs(off);
+    }
   }
 
   private addCredit({ reward, baseline, status, sigmaGain }: OutputRow, sigma: Float32Array): void {
@@ -191,6 +207,9 @@ export class RunCounts {
       status: Object.fromEntries([...this.status].sort(([, a], [, b]) => b - a)) as Tally,
       /** of traces above their baseline (`right`) and below it those with something to share out; of these, those that are not uniform in effect */
       ...{ returns: { ...this.returns }, uneven: { ...this.uneven } },
+      /** mean distance of the rows' own log-probabilities above the policy's, and from them, nats a token; null where they have none */
+      sampled_above: this.sampled.tokens === 0 ? null : this.sampled.above / this.sampled.tokens,
+      sampled_apart: this.sampled.tokens === 0 ? null : this.sampled.apart / this.sampled.tokens,
       /** share of the segments that changed the value by less than it may be off; null where none is known to be */
       below_noise: this.noise.known === 0 ? null : this.noise.below / this.noise.known,
       /** null where nothing is known */

@@ -149,6 +149,10 @@ export function endRecord({ credited, distributions: of, ...numbers }: RunNumber
     median_sigma_gain: of.sigma_gain.median,
     ...(of.lost_fraction.mean !== null && { lost_fraction: of.lost_fraction.mean }),
     ...(numbers.below_noise !== null && { below_noise: numbers.below_noise }),
+    ...(numbers.sampled_above !== null && {
+      sampled_above: numbers.sampled_above,
+      sampled_apart: numbers.sampled_apart,
+    }),
     uniform_share: credited === 0 ? null : numbers.uniform_by_fallback / credited,
     uniform_in_effect_share: credited === 0 ? null : numbers.uniform_in_effect / credited,
   };
@@ -178,6 +182,10 @@ export function endLines(
     const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
     lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
   }
+  if (numbers.sampled_above !== null && numbers.sampled_apart !== null)
+    lines.push(
+      `the rows' own log p lie ${shortNumber(numbers.sampled_above)} a token above these, ${shortNumber(numbers.sampled_apart)} from them`,
+    );
   if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
   if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
     lines.push(

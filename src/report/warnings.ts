@@ -55,6 +55,7 @@ const OF_STATUS: Readonly<Record<string, string>> = {
 /** What mends the commonest reasons of a uniform σ, or says where they come from. */
 const CURES: Readonly<Record<string, string>> = {
   'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number, too',
+  'uniform:no-references': '--map reference=<column> names the reference answers',
   'reward:unknown': '--map reward=<column> names the rewards',
   'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
   'uniform:noise': 'no value moved by more than the answers are off: float32 is off by less',
@@ -71,6 +72,7 @@ export function warningsOf(
   const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
   const told: readonly (readonly [code: string, message: string | false | undefined])[] = [
     ['unlikely_traces', unlikelyTraces(numbers, made)],
+    ['other_sampler', otherSampler(numbers)],
     ...exitTemplates(numbers, made).map((message) => ['exit_template', message] as const),
     ...Object.entries(OF_STATUS).map(([code, what]) => {
       return [code, status[code] !== undefined && `${plural(status[code], 'trace')} ${what}`] as const;
@@ -110,6 +112,16 @@ function unlikelyTraces(numbers: RunNumbers, { policy, vocab = policy?.vocab }: 
   return policy?.isEmbedded
     ? `${what} foreign to the bundled policy, which knows two toy tasks (${logprobs}): its numbers mean nothing there; rredcot policy build <checkpoint> -o <folder> makes a policy of the model that wrote them, --policy <folder> uses it`
     : `${what} little better than guessed by ${escapeControls(policy?.path ?? 'the policy')} (${logprobs}): did this policy write these traces? --policy <folder> names another`;
+}
+
+/**
+ * Where the rows' own log-probabilities are not this policy's. The mean difference is a divergence: of a policy's own samples about 0,
+ * whatever an engine rounds (a real one in bfloat16: .0005, .0075 apart), of a temperature of .7 .022, of another checkpoint what tells them apart.
+ */
+const [OFF_SAMPLES, APART] = [0.01, 0.1];
+function otherSampler({ sampled_above: above, sampled_apart: apart }: RunNumbers): string | undefined {
+  if (above === null || apart === null || (Math.abs(above) < OFF_SAMPLES && apart < APART)) return undefined;
+  return `the rows' own log-probabilities lie ${shortNumber(above)} nats a token above the policy's in the mean, ${shortNumber(apart)} from them: another checkpoint wrote these traces, or it did at another temperature; --policy <folder> names the one that did`;
 }
 
 /** Where the policy is asked for the answer inside the thought. */

@@ -86,7 +86,7 @@ function undated({ mtime_ms: _, ...print }: Run['inputs'][number]) {
 export function firstDifference(found: unknown, wanted: unknown, path = ''): string | undefined {
   if (typeof found === 'object' && typeof wanted === 'object' && found !== null && wanted !== null) {
     const [a, b] = [found as Record<string, unknown>, wanted as Record<string, unknown>];
-    const own = path === '' ? Object.keys(b) : [...Object.keys(b), ...Object.keys(a)];
+    const own = path === '' ? Object.keys(b) : [...Object.keys(a), ...Object.keys(b)];
     for (const key of new Set(own)) {
       const difference = firstDifference(a[key], b[key], path === '' ? key : `${path}.${key}`);
       if (difference !== undefined) return difference;

@@ -37,6 +37,7 @@ export function unpadded(trace: Trace, tokens: EdgeTokens): Trace {
     ...(trace.promptIds && { promptIds }),
     ...(trace.completionIds && { completionIds }),
     ...(completionMask?.includes(0) && { completionMask }),
+    ...(trace.sampledLogprobs && { sampledLogprobs: trace.sampledLogprobs.subarray(...range) }),
   };
 }
 

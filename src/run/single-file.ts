@@ -90,7 +90,13 @@ async function whyOther(path: string, found: Existing, wanted: Run): Promise<str
     );
     const others =
       'of other inputs, of these before they were edited, by another policy, or with another --rows-per-part';
-    return `is the output of another run: ${firstDifference(found.origin, said) ?? others}`;
+    // what auto takes is settled by the run
+    const { calibration: _, ...then } = Object(found.origin?.config) as Run['config'];
+    const origin =
+      config.estimator === 'auto'
+        ? { ...found.origin, config: { ...then, estimator: 'auto' } }
+        : found.origin;
+    return `is the output of another run: ${firstDifference(origin, said) ?? others}`;
   }
   const younger = wanted.inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);
   if (younger !== undefined) return `is older than its input: ${younger.path} was written since`;

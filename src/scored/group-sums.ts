@@ -22,14 +22,14 @@ interface GroupTotals {
 export async function sumGroups(
   source: ScoredFiles,
   credit: CreditOptions,
-  isTyped: boolean,
+  { isTyped, readsPeers }: Readonly<Record<'isTyped' | 'readsPeers', boolean>>,
   signal: AbortSignal,
 ) {
   const groups = new Map<string, GroupTotals>();
   const inference = inferColumns();
   const infers = isTyped && source.typed === null;
   const { mean: hasMean, std: hasStd } = storedMeans(source, credit);
-  if (asksForMean(credit) || infers)
+  if (asksForMean(credit) || readsPeers || infers)
     for await (const row of source.read({})) {
       throwIfInterrupted(signal);
       if (isBad(row)) continue;
@@ -61,6 +61,7 @@ export async function sumGroups(
       const found = groupMeanOf(group, row.reward);
       const isStored = isOfPeers(credit) && hasMean;
       return {
+        ...found,
         groupMean: group?.mean ?? found.groupMean,
         peersMean: isStored ? (row.baseline ?? undefined) : found.peersMean,
         groupStd: group?.std ?? found.groupStd,
@@ -79,8 +80,8 @@ function storedMeans({ credit: from, made }: ScoredFiles, credit: CreditOptions)
 }
 
 /** What the credit needs of a group's rewards and rows have not stored, so that all traces of the group have to be there. */
-export function ofWholeGroups(source: ScoredFiles, credit: CreditOptions) {
+export function ofWholeGroups(source: ScoredFiles, credit: CreditOptions, readsPeers: boolean) {
   const { mean, std } = storedMeans(source, credit);
-  if (asksForMean(credit) && !mean) return 'mean';
+  if (readsPeers || (asksForMean(credit) && !mean)) return 'mean';
   return credit.method === 'hierarchical' && !std ? 'standard deviation' : undefined;
 }

@@ -10,12 +10,13 @@ import { oursOf, storedRow } from './columns.js';
 /** One trace; K thought segments. */
 export type TraceCredits = ReturnType<typeof traceCredits>;
 
-export const UNIFORM = 'uniform';
+/** What any credit has to beat: outcome by length, in the first third of the tokens, and on the tokens of less than even probability. */
+export const PLACEBOS: readonly string[] = ['uniform', 'first_third', 'unlikely'];
 const DELTA = 'delta';
 const SIGMA = 'sigma';
 
 /** Those of our columns that are looked at. */
-const READ = ['id', 'group', 'segments', 'value_start', 'reward', 'baseline', 'status'];
+const READ = ['id', 'group', 'segments', 'value_start', 'reward', 'baseline', 'status', 'logprobs'];
 
 /** Whether {@link traceCredits} looks at a column of a file. */
 export function isRead(name: string): boolean {
@@ -31,7 +32,7 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
   if (!isList(columns.segments) || columns.segments.length === 0)
     throw new TraceRejected('credit', 'no segments, expected a row that was scored or cut');
   const whole = storedRow(oursOf(columns, READ), row);
-  const { segments, trace, baseline, reward } = withoutShown(whole);
+  const { segments, trace, baseline, reward, logprobs } = withoutShown(whole);
   const own = ownTokens(whole);
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   const unit = segments[0]?.end === null ? 'charEnd' : 'end';
@@ -42,10 +43,24 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
   const weight = (reward ?? Number.NaN) - (baseline ?? 0.5);
   const perSegment = (credit: (k: number, from: number, to: number) => number) =>
     Float64Array.from(thoughts, (_, k) => credit(k, ends[k - 1] ?? 0, ends[k] as number));
-  const credits = new Map([[UNIFORM, perSegment((_, from, to) => (weight * (to - from)) / total)]]);
+  const credits = new Map<string, Float64Array<ArrayBuffer>>();
   const put = (name: string, credit: Float64Array<ArrayBuffer>) => {
     if (credit.some(Number.isFinite)) credits.set(name, credit);
   };
+  const third = total / 3;
+  const ofTokens = unit === 'end' ? logprobs : null;
+  const unlikely = (from: number, to: number) =>
+    ofTokens?.subarray(from, to).reduce((n, logprob) => n + (logprob < -Math.LN2 ? 1 : 0), 0) ?? Number.NaN;
+  const shares = [
+    (from: number, to: number) => (to - from) / total,
+    (from: number, to: number) => Math.max(0, Math.min(to, third) - from) / third,
+    (from: number, to: number) => unlikely(from, to) / Math.max(1, unlikely(0, total)),
+  ];
+  for (const [n, share] of shares.entries())
+    put(
+      PLACEBOS[n] as string,
+      perSegment((_, from, to) => weight * share(from, to)),
+    );
   const deltas = Float64Array.from(thoughts, ({ delta }) => delta ?? Number.NaN);
   put(DELTA, isMagnitude ? deltas.map((delta) => Math.abs(delta) * Math.sign(weight)) : deltas);
   put(
@@ -68,7 +83,7 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
     group: trace.group ?? trace.id,
     /** ends of all segments in tokens, or in characters where there are no tokens */
     ends: `${unit} ${ends.join(' ')} ${thoughts.length}`,
-    /** (K) by name: `uniform`, `delta`, `sigma…` */
+    /** (K) by name: the placebos, `delta`, `sigma…` */
     credits,
   };
 }

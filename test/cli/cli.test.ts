@@ -62,7 +62,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
       ['--estimator mcts', /--estimator mcts: unknown choice\n/],
       [
         '--estimator calibrted',
-        /calibrted: unknown choice, did you mean calibrated\?\n {2}try: --estimator pr\|/,
+        /calibrted: unknown choice, did you mean calibrated\?\n {2}try: --estimator auto\|/,
       ],
       ['--sigma share,ruder', /--sigma ruder: .*did you mean rudder\?/],
       ['--preset numinamath', /did you mean numinamath-cot\?/],
@@ -157,7 +157,7 @@ describe('bad rows: rejected with file, row, offset, code and reason; the others
     const input = at('mixed.jsonl');
     const bytes = lines.map(([text]) => Buffer.from(text as string));
     await write('mixed.jsonl', Buffer.concat(bytes));
-    const { stderr } = await done(`score ${input} -o mixed.out.jsonl --reward-range 0,1`);
+    const { stderr } = await done(`score ${input} -o mixed.out.jsonl --reward-range 0,1 --estimator pr`);
     expect((await rows('mixed.out.jsonl')).map((row) => row.id)).toEqual(['first', 'last']);
     const rejects = await rows<Reject>('mixed.out.jsonl.rejects.jsonl');
     const codes = lines.flatMap(([, code], row) => (code === undefined ? [] : [[row, code]]));

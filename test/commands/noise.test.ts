@@ -12,7 +12,7 @@ const { at, done, expectSame, rows } = await openScene();
 type Args = Parameters<ModelSession['run']>;
 
 it('false segments vanish and true ones stay, in what redistribute makes of the file, too', async () => {
-  const score = ['', '', 'score', FIXTURES, '--limit', '320', '--quiet', '-o'];
+  const score = ['', '', 'score', FIXTURES, '--limit', '320', '--quiet', '--estimator', 'pr', '-o'];
   expect(await main([...score, at('clean.jsonl')])).toBe(0);
   // the odds of all answers are off by chance, and the session says so
   const [{ open }, random] = [ModelSession, seeded(3)];

@@ -7,7 +7,7 @@ import { fixtureRows, openScene } from '../support/scene.js';
 
 const rows = await fixtureRows(0, 96);
 const scene = await openScene();
-const { at, done, expectSame, fails, json, folder, write } = scene;
+const { at, done, expectSame, fails, json, folder, rows: rowsOf, write } = scene;
 await write('in.jsonl', rows);
 
 describe('score --estimator probe', () => {
@@ -35,7 +35,7 @@ describe('score --estimator probe', () => {
   });
 
   it('leaves in its file what pr and a calibration are made of', async () => {
-    await done('score in.jsonl -o fresh.parquet');
+    await done('score in.jsonl --estimator pr -o fresh.parquet');
     await done('redistribute kept.parquet --estimator pr -o of-probe.parquet');
     const [fresh, made] = [await readScored(at('fresh.parquet')), await readScored(at('of-probe.parquet'))];
     expect(made.map(({ sigma, status }) => [sigma, status])).toEqual(
@@ -119,7 +119,7 @@ describe('score --estimator probe', () => {
     expect((await done(`${command} --limit 16 -o few.jsonl`)).stderr).toMatch(
       /auto takes pr: too few groups/,
     );
-    await done('score in.jsonl --limit 16 -o plain.jsonl');
+    await done('score in.jsonl --limit 16 --estimator pr -o plain.jsonl');
     await expectSame('few.jsonl', 'plain.jsonl');
     const { config } = await json('few.jsonl.summary.json');
     expect([config.estimator, config.steps]).toEqual(['pr', undefined]);
@@ -130,11 +130,40 @@ describe('score --estimator probe', () => {
     expect((await done(`${command} --shard 0/2 -o shards/`)).stderr).toContain('takes pr: a shard');
   });
 
+  it('follows a pass in shards by the hidden states that these keep, to the byte, and no pass by another policy', async () => {
+    for (const shard of ['0/2', '1/2'])
+      await done(`score in.jsonl --rows-per-part 64 --keep-states --shard ${shard} -o parts/`);
+    await done('calibrate --probe parts/ -o parts.json');
+    const again = 'redistribute parts/ --estimator probe --calibration';
+    await done(`${again} parts.json -o of-parts.jsonl`);
+    await expectSame('of-parts.jsonl', 'one.jsonl');
+    // a fit of other traces gives other values, and says so of none
+    await done(`${again} probe.json --sigma share,rudder -o rudder.parquet`);
+    await done('redistribute rudder.parquet --sigma share -o shared.jsonl');
+    const sigmas = async (name: string) => (await rowsOf(name)).map(({ sigma }) => sigma);
+    expect(await sigmas('shared.jsonl')).toEqual(await sigmas('one.jsonl'));
+    // a probe of its own file is replaced by another, and what that reads stays
+    await done('score in.jsonl --limit 64 --estimator probe --keep-states -o less.parquet');
+    await done('calibrate --probe less.parquet -o less.json');
+    await done('redistribute kept.parquet --calibration less.json -o other.parquet');
+    await done('redistribute other.parquet --calibration probe.json -o back.parquet');
+    expect(await rowsOf('back.parquet')).toEqual(await rowsOf('kept.parquet'));
+    await done('score in.jsonl --estimator pr -o bare/');
+    await fails(
+      `redistribute bare/ --estimator probe --calibration parts.json -o no.jsonl`,
+      2,
+      '--keep-states',
+    );
+    await fails('redistribute parts/ --estimator probe -o no.jsonl', 2, 'needs a calibration');
+    await fails('redistribute hint.parquet --calibration probe.json -o no.jsonl', 2, 'of another policy');
+    await fails('redistribute less.parquet --calibration probe.json -o no.jsonl', 65, 'mean of its groups');
+  });
+
   it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
     const command = 'score in.jsonl --estimator probe';
     await fails(`${command} --shard 0/2 -o no/`, 2, 'a shard has some of them');
     await fails('score - --estimator probe -o no.parquet', 2, 'which stdin gives once', '');
-    await done('score in.jsonl -o pr.parquet');
+    await done('score in.jsonl --estimator pr -o pr.parquet');
     await fails('calibrate --probe pr.parquet -o no.json', 2, 'has no column exit_states');
     await done('calibrate pr.parquet -o calibration.json');
     await fails(`${command} --calibration calibration.json -o no.parquet`, 2, 'is no probe');

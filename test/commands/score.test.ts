@@ -14,7 +14,7 @@ describeAgainstOracle(32, 2, 1);
 describe('the scored file', () => {
   let rows: ScoredRow[];
   beforeAll(async () => {
-    rows = await fixtures.scored('whole');
+    rows = await fixtures.scored('whole', ['--estimator', 'pr']);
   });
 
   it('holds every trace once, in input order, with its ids untouched', () => {

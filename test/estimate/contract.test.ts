@@ -87,7 +87,7 @@ beforeAll(async () => {
   // a group of eight, of which one is wrong and one completion was drawn five times, and two of the next
   fixtures = await fixtureRows(0, 10);
   await write('traces.jsonl', fixtures);
-  await done('score traces.jsonl --sigma rudder,share -o pr.jsonl');
+  await done('score traces.jsonl --estimator pr --sigma rudder,share -o pr.jsonl');
   policy = loadOracleModel(EMBEDDED);
   prover = loadOracleModel(PROVER);
   template = await exitTemplate();

@@ -144,7 +144,11 @@ describe('every estimator', () => {
     for (const usage of new Set(usages)) {
       const [flag, value] = usage.split(' ');
       const why = new RegExp(`${flag} has no meaning with --estimator pr[\\s\\S]*add --estimator`);
-      await fails(`score traces.jsonl ${flag} ${value === undefined ? '' : 3} -o no.jsonl`, 2, why);
+      await fails(
+        `score traces.jsonl --estimator pr ${flag} ${value === undefined ? '' : 3} -o no.jsonl`,
+        2,
+        why,
+      );
     }
   });
 });

@@ -1,10 +1,12 @@
 /**
  * A float64 forward pass of Llama and its relatives with a forkable key/value cache, written from the publications: Mistral 7B
- * (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), OLMo 2 (2501.00656, §3), Granite 3 (its multipliers: 2408.13359, maximal
- * update), SmolLM3 (no positions in every fourth layer: 2501.18795), and those of rotary.ts.
+ * (arXiv 2310.06825, §2), Qwen2 (2407.10671), Qwen3 (2505.09388), both also with experts, OLMo 2 (2501.00656, §3), Granite 3 (its multipliers: 2408.13359, maximal
+ * update), SmolLM3 (no positions in every fourth layer: 2501.18795), Qwen3.5 (the gate behind its attention: 2505.06708), and those of
+ * rotary.ts and delta.ts.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type DeltaNet, deltaStep } from './delta.js';
 import { rotation } from './rotary.js';
 import { readSafetensors } from './safetensors.js';
 
@@ -44,21 +46,41 @@ interface Layer {
   q: Projection; // (H·S, D)
   k: Projection; // (G·S, D)
   v: Projection; // (G·S, D)
+  /** whose sigmoid multiplies what is attended to */
+  outGate?: Row | undefined; // (H·S, D)
   o: Row; // (D, H·S)
+  /** in the place of all of the attention */
+  delta?: DeltaNet | undefined;
   qNorm?: Row | undefined; // (S), or (H·S): of all heads together
   kNorm?: Row | undefined; // (S), or (G·S)
   mlpNorm?: Row | undefined; // (D), before it
   mlpOutNorm?: Row | undefined; // (D), behind it
+  /** of a dense layer, or of what all tokens go to */
+  mlp?: Mlp | undefined;
+  mixture?: Mixture | undefined;
+}
+
+interface Mlp {
   gate: Row; // (F, D)
   up: Row; // (F, D)
   down: Row; // (D, F)
 }
 
+/** Experts, of which each token goes to some (arXiv 2505.09388 §2; 2407.10671 §2.2.2). */
+interface Mixture {
+  router: Row; // (E, D)
+  experts: Mlp[];
+  chosen: number;
+  /** shares of a token's experts sum to 1 */
+  normalized: boolean;
+  sharedGate?: Row | undefined; // (1, D): how much of what all tokens go to
+}
+
 /** The tokens read so far, with the keys and values of each; rows are never changed, so that forks share them. */
 export interface State {
   ids: number[]; // (T)
-  keys: Row[][]; // (layer, T) of (G·S), rotated
-  values: Row[][]; // (layer, T) of (G·S)
+  keys: Row[][]; // (layer, T) of (G·S), rotated; of a delta net the states behind the tokens
+  values: Row[][]; // (layer, T) of (G·S); of a delta net what goes into its convolution
 }
 
 /** Whether a row sees a key before it, but for what a window hides; itself it always sees. */
@@ -89,6 +111,7 @@ function layoutOf(model: OracleModel): Layout {
 function layOut({ config, tensors }: OracleModel): Layout {
   if (config.mlp_bias === true || (config.hidden_act ?? 'silu') !== 'silu')
     throw new Error('the oracle knows neither biases of the MLP nor an act but silu');
+  const { without } = config;
   const weight = (key: string): Row => {
     const found = tensors.get(key);
     if (!found) throw new Error(`no tensor ${key}`);
@@ -120,8 +143,13 @@ function layOut({ config, tensors }: OracleModel): Layout {
   };
   const number = (key: string): number =>
     family === 'Granite' ? ((config[key] as number | undefined) ?? 1) : 1;
+  const normWeight = (key: string): Row =>
+    family === 'Qwen3_5' && without !== 'one' ? weight(key).map((x) => 1 + x) : weight(key);
   const layers = Array.from({ length: config.num_hidden_layers as number }, (_, i): Layer => {
     const at = `model.layers.${i}`;
+    const types = config.layer_types as string[] | undefined;
+    const delta =
+      types?.[i] === 'linear_attention' ? deltaNet(config, `${at}.linear_attn`, weight) : undefined;
     const d = config.hidden_size as number;
     const kv = headSize * ((config.num_key_value_heads ?? config.num_attention_heads) as number);
     const ends = [headSize * (config.num_attention_heads as number), kv, kv];
@@ -131,21 +159,59 @@ function layOut({ config, tensors }: OracleModel): Layout {
       return weight(`${at}.${name}.weight`).subarray(first * d, (first + (sizes[n] as number)) * d);
     };
     const inner = config.intermediate_size as number;
+    const isSparse = (layer: number) =>
+      config.num_experts !== undefined &&
+      (layer + 1) % ((config.decoder_sparse_step as number | undefined) ?? 1) === 0 &&
+      !((config.mlp_only_layers as number[] | undefined) ?? []).includes(layer);
+    const mlpAt = (where: string): Mlp => ({
+      gate: weight(`${where}.gate_proj.weight`),
+      up: weight(`${where}.up_proj.weight`),
+      down: weight(`${where}.down_proj.weight`),
+    });
+    const sparse = (where: string) => ({
+      mlp: family === 'Qwen2Moe' ? mlpAt(`${where}.shared_expert`) : undefined,
+      mixture: {
+        router: weight(`${where}.gate.weight`),
+        experts: Array.from({ length: config.num_experts as number }, (_, e) =>
+          mlpAt(`${where}.experts.${e}`),
+        ),
+        chosen: config.num_experts_per_tok as number,
+        normalized: config.norm_topk_prob === true,
+        sharedGate: family === 'Qwen2Moe' ? weight(`${where}.shared_expert_gate.weight`) : undefined,
+      },
+    });
     const ofMlp = (name: string, n: number): Row =>
       family === 'Phi3'
         ? part('mlp.gate_up_proj', n, [inner, inner])
         : weight(`${at}.mlp.${name}_proj.weight`);
+    /** of each head first the query's rows, then its gate's */
+    const halves = (half: number): Row => {
+      const all = weight(`${at}.self_attn.q_proj.weight`);
+      const rows = Array.from({ length: all.length / d }, (_, row) => all.subarray(row * d, (row + 1) * d));
+      const own = rows.filter((_, row) => Math.floor(row / headSize) % 2 === half);
+      return Float64Array.from(own.flatMap((row) => [...row]));
+    };
+    const isGated = family === 'Qwen3_5' && delta === undefined;
     const projection = (letter: string): Projection => ({
       weight:
-        family === 'Phi3'
-          ? part('self_attn.qkv_proj', 'qkv'.indexOf(letter), ends)
-          : weight(`${at}.self_attn.${letter}_proj.weight`),
-      bias: family === 'Qwen2' ? weight(`${at}.self_attn.${letter}_proj.bias`) : undefined,
+        isGated && letter === 'q'
+          ? halves(0)
+          : delta
+            ? new Float64Array()
+            : family === 'Phi3'
+              ? part('self_attn.qkv_proj', 'qkv'.indexOf(letter), ends)
+              : weight(`${at}.self_attn.${letter}_proj.weight`),
+      bias:
+        family === 'Qwen2' || family === 'Qwen2Moe'
+          ? weight(`${at}.self_attn.${letter}_proj.bias`)
+          : undefined,
     });
     const norm = (letter: string) =>
-      family === 'Qwen3' || family === 'Olmo2' ? weight(`${at}.self_attn.${letter}_norm.weight`) : undefined;
+      family === 'Qwen3' || family === 'Qwen3Moe' || family === 'Olmo2' || isGated
+        ? normWeight(`${at}.self_attn.${letter}_norm.weight`)
+        : undefined;
     const ofOlmo = (name: string) => (family === 'Olmo2' ? weight(`${at}.${name}.weight`) : undefined);
-    const ofOthers = (name: string) => (family === 'Olmo2' ? undefined : weight(`${at}.${name}.weight`));
+    const ofOthers = (name: string) => (family === 'Olmo2' ? undefined : normWeight(`${at}.${name}.weight`));
     return {
       window: windowOf(i),
       turns: turnsIn(i),
@@ -154,21 +220,29 @@ function layOut({ config, tensors }: OracleModel): Layout {
       q: projection('q'),
       k: projection('k'),
       v: projection('v'),
-      o: weight(`${at}.self_attn.o_proj.weight`),
+      outGate: isGated && without !== 'output gate' ? halves(1) : undefined,
+      o: delta ? new Float64Array() : weight(`${at}.self_attn.o_proj.weight`),
+      delta,
       qNorm: norm('q'),
       kNorm: norm('k'),
       mlpNorm: ofOthers('post_attention_layernorm'),
       mlpOutNorm: ofOlmo('post_feedforward_layernorm'),
-      gate: ofMlp('gate', 0),
-      up: ofMlp('up', 1),
-      down: weight(`${at}.mlp.down_proj.weight`),
+      ...(isSparse(i)
+        ? sparse(`${at}.mlp`)
+        : {
+            mlp: {
+              gate: ofMlp('gate', 0),
+              up: ofMlp('up', 1),
+              down: weight(`${at}.mlp.down_proj.weight`),
+            },
+          }),
     };
   });
   const embedding = weight('model.embed_tokens.weight');
   return {
     headSize,
     epsilon: config.rms_norm_eps as number,
-    ...rotation(config, headSize),
+    ...rotation(config, headSize * rotatedShare(config, family)),
     times: {
       embedding: number('embedding_multiplier'),
       score: family === 'Granite' ? number('attention_multiplier') : 1 / Math.sqrt(headSize),
@@ -177,9 +251,30 @@ function layOut({ config, tensors }: OracleModel): Layout {
     },
     embedding,
     layers,
-    norm: weight('model.norm.weight'),
+    norm: normWeight('model.norm.weight'),
     head:
       (config.tie_word_embeddings ?? family === 'SmolLM3') === true ? embedding : weight('lm_head.weight'),
+  };
+}
+
+function rotatedShare({ rope_parameters, partial_rotary_factor }: Json, family?: string): number {
+  const given = (rope_parameters as Json | undefined)?.partial_rotary_factor ?? partial_rotary_factor;
+  return family === 'Qwen3_5' ? ((given as number | undefined) ?? 0.25) : 1;
+}
+
+function deltaNet(config: Json, at: string, weight: (key: string) => Row): DeltaNet {
+  const size = (key: string) => config[`linear_${key}`] as number;
+  return {
+    sizes: {
+      ...{ n: size('num_key_heads'), k: size('key_head_dim') },
+      ...{ m: size('num_value_heads'), v: size('value_head_dim'), taps: size('conv_kernel_dim') },
+    },
+    ...{ mix: weight(`${at}.in_proj_qkv.weight`), convolution: weight(`${at}.conv1d.weight`) },
+    ...{ write: weight(`${at}.in_proj_b.weight`), fade: weight(`${at}.in_proj_a.weight`) },
+    ...{ fadeBias: weight(`${at}.dt_bias`), speed: weight(`${at}.A_log`) },
+    ...{ gate: weight(`${at}.in_proj_z.weight`), norm: weight(`${at}.norm.weight`) },
+    out: weight(`${at}.out_proj.weight`),
+    without: config.without as string | undefined,
   };
 }
 
@@ -215,7 +310,7 @@ function rmsNorm(x: Row, weight: Row, epsilon: number): Row {
   return x.map((value, i) => value * scale * (weight[i] as number));
 }
 
-/** Queries or keys (heads·S): each head normalized where there is a weight, then rotated; component i pairs with i + S/2. */
+/** Queries or keys (heads·S): each head normalized where there is a weight, then rotated; of r components that are, i pairs with i + r/2. */
 function project(
   { headSize, epsilon }: Layout,
   { weight, bias }: Projection,
@@ -229,9 +324,9 @@ function project(
     const head = x.subarray(first, first + headSize);
     if (norm?.length === headSize) head.set(rmsNorm(head, norm, epsilon));
     for (const [i, [cosine, sine]] of turn.entries()) {
-      const [a, b] = [head[i] as number, head[i + headSize / 2] as number];
+      const [a, b] = [head[i] as number, head[i + turn.length] as number];
       head[i] = a * cosine - b * sine;
-      head[i + headSize / 2] = b * cosine + a * sine;
+      head[i + turn.length] = b * cosine + a * sine;
     }
   }
   return x;
@@ -262,6 +357,43 @@ function attend(
       for (let i = 0; i < headSize; i++)
         out[queryAt + i] = (out[queryAt + i] as number) + weight * (value[groupAt + i] as number);
     }
+  }
+  return out;
+}
+
+/** silu(gate)·up, and down. */
+function mlpOf({ gate, up, down }: Mlp, input: Row): Row {
+  const ups = multiply(up, input);
+  const active = multiply(gate, input).map((g, i) => (g / (1 + Math.exp(-g))) * (ups[i] as number)); // (F)
+  return multiply(down, active);
+}
+
+/** How near two experts of a layer were to each other where one was taken and the other not: the least of all tokens read so far. */
+export const nearestTie = { logits: Number.POSITIVE_INFINITY };
+
+function feedForward({ mlp, mixture }: Layer, input: Row): Row {
+  if (!mixture) return mlpOf(mlp as Mlp, input);
+  const logits = multiply(mixture.router, input);
+  const total = logSumExp(logits);
+  const order = Array.from(logits.keys()).sort((a, b) => (logits[b] as number) - (logits[a] as number));
+  const taken = order.slice(0, mixture.chosen);
+  const [last, next] = [taken.at(-1), order[mixture.chosen]] as [number, number | undefined];
+  if (next !== undefined)
+    nearestTie.logits = Math.min(nearestTie.logits, (logits[last] as number) - (logits[next] as number));
+  const share = (e: number) => Math.exp((logits[e] as number) - total);
+  const whole = mixture.normalized ? taken.reduce((sum, e) => sum + share(e), 0) : 1;
+  const out = new Float64Array(input.length);
+  for (const e of taken)
+    addTo(
+      out,
+      mlpOf(mixture.experts[e] as Mlp, input).map((value) => (share(e) / whole) * value),
+    );
+  if (mlp) {
+    const [gate] = multiply(mixture.sharedGate as Row, input) as unknown as [number];
+    addTo(
+      out,
+      mlpOf(mlp, input).map((value) => value / (1 + Math.exp(-gate))),
+    );
   }
   return out;
 }
@@ -312,19 +444,32 @@ export function extend(
     for (const [depth, layer] of layers.entries()) {
       const [keys, values] = [state.keys[depth] as Row[], state.values[depth] as Row[]];
       const normed = normOf(x, layer.attentionNorm);
-      const turned = layer.turns ? turn : [];
-      const query = project(layout, layer.q, layer.qNorm, turned, normed);
-      keys.push(project(layout, layer.k, layer.kNorm, turned, normed));
-      values.push(multiply(layer.v.weight, normed, layer.v.bias));
-      const isSeen = (_: Row, t: number) =>
-        t === position || (sees(position, t) && t > position - layer.window);
-      const attended = attend(headSize, times.score, query, keys.filter(isSeen), values.filter(isSeen));
-      addTo(x, added(normOf(multiply(layer.o, attended), layer.attentionOutNorm)));
+      if (layer.delta) {
+        const {
+          added,
+          mixed,
+          state: after,
+        } = deltaStep(layer.delta, normed, values, keys.at(-1), epsilon, multiply);
+        keys.push(after);
+        values.push(mixed);
+        addTo(x, added);
+      } else {
+        const turned = layer.turns ? turn : [];
+        const query = project(layout, layer.q, layer.qNorm, turned, normed);
+        keys.push(project(layout, layer.k, layer.kNorm, turned, normed));
+        values.push(multiply(layer.v.weight, normed, layer.v.bias));
+        const isSeen = (_: Row, t: number) =>
+          t === position || (sees(position, t) && t > position - layer.window);
+        const attended = attend(headSize, times.score, query, keys.filter(isSeen), values.filter(isSeen));
+        const gate = layer.outGate && multiply(layer.outGate, normed);
+        const passed = attended.map(
+          (value, i) => value / (1 + Math.exp(-(gate?.[i] ?? Number.POSITIVE_INFINITY))),
+        );
+        addTo(x, added(normOf(multiply(layer.o, passed), layer.attentionOutNorm)));
+      }
 
       const input = normOf(x, layer.mlpNorm);
-      const up = multiply(layer.up, input);
-      const active = multiply(layer.gate, input).map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number)); // silu(gate)·up, (F)
-      addTo(x, added(normOf(multiply(layer.down, active), layer.mlpOutNorm)));
+      addTo(x, added(normOf(feedForward(layer, input), layer.mlpOutNorm)));
     }
     state.ids.push(id);
     const last = rmsNorm(x, layout.norm, epsilon).map((value) => times.logits * value);

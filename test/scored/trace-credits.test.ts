@@ -14,6 +14,7 @@ const SCORED = {
     segment(8, 'answer', 0, 0.25),
   ],
   sigma_abs: [0, 1, 2, 3, 4, 5, 6, 7],
+  logprobs: [-0.1, -2, -0.1, -0.1, -0.7, -3, -0.1, -9],
   // a column of the user's, not a number a token
   sigma_other: [1, 2, 3],
   sigma_ess: 3,
@@ -22,10 +23,15 @@ const creditsOf = (columns: Record<string, unknown>, isMagnitude = false) =>
   traceCredits(inputRow(columns, 7), isMagnitude);
 
 describe('a scored row', () => {
-  it("has its differences, and σ times R*, whose sign says what σ's means; uniform σ too", () => {
+  it("has its differences, and σ times R*, whose sign says what σ's means; and what any has to beat", () => {
     const { credits, ...rest } = creditsOf(SCORED);
-    expect(Object.fromEntries(credits)).toEqual({
+    // 2 and ⅔ of the first 8/3 tokens
+    const { first_third: third, ...others } = Object.fromEntries(credits);
+    for (const [k, share] of [0.75, 0.25].entries()) expect(third?.[k]).toBeCloseTo(-0.75 * share, 12);
+    expect(others).toEqual({
       uniform: Float64Array.of((-0.75 * 2) / 8, (-0.75 * 4) / 8),
+      // 1 and 2 of the 4 tokens below ½
+      unlikely: Float64Array.of(-0.75 / 4, (-0.75 * 2) / 4),
       delta: Float64Array.of(0.5, -0.25),
       sigma: Float64Array.of(-0.75 * 0.25, -0.75 * 0.5),
       sigma_abs: Float64Array.of(-0.75, -0.75 * (2 + 3 + 4 + 5)),
@@ -41,15 +47,15 @@ describe('a scored row', () => {
     expect(of({ reward: null })).toBeUndefined();
   });
 
-  it('of segment alone has none but uniform, by ½ in place of a baseline, in characters without tokens', () => {
+  it('of segment alone has none but by place, with ½ in place of a baseline, in characters without tokens', () => {
     const nothing = { end: null, start: null, delta: null, sigma: null };
     const cut = SCORED.segments.map((each) => ({ ...each, ...nothing }));
-    const row = { segments: cut };
-    expect(Object.fromEntries(creditsOf({ ...row, reward: 1 }).credits)).toEqual({
-      uniform: Float64Array.of((0.5 * 4) / 16, (0.5 * 8) / 16),
-    });
+    const row = { segments: cut, logprobs: SCORED.logprobs };
+    const { credits } = creditsOf({ ...row, reward: 1 });
+    expect([...credits.keys()]).toEqual(['uniform', 'first_third']);
+    expect(credits.get('uniform')).toEqual(Float64Array.of((0.5 * 4) / 16, (0.5 * 8) / 16));
     expect(creditsOf(row).id).toBe('traces:7');
-    expect([...(creditsOf(row).credits.get('uniform') ?? [])]).toEqual([Number.NaN, Number.NaN]);
+    expect([...creditsOf(row).credits.keys()]).toEqual([]);
   });
 });
 

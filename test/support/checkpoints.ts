@@ -21,6 +21,13 @@ export const LLAMA: Json = {
   ...{ max_position_embeddings: 256, rms_norm_eps: 1e-6, rope_theta: 500 },
 };
 
+/** Whether a layer has experts: every so-and-so-manieth, but for those that are named. */
+function isSparse(config: Json, layer: number): boolean {
+  const every = (config.decoder_sparse_step as number | undefined) ?? 1;
+  const dense = (config.mlp_only_layers as number[] | undefined) ?? [];
+  return config.num_experts !== undefined && (layer + 1) % every === 0 && !dense.includes(layer);
+}
+
 /** Tensor names and shapes by the family's published layout. */
 function shapesOf(config: Json): [string, number[]][] {
   const [family] = config.architectures as string[];
@@ -39,6 +46,13 @@ function shapesOf(config: Json): [string, number[]][] {
     const isOlmo = family === 'Olmo2ForCausalLM';
     for (const name of ['post_attention', isOlmo ? 'post_feedforward' : 'input'])
       shapes.push([`${at}.${name}_layernorm.weight`, [d]]);
+    if ((config.layer_types as string[] | undefined)?.[i] === 'linear_attention') {
+      shapes.push(...deltaShapes(config, `${at}.linear_attn`));
+      for (const name of ['gate', 'up']) shapes.push([`${at}.mlp.${name}_proj.weight`, [f, d]]);
+      shapes.push([`${at}.mlp.down_proj.weight`, [d, f]]);
+      continue;
+    }
+    const isGated = family === 'Qwen3_5ForCausalLM';
     const isFused = family === 'Phi3ForCausalLM';
     if (isFused)
       shapes.push(
@@ -48,23 +62,58 @@ function shapesOf(config: Json): [string, number[]][] {
     for (const [letter, rows] of isFused
       ? []
       : ([
-          ['q', q],
+          ['q', isGated ? 2 * q : q],
           ['k', kv],
           ['v', kv],
         ] as const)) {
       shapes.push([`${at}.self_attn.${letter}_proj.weight`, [rows, d]]);
-      if (family === 'Qwen2ForCausalLM') shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
-      if (family === 'Qwen3ForCausalLM' && letter !== 'v')
+      if (family === 'Qwen2ForCausalLM' || family === 'Qwen2MoeForCausalLM')
+        shapes.push([`${at}.self_attn.${letter}_proj.bias`, [rows]]);
+      if ((family === 'Qwen3ForCausalLM' || family === 'Qwen3MoeForCausalLM' || isGated) && letter !== 'v')
         shapes.push([`${at}.self_attn.${letter}_norm.weight`, [hd]]);
       if (isOlmo && letter !== 'v') shapes.push([`${at}.self_attn.${letter}_norm.weight`, [rows]]);
     }
-    shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]], [`${at}.mlp.down_proj.weight`, [d, f]]);
-    for (const name of isFused ? [] : ['gate', 'up']) shapes.push([`${at}.mlp.${name}_proj.weight`, [f, d]]);
+    shapes.push([`${at}.self_attn.o_proj.weight`, [d, q]]);
+    const mlp = (of: string, inner: number, names = ['gate', 'up']) => {
+      shapes.push([`${of}.down_proj.weight`, [d, inner]]);
+      for (const name of names) shapes.push([`${of}.${name}_proj.weight`, [inner, d]]);
+    };
+    if (!isSparse(config, i)) {
+      mlp(`${at}.mlp`, f, isFused ? [] : undefined);
+      continue;
+    }
+    shapes.push([`${at}.mlp.gate.weight`, [size('num_experts'), d]]);
+    for (let e = 0; e < size('num_experts'); e++)
+      mlp(`${at}.mlp.experts.${e}`, size('moe_intermediate_size'));
+    if (family !== 'Qwen2MoeForCausalLM') continue;
+    mlp(`${at}.mlp.shared_expert`, size('shared_expert_intermediate_size'));
+    shapes.push([`${at}.mlp.shared_expert_gate.weight`, [1, d]]);
   }
   shapes.push(['model.norm.weight', [d]]);
   if ((config.tie_word_embeddings ?? family === 'SmolLM3ForCausalLM') !== true)
     shapes.push(['lm_head.weight', [v, d]]);
   return shapes;
+}
+
+function deltaShapes(config: Json, at: string): [string, number[]][] {
+  const size = (key: string) => config[`linear_${key}`] as number;
+  const d = config.hidden_size as number;
+  const [heads, values] = [size('num_value_heads'), size('num_value_heads') * size('value_head_dim')];
+  const channels = 2 * size('num_key_heads') * size('key_head_dim') + values;
+  return [
+    ...(
+      [
+        ['qkv', channels],
+        ['z', values],
+        ['a', heads],
+        ['b', heads],
+      ] as const
+    ).map(([name, rows]): [string, number[]] => [`${at}.in_proj_${name}.weight`, [rows, d]]),
+    [`${at}.conv1d.weight`, [channels, 1, size('conv_kernel_dim')]],
+    ...['A_log', 'dt_bias'].map((name): [string, number[]] => [`${at}.${name}`, [heads]]),
+    [`${at}.norm.weight`, [size('value_head_dim')]],
+    [`${at}.out_proj.weight`, [d, values]],
+  ];
 }
 
 /** Random tensors of a config: matrices that keep a row's size, norms around one, biases that matter. */
@@ -80,7 +129,10 @@ export function randomTensors(
     const count = shape.reduce((product, n) => product * n, 1);
     const isNorm = name.includes('norm');
     const scale = isNorm ? 0.3 : shape.length === 1 ? 0.5 : size / Math.sqrt(shape[1] as number);
-    const values = Float32Array.from({ length: count }, () => (isNorm ? 1 : 0) + scale * normal());
+    // Qwen3.5 adds one to all norms but its delta nets'
+    const isOffOne = config.linear_key_head_dim !== undefined && !name.includes('linear_attn');
+    const middle = isNorm && !isOffOne ? 1 : 0;
+    const values = Float32Array.from({ length: count }, () => middle + scale * normal());
     tensors.set(name, { dtype, shape, bytes: encoded(values, dtype) });
   }
   return tensors;

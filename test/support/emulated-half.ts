@@ -18,14 +18,15 @@ const HALVES = new Set([10, 16]);
 /** they pass values on as they are: nothing to round */
 const MOVES = /^(Reshape|Slice|Concat|Gather|Transpose|Squeeze|Unsqueeze|Identity)$/;
 
-export function emulateHalf(model: Uint8Array): Uint8Array {
+/** @param rounds whether values are rounded: where they are not, those of a graph that is right are float32's */
+export function emulateHalf(model: Uint8Array, rounds = true): Uint8Array {
   const decoded = fromBinary(ModelProtoSchema, model);
-  rewrite(decoded.graph as GraphProto, new Map());
+  rewrite(decoded.graph as GraphProto, new Map(), rounds);
   return toBinary(ModelProtoSchema, decoded);
 }
 
 /** @param outer half-precision values of the outer scope, with their type */
-function rewrite(graph: GraphProto, outer: ReadonlyMap<string, number>): void {
+function rewrite(graph: GraphProto, outer: ReadonlyMap<string, number>, rounds: boolean): void {
   const half = new Map(outer);
   const nodes: NodeProto[] = [];
   let count = 0;
@@ -38,7 +39,7 @@ function rewrite(graph: GraphProto, outer: ReadonlyMap<string, number>): void {
   };
   /** from → to, rounded to a type and back */
   const round = (from: string, to: string, type: number) => {
-    cast(from, `${to}.narrow`, type);
+    cast(from, `${to}.narrow`, rounds ? type : FLOAT);
     cast(`${to}.narrow`, to, FLOAT);
   };
   for (const { name, type } of graph.input)
@@ -54,7 +55,7 @@ function rewrite(graph: GraphProto, outer: ReadonlyMap<string, number>): void {
   }
   for (const node of graph.node) {
     const bodies = node.attribute.flatMap(({ g }: AttributeProto) => g ?? []);
-    for (const body of bodies) rewrite(body, half);
+    for (const body of bodies) rewrite(body, half, rounds);
     const [first] = node.output as [string];
     if (node.opType === 'Cast') {
       const to = Number(node.attribute[0]?.i);

@@ -55,6 +55,9 @@ const ANSWERS: Readonly<Record<string, string>> = {
       '() { return (long)"none"; }',
     ]),
   ),
+  // any function of the driver that is asked for by name
+  cudaGetDriverEntryPointByVersion:
+    '(char *name, void **f, int version, long flags, int *status) { *f = none; if (status) *status = 0; return 0; }',
   cudaMemGetInfo: '(size_t *left, size_t *total) { *left = *total = (size_t)8 << 30; return 0; }',
   cudaGetDevice: '(int *device) { *device = 0; return 0; }',
   cudaGetDeviceCount: '(int *count) { *count = 1; return 0; }',
@@ -97,7 +100,10 @@ export function buildFakeCuda(provider: string, folder: string): void {
       return `long ${name}${own ?? '() { return 0; }'}`;
     });
     const [source, versions] = [join(folder, `${library}.c`), join(folder, `${library}.map`)];
-    writeFileSync(source, `#include <stdlib.h>\n#include <string.h>\n${bodies.join('\n')}\n`);
+    writeFileSync(
+      source,
+      `#include <stdlib.h>\n#include <string.h>\nlong none() { return 0; }\n${bodies.join('\n')}\n`,
+    );
     writeFileSync(versions, `${library} { global: *; };\n`);
     const flags = [
       '-w',

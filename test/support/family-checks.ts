@@ -6,6 +6,7 @@ import { ModelSession } from '../../dist/model/onnx/session.js';
 import { loadOracleModel, type OracleModel, tokenStats } from '../oracle/llama.js';
 import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
+import { DELTA } from './random-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const NATS = 1e-4;
@@ -40,6 +41,17 @@ export const FAMILIES: Record<string, Json> = {
     ...{ ...LLAMA, architectures: ['Phi3ForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
     ...{ hidden_size: 64, head_dim: undefined, sliding_window: null, partial_rotary_factor: 1 },
   },
+  Qwen3Moe: {
+    ...{ ...LLAMA, architectures: ['Qwen3MoeForCausalLM'], num_attention_heads: 3, num_key_value_heads: 1 },
+    ...{ head_dim: 16, num_experts: 7, num_experts_per_tok: 3, moe_intermediate_size: 13 },
+    ...{ norm_topk_prob: true, num_hidden_layers: 3, mlp_only_layers: [1] },
+  },
+  Qwen2Moe: {
+    ...{ ...LLAMA, architectures: ['Qwen2MoeForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
+    ...{ hidden_size: 40, head_dim: undefined, num_experts: 5, num_experts_per_tok: 2 },
+    ...{ moe_intermediate_size: 24, shared_expert_intermediate_size: 17, norm_topk_prob: false },
+    ...{ sliding_window: 0, use_sliding_window: false },
+  },
   Granite: {
     ...{ ...LLAMA, architectures: ['GraniteForCausalLM'], num_attention_heads: 4, num_key_value_heads: 2 },
     ...{
@@ -50,6 +62,10 @@ export const FAMILIES: Record<string, Json> = {
       residual_multiplier: 0.4,
     },
     logits_scaling: 1.5,
+  },
+  'Qwen3.5': {
+    ...{ ...LLAMA, num_attention_heads: 3, num_key_value_heads: 1 },
+    ...{ ...DELTA, head_dim: 24, num_hidden_layers: 3, linear_conv_kernel_dim: 3 },
   },
 };
 

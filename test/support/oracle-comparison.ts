@@ -158,7 +158,7 @@ export function describeAgainstOracle(everyGroup: number, traces: number, others
     }
 
     it(`log-probs, entropies, segments, values, differences and σ of ${traces} traces, 40 segments`, async () => {
-      const rows = await fixtures.scored('whole');
+      const rows = await fixtures.scored('whole', ['--estimator', 'pr']);
       let resegmented = 0;
       for (const [i, fixture] of spread(fixtures.rows, traces).entries()) {
         const row = spread(rows, traces)[i] as ScoredRow;
@@ -169,7 +169,7 @@ export function describeAgainstOracle(everyGroup: number, traces: number, others
     });
 
     it('the same traces at --max-segments 4', async () => {
-      const rows = await fixtures.scored('four', ['--max-segments', '4']);
+      const rows = await fixtures.scored('four', ['--estimator', 'pr', '--max-segments', '4']);
       let resegmented = 0;
       for (const [i, fixture] of spread(fixtures.rows, traces).entries()) {
         const row = spread(rows, traces)[i] as ScoredRow;

@@ -22,6 +22,7 @@ const BESIDE_WHEEL = [
   'orjson',
   'ray[data]==2.60.*',
   'mypy',
+  'tinker==0.38.0',
   'typing-extensions',
   'pip',
 ];

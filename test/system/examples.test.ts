@@ -3,8 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { FIXTURES, ROOT, type ScoredRow, temporaryFolder } from '../support/program.js';
-import { openScene } from '../support/scene.js';
+import { ROOT, temporaryFolder } from '../support/program.js';
 
 const RECORD = join(ROOT, 'examples/hooks/record.py');
 const hasPython = spawnSync('python3', ['--version']).status === 0;
@@ -17,50 +16,6 @@ const example = (name: string, ...args: string[]) =>
   });
 
 describe.skipIf(!hasPython)('examples (skipped without Python)', () => {
-  it('trainer_forms.py makes forms whose numbers follow from our columns', async () => {
-    const { at, done, rows: read } = await openScene();
-    await done(`score ${FIXTURES} --limit 8 --quiet --sigma rudder --baseline value -o scored.jsonl`);
-    type Form = Record<'model_input' | 'target_tokens' | 'weights' | 'advantages' | 'progress', number[]> & {
-      completions: string[];
-      labels: boolean[];
-    };
-    const made = (form: string) => {
-      const { status, stdout, stderr } = example('trainer_forms.py', form, at('scored.jsonl'));
-      expect(status, stderr).toBe(0);
-      return stdout
-        .trimEnd()
-        .split('\n')
-        .map((line) => JSON.parse(line) as Form & { id: string });
-    };
-    const scored = new Map(
-      (await read<ScoredRow & { baseline: number; completion: string }>('scored.jsonl')).map((row) => [
-        row.id,
-        row,
-      ]),
-    );
-    const sum = (list: readonly number[]) => list.reduce((a, b) => a + b, 0);
-    for (const { id, model_input: ids, target_tokens: next, weights, advantages } of made('tinker')) {
-      const row = scored.get(id) as ScoredRow & { baseline: number };
-      expect([ids[0], ...next]).toEqual([...row.prompt_ids, ...row.completion_ids]);
-      expect(ids.slice(1)).toEqual(next.slice(0, -1));
-      expect(sum(weights)).toBeCloseTo(row.sigma.length, 3);
-      expect(sum(advantages)).toBeCloseTo((row.reward as number) - row.baseline, 5);
-    }
-    for (const { id, advantages } of made('vineppo'))
-      expect(sum(advantages) / advantages.length).toBeCloseTo(
-        (scored.get(id)?.reward as number) - (scored.get(id)?.baseline as number),
-        5,
-      );
-    for (const [form, key] of [
-      ['prm', 'labels'],
-      ['progress', 'progress'],
-    ] as const)
-      for (const { id, completions, ...own } of made(form)) {
-        expect(completions.join('')).toBe(scored.get(id)?.completion);
-        expect(own[key]).toHaveLength(completions.length);
-      }
-  });
-
   it.each([
     ['attributions.py', "No module named 'torch'", 'pip install torch transformers'],
     ['prm.py', "No module named 'torch'", 'pip install torch transformers'],

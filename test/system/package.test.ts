@@ -1,4 +1,5 @@
 // What the package promises beside its code: exact pins, a committed graph that is built from the committed weights.
+import { execFileSync } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -35,6 +36,13 @@ it('models/embedded holds the graphs and the manifest that its weights build, an
       readFile(join(EMBEDDED, name)),
     ]);
     expect(built.equals(committed), `${name}: build models/embedded again (CONTRIBUTING.md)`).toBe(true);
+  }
+});
+
+it('what bench measures with is there: Node loads its modules', () => {
+  for (const name of ['checkpoint', 'measure', 'pytorch']) {
+    const load = `await import(${JSON.stringify(join(ROOT, 'bench', `${name}.mjs`))})`;
+    execFileSync(process.execPath, ['--input-type=module', '-e', load], { stdio: 'pipe' });
   }
 });
 

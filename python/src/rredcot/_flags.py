@@ -67,8 +67,8 @@ class ScoreFlags(SegmentFlags, total=False):
     """traces that the server is asked about at a time"""
     engine_patience: float
     """how long it may be silent or away, before exit 69"""
-    estimator: Union[Literal["pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "auto", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
-    """value of a state: pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|auto|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)"""
+    estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
+    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)"""
     calibration: Union[str, PathLike, Mapping[str, Any]]
     """what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone"""
     prover_estimator: Literal["pr", "pr-mean", "pr-geo", "snis"]
@@ -136,8 +136,8 @@ class RedistributeFlags(TypedDict, total=False):
     """which of our columns are written (default: those that the file has)"""
     drop: Union[str, Sequence[Any]]
     """the input's columns that are not written"""
-    estimator: Union[Literal["pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "auto", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
-    """value of a state: pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|auto|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md) (default: the file's own)"""
+    estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
+    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md) (default: the file's own)"""
     calibration: Union[str, PathLike, Mapping[str, Any]]
     """what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone"""
     prover_estimator: Literal["pr", "pr-mean", "pr-geo", "snis"]

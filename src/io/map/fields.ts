@@ -15,6 +15,7 @@ export const FIELDS = [
   'prompt_ids',
   'completion_ids',
   'completion_mask',
+  'sampled_logprobs',
   'tools',
   'reference',
   'solution',
@@ -199,21 +200,23 @@ export function withSources(
   return { mapped, defaults, join };
 }
 
-/** What dumps call the ids that stand beside a trace's texts, and which of the completion's the policy wrote. */
+/** What dumps call the ids that stand beside a trace's texts, which of the completion's the policy wrote, and how likely it found them. */
 const BESIDE: Partial<Record<Field, string>> = {
   prompt_ids: 'prompt_token_ids prompt_tokens input_ids',
   completion_ids:
     'completion_token_ids response_ids response_token_ids response_tokens output_token_ids output_ids',
   completion_mask: 'response_mask loss_mask action_mask',
+  sampled_logprobs:
+    'rollout_log_probs rollout_logprobs sampling_logprobs response_logprobs completion_logprobs logprobs',
 };
 
 const besideOf = (field: Field): readonly string[] => BESIDE[field]?.split(' ') ?? [];
 
-/** Numbers under such a name, of a mask as many as there are ids: a count, and a mask of something else, is called so as well. */
+/** Numbers under such a name, beside a completion's ids as many as these: a count, and a mask of something else, is called so as well. */
 function idsBeside(field: Field, name: string): FieldRule {
   const listOf = ({ columns }: InputRow, key: string) =>
     Array.isArray(columns[key]) && typeof columns[key][0] === 'number' ? columns[key] : undefined;
-  const others = field === 'completion_mask' ? ['completion_ids', ...besideOf('completion_ids')] : [name];
+  const others = field.endsWith('_ids') ? [name] : ['completion_ids', ...besideOf('completion_ids')];
   const isOne = (row: InputRow, key: string) => listOf(row, key)?.length === listOf(row, name)?.length;
   const value = (row: InputRow) => (others.some((key) => isOne(row, key)) ? listOf(row, name) : undefined);
   return { text: name, each: false, value };

@@ -61,10 +61,12 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
     const completionIds = int32List(cells, 'completion_ids', 'ids');
     const mask = cells.get('completion_mask');
     const completionMask = mask && maskOf(mask, completionIds);
+    const sampled = cells.get('sampled_logprobs');
+    const sampledLogprobs = sampled && numberList(sampled, 'sampled_logprobs', 'id', completionIds?.length);
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
     const given = cells.get('values');
-    const values = given && valueList(given);
+    const values = given && numberList(given, 'values', 'exit point');
     const promptText = cells.get('prompt_text')?.value;
     const { path: at, value: written } = cells.get('completion') ?? {};
     const behind = severalTurns(written);
@@ -90,7 +92,7 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
     const texts = {
       prompt: asked,
       completion,
-      ...present({ promptIds, completionIds, completionMask, turns, dialogue }),
+      ...present({ promptIds, completionIds, completionMask, sampledLogprobs, turns, dialogue }),
       ...(behind !== undefined ? present({ tools: toolsOf(cells) }) : {}),
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
@@ -228,13 +230,21 @@ function toolsOf(cells: FieldCells): unknown {
   return objectIn(value) ?? refuse('tools: is no JSON, expected a list of them: --map tools=<path>');
 }
 
-/** Values at exit points. A column that merely happens to be called `values` is no promise. */
-function valueList({ path, value, isMapped }: Cell): Float32Array | undefined {
+/** Numbers, one for every exit point, or for so many ids. A column that merely happens to be called so is no promise. */
+function numberList(
+  { path, value, isMapped }: Cell,
+  field: Field,
+  one: string,
+  length?: number,
+): Float32Array | undefined {
   if (value === undefined || value === null) return undefined;
-  const wrong = wrongItem(path, value, Number.isFinite);
+  const isShort = Array.isArray(value) && length !== undefined && value.length !== length;
+  const wrong = isShort
+    ? `${path} has ${value.length} for ${plural(length, 'id')}`
+    : wrongItem(path, value, Number.isFinite);
   if (wrong === undefined) return Float32Array.from(value as number[]);
   if (!isMapped) return undefined;
-  return refuse(`values: ${wrong}, expected a list of finite numbers, one for every exit point`);
+  return refuse(`${field}: ${wrong}, expected a list of finite numbers, one for every ${one}`);
 }
 
 function references(

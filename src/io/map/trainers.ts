@@ -180,6 +180,7 @@ export const DUMPS: readonly Preset[] = [
         (columns.tokens as unknown[]).slice(slimeStart(columns)),
       ),
       ...{ prompt: 'prompt', completion: 'response', completion_mask: 'loss_mask' },
+      sampled_logprobs: 'rollout_log_probs',
       ...{ reference: 'label', reward: 'reward', group: 'group_index' },
     }),
   },
@@ -250,6 +251,7 @@ export const DUMPS: readonly Preset[] = [
     fields: () => ({
       prompt_ids: ruleForEach('prompt_token_ids[]', wholePrompts),
       ...{ completion_ids: 'response_ids[]', completion_mask: 'loss_masks[]' },
+      sampled_logprobs: 'rollout_logprobs[]',
       reward: ruleForEach('rewards[], of tokens their sum', ({ rewards }) =>
         Array.isArray(rewards) ? rewards.map(total) : [],
       ),

@@ -1,14 +1,12 @@
-// A LoRA adapter as PEFT saves it, merged into its base while the weights are written: W + s·B A, a few rows at a time.
-import { type FileHandle, open, rm } from 'node:fs/promises';
+// Reads a LoRA adapter as PEFT saves it: what it adds to the weights of its base, s·B A.
 import { basename, dirname, join, sep } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { fromFloat16, toFloat16 } from '../onnx/float16.js';
 import { fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
-import { type Checkpoint, SINGLE } from './checkpoint.js';
-import type { Dtype } from './onnx.js';
+import type { Checkpoint } from './checkpoint.js';
 import type { Weight } from './operators.js';
-import { AGAIN, readSafetensorsHeader, type StoredTensor, safetensorsHeader } from './safetensors.js';
+import { AGAIN, readSafetensorsHeader, type StoredTensor } from './safetensors.js';
+import type { Adapter, Delta } from './written.js';
 
 const CONFIG = 'adapter_config.json';
 const TENSORS = 'adapter_model.safetensors';
@@ -29,21 +27,11 @@ const PLAIN: Readonly<Record<string, readonly unknown[]>> = {
   init_lora_weights: [true, false, 'gaussian', 'orthogonal', 'eva'],
 };
 
-/** The two matrices of a module, and what their product is multiplied by. */
-interface Delta {
-  /** [r,in] */
-  readonly a: StoredTensor;
-  /** [out,r] */
-  readonly b: StoredTensor;
-  readonly scale: number;
-}
-
-/**
- * The weights of a checkpoint with an adapter merged into them, each of the type that it has there.
- * @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
- * @throws RredcotError (exit 2) for what is no LoRA adapter of this checkpoint, or does more than that
- */
-export async function mergedWeights(folder: string, { weights: base, files }: Checkpoint) {
+/** What an adapter adds to the weights of a checkpoint, and whose it is in words. @throws RredcotError (exit 2) for what is no LoRA adapter of it, or does more than that */
+export async function readAdapter(
+  folder: string,
+  { weights, files }: Checkpoint,
+): Promise<Adapter & { readonly about: string }> {
   const path = join(folder, CONFIG);
   const hint = `python -c "from peft import AutoPeftModelForCausalLM as P; P.from_pretrained('${folder}').merge_and_unload().save_pretrained('merged')"`;
   const text = await untrustedText(folder, CONFIG);
@@ -58,34 +46,9 @@ export async function mergedWeights(folder: string, { weights: base, files }: Ch
   }
   const file = await untrustedFile(folder, TENSORS);
   if (file === undefined) throw usageError(`${join(folder, TENSORS)}: no such file`, AGAIN);
-  const deltas = deltasOf(file, await readSafetensorsHeader(file), config, base, hint);
-  const { header, tensors } = safetensorsHeader(base);
-  const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location: SINGLE }]));
-  return {
-    weights,
-    about: `${deltas.size} matrices of ${folder}, ${ofBase(config.base_model_name_or_path, files)}`,
-    async write(to: string): Promise<void> {
-      // a link to the base would hand on what is written
-      await rm(to, { force: true });
-      await using out = await open(to, 'wx');
-      await using own = await open(file);
-      await out.write(header);
-      const opened = new Map<string, FileHandle>();
-      try {
-        for (const { name, path } of files) opened.set(name, await open(path));
-        for (const [name, weight] of base)
-          for await (const bytes of merged(
-            opened.get(weight.location) as FileHandle,
-            weight,
-            own,
-            deltas.get(name),
-          ))
-            await out.write(bytes);
-      } finally {
-        for (const each of opened.values()) await each.close();
-      }
-    },
-  };
+  const deltas = deltasOf(file, await readSafetensorsHeader(file), config, weights, hint);
+  const of = `${deltas.size} matrices of ${folder}, ${ofBase(config.base_model_name_or_path, files)}`;
+  return { file, deltas, about: of };
 }
 
 /** What model the adapter says it is of; shapes tell no more, so a folder of another name is asked about. */
@@ -125,67 +88,4 @@ function deltasOf(
   if (2 * deltas.size !== tensors.size || deltas.size === 0)
     throw usageError(`${file}: ${tensors.size} tensors, of which ${deltas.size} are an A with its B`, AGAIN);
   return deltas;
-}
-
-/** Numbers that are read at once. */
-const BLOCK = 2 ** 22;
-
-/** The bytes of a tensor, with what is added to it. @param own the adapter's file */
-async function* merged(
-  from: FileHandle,
-  weight: Weight,
-  own: FileHandle,
-  delta?: Delta,
-): AsyncGenerator<Buffer> {
-  const { dtype, offset, length, shape } = weight;
-  const width = shape.at(-1) as number;
-  const size = length / shape.reduce((product, n) => product * n, 1);
-  const [a, b] = delta ? [await numbersOf(own, delta.a), await numbersOf(own, delta.b)] : [];
-  const rank = delta?.a.shape[0] ?? 0;
-  const step = Math.max(1, Math.floor(BLOCK / width)) * width * size;
-  for (let at = 0; at < length; at += step) {
-    const bytes = Buffer.alloc(Math.min(step, length - at));
-    await from.read(bytes, 0, bytes.length, offset + at);
-    if (!a || !b || !delta) {
-      yield bytes;
-      continue;
-    }
-    const rows = toNumbers(bytes, dtype);
-    const first = at / size / width;
-    const sum = new Float64Array(width);
-    for (let row = 0; row * width < rows.length; row++) {
-      sum.fill(0);
-      for (let j = 0; j < rank; j++) {
-        const factor = delta.scale * (b[(first + row) * rank + j] as number);
-        for (let i = 0; i < width; i++) sum[i] = (sum[i] as number) + factor * (a[j * width + i] as number);
-      }
-      for (let i = 0; i < width; i++)
-        rows[row * width + i] = (rows[row * width + i] as number) + (sum[i] as number);
-    }
-    yield toBytes(rows, dtype);
-  }
-}
-
-async function numbersOf(file: FileHandle, { dtype, offset, length }: StoredTensor): Promise<Float32Array> {
-  const bytes = Buffer.alloc(length);
-  await file.read(bytes, 0, length, offset);
-  return toNumbers(bytes, dtype);
-}
-
-function toNumbers({ buffer, byteOffset, byteLength }: Buffer, dtype: Dtype): Float32Array {
-  const bytes = buffer.slice(byteOffset, byteOffset + byteLength);
-  if (dtype === 'f32') return new Float32Array(bytes);
-  const halves = new Uint16Array(bytes);
-  if (dtype === 'bf16') return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
-  const numbers = new Float32Array(halves.length);
-  fromFloat16(halves, numbers);
-  return numbers;
-}
-
-/** To nearest, ties to even. */
-function toBytes(numbers: Float32Array, dtype: Dtype): Buffer {
-  if (dtype === 'f16') return Buffer.from(toFloat16(numbers).buffer);
-  if (dtype === 'f32') return Buffer.from(numbers.buffer);
-  const bits = new Uint32Array(numbers.buffer);
-  return Buffer.from(Uint16Array.from(bits, (x) => (x + 0x7fff + ((x >>> 16) & 1)) >>> 16).buffer);
 }

@@ -4,7 +4,7 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import { type Family, layerSizes, size } from './family.js';
+import { type Family, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import type { Graph, Precision } from './onnx.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
@@ -17,6 +17,8 @@ const MOST_TOKENS = 2 ** 24;
 const TOO_LONG = `more than ${count(MOST_TOKENS)} tokens, which is four times the longest context that such models have`;
 const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 
+const tokenId = z.number().int().nonnegative();
+
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
 const Sizes = z.object({
   family: z.enum(FAMILY_NAMES),
@@ -24,8 +26,6 @@ const Sizes = z.object({
   ...layerSizes,
   /** longest sequence the checkpoint declares */
   maxTokens: contextTokens,
-  /** tokens that stand for what a model sees or hears, which nothing here reads; absent: none */
-  unseen: z.array(z.number().int().nonnegative()).exactOptional(),
   ropeTheta: z.number().positive(),
   /** the output head is the embedding matrix */
   tiedHead: z.boolean(),
@@ -35,11 +35,15 @@ const Sizes = z.object({
   slidingWindow: z
     .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
     .exactOptional(),
+  /** tokens in whose place a model that also sees has a picture; absent: there are none */
+  pictures: z.array(tokenId).exactOptional(),
+  /** leading numbers of a head that are rotated; absent: all */
+  rotaryDim: size.exactOptional(),
   /** the layers that read no positions; absent: none */
   unrotated: z.array(z.number().int().nonnegative()).exactOptional(),
 });
 /** What is to be known of one whose graph is not built. */
-export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true, unseen: true });
+export const TextSizesSchema = Sizes.pick({ vocab: true, maxTokens: true, pictures: true });
 
 /** …, and its windows are of layers that there are. */
 export const ArchitectureSchema = Sizes.refine(
@@ -53,7 +57,7 @@ export interface GraphParts {
   readonly g: Graph;
   readonly arch: Architecture;
   readonly precision: Precision;
-  /** rotation tables, graph inputs [M, headDim/2] */
+  /** rotation tables, graph inputs [M, rotaryDim/2] */
   readonly rope: Readonly<Record<'cos' | 'sin', string>>;
 }
 
@@ -71,16 +75,21 @@ const Config = z.object({
   max_position_embeddings: contextTokens,
   rms_norm_eps: z.number().positive(),
   ...ropeFields,
-  partial_rotary_factor: z.literal(1).nullish(),
   tie_word_embeddings: z.boolean().optional(),
   // what has to be so for the layers to be the model's
   hidden_act: z.literal('silu').default('silu'),
   attention_bias: z.literal(false).default(false),
   mlp_bias: z.literal(false).default(false),
-  sliding_window: size.nullish(),
+  // Qwen2-MoE writes 0 where no layer has a window
+  sliding_window: z.union([z.literal(0), size]).nullish(),
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
-  layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
+  layer_types: z.array(z.enum(['full_attention', 'sliding_attention', 'linear_attention'])).nullish(),
+  // of delta nets, as their class has it where they are left out
+  full_attention_interval: size.default(4),
+  ...{ linear_num_key_heads: size.default(16), linear_key_head_dim: size.default(128) },
+  ...{ linear_num_value_heads: size.default(32), linear_value_head_dim: size.default(128) },
+  linear_conv_kernel_dim: size.min(2).default(4),
   no_rope_layers: z.array(z.union([z.literal(0), z.literal(1)])).nullish(),
   no_rope_layer_interval: size.default(4),
   // what the class takes for one that is left out
@@ -88,9 +97,15 @@ const Config = z.object({
   attention_multiplier: multiplier,
   residual_multiplier: multiplier,
   logits_scaling: multiplier,
-  // what makes another model of it: experts, code of its own
-  num_experts: nothing,
-  num_local_experts: nothing,
+  num_experts: size.nullish(),
+  num_local_experts: size.nullish(),
+  num_experts_per_tok: size.nullish(),
+  moe_intermediate_size: size.nullish(),
+  shared_expert_intermediate_size: size.nullish(),
+  norm_topk_prob: z.boolean().default(false),
+  decoder_sparse_step: size.default(1),
+  mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
+  // what makes another model of it: code of its own
   auto_map: nothing,
 });
 
@@ -99,7 +114,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const refuse = (reason: string): never => {
     throw usageError(
       `${path}: this checkpoint cannot be built: ${inOneLine(reason)}`,
-      `supported: ${FAMILY_NAMES.join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
+      `supported: ${FAMILY_NAMES.join(', ')}, not quantised, rope type default, linear, llama3 or yarn`,
     );
   };
   refuseModel(config, path, FAMILY_NAMES);
@@ -115,13 +130,27 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
       `${c.num_attention_heads} heads, ${kvHeads} key/value heads and head_dim ${headDim} do not fit together (expected a multiple of key/value heads, and an even head_dim)`,
     );
   const rope = parseRope(c, refuse);
+  const rotated = rope.rotated ?? c.partial_rotary_factor ?? family.defaults.rotated ?? 1;
+  const rotaryDim = Math.trunc(headDim * rotated);
+  const expected = family.defaults.rotated ? `no even number of heads of ${headDim}` : 'expected 1';
+  if (rotated !== 1 && (!family.defaults.rotated || rotaryDim < 2 || rotaryDim % 2 !== 0))
+    return refuse(`partial_rotary_factor is ${rotated}, ${expected}`);
   if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
   if (c.layer_types && c.layer_types.length !== c.num_hidden_layers)
     return refuse(`layer_types names ${c.layer_types.length} of ${c.num_hidden_layers} layers`);
   if (family.unrotated && c.no_rope_layers && c.no_rope_layers.length < c.num_hidden_layers)
     return refuse(`no_rope_layers names ${c.no_rope_layers.length} of ${c.num_hidden_layers} layers`);
   const slidingWindow = windowFrom(c, family, rope.maxTokens);
+  if (slidingWindow?.tokens === 0) return refuse('sliding_window is 0');
   const unrotated = layersWith(c, family.unrotated);
+  const mixture = mixtureFrom(c, family, refuse);
+  const deltas = layersWith(c, family.delta?.layers);
+  const strange = family.delta ? 'sliding_attention' : 'linear_attention';
+  if (c.layer_types?.includes(strange))
+    return refuse(`layer_types names ${strange}, which this family's graph does not have`);
+  const [keyHeads, valueHeads] = [c.linear_num_key_heads, c.linear_num_value_heads];
+  if (valueHeads % keyHeads !== 0)
+    return refuse(`${valueHeads} value heads are no multiple of ${keyHeads} key heads`);
   return {
     family: name,
     layers: c.num_hidden_layers,
@@ -132,13 +161,21 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     intermediate: c.intermediate_size,
     vocab: c.vocab_size,
     maxTokens: rope.maxTokens,
-    ...unseenFrom(config),
+    ...picturesOf(config),
     rmsNormEps: c.rms_norm_eps,
     ropeTheta: rope.theta,
     tiedHead: c.tie_word_embeddings ?? family.defaults.tiedHead ?? false,
     ...(rope.scaling && { ropeScaling: rope.scaling }),
     ...(slidingWindow && { slidingWindow }),
     ...(unrotated.length > 0 && { unrotated }),
+    ...(mixture && { mixture }),
+    ...(rotated !== 1 && { rotaryDim }),
+    ...(deltas.length > 0 && {
+      delta: {
+        ...{ layers: deltas, keyHeads, valueHeads, taps: c.linear_conv_kernel_dim },
+        ...{ keyDim: c.linear_key_head_dim, valueDim: c.linear_value_head_dim },
+      },
+    }),
     ...(family.hasMultipliers && {
       multipliers: {
         ...{ embedding: c.embedding_multiplier, attention: c.attention_multiplier },
@@ -162,7 +199,7 @@ export function parseSizes(config: unknown, path: string): z.infer<typeof TextSi
   if (parsed.success)
     return {
       ...{ vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings },
-      ...unseenFrom(config),
+      ...picturesOf(config),
     };
   throw usageError(
     `${path}: ${inOneLine(z.prettifyError(parsed.error))}`,
@@ -171,12 +208,12 @@ export function parseSizes(config: unknown, path: string): z.infer<typeof TextSi
 }
 
 /** What stands for pictures, video and sound in a text: `image_token_id`, and of old `image_token_index`. */
-function unseenFrom(config: unknown): { readonly unseen?: number[] } {
+function picturesOf(config: unknown): { readonly pictures?: number[] } {
   const fields = Object.entries(Object(config)).filter(([key]) =>
     /^(image|video|audio)_token_(id|index)$/.test(key),
   );
-  const unseen = fields.map(([, id]) => id).filter((id): id is number => Number.isInteger(id));
-  return unseen.length > 0 ? { unseen } : {};
+  const pictures = fields.map(([, id]) => id).filter((id): id is number => Number.isInteger(id));
+  return pictures.length > 0 ? { pictures } : {};
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */
@@ -189,9 +226,39 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
 }
 
 /** Of all layers those that a family's rule names. */
-function layersWith(c: z.infer<typeof Config>, rule: Family['windows']): number[] {
+function layersWith(
+  c: z.infer<typeof Config>,
+  rule?: (config: z.infer<typeof Config>) => (layer: number) => boolean,
+): number[] {
   const isOne = rule?.(c) ?? (() => false);
   return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
+}
+
+/** What experts it has; undefined where all layers are dense. */
+function mixtureFrom(c: z.infer<typeof Config>, { hasExperts }: Family, refuse: (reason: string) => never) {
+  // transformers 5 writes the second for the first
+  const experts = c.num_experts ?? c.num_local_experts;
+  if (!hasExperts) {
+    if (experts) refuse(`num_experts, num_local_experts: ${experts}, and its family has none`);
+    return undefined;
+  }
+  const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
+  const layers = layersWith(c, () => (layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
+  const { num_experts_per_tok, moe_intermediate_size, shared_expert_intermediate_size, num_local_experts } =
+    c;
+  const mixture = MixtureSchema.safeParse({
+    ...{ experts, chosen: num_experts_per_tok, intermediate: moe_intermediate_size },
+    ...{ normalized: c.norm_topk_prob, layers },
+    ...(hasExperts === 'shared' && { shared: shared_expert_intermediate_size }),
+  });
+  if (!mixture.success || experts !== (num_local_experts ?? experts)) {
+    const given = { num_experts: experts, num_local_experts, num_experts_per_tok, moe_intermediate_size };
+    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size }) };
+    return refuse(
+      `of its experts it says ${JSON.stringify(all)}: one is missing, or they do not fit together`,
+    );
+  }
+  return layers.length > 0 ? mixture.data : undefined;
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */

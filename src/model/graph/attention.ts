@@ -18,15 +18,21 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
   const batch = g.node('Gather', [batchAndLength, g.ints([0])]); // [1]
   const length = g.node('Gather', [batchAndLength, g.ints([1])]); // [1]
 
-  // ONNX Runtime's attention rotates heads of a multiple of 16 only; others are rotated before it
-  const inKernel = arch.headDim % 16 === 0;
+  // ONNX Runtime's attention rotates a multiple of 16 of heads of such a multiple; others are rotated before it
+  const { headDim, rotaryDim = headDim } = arch;
+  const inKernel = headDim % 16 === 0 && rotaryDim % 16 === 0;
   const isRotated = (i: number) => !arch.unrotated?.includes(i);
   const isPadded = paddedHeadDim(arch.headDim) !== arch.headDim;
   const threeDims = (flat: string) => g.node('Reshape', [flat, perToken]);
-  const rotated = (i: number, flat: string) =>
+  const rotated = (i: number, flat: string, heads: number) =>
     inKernel || !isRotated(i)
       ? threeDims(flat)
-      : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, MICROSOFT);
+      : g.node(
+          'RotaryEmbedding',
+          [threeDims(flat), g.ints([0]), cos, sin],
+          rotaryDim === headDim ? {} : { num_heads: heads, rotary_embedding_dim: rotaryDim },
+          MICROSOFT,
+        );
   /** What the kernel asks of the rows before `end` [1]: the last one of every trace [B], and how many they are. */
   const boundsOf = (of: Graph, end: string): readonly string[] => {
     // padding stands at the end of short traces: causal rows before it never see it, so every length is S
@@ -60,8 +66,8 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
     kernel(g, i, [...rows, ...(whole ?? [])]);
   return (i: number, q: string, k: string, v: string) => {
     const rows = [
-      padHeads(g, rotated(i, q), arch.heads, arch.headDim, precision),
-      padHeads(g, rotated(i, k), arch.kvHeads, arch.headDim, precision),
+      padHeads(g, rotated(i, q, arch.heads), arch.heads, arch.headDim, precision),
+      padHeads(g, rotated(i, k, arch.kvHeads), arch.kvHeads, arch.headDim, precision),
       padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
     ];
     const outputs = attend(i, rows);

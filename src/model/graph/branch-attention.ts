@@ -67,7 +67,7 @@ export function suffixKeys(parts: GraphParts, rows: string, pos: string) {
  * @param heads that a row has; -1: as many as it has room for, where there are rows
  */
 function headsOfRows(
-  { g, arch: { headDim }, precision, rope: { cos, sin } }: GraphParts,
+  { g, arch: { headDim, rotaryDim = headDim }, precision, rope: { cos, sin } }: GraphParts,
   like: string,
   pos: string,
   dims: 2 | 3,
@@ -82,17 +82,29 @@ function headsOfRows(
     const wide = cast(g, flat, precision, 'f32');
     return g.node('Transpose', [g.node('Reshape', [wide, perRow])], { perm });
   };
-  const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, headDim / 2, dims + 1);
+  const rotated = (flat: string) =>
+    rotate(g, perHead(flat), cosRows, sinRows, rotaryDim / 2, dims + 1, headDim);
   return { perHead, rotated };
 }
 
-/** Half-split rotary embedding (Hugging Face convention) of x [..,R,hd], whose last axis is `axis`, by cos, sin [..,R,hd/2]. */
-function rotate(g: Graph, x: string, cos: string, sin: string, half: number, axis: number): string {
-  const low = g.node('Slice', [x, g.ints([0]), g.ints([half]), g.ints([axis])]);
-  const high = g.node('Slice', [x, g.ints([half]), g.ints([2 * half]), g.ints([axis])]);
+/** Half-split rotary embedding (Hugging Face convention) of the first 2·half of x [..,R,hd], whose last axis is `axis`, by cos, sin [..,R,half]. */
+function rotate(
+  g: Graph,
+  x: string,
+  cos: string,
+  sin: string,
+  half: number,
+  axis: number,
+  headDim: number,
+): string {
+  const part = (from: number, to: number) =>
+    g.node('Slice', [x, g.ints([from]), g.ints([to]), g.ints([axis])]);
+  const low = part(0, half);
+  const high = part(half, 2 * half);
   const turnedLow = g.node('Sub', [g.node('Mul', [low, cos]), g.node('Mul', [high, sin])]);
   const turnedHigh = g.node('Add', [g.node('Mul', [high, cos]), g.node('Mul', [low, sin])]);
-  return g.node('Concat', [turnedLow, turnedHigh], { axis });
+  const rest = 2 * half < headDim ? [part(2 * half, headDim)] : [];
+  return g.node('Concat', [turnedLow, turnedHigh, ...rest], { axis });
 }
 
 /** Scan body: attention of one group's rows to their prefixes and suffix before their exits and to their own branch. */

@@ -11,6 +11,7 @@ import {
   untrustedText,
 } from '../text/untrusted-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
+import { partsOf } from './experts.js';
 import { expectedWeights, FAMILIES } from './families.js';
 import type { Family } from './family.js';
 import { refuseForeign } from './foreign.js';
@@ -32,17 +33,23 @@ export interface WeightFile {
 
 export type Checkpoint = Awaited<ReturnType<typeof readCheckpoint>>;
 
-/** What config.json says, the files of weights, and the tensors that the graphs need, by name. @throws RredcotError (exit 2) for what is no checkpoint */
+/**
+ * What config.json says, the files of weights, and the tensors of them that are needed, by name; and what those that the graphs read are
+ * made of. @throws RredcotError (exit 2) for what is no checkpoint
+ */
 export async function readCheckpoint(folder: string) {
   await refuseForeign(folder);
   const architecture = parseArchitecture(...(await readConfig(folder)));
   const located = await locateTensors(folder);
   const { files, tensors } = located;
-  const shapes = expectedWeights(architecture);
+  const made = Array.from(expectedWeights(architecture), ([name, shape]) => {
+    return { name, shape, parts: partsOf(name, shape, (each) => tensors.has(each)) };
+  });
+  const shapes = new Map(made.flatMap(({ parts }) => parts.flat().map(({ name, shape }) => [name, shape])));
   assertShapes(folder, CHECKPOINT_CONFIG, shapes, tensors);
   const weights = new Map(Array.from(shapes.keys(), (name) => [name, tensors.get(name) as Weight]));
   await refuseOthers(folder, architecture, located, weights);
-  return { architecture, weights, files };
+  return { architecture, weights, files, made };
 }
 
 /** What its config.json says, and where that lies. @throws RredcotError (exit 2) where there is none */

@@ -5,9 +5,12 @@ import { mistral } from './families/mistral.js';
 import { olmo2 } from './families/olmo2.js';
 import { phi3 } from './families/phi3.js';
 import { qwen2 } from './families/qwen2.js';
+import { qwen2Moe } from './families/qwen2-moe.js';
 import { qwen3 } from './families/qwen3.js';
+import { qwen35 } from './families/qwen3-5.js';
+import { qwen3Moe } from './families/qwen3-moe.js';
 import { smollm3 } from './families/smollm3.js';
-import { type Family, type LayerSizes, operators, type RowsOf } from './family.js';
+import { type Experts, type Family, type LayerSizes, operators, type RowsOf } from './family.js';
 import { Graph } from './onnx.js';
 
 /** A model that also sees; what it reads goes through a family's layers. */
@@ -28,6 +31,10 @@ export const FAMILIES = {
   Qwen2_5_VLForConditionalGeneration: seeing(qwen2),
   Qwen3VLForConditionalGeneration: seeing(qwen3),
   Mistral3ForConditionalGeneration: seeing(mistral),
+  Qwen2MoeForCausalLM: qwen2Moe,
+  Qwen3MoeForCausalLM: qwen3Moe,
+  Qwen3_5ForCausalLM: qwen35,
+  Qwen3_5ForConditionalGeneration: qwen35,
 } as const satisfies Record<string, Family>;
 
 type FamilyName = keyof typeof FAMILIES;
@@ -42,14 +49,19 @@ export function expectedWeights(
     shapes.set(name, part ? [part.of, ...shape.slice(1)] : shape);
     return name;
   };
-  const family = FAMILIES[arch.family];
+  const family: Family = FAMILIES[arch.family];
   const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
-  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String });
+  const experts = (x: string, { router, gateUp, down }: Experts) => {
+    for (const named of [router, gateUp, down]) noted(...named);
+    return x;
+  };
+  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String, experts });
   family.embed(o, 'ids');
   family.last(o, 'x');
   if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
   for (let i = 0; i < arch.layers; i++) {
-    family.project(o, i, 'x');
+    if (arch.delta?.layers.includes(i)) family.delta?.project(o, i, family.delta.read(o, i, 'x'));
+    else family.project(o, i, 'x');
     family.finish(o, i, 'x', 'attended');
   }
   return shapes;

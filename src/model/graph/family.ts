@@ -4,6 +4,33 @@ import type { Graph } from './onnx.js';
 
 export const size = z.number().int().positive();
 
+/** Of a model whose tokens go to some experts each, in the layers named. */
+export const MixtureSchema = z
+  .strictObject({
+    experts: size,
+    /** of them, those that a token goes to */
+    chosen: size,
+    /** inner size of an expert */
+    intermediate: size,
+    /** what a token takes from its experts sums to 1 */
+    normalized: z.boolean(),
+    layers: z.array(z.number().int().nonnegative()),
+    /** inner size of an expert that every token goes to; absent: there is none */
+    shared: size.exactOptional(),
+  })
+  .refine(({ chosen, experts }) => chosen <= experts, 'more experts for a token than there are');
+
+/** Delta nets: layers that keep a state of one size in the place of every token's keys and values. */
+const deltaSizes = z.strictObject({
+  layers: z.array(z.number().int().nonnegative()).nonempty(),
+  ...{ keyHeads: size, keyDim: size },
+  /** value heads; valueHeads / keyHeads of them share a key head, each with a state [keyDim,valueDim] of its own */
+  ...{ valueHeads: size, valueDim: size },
+  /** tokens that the convolution before it sees, the row's own among them */
+  taps: size,
+});
+export type DeltaSizes = Readonly<z.infer<typeof deltaSizes>>;
+
 export const MULTIPLIED = ['embedding', 'attention', 'residual', 'logits'] as const;
 
 /** The sizes of a model that its layers depend on. */
@@ -18,10 +45,25 @@ export const layerSizes = {
   rmsNormEps: z.number().positive(),
   /** of what a family multiplies; absent: of nothing */
   multipliers: z.record(z.enum(MULTIPLIED), z.number().positive()).exactOptional(),
+  /** absent: all layers are dense */
+  mixture: MixtureSchema.exactOptional(),
+  /** of the layers that are delta nets; absent: none is */
+  delta: deltaSizes.exactOptional(),
 };
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
-type Shape = readonly number[];
+export type Shape = readonly number[];
+type NamedShape = readonly [name: string, shape: Shape];
+
+/** The experts of a layer, and where their weights lie. */
+export interface Experts extends Readonly<z.infer<typeof MixtureSchema>> {
+  /** [experts,d] */
+  readonly router: NamedShape;
+  /** rows of gate and up in turns [experts,2·inner,d] */
+  readonly gateUp: NamedShape;
+  /** [experts,d,inner] */
+  readonly down: NamedShape;
+}
 
 /** Some rows of a matrix, from one on. */
 export interface RowsOf {
@@ -38,29 +80,46 @@ export interface WeightSource {
   number(value: number): string;
   /** rows [N,d] of a matrix by number [N]: only these are cast */
   rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
+  /** what a layer's experts make of x [N,d] */
+  experts(x: string, of: Experts): string;
 }
 
 export type Operators = ReturnType<typeof operators>;
 
-/** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. */
-export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number }: WeightSource) {
-  const rmsNorm = (x: string, name: string, size: number) =>
-    g.node('SimplifiedLayerNormalization', [x, weight(name, [size])], {
-      axis: -1,
-      epsilon: { float: sizes.rmsNormEps },
-    });
+/** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. @param one what norms multiply by is 1 more than their weights */
+export function operators(
+  g: Graph,
+  sizes: LayerSizes,
+  { weight, rowsOf, number, experts }: WeightSource,
+  one = false,
+) {
+  const rmsNorm = (x: string, name: string, size: number, isMore = one) => {
+    const stored = weight(name, [size]);
+    const scale = isMore ? g.node('Add', [stored, number(1)]) : stored;
+    const epsilon = { float: sizes.rmsNormEps };
+    return g.node('SimplifiedLayerNormalization', [x, scale], { axis: -1, epsilon });
+  };
   return {
-    ...{ sizes, rowsOf },
+    ...{ sizes, rowsOf, weight, experts },
     add: (a: string, b: string) => g.node('Add', [a, b]),
     multiply: (a: string, b: string) => g.node('Mul', [a, b]),
     scaled: (x: string, by: number) => g.node('Mul', [x, number(by)]),
+    sigmoid: (x: string) => g.node('Sigmoid', [x]),
     silu: (x: string) => g.node('Mul', [x, g.node('Sigmoid', [x])]),
     /** RMS norm of x [N,d] */
     norm: (x: string, name: string, size = sizes.hidden) => rmsNorm(x, name, size),
     /** the same of each head on its own: x [N,heads·hd], weight [hd] */
-    normHeads(x: string, name: string, heads: number) {
-      const perHead = g.node('Reshape', [x, g.ints([-1, sizes.headDim])]);
-      return g.node('Reshape', [rmsNorm(perHead, name, sizes.headDim), g.ints([-1, heads * sizes.headDim])]);
+    normHeads(x: string, name: string, heads: number, headDim = sizes.headDim, isMore = one) {
+      const perHead = g.node('Reshape', [x, g.ints([-1, headDim])]);
+      return g.node('Reshape', [rmsNorm(perHead, name, headDim, isMore), g.ints([-1, heads * headDim])]);
+    },
+    /** a half of each head: x [N,heads·2·hd] → [N,heads·hd] */
+    half(x: string, which: 0 | 1, { heads, headDim } = sizes) {
+      const perHead = g.node('Reshape', [x, g.ints([-1, heads, 2, headDim])]);
+      return g.node('Reshape', [
+        g.node('Gather', [perHead, g.ints([which])], { axis: 2 }),
+        g.ints([-1, heads * headDim]),
+      ]);
     },
     /** x [N,in] by the matrix `<name>.weight` [out,in], or so many rows of it, plus `<name>.bias` [out] */
     linear(
@@ -77,10 +136,11 @@ export function operators(g: Graph, sizes: LayerSizes, { weight, rowsOf, number 
   };
 }
 
-/** What a config.json says of sliding windows. */
+/** What a config.json says of sliding windows, and of layers that are delta nets. */
 export interface WindowConfig {
   readonly use_sliding_window: boolean;
   readonly max_window_layers: number;
+  readonly full_attention_interval: number;
   readonly layer_types?: readonly string[] | null | undefined;
 }
 
@@ -91,6 +151,15 @@ export interface RotationConfig {
   readonly no_rope_layer_interval: number;
 }
 
+/**
+ * What rows go through a delta net with: `mixed` [N,C] queries, keys and values, C = 2·keyHeads·keyDim + valueHeads·valueDim, before
+ * the convolution by `taps` [C,1,taps]; sigmoid(`rate`) [N,valueHeads], how much of a value is written; softplus(`decay`)
+ * [N,valueHeads] · exp(`logSpeed`) [valueHeads], how much of the state fades.
+ */
+export type DeltaInputs = Readonly<Record<'mixed' | 'taps' | 'rate' | 'decay' | 'logSpeed', string>>;
+
+type Projected = Readonly<Record<'q' | 'k' | 'v', string>> & { readonly gate?: string };
+
 /** A family: what its config.json may leave out, and its layers, which name their weights. */
 export interface Family {
   /** the defaults of transformers' config class, where they are not the query heads and hidden / heads */
@@ -99,12 +168,18 @@ export interface Family {
     readonly headDim?: number;
     readonly slidingWindow?: number;
     readonly tiedHead?: boolean;
+    /** share of a head that is rotated; absent: all of it, whatever a config.json says */
+    readonly rotated?: number;
   };
   /** which layers have a sliding window; absent: none */
   readonly windows?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
   /** which layers read no positions; absent: none */
   readonly unrotated?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
   readonly hasMultipliers?: true;
+  /** its tokens go to some experts each; `shared`: and to one more that has all of them */
+  readonly hasExperts?: 'chosen' | 'shared';
+  /** norms multiply by 1 + weight */
+  readonly addsOneToNorms?: true;
   /** tensors of a checkpoint that scoring has no use for; absent: there are none */
   readonly unread?: RegExp;
   /** names of the matrix of the embedding, and of that of an output head of its own, [vocab,d] */
@@ -112,9 +187,17 @@ export interface Family {
   readonly head: string;
   /** ids [N] → [N,d] */
   embed(o: Operators, ids: string): string;
-  /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */
-  project(o: Operators, layer: number, x: string): Readonly<Record<'q' | 'k' | 'v', string>>;
-  /** what stands behind the attention: x [N,d], attended [N,heads·hd] → [N,d] */
+  /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation; gate [N,heads·hd], whose sigmoid multiplies what is attended to */
+  project(o: Operators, layer: number, x: string): Projected;
+  /** layers that are delta nets, where the family has any: rows go through these one after the other, so that none sees another's keys */
+  readonly delta?: {
+    layers(config: WindowConfig): (layer: number) => boolean;
+    /** x [N,d] → all that a later run has to know of the rows [N,d] */
+    read(o: Operators, layer: number, x: string): string;
+    /** that → what goes into convolution and state */
+    project(o: Operators, layer: number, h: string): DeltaInputs;
+  };
+  /** what stands behind attention or delta net: x [N,d], attended [N,heads·hd], or [N,valueHeads·valueDim] → [N,d] */
   finish(o: Operators, layer: number, x: string, attended: string): string;
   /** x [N,d] → what the output head multiplies */
   last(o: Operators, x: string): string;

@@ -1,7 +1,8 @@
 // A family's layers in a graph, with the weights that they name; and the matrix of the output head behind them.
 import type { GraphParts } from './architecture.js';
+import { expertNodes } from './experts.js';
 import { FAMILIES } from './families.js';
-import { operators, type RowsOf } from './family.js';
+import { type Experts, type Family, operators, type RowsOf } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
@@ -38,15 +39,30 @@ export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyM
   const rowsOf = (name: string, _: readonly number[], ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
 
+  /** what every expert of one layer after the other adds to every row, as a share [experts,N]; in a float32 graph */
+  const shares: string[] = [];
+  /** as it lies in its file, seen as a tensor of another shape of as many numbers */
+  const seen = (name: string, shape = weightOf(name).shape) => ({
+    value: rowsFrom(`${name}.${shape.join('x')}`, name, 0, shape),
+    dtype: weightOf(name).dtype,
+  });
+  const experts = (x: string, of: Experts) => expertNodes({ g, precision, seen, shares }, x, of);
   const number = (value: number) => cast(g, g.float(value), 'f32', precision);
 
-  const family = FAMILIES[arch.family];
-  const within = (graph: Graph) => operators(graph, arch, { weight, rowsOf, number });
+  const family: Family = FAMILIES[arch.family];
+  const source = { weight, rowsOf, number, experts };
+  const within = (graph: Graph) => operators(graph, arch, source, family.addsOneToNorms);
   const o = within(g);
+  const { delta } = family;
   const headWeight = arch.tiedHead ? family.embedding : family.head;
   return {
+    shares,
     embed: (ids: string) => family.embed(o, ids),
     project: (i: number, x: string) => family.project(o, i, x),
+    delta: delta && {
+      read: (i: number, x: string) => delta.read(o, i, x),
+      project: (i: number, h: string) => delta.project(o, i, h),
+    },
     finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
     /** the final norm of x [C,d], in a body graph */
     last: (x: string, body: Graph) => family.last(within(body), x),

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 
 const positive = z.number().positive();
+const share = positive.max(1);
 const tokenCount = z.number().int().positive();
 
 const base = { factor: positive, originalMaxTokens: tokenCount };
@@ -26,13 +27,14 @@ export const ropeFields = {
   rope_theta: positive.optional(),
   rope_scaling: z.record(z.string(), z.unknown()).nullish(),
   rope_parameters: z.record(z.string(), z.unknown()).nullish(),
+  partial_rotary_factor: share.nullish(),
 };
 type RopeFields = z.infer<z.ZodObject<typeof ropeFields>> & { readonly max_position_embeddings: number };
 
 const DEFAULT_THETA = 10_000;
 const common = {
   ...{ rope_type: z.string().optional(), type: z.string().optional() },
-  ...{ rope_theta: positive.optional(), partial_rotary_factor: z.literal(1).optional() },
+  ...{ rope_theta: positive.optional(), partial_rotary_factor: share.optional() },
   // how positions in pictures are spread: those of a text are one number
   ...{ mrope_section: z.unknown().optional(), mrope_interleaved: z.unknown().optional() },
 };
@@ -69,11 +71,16 @@ const scalings = (declared: number) => ({
     })),
 });
 
-/** `maxTokens`: those that the scaling was made for, where it says so. @param refuse throws what is wrong, naming the field */
+/** `maxTokens`: those that the scaling was made for, where it says so; `rotated`: the share of a head, the same. @param refuse throws what is wrong, naming the field */
 export function parseRope(
   config: RopeFields,
   refuse: (reason: string) => never,
-): { readonly theta: number; readonly scaling: RopeScaling | undefined; readonly maxTokens: number } {
+): {
+  readonly theta: number;
+  readonly scaling: RopeScaling | undefined;
+  readonly maxTokens: number;
+  readonly rotated: number | undefined;
+} {
   const { rope_scaling: old, rope_parameters: modern, max_position_embeddings: declared } = config;
   if (old && modern) refuse('both rope_scaling and rope_parameters are given, expected one of them');
   const field = modern ? 'rope_parameters' : 'rope_scaling';
@@ -92,7 +99,8 @@ export function parseRope(
   const isGrown = scaling?.type === 'yarn' && given.original_max_position_embeddings != null;
   const grown = isGrown ? Math.floor(scaling.originalMaxTokens * scaling.factor) : 0;
   const theta = (given.rope_theta as number | undefined) ?? config.rope_theta ?? DEFAULT_THETA;
-  return { theta, scaling, maxTokens: Math.max(declared, grown) };
+  const rotated = given.partial_rotary_factor as number | undefined;
+  return { theta, scaling, maxTokens: Math.max(declared, grown), rotated };
 }
 
 /** YaRN's 0.1·ln s + 1 (arXiv 2309.00071, eq. 22), or the ratio of two of them where a checkpoint names both weights. */

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { RredcotError, usageError } from '../../errors.js';
 import { writeJson, writeText } from '../../io/files/atomic-file.js';
 import { fileError } from '../../io/files/files.js';
-import { mergedWeights } from '../graph/adapter.js';
+import { plural } from '../../plural.js';
+import { readAdapter } from '../graph/adapter.js';
 import { parseSizes } from '../graph/architecture.js';
 import {
   CHECKPOINT_CONFIG,
@@ -17,6 +18,7 @@ import {
 } from '../graph/checkpoint.js';
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph, stateLayers } from '../graph/scoring-graph.js';
+import { writtenWeights } from '../graph/written.js';
 import { checkedTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
@@ -66,24 +68,28 @@ export async function buildPolicyFolder(
   opts: BuildOptions = {},
 ): Promise<PolicyFolder> {
   const base = await readCheckpoint(checkpoint);
-  const adapted = opts.adapter === undefined ? undefined : await mergedWeights(opts.adapter, base);
-  if (adapted && existsSync(out) && (await realpath(out)) === (await realpath(checkpoint)))
-    throw usageError(`${out}: holds the weights that the adapter is merged into`, '-o <another folder>');
+  const adapter = opts.adapter === undefined ? undefined : await readAdapter(opts.adapter, base);
   const { architecture } = base;
-  const { weights } = adapted ?? base;
+  const written = adapter || architecture.mixture ? writtenWeights(base, SINGLE, adapter) : undefined;
+  if (written && existsSync(out) && (await realpath(out)) === (await realpath(checkpoint)))
+    throw usageError(
+      `${out}: holds the weights that ${adapter ? 'the adapter is merged into' : 'are written anew, experts stacked'}`,
+      '-o <another folder>',
+    );
+  const { weights } = written ?? base;
   const precision = opts.cudaPrecision ?? cudaPrecisionOf(Array.from(weights.values(), ({ dtype }) => dtype));
   const { ids, ...texts } = await readTexts(checkpoint, given, architecture.vocab);
   const cuda = { graph: CUDA_GRAPH, precision };
   const graph = (type: Precision) => serialiseModel(buildScoringGraph(architecture, weights, type));
   const writeGraphs = async () => {
-    if (adapted) opts.log?.(`merging ${adapted.about}`);
-    await adapted?.write(join(out, SINGLE));
+    if (adapter) opts.log?.(`merging ${adapter.about}`);
+    await written?.write(join(out, SINGLE));
     await writeText(join(out, GRAPH), graph('f32'));
     await writeText(join(out, CUDA_GRAPH), graph(precision));
-    await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids));
-    return [GRAPH, CUDA_GRAPH, ...(adapted ? [SINGLE] : [])];
+    await writeJson(join(out, CANARY), await canaryOf({ path: out, architecture, cuda }, ids, opts.log));
+    return [GRAPH, CUDA_GRAPH, ...(written ? [SINGLE] : [])];
   };
-  const weightFiles = adapted ? [] : base.files;
+  const weightFiles = written ? [] : base.files;
   const graphs = { cuda, writeGraphs, stateLayers: stateLayers(architecture) };
   await writeFolder(checkpoint, out, { architecture, ...texts, weightFiles, ...graphs }, opts.log);
   return openPolicyFolder(out, { verify: false });
@@ -156,15 +162,21 @@ async function writeFolder(
 }
 
 /** A new folder's canary: its float32 graph reads a few tokens on the CPU. */
-async function canaryOf(folder: Unproved, ids: CheckedIds): Promise<object> {
+async function canaryOf(folder: Unproved, ids: CheckedIds, log: BuildOptions['log']): Promise<object> {
   await using session = await ModelSession.openUnproved(folder);
-  return await makeCanary(session, ids, folder.architecture).catch((cause: Error) => {
+  const canary = await makeCanary(session, ids, folder.architecture).catch((cause: Error) => {
     if (cause instanceof RredcotError) throw cause;
     throw usageError(
       `${folder.path}: the canary cannot be made, the policy ${cause.message}`,
       'look at the checkpoint: its weights must be finite; and the machine must have the memory to run it once in float32',
     );
   });
+  const { unread = [] } = canary;
+  if (unread.length > 0)
+    log?.(
+      `canary: no token of it goes to ${plural(unread.length, 'expert')} (unread in ${CANARY}: layer, number)`,
+    );
+  return canary;
 }
 
 // ------ files

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { deviceError, type RredcotError } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { answerNoise } from '../engine/noise.js';
+import type { Architecture } from '../graph/architecture.js';
 import type { Precision } from '../graph/onnx.js';
 import { joinIds } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
@@ -21,12 +22,17 @@ export const CANARY = 'canary.json';
  * mean. Sums of float32 in another order differ by 1e-5 in small models and by 1e-4 in large ones. In half precision
  * single tokens of a text that is unlike what a model knows are far off, most where they are unlikely: in the embedded policy
  * .13 in float16 and 1.04 in bfloat16, .01 and .1 in the mean. A wrong mask, row or position costs a nat in the mean.
+ * Where two experts are as good as each other for a token, float32 in another order takes the other: few tokens are far off.
  */
 const NATS = {
   f32: { off: 1e-3, share: 0, mean: 1e-3 },
+  routed: { off: 0.5, share: 0.05, mean: 1e-3 },
   f16: { off: 0.2, share: 0.02, mean: 0.03 },
   bf16: { off: 1.5, share: 0.05, mean: 0.2 },
-} as const satisfies Record<Precision, object>;
+} as const satisfies Record<Precision | 'routed', object>;
+
+/** What a session computes in; `routed` is float32 with experts. */
+type Bound = keyof typeof NATS;
 
 /** What a canary has shown of a session. */
 export type Proof = Awaited<ReturnType<typeof prove>>;
@@ -38,7 +44,7 @@ export type CanaryFinding = ReturnType<typeof farthest>;
 type Compared = readonly [found: Numbers, expected: Numbers, place: (i: number) => string];
 
 /** The largest difference of one kind of number, measured by what is allowed for it; NaN where the session gave no number. */
-export function farthest(what: string, precision: Precision, compared: readonly Compared[]) {
+export function farthest(what: string, precision: Bound, compared: readonly Compared[]) {
   const bound = NATS[precision];
   let worst = { off: 0, allowed: bound.off as number, found: 0, expected: 0, place: 'token 0' };
   let [largest, count, sum] = [0, 0, 0];
@@ -135,7 +141,14 @@ interface ScoredTrace extends Omit<PackedTrace, 'ids' | 'branches'> {
 }
 
 /** A canary as `canary.json` has it: passes, with what the model has to say of each. */
-const CanarySchema = z.object({ passes: z.array(z.custom<CanaryPass>()).readonly() });
+const CanarySchema = z.object({
+  passes: z.array(z.custom<CanaryPass>()).readonly(),
+  /** layer and number of each expert that no token of it goes to: what is wrong with them it cannot show; absent: none */
+  unread: z
+    .array(z.tuple([z.number(), z.number()]).readonly())
+    .readonly()
+    .exactOptional(),
+});
 export type Canary = Readonly<z.infer<typeof CanarySchema>>;
 
 /** Reads a folder's canary, whose hash is that of the build; what it holds shows when a session is asked. @throws RredcotError (exit 2) */
@@ -177,6 +190,7 @@ interface Asked {
   run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]>;
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]>;
   release(kept: number): Promise<void>;
+  shares?(): Promise<Float32Array>;
 }
 
 /** A short trace is longer than the tile of any attention kernel; a shorter one beside it is padded. */
@@ -223,6 +237,18 @@ function passesOf(text: (length: number) => Int32Array, other: Int32Array, maxTo
   ];
 }
 
+/** Passes that may be added for experts that no token has gone to, and tokens of each. */
+const MORE = 4;
+const MORE_TOKENS = 256;
+/** An engine may refuse the last entries of a vocabulary, which have no token. */
+const WITH_TOKENS = 0.9;
+
+/** Ids from all over the vocabulary, others for another number. */
+function spreadIds(number: number, vocab: number, length: number): Int32Array {
+  const share = (t: number) => ((number * MORE_TOKENS + t + 1) * (Math.sqrt(5) - 1) * 0.5) % 1;
+  return Int32Array.from({ length }, (_, t) => Math.floor(share(t) * WITH_TOKENS * vocab));
+}
+
 /** What a session says of a pass's traces. */
 async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<TraceScores[]> {
   const whole = traces.map(({ branches, ...trace }) => ({
@@ -243,24 +269,46 @@ async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<
 export async function makeCanary(
   session: Asked,
   { ids, other }: CheckedIds,
-  { vocab, maxTokens }: { readonly vocab: number; readonly maxTokens: number },
+  { vocab, maxTokens, mixture }: Pick<Architecture, 'vocab' | 'maxTokens' | 'mixture'>,
 ): Promise<Canary> {
   const text = (length: number) => repeated(ids, vocab, Math.max(LEAST, Math.min(length, maxTokens)));
   const passes: CanaryPass[] = [];
-  for (const pass of passesOf(text, repeated(other, vocab, REFERENCE), maxTokens)) {
+  const scored = async (pass: CanaryPass) => {
     const said = await scoresOf(session, pass);
     const traces = pass.traces.map(({ branches, ...trace }, i) => {
       const { branches: scores, ...own } = said[i] as TraceScores;
-      const scored = branches.map((branch, b) => ({ ...branch, logprobs: scores[b] }));
-      return { ...trace, ...own, branches: scored };
+      return {
+        ...trace,
+        ...own,
+        branches: branches.map((branch, b) => ({ ...branch, logprobs: scores[b] })),
+      };
     });
-    passes.push(stored({ ...pass, traces }) as CanaryPass);
+    return stored({ ...pass, traces }) as CanaryPass;
+  };
+  for (const pass of passesOf(text, repeated(other, vocab, REFERENCE), maxTokens))
+    passes.push(await scored(pass));
+  const unread = async () => unreadExperts((await session.shares?.()) ?? [], mixture?.layers ?? []);
+  let left = await unread();
+  for (let n = 0; left.length > 0 && n < MORE; n++) {
+    const ids = spreadIds(n, vocab, Math.min(MORE_TOKENS, maxTokens));
+    const pass = await scored({ split: false, traces: [{ ids, promptLength: 1, branches: [] }] });
+    const still = await unread();
+    if (still.length < left.length) passes.push(pass);
+    left = still;
   }
-  return { passes };
+  return { passes, ...(left.length > 0 && { unread: left }) };
+}
+
+/** Layer and number of each expert that no token has gone to. @param shares [experts,layers] */
+function unreadExperts(shares: Numbers, layers: readonly number[]) {
+  const all = Array.from(shares, (share, i) => {
+    return { share, layer: layers[i % layers.length] as number, expert: Math.floor(i / layers.length) };
+  });
+  return all.flatMap(({ share, layer, expert }) => (share === 0 ? [[layer, expert] as const] : []));
 }
 
 /** Compares a session with a canary. @param precision of the session @returns noise: of its answers; 0 in float32, which gave the canary */
-export async function prove(session: Asked, { passes }: Canary, precision: Precision) {
+export async function prove(session: Asked, { passes }: Canary, precision: Bound) {
   const [ofTokens, ofEntropies, ofBranches]: [Compared[], Compared[], Compared[]] = [[], [], []];
   for (const pass of passes) {
     const said = await scoresOf(session, pass);
@@ -283,7 +331,7 @@ export async function prove(session: Asked, { passes }: Canary, precision: Preci
   const tokens = ofTokens.flatMap(([found, canary]) =>
     Array.from(canary, (known, t) => [found[t] ?? Number.NaN, known] as const),
   );
-  return { findings, noise: precision === 'f32' ? 0 : answerNoise(tokens) };
+  return { findings, noise: precision === 'f32' || precision === 'routed' ? 0 : answerNoise(tokens) };
 }
 
 /** A value as the file has it, numbers of eight digits: finer than any bound. @throws RangeError for what is no number */

@@ -195,6 +195,8 @@ export function packBranches(
     // (G,2) the same among the suffixes' [N,L], of what is behind the prefix
     suffixFrom: table(({ place }) => [place.suffix?.number ?? 0, 0]),
     suffixTo: table(({ place, keys }) => [(place.suffix?.number ?? 0) + W, keys[1]]),
+    /** (B) the branches of each trace, with their first rows */
+    branches: own as readonly (readonly (Branch & { readonly first: number })[])[],
     /** (N) the row of each suffix's tokens in the flattened [G·W·R] */
     suffixRows,
     ...readOut(all),

@@ -14,6 +14,7 @@ import type { Exported } from './folder.js';
 import { packBranches } from './layout.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 import { loadRuntime } from './runtime.js';
+import { placesIn, walkOf } from './walk.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -28,8 +29,10 @@ export interface WorkerInit {
 type Feeds = Record<string, Tensor>;
 /** What a run has kept. */
 interface Kept {
-  /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim] */
+  /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim]; of a delta net rows [B,T,d], [N,L,d] */
   readonly past: Feeds;
+  /** tokens of each prefix and of each suffix */
+  readonly lengths: readonly (readonly number[])[];
   /** of each trace */
   readonly places: readonly PrefixPlace[];
 }
@@ -41,6 +44,8 @@ const ort = await loadRuntime(device.name === 'cuda');
 let session: InferenceSession;
 const caches = new Map<number, Kept>();
 const idsRead: Parameters<typeof exportedScores>[2] = new Map();
+/** largest share of every expert in every layer with some [experts,layers], in rows read out so far; empty where there are none */
+let shares = new Float32Array();
 
 async function open(): Promise<void> {
   session = await ort.InferenceSession.create(join(folder, graph), {
@@ -71,6 +76,7 @@ const functions = {
   run,
   /** frees what a run has kept */
   release: (kept: number) => void (caches.delete(kept) || idsRead.delete(kept)),
+  shares: () => shares,
 };
 export type SessionThread = typeof functions;
 serve(functions);
@@ -85,7 +91,8 @@ async function scores({ traces, keep, use }: RunJob) {
     ...emptyPast(PREFIX, prefixes.length),
     ...emptyPast(SUFFIX, suffixes.length || prefixes.length),
   };
-  const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
+  const lengths = kept?.lengths ?? [prefixes, suffixes].map((all) => all.map(({ length }) => length));
+  const [B, P] = pastOf(past, PREFIX);
   // padded at their ends: causal rows before it never see that; one idle token each where the branches alone are run
   const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => Int32Array.of(0)), B, 1);
   const S = ids.dims[1] as number;
@@ -114,7 +121,7 @@ async function scores({ traces, keep, use }: RunJob) {
   for (const target of packed.targets) targets.push(target);
   const last = packed.pos.reduce((most, pos) => (pos > most ? pos : most), 0n);
 
-  const [N] = (past.past_suffix_k_0 as Tensor).dims as [number];
+  const [N, Q] = pastOf(past, SUFFIX);
   const feeds: Feeds = {
     ids,
     branch_ids: int64(packed.ids, [G, W, R]),
@@ -129,6 +136,7 @@ async function scores({ traces, keep, use }: RunJob) {
     ...ropeFor(Math.max(P + S, Number(last) + 1)),
     ...readOut(rows, targets),
     ...past,
+    ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
     // a graph of before there were any does not take it
     ...(session.inputNames.includes('state_rows') && {
       state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
@@ -137,10 +145,14 @@ async function scores({ traces, keep, use }: RunJob) {
   const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
   const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(part));
   const ofStates = stateRows.length > 0 ? ['states'] : [];
-  const out = (await session.run(feeds, ['entropies', 'logprobs', ...ofStates, ...keeps])) as Feeds;
+  const ofExperts = session.outputNames.includes('shares') ? ['shares'] : [];
+  const wanted = ['entropies', 'logprobs', ...ofStates, ...ofExperts, ...keeps];
+  const out = (await session.run(feeds, wanted)) as Feeds;
+  const own = (out.shares?.data ?? []) as Float32Array;
+  shares = Float32Array.from(own, (share, i) => Math.max(share, shares[i] ?? 0));
   if (keep !== undefined) {
     const found = keeps.map((name) => [`past_${name}`, out[name] as Tensor] as const);
-    caches.set(keep, { past: { ...past, ...Object.fromEntries(found) }, places });
+    caches.set(keep, { past: { ...past, ...Object.fromEntries(found) }, places, lengths });
   }
   // without what pads the last block, in buffers of their own
   const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
@@ -150,8 +162,45 @@ async function scores({ traces, keep, use }: RunJob) {
 }
 
 function emptyPast(part: string, batch: number): Feeds {
-  const empty = new ort.Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
-  return Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, empty]));
+  const empty = (...dims: readonly number[]) =>
+    new ort.Tensor('float32', new Float32Array(0), [batch, ...dims]);
+  const [keys, rows] = [empty(arch.kvHeads, 0, arch.headDim), empty(0, arch.hidden)];
+  return Object.fromEntries(
+    cacheNames(part).map((name) => [`past_${name}`, name.startsWith(`${part}x`) ? rows : keys]),
+  );
+}
+
+/** Of the past of prefixes or suffixes, how many there are, and tokens of each, padding included. */
+function pastOf(past: Feeds, part: string): readonly [count: number, tokens: number] {
+  const { dims } = past[`past_${cacheNames(part)[0]}`] as Tensor;
+  return [dims[0] as number, dims.at(-2) as number];
+}
+
+/** How rows go through the delta nets: those of an earlier run, [B,P] and [N,Q], stand before this one's, [B,S] and those of the branches. */
+function walkFor(
+  { suffixRows, branches, ids }: ReturnType<typeof packBranches>,
+  places: readonly PrefixPlace[],
+  [prefixes = [], suffixes = []]: Kept['lengths'],
+  [B, P, S]: readonly [number, number, number],
+  [N, Q]: readonly [number, number],
+): Feeds {
+  const before = B * P + N * Q;
+  const first = before + B * S; // of the branches'
+  const rowsFrom = (from: number, length: number) => Int32Array.from({ length }, (_, t) => from + t);
+  const isPast = before > 0;
+  const walk = walkOf(
+    prefixes.map((length, b) => rowsFrom(isPast ? b * P : b * S, length)),
+    isPast
+      ? suffixes.map((length, n) => rowsFrom(B * P + n * Q, length))
+      : suffixRows.map((rows) => rows.map((row) => first + row)),
+    branches.map((own) => own.map((each) => ({ ...each, first: first + each.first }))),
+    places,
+  );
+  const rows = B * S + ids.length;
+  return {
+    walk: int64(BigInt64Array.from(walk.flat(), BigInt), [walk.length, 4]),
+    walk_places: int64(placesIn(walk, before, rows), [rows]),
+  };
 }
 
 /** The same by a graph that was exported. */
@@ -173,9 +222,11 @@ async function exported(job: RunJob) {
 const PREFIX = '';
 const SUFFIX = 'suffix_';
 
-/** Names of every layer's keys and values. */
+/** Names of every layer's keys and values, and of a delta net's rows. */
 function cacheNames(part: string): string[] {
-  return Array.from({ length: arch.layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
+  return Array.from({ length: arch.layers }, (_, i) =>
+    arch.delta?.layers.includes(i) ? [`${part}x_${i}`] : [`${part}k_${i}`, `${part}v_${i}`],
+  ).flat();
 }
 
 /** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
@@ -223,15 +274,15 @@ function padded(lists: readonly Int32Array[], count: number, least = 0): Tensor 
 let rope: Feeds = {};
 let positionsOfRope = 0;
 /**
- * Tables of cos and sin of position × inverse frequency, [length, headDim/2] each (RoFormer, arXiv 2104.09864, eq. 15; half-split order), long
+ * Tables of cos and sin of position × inverse frequency, [length, rotaryDim/2] each (RoFormer, arXiv 2104.09864, eq. 15; half-split order), long
  * enough for a number of positions from 0; grown by doubling so that few lengths occur.
  */
 function ropeFor(positions: number): Feeds {
   if (positions <= positionsOfRope) return rope;
   let length = positionsOfRope || 1024;
   while (length < positions) length *= 2;
-  const { headDim, ropeTheta, ropeScaling } = arch;
-  const frequencies = inverseFrequencies(headDim, ropeTheta, ropeScaling);
+  const { headDim, rotaryDim = headDim, ropeTheta, ropeScaling } = arch;
+  const frequencies = inverseFrequencies(rotaryDim, ropeTheta, ropeScaling);
   const factor = ropeScaling?.type === 'yarn' ? ropeScaling.attentionFactor : 1;
   const half = frequencies.length;
   const table = (turned: (angle: number) => number) => {

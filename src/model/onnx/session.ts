@@ -73,6 +73,12 @@ export class ModelSession implements AsyncDisposable {
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
   static async openUnproved(folder: Unproved, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const { path, architecture } = folder;
+    // its numbers have not been seen there
+    if ('delta' in architecture && device.name !== 'cpu')
+      throw deviceError(
+        `${path}: ${architecture.family} is read on the CPU only, not on ${deviceName(device)}`,
+        '--device cpu, or an engine answers (docs/engines.md)',
+      );
     const workerData: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);
     const thread = startThread<SessionThread>('the policy', file, { workerData });
@@ -92,7 +98,8 @@ export class ModelSession implements AsyncDisposable {
     const { folder, device, precision } = this;
     const canary = await readCanary(folder as PolicyFolder);
     try {
-      this.proof = await prove(this, canary, precision);
+      const isRouted = precision === 'f32' && 'mixture' in folder.architecture;
+      this.proof = await prove(this, canary, isRouted ? 'routed' : precision);
       this.noise = this.proof.noise;
       return this.proof;
     } catch (cause) {
@@ -136,6 +143,11 @@ export class ModelSession implements AsyncDisposable {
   async keepPrefixes(keep: number, prefixes: readonly Omit<PackedTrace, 'branches'>[]): Promise<void> {
     const traces = prefixes.map(({ ids }) => ({ ids, promptLength: ids.length, branches: [] }));
     await this.send({ traces, keep });
+  }
+
+  /** The largest share that every expert has had in a row read out so far, [experts,layers with some]; empty where the graph tells none. */
+  shares(): Promise<Float32Array> {
+    return this.thread.call('shares', []);
   }
 
   /** Ends the thread after the run under way; what was queued fails. It is asked to end: terminated inside ONNX Runtime it takes the process along. */

@@ -15,7 +15,7 @@ import { cutPieces } from '../../../dist/segment/segment.js';
 import { seeded } from '../../oracle/toy.js';
 import { plainTokens, segmentsOf } from '../../support/fake-policy.js';
 import { EMBEDDED, temporaryFolder } from '../../support/program.js';
-import { randomPolicy } from '../../support/random-policy.js';
+import { DELTA, randomPolicy } from '../../support/random-policy.js';
 
 const DIST = new URL('../../../dist/', import.meta.url).href;
 const KINDS = ['one-run', 'two-run'] as const;
@@ -33,6 +33,7 @@ beforeAll(async () => {
   for (const [name, folder] of [
     ['embedded', await openPolicyFolder(EMBEDDED)],
     ['random', await randomPolicy(scratch, 11)],
+    ['delta', await randomPolicy(join(scratch, 'delta'), 12, DELTA)],
   ] as const)
     policies.set(name, { folder, session: await ModelSession.open(folder) });
 });
@@ -113,6 +114,7 @@ const anyJob = fc
  */
 describe.each([
   ['random', STRATEGY_NATS, 14],
+  ['delta', STRATEGY_NATS, 14],
   ['embedded', 1e-3, 7],
 ] as const)('the %s policy, tokens of noise', (name, tolerance, numRuns) => {
   test('one run = two runs = naive re-encoding, and each trace as it is alone', async () => {

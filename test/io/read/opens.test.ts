@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 import { rredcotHere } from '../../support/in-process.js';
 import { ROOT, temporaryFolder } from '../../support/program.js';
 
-it('score opens a file of JSON lines three times', async () => {
+it('score opens a file of JSON lines three times, and once more where values are fitted to all traces', async () => {
   const folder = await temporaryFolder();
   const input = join(folder, 'in.jsonl');
   const chains = await fs.promises.readFile(join(ROOT, 'fixtures/chains.jsonl'), 'utf8');
@@ -23,8 +23,12 @@ it('score opens a file of JSON lines three times', async () => {
   Object.assign(fs.promises, { open: counted(open) });
   syncBuiltinESMExports();
   try {
-    const run = await rredcotHere(['score', input, '-o', join(folder, 'out.parquet'), '--quiet']);
-    expect([run.code, opens], run.stderr).toEqual([0, 3]);
+    for (const [n, estimator] of ['pr', 'auto'].entries()) {
+      opens = 0;
+      const flags = ['--estimator', estimator, '-o', join(folder, `${estimator}.parquet`), '--quiet'];
+      const run = await rredcotHere(['score', input, ...flags]);
+      expect([run.code, opens], run.stderr).toEqual([0, 3 + n]);
+    }
   } finally {
     Object.assign(fs, { createReadStream });
     Object.assign(fs.promises, { open });

@@ -2,8 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { mergedWeights } from '../../../dist/model/graph/adapter.js';
+import { readAdapter } from '../../../dist/model/graph/adapter.js';
 import { readCheckpoint } from '../../../dist/model/graph/checkpoint.js';
+import { writtenWeights } from '../../../dist/model/graph/written.js';
 import { readSafetensors } from '../../oracle/safetensors.js';
 import { temporaryFolder } from '../../support/program.js';
 import { trainerPython } from '../../support/trainer-venv.js';
@@ -41,7 +42,8 @@ it.skipIf(python === undefined).each(['false', 'true'])(
       encoding: 'utf8',
     });
     expect(status, stderr).toBe(0);
-    await (await mergedWeights(adapter, await readCheckpoint(base))).write(ours);
+    const checkpoint = await readCheckpoint(base);
+    await writtenWeights(checkpoint, 'model.safetensors', await readAdapter(adapter, checkpoint)).write(ours);
     const [plain, found] = [readSafetensors(join(base, 'model.safetensors')), readSafetensors(ours)];
     let moved = 0;
     for (const [name, { data }] of readSafetensors(join(theirs, 'model.safetensors'))) {

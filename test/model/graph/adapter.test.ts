@@ -2,8 +2,9 @@
 import { linkSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { mergedWeights } from '../../../dist/model/graph/adapter.js';
+import { readAdapter } from '../../../dist/model/graph/adapter.js';
 import { readCheckpoint } from '../../../dist/model/graph/checkpoint.js';
+import { writtenWeights } from '../../../dist/model/graph/written.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { readSafetensors } from '../../oracle/safetensors.js';
 import { seeded } from '../../oracle/toy.js';
@@ -62,7 +63,8 @@ const base = (dtype: TensorType, shards = 1) =>
 
 async function merged(checkpoint: string, adapter: string): Promise<string> {
   const to = join(mkdtempSync(join(home, 'merged-')), 'model.safetensors');
-  await (await mergedWeights(adapter, await readCheckpoint(checkpoint))).write(to);
+  const base = await readCheckpoint(checkpoint);
+  await writtenWeights(base, 'model.safetensors', await readAdapter(adapter, base)).write(to);
   return to;
 }
 
@@ -126,7 +128,7 @@ describe('an adapter', () => {
     [{ lora_alpha: undefined }, /lora_alpha/],
   ])('that does more, or says less, is refused: %j', async (more, why) => {
     const checkpoint = await readCheckpoint(base('F32'));
-    await expect(mergedWeights(writeAdapter(more), checkpoint)).rejects.toThrow(why);
+    await expect(readAdapter(writeAdapter(more), checkpoint)).rejects.toThrow(why);
   });
 
   it('names the model that it says it is of, and asks where the folder has another name', async () => {
@@ -137,9 +139,9 @@ describe('an adapter', () => {
       ['Qwen/Other-0.5B', /an adapter of Qwen\/Other-0.5B: is \S+ that model\?/],
       [undefined, /does not name its model: is it \S+\?$/],
     ] as const)
-      expect(
-        (await mergedWeights(writeAdapter({ base_model_name_or_path: named }), checkpoint)).about,
-      ).toMatch(about);
+      expect((await readAdapter(writeAdapter({ base_model_name_or_path: named }), checkpoint)).about).toMatch(
+        about,
+      );
   });
 
   it('of another base, or with tensors that are no matrices of LoRA, is refused by name', async () => {
@@ -158,11 +160,11 @@ describe('an adapter', () => {
       [renamed(`${q}x.lora_B.weight`, `${q}.lora_B.weight`), /its B \[undefined\]/],
       [(tensors: Map<string, TestTensor>) => tensors.clear(), /0 tensors/],
     ] as const)
-      await expect(mergedWeights(writeAdapter({}, change), checkpoint)).rejects.toThrow(why);
-    await expect(mergedWeights(join(home, 'nowhere'), checkpoint)).rejects.toThrow(/no adapter/);
+      await expect(readAdapter(writeAdapter({}, change), checkpoint)).rejects.toThrow(why);
+    await expect(readAdapter(join(home, 'nowhere'), checkpoint)).rejects.toThrow(/no adapter/);
     const linked = mkdtempSync(join(home, 'linked-'));
     for (const name of ['adapter_config.json', 'adapter_model.safetensors'])
       symlinkSync(join(writeAdapter(), name), join(linked, name));
-    await expect(mergedWeights(linked, checkpoint)).rejects.toThrow(/outside its folder/);
+    await expect(readAdapter(linked, checkpoint)).rejects.toThrow(/outside its folder/);
   });
 });

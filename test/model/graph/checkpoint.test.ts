@@ -26,6 +26,7 @@ import {
 } from '../../support/checkpoints.js';
 import { differences } from '../../support/family-checks.js';
 import { EMBEDDED, temporaryFolder } from '../../support/program.js';
+import { DELTA } from '../../support/random-policy.js';
 import { editJson } from '../../support/scene.js';
 
 const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
@@ -194,9 +195,23 @@ describe('refused before anything is loaded', () => {
     [scaled({ type: 'linear', factor: 2, x: 1 }), /rope_scaling: .*x/],
     [scaled({ type: 'linear', rope_type: 'yarn', factor: 2 }), /"yarn".*"linear"/],
     [{ ...scaled({ type: 'linear' }), rope_parameters: { rope_theta: 1 } }, /both/],
-    [{ partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
+    [{ partial_rotary_factor: 0.5 }, /partial_rotary_factor is 0.5, expected 1/],
+    [{ ...DELTA, layer_types: null }, /partial_rotary_factor is 0.5, no even number of heads of 10/],
     [scaled({ ...LLAMA3, low_freq_factor: 4, high_freq_factor: 1 }), /low_freq_factor must be below/],
     [{ architectures: ['Qwen3ForCausalLM'], layer_types: ['full_attention'] }, /layer_types names 1 of 2/],
+    [{ layer_types: ['full_attention', 'linear_attention'] }, /layer_types names linear_attention, which/],
+    [
+      { ...DELTA, partial_rotary_factor: 0.4, layer_types: ['linear_attention', 'sliding_attention'] },
+      /names sliding_attention, which/,
+    ],
+    [
+      { ...DELTA, partial_rotary_factor: 0.4, layer_types: null, linear_num_value_heads: 5 },
+      /5 value heads are no multiple of 2 key/,
+    ],
+    [
+      { ...DELTA, partial_rotary_factor: 0.4, layer_types: null },
+      /layers\.0\.linear_attn\.in_proj_qkv\.weight is missing/,
+    ],
     // what does not fit the weights
     [{ intermediate_size: 54 }, /gate_proj.weight has shape \[53, 44\].*54/],
     [{ num_hidden_layers: 3 }, /layers\.2\..* is missing/],
@@ -208,6 +223,30 @@ describe('refused before anything is loaded', () => {
     const checkpoint = writeCheckpoint(fresh(), LLAMA);
     await editJson(join(checkpoint, 'config.json'), (config) => Object.assign(config, more));
     await refused(checkpoint, message);
+  });
+
+  test('of a model that also sees what only reads is read; a tensor that is there under both names is refused', async () => {
+    const config: Json = { ...LLAMA, ...DELTA, partial_rotary_factor: 0.4, num_hidden_layers: 3 };
+    const all = [...randomTensors(config, 'F32')];
+    const [, norm] = all.find(([name]) => name === 'model.norm.weight') as [string, TestTensor];
+    const renamed = all.map(([name, tensor]): [string, TestTensor] => [
+      name.replace('model.', 'model.language_model.'),
+      tensor,
+    ]);
+    const { architectures: _, ...text_config } = config;
+    const sees = {
+      architectures: ['Qwen3_5ForConditionalGeneration'],
+      text_config,
+      tie_word_embeddings: false,
+    };
+    const others = ['model.visual.norm.weight', 'mtp.norm.weight'].map((name) => [name, norm] as const);
+    const tensors = new Map([...renamed, ...others]);
+    const { weights } = await readCheckpoint(writeCheckpoint(fresh(), sees, { tensors, shards: 2 }));
+    expect([...weights.keys()].sort()).toEqual(all.map(([name]) => name).sort());
+    tensors.set('model.norm.weight', norm);
+    await refused(writeCheckpoint(fresh(), sees, { tensors }), /tensor model\.norm\.weight is there twice/);
+    const more = new Map([...all, ['model.extra.weight', norm] as const]);
+    await refused(writeCheckpoint(fresh(), config, { tensors: more }), /model\.extra\.weight has no place/);
   });
 
   test('a head that is neither tied nor stored', async () => {
@@ -283,7 +322,7 @@ describe('refused before anything is loaded', () => {
     },
   );
 
-  test.each(['Qwen3MoeForCausalLM', 'LlavaForConditionalGeneration'])(
+  test.each(['MixtralForCausalLM', 'LlavaForConditionalGeneration'])(
     '%s: its graph is not written, and what goes in without one',
     async (name) => {
       const folder = config({ architectures: [name] });

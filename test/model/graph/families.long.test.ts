@@ -54,6 +54,17 @@ describe('what one family or scaling has for itself', () => {
     ['Granite: scores', 'Granite', {}, { attention_multiplier: 0.25 }],
     ['Granite: what layers add', 'Granite', {}, { residual_multiplier: 1 }],
     ['Granite: logits', 'Granite', {}, { logits_scaling: 1 }],
+    ['Qwen3.5: the share of a head that is rotated', 'Qwen3.5', {}, { partial_rotary_factor: 1 }],
+    ...['convolution', 'unit', 'decay', 'rate', 'net gate', 'output gate', 'one'].map(
+      (without): [string, string, Json, Json] => [`Qwen3.5: ${without}`, 'Qwen3.5', {}, { without }],
+    ),
+    [
+      'Qwen3.5: heads that the kernel rotates, all of it',
+      'Qwen3.5',
+      { head_dim: 32, partial_rotary_factor: 1, linear_conv_kernel_dim: 5 },
+      { partial_rotary_factor: 0.5 },
+    ],
+    ['Qwen3.5: heads that it rotates, a part', 'Qwen3.5', { head_dim: 32 }, { partial_rotary_factor: 0.25 }],
   ])('%s', async (_, family, more, less) => {
     await expectSame({ ...(FAMILIES[family] as Json), ...more }, {}, less);
   });

@@ -1,6 +1,8 @@
 /** The graph for CUDA on a CPU: in emulated float16 and bfloat16, and in the CPU's float16, against the float64 pass. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { ModelProtoSchema } from 'onnx-buf';
 import { describe, expect, test } from 'vitest';
 import { cudaPrecisionOf } from '../../../dist/model/graph/onnx.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
@@ -24,6 +26,9 @@ const CASES: Record<string, Json> = {
   'Mistral, heads of 8, a window': { ...FAMILIES.Mistral, sliding_window: 9 },
   'Qwen2, heads of 12, tied': FAMILIES.Qwen2 as Json,
   'Qwen3, heads of 16': FAMILIES.Qwen3 as Json,
+  // every token goes to all experts: which of two that are alike it takes is chance in half precision
+  'Qwen3-MoE': { ...FAMILIES.Qwen3Moe, num_experts_per_tok: 7 },
+  'Qwen2-MoE': { ...FAMILIES.Qwen2Moe, num_experts_per_tok: 5 },
 };
 
 let built = 0;
@@ -116,6 +121,46 @@ describe('the half-precision graphs, in float32 that is rounded after every node
     }
   });
 });
+
+describe.each(['Qwen3Moe', 'Qwen2Moe'])('%s: the graph for CUDA', (family) => {
+  test.each(['f16', 'bf16'] as const)(
+    'sends tokens to the experts of the float64 pass, by their shares: in %s, not rounded',
+    async (precision) => {
+      const policy = await build(FAMILIES[family] as Json, 'F32', precision);
+      replaceGraph(policy.folder, (graph) => emulateHalf(graph, false));
+      const { changed, ...found } = await differencesOf(policy);
+      for (const [what, { most }] of Object.entries(found)) expect(most, what).toBeLessThan(1e-4);
+      expect(changed[0]?.most).toBeGreaterThan(0.01);
+    },
+  );
+
+  test("is not believed with GPT-OSS' constants", async () => {
+    const { folder } = await build(FAMILIES[family] as Json, 'BF16', 'bf16');
+    const canary = await readCanary(folder);
+    const graph = readFileSync(join(folder.path, 'policy.cuda.onnx'));
+    for (const [given, isBelieved] of [
+      [graph, true],
+      [withConstants(graph), false],
+    ] as const) {
+      writeFileSync(join(folder.path, 'policy.onnx'), emulateHalf(given));
+      await using session = await ModelSession.openUnproved(folder);
+      const { findings } = await prove(session, canary, 'bf16');
+      if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(family, isBelieved, findings);
+      expect(beyond(findings).length === 0).toBe(isBelieved);
+    }
+  });
+});
+
+/** GPT-OSS' SwiGLU, which CUDA's MoE computed, whatever it was told, before ONNX Runtime 1.28. */
+function withConstants(graph: Uint8Array): Uint8Array {
+  const model = fromBinary(ModelProtoSchema, graph);
+  const constants: Record<string, number> = { activation_alpha: 1.702, activation_beta: 1, swiglu_limit: 7 };
+  const nodes = model.graph?.node.filter(({ opType }) => opType === 'MoE') ?? [];
+  expect(nodes.length).toBeGreaterThan(0);
+  for (const attribute of nodes.flatMap((node) => node.attribute))
+    if (attribute.name in constants) attribute.f = constants[attribute.name] as number;
+  return toBinary(ModelProtoSchema, model);
+}
 
 /** ONNX Runtime's CPU kernels sum float16 products in float16, which no GPU does: twice as far from the truth. */
 test.each(['Llama, heads of 10', 'Mistral, heads of 8, a window', 'Qwen3, heads of 16'])(

@@ -188,6 +188,7 @@ describe('packBranches', () => {
       suffixFrom: BigInt64Array.of(0n, 0n),
       suffixTo: BigInt64Array.of(1n, 0n),
       suffixRows: [],
+      branches: Array.from({ length: B }, () => []),
       rows: [],
       targets: [],
     });

@@ -1,5 +1,5 @@
 // Llama: RMS norms before attention and MLP, no biases, SwiGLU; the other families are this one with a difference.
-import type { Family, Operators } from '../family.js';
+import type { Family, Operators, WindowConfig } from '../family.js';
 
 const at = (layer: number) => `model.layers.${layer}`;
 
@@ -35,11 +35,25 @@ export function attentionOut(o: Operators, layer: number, attended: string): str
   return o.linear(attended, `${at(layer)}.self_attn.o_proj`, [hidden, heads * headDim]);
 }
 
-/** What a layer's MLP makes of rows h. */
-export function mlp(o: Operators, layer: number, h: string): string {
-  const { hidden, intermediate } = o.sizes;
+/** What a layer's MLP makes of rows h. @param name and inner size of it */
+export function mlp(
+  o: Operators,
+  layer: number,
+  h: string,
+  name = 'mlp',
+  intermediate = o.sizes.intermediate,
+): string {
+  const { hidden } = o.sizes;
   const wide = [intermediate, hidden] as const;
-  const gate = o.linear(h, `${at(layer)}.mlp.gate_proj`, wide);
-  const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.mlp.up_proj`, wide));
-  return o.linear(mixed, `${at(layer)}.mlp.down_proj`, [hidden, intermediate]);
+  const gate = o.linear(h, `${at(layer)}.${name}.gate_proj`, wide);
+  const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.${name}.up_proj`, wide));
+  return o.linear(mixed, `${at(layer)}.${name}.down_proj`, [hidden, intermediate]);
+}
+
+/** Those that `layer_types` names, else those from `max_window_layers` on; none unless windows are switched on. */
+export function windowsOnRequest({ use_sliding_window, layer_types, max_window_layers }: WindowConfig) {
+  return (layer: number): boolean => {
+    if (!use_sliding_window) return false;
+    return layer_types ? layer_types[layer] === 'sliding_attention' : layer >= max_window_layers;
+  };
 }

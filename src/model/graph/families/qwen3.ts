@@ -1,7 +1,6 @@
 // Qwen3: Llama's layers, of which every query and key head is RMS-normalised before its rotation; some layers may see a window.
 import type { Family } from '../family.js';
-import { llama, projections } from './llama.js';
-import { windowsOnRequest } from './qwen2.js';
+import { llama, projections, windowsOnRequest } from './llama.js';
 
 export const qwen3: Family = {
   ...llama,

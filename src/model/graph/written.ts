@@ -1,0 +1,185 @@
+// Writes the weights of a policy anew, a few rows at a time: experts stacked, and what an adapter adds merged: W + s·B A.
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { dataError, usageError } from '../../errors.js';
+import { fromFloat16, toFloat16 } from '../onnx/float16.js';
+import type { Rows } from './experts.js';
+import type { Dtype } from './onnx.js';
+import type { Weight } from './operators.js';
+import { AGAIN, type StoredTensor, safetensorsHeader } from './safetensors.js';
+
+/** The two matrices that are added to one, and what their product is multiplied by. */
+export interface Delta {
+  /** [r,in] */
+  readonly a: StoredTensor;
+  /** [out,r] */
+  readonly b: StoredTensor;
+  readonly scale: number;
+}
+export interface Adapter {
+  readonly file: string;
+  /** by the name of the weight that each changes */
+  readonly deltas: ReadonlyMap<string, Delta>;
+}
+
+/** A checkpoint's tensors and files, and what those of the policy are made of. */
+interface Unwritten {
+  readonly weights: ReadonlyMap<string, Weight>;
+  readonly files: readonly Readonly<Record<'name' | 'path', string>>[];
+  readonly made: readonly {
+    readonly name: string;
+    readonly shape: readonly number[];
+    readonly parts: readonly (readonly Rows[])[];
+  }[];
+}
+
+/**
+ * Weights that are to be written, each of the type that it has in the checkpoint.
+ * @param location name of the file @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
+ * @throws RredcotError (exit 2) where parts of one are of two types
+ */
+export function writtenWeights(
+  { weights: base, files, made }: Unwritten,
+  location: string,
+  adapter?: Adapter,
+) {
+  const typed = made.map(({ name, shape, parts }) => {
+    const [one, ...others] = parts.flat().map((part) => base.get(part.name) as Weight) as [
+      Weight,
+      ...Weight[],
+    ];
+    const other = others.find(({ dtype }) => dtype !== one.dtype);
+    if (other)
+      throw usageError(
+        `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}: they go into one tensor`,
+        AGAIN,
+      );
+    return [name, { ...one, name, shape, length: sizeOf(one) * product(shape) }] as const;
+  });
+  const { header, tensors } = safetensorsHeader(new Map<string, StoredTensor>(typed));
+  const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location }]));
+  return {
+    weights,
+    async write(to: string): Promise<void> {
+      // a link to the base would hand on what is written
+      await rm(to, { force: true });
+      await using out = await open(to, 'wx');
+      await using own = adapter && (await open(adapter.file));
+      await writeAll(out, header);
+      const opened = new Map<string, FileHandle>();
+      const sourceOf = async ({ name, first }: Rows) => {
+        const weight = base.get(name) as Weight;
+        const delta = adapter?.deltas.get(name);
+        const added = own && delta && (await numbersOf(own, delta));
+        return { file: opened.get(weight.location) as FileHandle, weight, first, added };
+      };
+      try {
+        for (const { name, path } of files) opened.set(name, await open(path));
+        for (const { shape, parts } of made)
+          for (const group of parts) {
+            const sources = await Promise.all(group.map(sourceOf));
+            const { count } = group[0] as Rows;
+            const step = Math.max(1, Math.floor(BLOCK / (shape.at(-1) as number)));
+            for (let done = 0; done < count; done += step) {
+              const blocks: Buffer[] = [];
+              for (const source of sources)
+                blocks.push(await rowsOf(source, done, Math.min(step, count - done)));
+              await writeAll(out, inTurns(blocks, Math.min(step, count - done)));
+            }
+          }
+      } finally {
+        for (const each of opened.values()) await each.close();
+      }
+    },
+  };
+}
+
+/** Numbers that are read at once. */
+const BLOCK = 2 ** 22;
+
+const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
+/** bytes of a number */
+const sizeOf = ({ length, shape }: StoredTensor): number => length / product(shape);
+
+interface RowSource {
+  readonly file: FileHandle;
+  readonly weight: Weight;
+  readonly first: number;
+  readonly added: Awaited<ReturnType<typeof numbersOf>> | undefined;
+}
+
+/** Some rows from so many behind the first on, with what is added to them. */
+async function rowsOf(
+  { file, weight, first, added }: RowSource,
+  done: number,
+  count: number,
+): Promise<Buffer> {
+  const width = weight.shape.at(-1) as number;
+  const bytes = Buffer.alloc(count * width * sizeOf(weight));
+  await readAll(file, bytes, weight.offset + (first + done) * width * sizeOf(weight), weight.name);
+  if (!added) return bytes;
+  const { a, b, scale, rank } = added;
+  const rows = toNumbers(bytes, weight.dtype);
+  const sum = new Float64Array(width);
+  for (let row = 0; row < count; row++) {
+    sum.fill(0);
+    for (let j = 0; j < rank; j++) {
+      const factor = scale * (b[(first + done + row) * rank + j] as number);
+      for (let i = 0; i < width; i++) sum[i] = (sum[i] as number) + factor * (a[j * width + i] as number);
+    }
+    for (let i = 0; i < width; i++)
+      rows[row * width + i] = (rows[row * width + i] as number) + (sum[i] as number);
+  }
+  return toBytes(rows, weight.dtype);
+}
+
+/** Blocks of so many rows each, a row of each in turns. */
+function inTurns(blocks: readonly Buffer[], count: number): Buffer {
+  const [one] = blocks as [Buffer];
+  if (blocks.length === 1) return one;
+  const size = one.length / count;
+  const all = Buffer.alloc(one.length * blocks.length);
+  for (let row = 0; row < count; row++)
+    for (const [i, block] of blocks.entries())
+      block.copy(all, (row * blocks.length + i) * size, row * size, (row + 1) * size);
+  return all;
+}
+
+async function numbersOf(file: FileHandle, { a, b, scale }: Delta) {
+  const read = async (tensor: StoredTensor) => {
+    const bytes = Buffer.alloc(tensor.length);
+    await readAll(file, bytes, tensor.offset, tensor.name);
+    return toNumbers(bytes, tensor.dtype);
+  };
+  return { a: await read(a), b: await read(b), scale, rank: a.shape[0] as number };
+}
+
+/** @throws RredcotError (exit 65) where the file ends before */
+async function readAll(file: FileHandle, into: Buffer, position: number, name: string): Promise<void> {
+  for (let at = 0; at < into.length; ) {
+    const { bytesRead } = await file.read(into, at, into.length - at, position + at);
+    if (bytesRead === 0) throw dataError(`tensor ${name}: its file has become shorter meanwhile`, AGAIN);
+    at += bytesRead;
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Buffer): Promise<void> {
+  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at, bytes.length - at)).bytesWritten;
+}
+
+function toNumbers({ buffer, byteOffset, byteLength }: Buffer, dtype: Dtype): Float32Array {
+  const bytes = buffer.slice(byteOffset, byteOffset + byteLength);
+  if (dtype === 'f32') return new Float32Array(bytes);
+  const halves = new Uint16Array(bytes);
+  if (dtype === 'bf16') return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
+  const numbers = new Float32Array(halves.length);
+  fromFloat16(halves, numbers);
+  return numbers;
+}
+
+/** To nearest, ties to even. */
+function toBytes(numbers: Float32Array, dtype: Dtype): Buffer {
+  if (dtype === 'f16') return Buffer.from(toFloat16(numbers).buffer);
+  if (dtype === 'f32') return Buffer.from(numbers.buffer);
+  const bits = new Uint32Array(numbers.buffer);
+  return Buffer.from(Uint16Array.from(bits, (x) => (x + 0x7fff + ((x >>> 16) & 1)) >>> 16).buffer);
+}
