@@ -8,8 +8,10 @@ import json
 import sys
 
 import torch
-from transformers import AutoConfig, Qwen3_5Config, Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Qwen3_5TextConfig
-from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
+import transformers
+from transformers import AutoConfig
+from transformers.models.qwen3_5 import modeling_qwen3_5
+from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe
 
 VISION = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "num_position_embeddings": 16}
 
@@ -18,12 +20,13 @@ def make(folder, config):
     torch.manual_seed(config.pop("seed", 0))
     sees = config.pop("sees", False)
     dtype = getattr(torch, config.pop("stored", "float32"))
+    kind = lambda rest: getattr(transformers, ("Qwen3_5Moe" if "num_experts" in config else "Qwen3_5") + rest)
     if sees:
         vision = {**VISION, "out_hidden_size": config["hidden_size"]}
         tied = config.get("tie_word_embeddings", False)
-        model = Qwen3_5ForConditionalGeneration(Qwen3_5Config(text_config=config, vision_config=vision, tie_word_embeddings=tied, image_token_id=260, video_token_id=261))
+        model = kind("ForConditionalGeneration")(kind("Config")(text_config=config, vision_config=vision, tie_word_embeddings=tied, image_token_id=260, video_token_id=261))
     else:
-        model = Qwen3_5ForCausalLM(Qwen3_5TextConfig(**config))
+        model = kind("ForCausalLM")(kind("TextConfig")(**config))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn_like(weight)
@@ -52,14 +55,25 @@ class Wide:
 
 
 def ask(folder, questions):
-    modeling.torch = Wide()
     torch.Tensor.float = torch.Tensor.double
     config = AutoConfig.from_pretrained(folder)
+    modeling = modeling_qwen3_5_moe if "Moe" in config.architectures[0] else modeling_qwen3_5
+    modeling.torch = Wide()
     Kind = getattr(modeling, config.architectures[0])
-    model = Kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    experts = {"experts_implementation": "eager"} if "Moe" in Kind.__name__ else {}
+    model = Kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", **experts).eval()
     assert all(weight.dtype == torch.float64 for weight in model.parameters())
+    # how near the last expert of a token and the first other one are: below rounding either may be taken
+    nearest = [1.0]
+    for module in model.modules():
+        if type(module).__name__.endswith("TopKRouter"):
+            def note(module, _, out):
+                ranked = torch.softmax(out[0], -1).sort(dim=-1, descending=True).values
+                nearest.append((ranked[:, module.top_k - 1] - ranked[:, module.top_k]).min().item())
+            module.register_forward_hook(note)
     said = []
     for question in questions:
+        nearest[:] = [1.0]
         ids, first, gap = torch.tensor([question["ids"]]), question["from"], question.get("gap")
         places = torch.arange(ids.shape[1])
         if gap:
@@ -73,6 +87,7 @@ def ask(folder, questions):
         said.append({
             "logprobs": logp.gather(1, ids[0, first:, None])[:, 0].tolist(),
             "entropies": (-(logp.exp() * logp).sum(-1)).tolist(),
+            "nearest": min(nearest),
         })
     json.dump(said, sys.stdout)
 

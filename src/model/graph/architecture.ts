@@ -70,7 +70,8 @@ const Config = z.object({
   num_attention_heads: size,
   num_key_value_heads: size.nullish(),
   head_dim: size.nullish(),
-  intermediate_size: size,
+  // of experts alone there is none
+  intermediate_size: size.nullish(),
   vocab_size: size,
   max_position_embeddings: contextTokens,
   rms_norm_eps: z.number().positive(),
@@ -144,6 +145,8 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   if (slidingWindow?.tokens === 0) return refuse('sliding_window is 0');
   const unrotated = layersWith(c, family.unrotated);
   const mixture = mixtureFrom(c, family, refuse);
+  const intermediate =
+    c.intermediate_size ?? mixture?.intermediate ?? refuse('intermediate_size: expected number');
   const deltas = layersWith(c, family.delta?.layers);
   const strange = family.delta ? 'sliding_attention' : 'linear_attention';
   if (c.layer_types?.includes(strange))
@@ -158,7 +161,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     heads: c.num_attention_heads,
     kvHeads,
     headDim,
-    intermediate: c.intermediate_size,
+    intermediate,
     vocab: c.vocab_size,
     maxTokens: rope.maxTokens,
     ...picturesOf(config),
@@ -235,7 +238,11 @@ function layersWith(
 }
 
 /** What experts it has; undefined where all layers are dense. */
-function mixtureFrom(c: z.infer<typeof Config>, { hasExperts }: Family, refuse: (reason: string) => never) {
+function mixtureFrom(
+  c: z.infer<typeof Config>,
+  { hasExperts, defaults }: Family,
+  refuse: (reason: string) => never,
+) {
   // transformers 5 writes the second for the first
   const experts = c.num_experts ?? c.num_local_experts;
   if (!hasExperts) {
@@ -248,7 +255,7 @@ function mixtureFrom(c: z.infer<typeof Config>, { hasExperts }: Family, refuse: 
     c;
   const mixture = MixtureSchema.safeParse({
     ...{ experts, chosen: num_experts_per_tok, intermediate: moe_intermediate_size },
-    ...{ normalized: c.norm_topk_prob, layers },
+    ...{ normalized: defaults.normalized ?? c.norm_topk_prob, layers },
     ...(hasExperts === 'shared' && { shared: shared_expert_intermediate_size }),
   });
   if (!mixture.success || experts !== (num_local_experts ?? experts)) {

@@ -7,7 +7,7 @@ import { phi3 } from './families/phi3.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen2Moe } from './families/qwen2-moe.js';
 import { qwen3 } from './families/qwen3.js';
-import { qwen35 } from './families/qwen3-5.js';
+import { qwen35, qwen35Moe } from './families/qwen3-5.js';
 import { qwen3Moe } from './families/qwen3-moe.js';
 import { smollm3 } from './families/smollm3.js';
 import { type Experts, type Family, type LayerSizes, operators, type RowsOf } from './family.js';
@@ -35,6 +35,8 @@ export const FAMILIES = {
   Qwen3MoeForCausalLM: qwen3Moe,
   Qwen3_5ForCausalLM: qwen35,
   Qwen3_5ForConditionalGeneration: qwen35,
+  Qwen3_5MoeForCausalLM: qwen35Moe,
+  Qwen3_5MoeForConditionalGeneration: qwen35Moe,
 } as const satisfies Record<string, Family>;
 
 type FamilyName = keyof typeof FAMILIES;

@@ -170,6 +170,8 @@ export interface Family {
     readonly tiedHead?: boolean;
     /** share of a head that is rotated; absent: all of it, whatever a config.json says */
     readonly rotated?: number;
+    /** what a token takes from its experts sums to 1, whatever a config.json says */
+    readonly normalized?: true;
   };
   /** which layers have a sliding window; absent: none */
   readonly windows?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;

@@ -22,7 +22,7 @@ import {
 } from '../../support/program.js';
 import { ONE_THREAD, pythonWith } from '../../support/python.js';
 
-const python = pythonWith('torch, transformers.models.qwen3_5.modeling_qwen3_5');
+const python = pythonWith('torch, transformers.models.qwen3_5_moe.modeling_qwen3_5_moe');
 const VOCAB = 131;
 
 const BASE: Json = {
@@ -62,6 +62,21 @@ const SHAPES: [string, Json][] = [
       },
     },
   ],
+  [
+    'experts, of which one is for all tokens, in a model that also sees, tied',
+    {
+      ...{ sees: true, tie_word_embeddings: true, num_experts: 6, num_experts_per_tok: 2 },
+      ...{ moe_intermediate_size: 24, shared_expert_intermediate_size: 40, num_hidden_layers: 3 },
+      layer_types: [delta, full, delta],
+    },
+  ],
+  [
+    'experts of which one is taken, in bfloat16',
+    {
+      ...{ stored: 'bfloat16', num_experts: 4, num_experts_per_tok: 1, num_hidden_layers: 2 },
+      ...{ moe_intermediate_size: 32, shared_expert_intermediate_size: 16, layer_types: [delta, full] },
+    },
+  ],
 ];
 
 function run(args: readonly string[], input?: string): string {
@@ -90,18 +105,23 @@ interface Found {
   readonly isSum?: true;
 }
 
-/** The largest difference of any of them from what transformers says. */
-function farthest(checkpoint: string, found: readonly Found[]): number {
+/** The largest difference of any of them from what transformers says, and how near two experts were to each other's place. */
+function compared(checkpoint: string, found: readonly Found[]) {
   const questions = found.map(({ ids, from, gap }) => ({ ids, from, ...(gap && { gap }) }));
-  const said = JSON.parse(run(['ask', checkpoint], JSON.stringify(questions))) as Found[];
+  const said = JSON.parse(run(['ask', checkpoint], JSON.stringify(questions))) as (Found & {
+    nearest: number;
+  })[];
   const off = found.flatMap(({ logprobs, entropies, isSum }, i) => {
     const theirs = said[i] as Required<Found>;
     const each = Array.from(theirs.logprobs);
     const all = [differences(logprobs, isSum ? [each.reduce((a, b) => a + b)] : each).most];
     return entropies ? [...all, differences(entropies, theirs.entropies).most] : all;
   });
-  return Math.max(...off);
+  return { off: Math.max(...off), nearest: Math.min(...said.map(({ nearest }) => nearest)) };
 }
+
+/** Nearer than this rounding decides which expert a token goes to, and a trace is drawn again. */
+const TIE = 2e-6;
 
 describe.skipIf(python === undefined)('Qwen3.5 beside transformers (skipped where no Python has it)', () => {
   test.each(SHAPES)('%s', async (_, more) => {
@@ -110,7 +130,18 @@ describe.skipIf(python === undefined)('Qwen3.5 beside transformers (skipped wher
     const template = { close: '\u0001', open: '', closer: '\u0002' };
     const folder = await buildPolicyFolder(checkpoint, join(at, 'policy'), template);
     await using session = await ModelSession.open(folder);
-    const random = seeded(5);
+    for (let seed = 5; ; seed++) {
+      const { off, nearest } = compared(checkpoint, await answered(session, seed));
+      if (nearest < TIE && seed < 9) continue;
+      expect(nearest).toBeGreaterThan(TIE);
+      expect(off).toBeLessThan(1e-4);
+      break;
+    }
+  });
+
+  /** What a session says of random traces, and of branches at their exits. */
+  async function answered(session: ModelSession, seed: number): Promise<Found[]> {
+    const random = seeded(seed);
     const randomIds = (length: number) => Int32Array.from({ length }, () => Math.floor(random() * VOCAB));
     const found: Found[] = [];
     for (const T of [3, 200, 3000]) {
@@ -136,8 +167,8 @@ describe.skipIf(python === undefined)('Qwen3.5 beside transformers (skipped wher
         }
       }
     }
-    expect(farthest(checkpoint, found)).toBeLessThan(1e-4);
-  });
+    return found;
+  }
 
   test('policy build and score by the program, cut at lines and by entropies', async () => {
     const at = await temporaryFolder();
@@ -187,7 +218,7 @@ describe.skipIf(python === undefined)('Qwen3.5 beside transformers (skipped wher
         }
       }
       expect(found.length).toBeGreaterThan(20);
-      expect(farthest(checkpoint, found)).toBeLessThan(1e-4);
+      expect(compared(checkpoint, found).off).toBeLessThan(1e-4);
     }
   });
 });

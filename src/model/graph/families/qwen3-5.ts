@@ -1,6 +1,7 @@
-// Qwen3.5 and 3.6: gated delta nets (arXiv 2412.06464) in three of four layers; full attention with an output gate in the others.
+// Qwen3.5 and 3.6, dense and with experts: gated delta nets (arXiv 2412.06464) in three of four layers; full attention with an output gate in the others.
 import type { DeltaSizes, Family, Operators } from '../family.js';
-import { attentionOut, llama, mlp } from './llama.js';
+import { feedForward } from '../mixture.js';
+import { attentionOut, llama } from './llama.js';
 
 const at = (layer: number) => `model.layers.${layer}`;
 const deltaOf = ({ sizes }: Operators) => sizes.delta as DeltaSizes;
@@ -60,6 +61,12 @@ export const qwen35: Family = {
   finish(o, layer, x, attended) {
     const isDelta = o.sizes.delta?.layers.includes(layer);
     const y = o.add(x, isDelta ? deltaOut(o, layer, x, attended) : attentionOut(o, layer, attended));
-    return o.add(y, mlp(o, layer, o.norm(y, `${at(layer)}.post_attention_layernorm.weight`)));
+    return o.add(y, feedForward(o, layer, o.norm(y, `${at(layer)}.post_attention_layernorm.weight`)));
   },
+};
+
+export const qwen35Moe: Family = {
+  ...qwen35,
+  hasExperts: 'shared',
+  defaults: { ...qwen35.defaults, kvHeads: 2, normalized: true },
 };
