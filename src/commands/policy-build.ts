@@ -43,6 +43,6 @@ export async function policyBuild(
   for (const line of await templateLines(policy.exitTemplate, tokenizer)) print(`  ${line}`);
   for (const line of await textLines(policy, tokenizer)) print(line);
   await tokenizer.close();
-  print(`graphs: ${built ? `float32 for the CPU, ${built.cuda.precision} for CUDA` : NO_GRAPH}`);
+  print(`graphs: ${built ? `float32 for the CPU, ${built.cuda?.precision} for CUDA` : NO_GRAPH}`);
   print(`policy folder written to ${output}`);
 }

@@ -27,7 +27,7 @@ export async function policyInfo(
   const chat = await chatLines(policy, tokenizer, chatTemplateArgs);
   const lines = [
     `policy        ${path}`,
-    ...('cuda' in policy ? await graphLines(policy) : [`graphs        ${NO_GRAPH}`]),
+    ...('canary' in policy ? await graphLines(policy) : [`graphs        ${NO_GRAPH}`]),
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
     `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
     ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
@@ -50,11 +50,12 @@ export async function policyInfo(
 /** What is told in the place of graphs. */
 export const NO_GRAPH = 'none: an engine answers (--policy-url, --answers)';
 
-async function graphLines(policy: PolicyFolder): Promise<string[]> {
-  const { architecture: arch } = policy;
+async function graphLines({ path, files, architecture: arch }: PolicyFolder): Promise<string[]> {
+  if ('exported' in arch)
+    return [`graphs        float32, for the CPU: ${arch.exported}, exported by ${arch.by}`];
   return [
     ...architectureLines(arch),
-    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
+    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(path, files, arch)}`,
   ];
 }
 
@@ -137,7 +138,11 @@ function parametersOf(arch: Architecture): number {
 }
 
 /** e.g. `bf16`, or `bf16 and f32` where tensors differ */
-async function dtypesOf({ path, files, architecture }: PolicyFolder): Promise<string> {
+async function dtypesOf(
+  path: string,
+  files: PolicyFolder['files'],
+  architecture: Architecture,
+): Promise<string> {
   const expected = expectedWeights(architecture);
   const dtypes = new Set<string>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))

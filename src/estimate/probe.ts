@@ -118,7 +118,7 @@ async function openProbe(
   given: Calibration | undefined,
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
-  const answers = engine === undefined && 'cuda' in policy ? policy : undefined;
+  const answers = engine === undefined && 'canary' in policy ? policy : undefined;
   const isRead = opts.keepStates || !opts.isPart;
   const hidden = answers && isRead ? stateNumbers(answers) : 0;
   const layers = answers?.stateLayers ?? [];

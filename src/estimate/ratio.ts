@@ -78,7 +78,7 @@ async function openOlder(path: string, context: LoadContext) {
 
 /** Hashes of its weights, whatever their files are called. */
 function weightsOf({ files }: Pick<PolicyFolder, 'files'>): string[] {
-  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
+  const weights = Object.entries(files).filter(([name]) => /\.(safetensors|onnx\.data)$/.test(name));
   return weights.map(([, sha256]) => sha256).sort();
 }
 

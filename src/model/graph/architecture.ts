@@ -86,7 +86,6 @@ const Config = z.object({
   use_sliding_window: z.boolean().default(false),
   max_window_layers: z.number().int().nonnegative().default(28),
   layer_types: z.array(z.enum(['full_attention', 'sliding_attention', 'linear_attention'])).nullish(),
-  ...{ image_token_id: tokenId.nullish(), video_token_id: tokenId.nullish() },
   // of delta nets, as their class has it where they are left out
   full_attention_interval: size.default(4),
   ...{ linear_num_key_heads: size.default(16), linear_key_head_dim: size.default(128) },
@@ -148,7 +147,6 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const mixture = mixtureFrom(c, family, refuse);
   const intermediate =
     c.intermediate_size ?? mixture?.intermediate ?? refuse('intermediate_size: expected number');
-  const pictures = [c.image_token_id, c.video_token_id].filter((id) => typeof id === 'number');
   const deltas = layersWith(c, family.delta?.layers);
   const strange = family.delta ? 'sliding_attention' : 'linear_attention';
   if (c.layer_types?.includes(strange))
@@ -166,6 +164,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     intermediate,
     vocab: c.vocab_size,
     maxTokens: rope.maxTokens,
+    ...picturesOf(config),
     rmsNormEps: c.rms_norm_eps,
     ropeTheta: rope.theta,
     tiedHead: c.tie_word_embeddings ?? family.defaults.tiedHead ?? false,
@@ -173,7 +172,6 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(slidingWindow && { slidingWindow }),
     ...(unrotated.length > 0 && { unrotated }),
     ...(mixture && { mixture }),
-    ...(pictures.length > 0 && { pictures }),
     ...(rotated !== 1 && { rotaryDim }),
     ...(deltas.length > 0 && {
       delta: {
@@ -194,20 +192,31 @@ const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextT
 
 /** Of a model that also sees what its config.json says of the one that reads; that of one that only reads. */
 function textPart(config: unknown): unknown {
-  const { text_config, architectures, tie_word_embeddings, image_token_id, video_token_id } = Object(config);
-  const own = { architectures, tie_word_embeddings, image_token_id, video_token_id };
-  return text_config === undefined ? config : { ...text_config, ...own };
+  const { text_config, architectures, tie_word_embeddings } = Object(config);
+  return text_config === undefined ? config : { ...text_config, architectures, tie_word_embeddings };
 }
 
 /** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
-export function parseSizes(config: unknown, path: string): Pick<Architecture, 'vocab' | 'maxTokens'> {
+export function parseSizes(config: unknown, path: string): z.infer<typeof TextSizesSchema> {
   const parsed = TextSizes.safeParse(textPart(config));
   if (parsed.success)
-    return { vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings };
+    return {
+      ...{ vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings },
+      ...picturesOf(config),
+    };
   throw usageError(
     `${path}: ${inOneLine(z.prettifyError(parsed.error))}`,
     'vocab_size and max_position_embeddings belong there',
   );
+}
+
+/** What stands for pictures, video and sound in a text: `image_token_id`, and of old `image_token_index`. */
+function picturesOf(config: unknown): { readonly pictures?: number[] } {
+  const fields = Object.entries(Object(config)).filter(([key]) =>
+    /^(image|video|audio)_token_(id|index)$/.test(key),
+  );
+  const pictures = fields.map(([, id]) => id).filter((id): id is number => Number.isInteger(id));
+  return pictures.length > 0 ? { pictures } : {};
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */

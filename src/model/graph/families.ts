@@ -13,6 +13,12 @@ import { smollm3 } from './families/smollm3.js';
 import { type Experts, type Family, type LayerSizes, operators, type RowsOf } from './family.js';
 import { Graph } from './onnx.js';
 
+/** A model that also sees; what it reads goes through a family's layers. */
+const seeing = (family: Family): Family => ({
+  ...family,
+  unread: /^(model\.)?(visual|vision_tower|multi_modal_projector)\./,
+});
+
 export const FAMILIES = {
   LlamaForCausalLM: llama,
   MistralForCausalLM: mistral,
@@ -22,6 +28,9 @@ export const FAMILIES = {
   Olmo2ForCausalLM: olmo2,
   GraniteForCausalLM: granite,
   Phi3ForCausalLM: phi3,
+  Qwen2_5_VLForConditionalGeneration: seeing(qwen2),
+  Qwen3VLForConditionalGeneration: seeing(qwen3),
+  Mistral3ForConditionalGeneration: seeing(mistral),
   Qwen2MoeForCausalLM: qwen2Moe,
   Qwen3MoeForCausalLM: qwen3Moe,
   Qwen3_5ForCausalLM: qwen35,

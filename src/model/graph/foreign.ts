@@ -2,6 +2,7 @@
 import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { shellWord } from '../../printable.js';
 import { parseJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
 
 const LOAD = 'from transformers import AutoModelForCausalLM as M, AutoTokenizer as T';
@@ -31,7 +32,7 @@ export function refuseModel(config: unknown, path: string, known: readonly strin
   if (typeof named === 'string' && !known.includes(named)) {
     throw usageError(
       `${path}: ${named}: its graph is not written`,
-      `--tokenizer-only, and an engine answers (docs/engines.md), or values of your own by --estimator given (docs/your-own-credit.md); graphs are written for ${known.join(', ')}`,
+      `python -m rredcot.export ${shellWord(dirname(path))} -o <folder>, if transformers has it (docs/policies.md#other-families), or --tokenizer-only, and an engine answers (docs/engines.md), or values of your own by --estimator given (docs/your-own-credit.md); graphs are written for ${known.join(', ')}`,
     );
   }
   const bits = (said.quantization_config ?? said.quantization) as { quant_method?: unknown } | undefined;

@@ -41,6 +41,7 @@ const common = {
 /** By rope type: what is read of it, and what is kept of that. @param declared max_position_embeddings */
 const scalings = (declared: number) => ({
   default: z.strictObject(common).transform(() => undefined),
+  mrope: z.strictObject(common).transform(() => undefined),
   linear: z
     .strictObject({ ...common, factor: positive })
     .transform(({ factor }) => ({ type: 'linear' as const, factor })),

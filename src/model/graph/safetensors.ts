@@ -40,7 +40,9 @@ const MAX_HEADER_BYTES = 100_000_000;
 
 /** The name of a tensor, of a model that also sees as of one that only reads. */
 export function textName(stored: string): string {
-  return stored.replace(/(^|\.)model\.language_model\./, '$1model.');
+  return stored
+    .replace(/(^|\.)(model\.language_model|language_model\.model)\./, '$1model.')
+    .replace(/^language_model\.lm_head\./, 'lm_head.');
 }
 
 /** The tensors of a safetensors file by name, as {@link textName} has it. @throws RredcotError (exit 2) where the header does not describe the file: every range is checked */

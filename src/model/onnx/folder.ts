@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { EMBEDDED_POLICY } from '../../package-files.js';
 import { shellWord } from '../../printable.js';
-import { ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
+import { type Architecture, ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
 import { expectedWeights } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
@@ -49,6 +49,14 @@ const TextManifest = z.strictObject({
   files: z.record(FileName, Sha256),
 });
 
+/** What is to be known of a model whose graph another program has made, `python -m rredcot.export`. */
+const ExportedSchema = z.strictObject({
+  ...TextSizesSchema.shape,
+  hidden: z.number().int().positive(),
+  /** its class, and the program with its version */
+  ...{ exported: z.string(), by: z.string() },
+});
+
 const Manifest = z.object({
   ...TextManifest.shape,
   architecture: ArchitectureSchema,
@@ -60,8 +68,22 @@ const Manifest = z.object({
   stateLayers: z.array(Id).exactOptional(),
 });
 
+const ExportedManifest = z.strictObject({
+  ...TextManifest.shape,
+  architecture: ExportedSchema,
+  canary: Manifest.shape.canary,
+  stateLayers: z.array(Id),
+});
+
 export type TextFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof TextManifest>, 'format'>>;
-export type PolicyFolder = { readonly path: string } & Readonly<Omit<z.infer<typeof Manifest>, 'format'>>;
+/** …; `cuda` is of graphs that we write. */
+export type PolicyFolder = { readonly path: string } & Readonly<
+  Omit<z.infer<typeof Manifest>, 'format' | 'architecture' | 'cuda'> & {
+    architecture: Architecture | Exported;
+    cuda?: z.infer<typeof Manifest>['cuda'];
+  }
+>;
+export type Exported = Readonly<z.infer<typeof ExportedSchema>>;
 
 /** Numbers of a hidden state that its graphs read, one layer's behind the other's; 0 where they read none. */
 export const stateNumbers = ({
@@ -84,7 +106,7 @@ export async function openPolicyFolder(path: string, opts?: { verify?: boolean }
 
 /** The same of one that is to be run. @throws RredcotError (exit 2) */
 export function withGraphs(folder: TextFolder | PolicyFolder): PolicyFolder {
-  if ('cuda' in folder) return folder;
+  if ('canary' in folder) return folder;
   throw usageError(
     `${folder.path}: has no graph that could be run, it was built with --tokenizer-only`,
     'let an engine answer (--policy-url, --answers), or build it again without --tokenizer-only',
@@ -100,13 +122,11 @@ export async function openTextFolder(
   const file = join(path, MANIFEST);
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
-  const isText = !Object.hasOwn(Object(parseJson(text, file, BUILD)), 'cuda');
-  const schema: z.ZodType<z.infer<typeof Manifest | typeof TextManifest>> = isText ? TextManifest : Manifest;
-  const { format: _, ...read } = fromJson(schema, text, file, BUILD);
-  const manifest = { path, ...read };
-  const { cuda, canary } = 'cuda' in manifest ? manifest : {};
+  const { format: _, ...read } = fromJson(schemaOf(parseJson(text, file, BUILD)), text, file, BUILD);
+  const manifest: TextFolder | PolicyFolder = { path, ...read };
+  const { cuda, canary } = 'canary' in manifest ? manifest : {};
   const files = { ...manifest.files, ...(canary && { [canary.file]: canary.sha256 }) };
-  const graphs = cuda === undefined ? [] : [GRAPH, cuda.graph];
+  const graphs = canary === undefined ? [] : [GRAPH, ...(cuda ? [cuda.graph] : [])];
   for (const name of new Set([...graphs, ...TOKENIZER_FILES, ...Object.keys(files)])) {
     const file = (await untrustedFile(path, name)) ?? join(path, name);
     await access(file, constants.R_OK).catch((cause) => {
@@ -116,12 +136,26 @@ export async function openTextFolder(
     const isHashed = verify && name in files && (await stat(file)).size <= HASHED_BYTES;
     if (isHashed && (await sha256(file)) !== files[name]) throw notAsBuilt(path, name);
   }
-  if ('cuda' in manifest) await assertSizes(manifest);
+  const { architecture } = manifest;
+  if ('layers' in architecture) await assertSizes(path, architecture, files);
   return manifest;
 }
 
+/** Of a folder without a graph, with one that was exported, or with ours. */
+function schemaOf(
+  said: unknown,
+): z.ZodType<z.infer<typeof Manifest | typeof ExportedManifest | typeof TextManifest>> {
+  const { architecture } = Object(said);
+  if (Object.hasOwn(Object(architecture), 'exported')) return ExportedManifest;
+  return Object.hasOwn(Object(said), 'cuda') ? Manifest : TextManifest;
+}
+
 /** The manifest's numbers steer loops and memory: they have to be those of the weights. */
-async function assertSizes({ path, architecture, files }: PolicyFolder): Promise<void> {
+async function assertSizes(
+  path: string,
+  architecture: Architecture,
+  files: PolicyFolder['files'],
+): Promise<void> {
   const tensors = new Map<string, StoredTensor>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);

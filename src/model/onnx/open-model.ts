@@ -18,7 +18,8 @@ export async function openModel<Folder extends TextFolder>(
   signal: AbortSignal,
 ) {
   const [device, tokenizer] = await Promise.all([
-    resolveDevice(choice),
+    // what was exported has no graph for CUDA
+    resolveDevice(choice === 'auto' && 'exported' in policy.architecture ? { name: 'cpu' } : choice),
     kept('tokenizer', [policy.path, policy.files], () => openTokenizer(policy.path, { signal })),
   ]);
   return { policy, device, tokenizer, [Symbol.asyncDispose]: () => tokenizer.close() };

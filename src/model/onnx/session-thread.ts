@@ -8,7 +8,9 @@ import type { Architecture } from '../graph/architecture.js';
 import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
 import { inverseFrequencies } from '../graph/rope.js';
 import type { Device } from './device.js';
+import { type ExportedFeeds, exportedScores } from './exported.js';
 import { toFloat16 } from './float16.js';
+import type { Exported } from './folder.js';
 import { packBranches } from './layout.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 import { loadRuntime } from './runtime.js';
@@ -19,7 +21,7 @@ export interface WorkerInit {
   /** file of the folder, and what it computes in */
   readonly graph: string;
   readonly precision: Precision;
-  readonly architecture: Architecture;
+  readonly architecture: Architecture | Exported;
   readonly device: Device;
 }
 
@@ -35,10 +37,13 @@ interface Kept {
   readonly places: readonly PrefixPlace[];
 }
 
-const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
+const { folder, graph, precision, architecture, device } = workerData as WorkerInit;
+/** of a graph that was exported nothing but its vocabulary is asked */
+const arch = architecture as Architecture;
 const ort = await loadRuntime(device.name === 'cuda');
 let session: InferenceSession;
 const caches = new Map<number, Kept>();
+const idsRead: Parameters<typeof exportedScores>[2] = new Map();
 /** largest share of every expert in every layer with some [experts,layers], in rows read out so far; empty where there are none */
 let shares = new Float32Array();
 
@@ -55,7 +60,7 @@ async function open(): Promise<void> {
 }
 
 async function run(job: RunJob) {
-  const result = await scores(job).catch(failed);
+  const result = await ('exported' in architecture ? exported(job) : scores(job)).catch(failed);
   return moved(result, result.entropies, result.logprobs, ...(result.states ? [result.states] : []));
 }
 
@@ -70,7 +75,7 @@ const functions = {
   open,
   run,
   /** frees what a run has kept */
-  release: (kept: number) => void caches.delete(kept),
+  release: (kept: number) => void (caches.delete(kept) || idsRead.delete(kept)),
   shares: () => shares,
 };
 export type SessionThread = typeof functions;
@@ -198,6 +203,19 @@ function walkFor(
   };
 }
 
+/** The same by a graph that was exported. */
+async function exported(job: RunJob) {
+  const found = await exportedScores(job, rowsAtOnce(), idsRead, async (feeds: ExportedFeeds) => {
+    const tensors = Object.entries(feeds).map(([name, { data, dims }]) => [name, int64(data, dims)] as const);
+    const { entropies, logprobs, states } = await session.run(Object.fromEntries(tensors));
+    const [e, l, s] = [entropies, logprobs, states].map((each) => each?.data as Float32Array);
+    return { entropies: e, logprobs: l, states: s } as Awaited<
+      ReturnType<Parameters<typeof exportedScores>[3]>
+    >;
+  });
+  return { ...found, states: found.states && toFloat16(found.states) };
+}
+
 // ------ what the graph takes, as tensors
 
 /** What the graph calls keys and values of prefixes and of suffixes begins so. */
@@ -216,14 +234,20 @@ const LOGITS = { cpu: 2 ** 20, gpu: 2 ** 26 } as const;
 const LEAST_ROWS = 32;
 const MOST_ROWS = 1024;
 
-/** The rows that the head reads out, and the token that follows each [n,C]: C as many as memory allows, in blocks of like size, the last padded with 0. */
-function readOut(rows: readonly number[], targets: readonly number[]): Feeds {
+/** Rows of which logits may be held at once. */
+function rowsAtOnce(): number {
   const { vocab } = arch;
   const isCpu = precision === 'f32';
-  // a large vocabulary comes block by block on a CPU
-  const entries = isCpu && vocab >= 2 * CPU_ENTRIES ? CPU_ENTRIES : vocab;
+  // in our graphs a large vocabulary comes block by block on a CPU
+  const isInBlocks = isCpu && vocab >= 2 * CPU_ENTRIES && !('exported' in architecture);
+  const entries = isInBlocks ? CPU_ENTRIES : vocab;
   const allowed = Math.floor(LOGITS[isCpu ? 'cpu' : 'gpu'] / entries);
-  const most = Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
+  return Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
+}
+
+/** The rows that the head reads out, and the token that follows each [n,C]: C as many as memory allows, in blocks of like size, the last padded with 0. */
+function readOut(rows: readonly number[], targets: readonly number[]): Feeds {
+  const most = rowsAtOnce();
   const n = Math.max(1, Math.ceil(rows.length / most));
   const C = Math.max(1, Math.ceil(rows.length / n));
   const [ofRows, ofTargets] = [rows, targets].map((values) => {

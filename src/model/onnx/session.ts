@@ -1,5 +1,5 @@
 // A policy as the main thread sees it, its graphs run by a worker thread: scores of traces, and of branches from them.
-import { deviceError, OutOfMemoryError } from '../../errors.js';
+import { deviceError, OutOfMemoryError, usageError } from '../../errors.js';
 import { kept } from '../../kept.js';
 import { REINSTALL } from '../../package-files.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
@@ -7,7 +7,7 @@ import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { buildAgain, GRAPH, type PolicyFolder, stateNumbers } from './folder.js';
+import { buildAgain, GRAPH, MANIFEST, type PolicyFolder, stateNumbers } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
@@ -74,7 +74,7 @@ export class ModelSession implements AsyncDisposable {
   static async openUnproved(folder: Unproved, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const { path, architecture } = folder;
     // its numbers have not been seen there
-    if (architecture.delta && device.name !== 'cpu')
+    if ('delta' in architecture && device.name !== 'cpu')
       throw deviceError(
         `${path}: ${architecture.family} is read on the CPU only, not on ${deviceName(device)}`,
         '--device cpu, or an engine answers (docs/engines.md)',
@@ -98,7 +98,7 @@ export class ModelSession implements AsyncDisposable {
     const { folder, device, precision } = this;
     const canary = await readCanary(folder as PolicyFolder);
     try {
-      const isRouted = precision === 'f32' && folder.architecture.mixture !== undefined;
+      const isRouted = precision === 'f32' && 'mixture' in folder.architecture;
       this.proof = await prove(this, canary, isRouted ? 'routed' : precision);
       this.noise = this.proof.noise;
       return this.proof;
@@ -166,6 +166,11 @@ export class ModelSession implements AsyncDisposable {
     // the traces' own tokens come first, then the branches': unpack in the same order
     let [own, state] = [0, 0];
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+    const exits = job.traces.reduce((sum, { states: wanted = [] }) => sum + wanted.length, 0);
+    if (states && states.length !== exits * stateNumbers(this.folder)) {
+      const found = `${states.length} numbers of ${exits} hidden states, its ${MANIFEST} has ${stateNumbers(this.folder)} of each`;
+      throw usageError(`${this.folder.path}: its graph gives ${found}`, buildAgain(this.folder.path));
+    }
     return job.traces.map(({ ids, promptLength, branches: asked, states: wanted = [] }) => {
       const from = own;
       const numbers = wanted.length * stateNumbers(this.folder);
@@ -184,7 +189,8 @@ export class ModelSession implements AsyncDisposable {
 }
 
 /** CUDA runs the half-precision graph, the CPU the float32 one. */
-export function graphFor({ cuda }: Pick<PolicyFolder, 'cuda'>, device: Device) {
-  const float32 = { graph: GRAPH, precision: 'f32' } as const;
-  return device.name === 'cuda' ? cuda : float32;
+export function graphFor({ path, cuda }: Pick<PolicyFolder, 'path' | 'cuda'>, device: Device) {
+  if (device.name !== 'cuda') return { graph: GRAPH, precision: 'f32' } as const;
+  if (cuda !== undefined) return cuda;
+  throw usageError(`${path}: its graph was exported, and runs on the CPU alone`, '--device cpu');
 }

@@ -328,6 +328,7 @@ describe('refused before anything is loaded', () => {
       const folder = config({ architectures: [name] });
       const { hint } = await refused(folder, `config.json: ${name}: its graph is not written`);
       expect(hint).toContain('--estimator given');
+      expect(hint).toMatch(/^python -m rredcot\.export \S+ -o <folder>, if transformers has it/);
     },
   );
 

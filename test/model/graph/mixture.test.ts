@@ -173,7 +173,7 @@ describe('weights', () => {
       join(checkpoint, 'config.json'),
       JSON.stringify({ ...rest, num_local_experts: num_experts }),
     );
-    expect((await build(checkpoint)).architecture.mixture).toMatchObject({ experts: 7, layers: [0, 2] });
+    expect((await build(checkpoint)).architecture).toMatchObject({ mixture: { experts: 7, layers: [0, 2] } });
   });
 });
 

@@ -1,0 +1,135 @@
+// Scores by a graph that another program has exported: of each trace one row of tokens, its own and then its branches', which a table keeps apart.
+import type { Branch, PackedTrace, RunJob } from './placed.js';
+
+/** Inputs of such a graph, with their dimensions; outputs of entropies, logprobs and states, nats. */
+export type ExportedFeeds = Record<
+  string,
+  { readonly data: BigInt64Array; readonly dims: readonly number[] }
+>;
+type Run = (
+  feeds: ExportedFeeds,
+) => Promise<Readonly<Record<'entropies' | 'logprobs' | 'states', Float32Array>>>;
+type Ids = Pick<PackedTrace, 'ids' | 'promptLength'>;
+
+/** Rows that attend, and rows of which logits are held, at once. */
+const ATTENDING = 256;
+/** Branch rows of a run: their trace is read again for those beyond, and each of them attends to all. */
+const branchRoom = (tokens: number): number => Math.max(1024, tokens);
+
+/** @param most rows of which logits are held at once @param read traces of runs that were kept: nothing but ids, they are read again */
+export async function exportedScores(
+  { traces, keep, use }: RunJob,
+  most: number,
+  read: Map<number, readonly Ids[]>,
+  run: Run,
+) {
+  const whole = use === undefined ? traces : read.get(use);
+  if (whole === undefined) throw new Error(`no run was kept as ${use}`);
+  if (keep !== undefined)
+    read.set(
+      keep,
+      traces.map(({ ids }) => ({ ids, promptLength: ids.length })),
+    );
+  const own: Record<'entropies' | 'logprobs', number[]> = { entropies: [], logprobs: [] };
+  const ofBranches: typeof own = { entropies: [], logprobs: [] };
+  const states: number[] = [];
+  for (const [i, { branches, states: exits = [] }] of traces.entries()) {
+    const { ids, promptLength } = whole[i] as Ids;
+    const groups = inRoom(branches, branchRoom(ids.length));
+    for (const [n, group] of groups.entries()) {
+      // its own tokens in the first run alone
+      const from = n === 0 ? promptLength : ids.length;
+      const ofExits = n === 0 ? exits : [];
+      const { feeds, scored } = packedRow(ids, from, group, ofExits, most);
+      if (scored + ofExits.length === 0) continue;
+      const out = await run(feeds);
+      for (const kind of ['entropies', 'logprobs'] as const) {
+        const all = out[kind].subarray(0, scored);
+        for (const each of all.subarray(0, ids.length - from)) own[kind].push(each);
+        for (const each of all.subarray(ids.length - from)) ofBranches[kind].push(each);
+      }
+      if (ofExits.length > 0) for (const each of out.states) states.push(each);
+    }
+  }
+  const inOrder = (kind: keyof typeof own) => Float32Array.from([...own[kind], ...ofBranches[kind]]);
+  const ofStates = states.length > 0 ? Float32Array.from(states) : undefined;
+  return { entropies: inOrder('entropies'), logprobs: inOrder('logprobs'), states: ofStates };
+}
+
+/** Consecutive branches, as many together as have room; one group at least. */
+function inRoom(branches: readonly Branch[], room: number): Branch[][] {
+  const groups: Branch[][] = [[]];
+  let free = room;
+  for (const branch of branches) {
+    free -= branch.ids.length;
+    if (free < 0 && groups.at(-1)?.length) {
+      groups.push([]);
+      free = room - branch.ids.length;
+    }
+    groups.at(-1)?.push(branch);
+  }
+  return groups;
+}
+
+/**
+ * A trace and branches of it as the graph takes them.
+ * @param from token of the trace from which on they are scored @param exits before which the hidden state is wanted
+ * @returns feeds ids, pos, sees, branch [n,C]: token, position, number of the trace's tokens in sight, which branch, -1 of the trace itself;
+ * rows, targets [m,D]: numbers of the flattened [n·C] to read out, and the token that follows each; state_rows [k]
+ */
+export function packedRow(
+  trace: Int32Array,
+  from: number,
+  branches: readonly Branch[],
+  exits: readonly number[],
+  most: number,
+) {
+  const all = { ids: [] as number[], pos: [] as number[], sees: [] as number[], branch: [] as number[] };
+  const add = (id: number, pos: number, sees: number, branch: number): number => {
+    all.pos.push(pos);
+    all.sees.push(sees);
+    all.branch.push(branch);
+    return all.ids.push(id) - 1;
+  };
+  const rows: number[] = [];
+  const targets: number[] = [];
+  for (const [t, id] of trace.entries()) {
+    add(id, t, t + 1, -1);
+    if (t < from) continue;
+    rows.push(t - 1);
+    targets.push(id);
+  }
+  for (const [b, { exit, ids, scoredFrom, also, gap }] of branches.entries()) {
+    for (const [j, id] of ids.entries()) {
+      const row = add(id, exit + j + (gap && j >= gap.before ? gap.tokens : 0), exit, b);
+      if (j < scoredFrom) continue;
+      rows.push(row - 1);
+      targets.push(id);
+    }
+    if (also === undefined) continue;
+    rows.push(rows.at(-1) as number);
+    targets.push(also);
+  }
+  const [ofRows, ofTargets] = [rows, targets].map((list) => inBlocks(list, most, 0));
+  const stateRows = exits.length > 0 ? exits.map((exit) => exit - 1) : [0];
+  const feeds: ExportedFeeds = {
+    ids: inBlocks(all.ids, ATTENDING, 0),
+    pos: inBlocks(all.pos, ATTENDING, 0),
+    sees: inBlocks(all.sees, ATTENDING, 0),
+    // rows of padding see each other
+    branch: inBlocks(all.branch, ATTENDING, branches.length),
+    rows: ofRows as ExportedFeeds[string],
+    targets: ofTargets as ExportedFeeds[string],
+    state_rows: { data: BigInt64Array.from(stateRows, BigInt), dims: [stateRows.length] },
+  };
+  return { feeds, scored: rows.length };
+}
+
+/** In blocks [n,C] of like size, `most` at most, the last one padded. */
+function inBlocks(list: readonly number[], most: number, padding: number): ExportedFeeds[string] {
+  const n = Math.max(1, Math.ceil(list.length / most));
+  const C = Math.max(1, Math.ceil(list.length / n));
+  const data = new BigInt64Array(n * C).fill(BigInt(padding));
+  for (const [i, each] of list.entries()) data[i] = BigInt(each);
+  return { data, dims: [n, C] };
+}
