@@ -80,7 +80,7 @@ export interface EstimatorSetup {
   readonly status?: readonly string[];
   /** what the flags come to, in the configuration */
   readonly config?: Config;
-  /** the row's references are read, though none is scored */
+  /** whether a row has to have references; absent where its facts say it: whether they are scored */
   readonly readsReferences?: boolean;
   /** the mean reward of a trace's peers is looked at */
   readonly readsMean?: true;

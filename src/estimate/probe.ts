@@ -73,6 +73,8 @@ export const probe: Estimator = {
     return {
       nature: part ? pr : natureOf(given?.file),
       ...(!part && { readsMean: true }),
+      // the probe that follows needs none
+      ...(part && keepStates && { readsReferences: false }),
       config: {
         ...(keepStates && { keepStates }),
         ...(part && { estimator: pr.name }),

@@ -154,8 +154,10 @@ export function revalued(
 ): OutputRow {
   const values = valuesOf(row, means, to, calibration);
   const isOfTokens = isOther && to.fromLogprobs !== undefined;
+  const needsNone = isOfTokens || to.needsNoReference === true;
   const isGone = (code: string): boolean =>
-    (isOfTokens && (code === NO_REFERENCES || code.startsWith('references:'))) ||
+    (needsNone && code === NO_REFERENCES) ||
+    (isOfTokens && code.startsWith('references:')) ||
     ([UNCALIBRATED, NO_STATES].includes(code) && calibration !== undefined) ||
     (isOther && OF_VALUES.test(code));
   return {

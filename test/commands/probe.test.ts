@@ -159,6 +159,21 @@ describe('score --estimator probe', () => {
     await fails('redistribute less.parquet --calibration probe.json -o no.jsonl', 65, 'mean of its groups');
   });
 
+  it('takes rows without a reference in shards, too, and after pr says of none that it has no value', async () => {
+    const bare = rows.map((row, n) => (n % 3 === 0 ? { ...row, answer: null, solution: null } : row));
+    await write('bare.jsonl', bare);
+    for (const shard of ['0/2', '1/2'])
+      await done(`score bare.jsonl --rows-per-part 64 --keep-states --shard ${shard} -o bare-parts/`);
+    await done('calibrate --probe bare-parts/ -o bare.json');
+    await done(
+      'redistribute bare-parts/ --estimator probe --calibration bare.json -o of-bare-parts.jsonl',
+    );
+    await done('score bare.jsonl --estimator probe -o of-bare.jsonl');
+    await expectSame('of-bare-parts.jsonl', 'of-bare.jsonl');
+    const statuses = (await rowsOf('of-bare.jsonl')).map(({ status }) => status);
+    expect([statuses.length, statuses.filter((status) => status.includes('no-references'))]).toEqual([96, []]);
+  });
+
   it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
     const command = 'score in.jsonl --estimator probe';
     await fails(`${command} --shard 0/2 -o no/`, 2, 'a shard has some of them');
