@@ -123,6 +123,10 @@ describe('score --estimator probe', () => {
     await expectSame('few.jsonl', 'plain.jsonl');
     const { config } = await json('few.jsonl.summary.json');
     expect([config.estimator, config.steps]).toEqual(['pr', undefined]);
+    // each other's files are told apart by the flag
+    await fails(`${command} --limit 16 -o plain.jsonl`, 2, '--estimator is "pr", here it is "auto"');
+    const asked = 'score in.jsonl --limit 16 --estimator pr';
+    await fails(`${asked} -o few.jsonl`, 2, '--estimator is "auto", here it is "pr"');
     const stream = await readFile(at('in.jsonl'));
     expect((await done('score - --estimator auto -o s.jsonl', stream)).stderr).toContain(
       'takes pr: a stream',
@@ -155,6 +159,11 @@ describe('score --estimator probe', () => {
       '--keep-states',
     );
     await fails('redistribute parts/ --estimator probe -o no.jsonl', 2, 'needs a calibration');
+    await fails(
+      'redistribute parts/ --estimator auto --calibration parts.json -o no.jsonl',
+      2,
+      'add --estimator calibrated, or probe',
+    );
     await fails('redistribute hint.parquet --calibration probe.json -o no.jsonl', 2, 'of another policy');
     await fails('redistribute less.parquet --calibration probe.json -o no.jsonl', 65, 'mean of its groups');
   });
@@ -165,13 +174,14 @@ describe('score --estimator probe', () => {
     for (const shard of ['0/2', '1/2'])
       await done(`score bare.jsonl --rows-per-part 64 --keep-states --shard ${shard} -o bare-parts/`);
     await done('calibrate --probe bare-parts/ -o bare.json');
-    await done(
-      'redistribute bare-parts/ --estimator probe --calibration bare.json -o of-bare-parts.jsonl',
-    );
+    await done('redistribute bare-parts/ --estimator probe --calibration bare.json -o of-bare-parts.jsonl');
     await done('score bare.jsonl --estimator probe -o of-bare.jsonl');
     await expectSame('of-bare-parts.jsonl', 'of-bare.jsonl');
     const statuses = (await rowsOf('of-bare.jsonl')).map(({ status }) => status);
-    expect([statuses.length, statuses.filter((status) => status.includes('no-references'))]).toEqual([96, []]);
+    expect([statuses.length, statuses.filter((status) => status.includes('no-references'))]).toEqual([
+      96,
+      [],
+    ]);
   });
 
   it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
@@ -180,6 +190,16 @@ describe('score --estimator probe', () => {
     await fails('score - --estimator probe -o no.parquet', 2, 'which stdin gives once', '');
     await done('score in.jsonl --estimator pr -o pr.parquet');
     await fails('calibrate --probe pr.parquet -o no.json', 2, 'has no column exit_states');
+    // groups of another name, which --columns leaves out
+    const named = rows.map(({ group, ...row }) => ({ ...row, problem: group }));
+    await write('named.jsonl', named);
+    const needed =
+      'segments,logprobs,reward,id,reference_logprobs,reference_tokens,reference_utilities,entropies';
+    const narrow = 'score named.jsonl --map group=problem --keep-states -o narrow.parquet --overwrite';
+    await done(`${narrow} --columns segments`);
+    await fails('calibrate --probe narrow.parquet -o no.json', 2, `with --columns ${needed},group`);
+    await done(`${narrow} --columns ${needed}`);
+    await fails('calibrate --probe narrow.parquet -o no.json', 2, 'has no column group,');
     await done('calibrate pr.parquet -o calibration.json');
     await fails(`${command} --calibration calibration.json -o no.parquet`, 2, 'is no probe');
     await write('edited.json', JSON.stringify({ ...(await json('probe.json')), traces: 97 }));
