@@ -35,6 +35,8 @@ export interface EstimatorCall {
   readonly segments: SegmentOptions;
   readonly inputs: readonly string[];
   readonly shard?: Shard | undefined;
+  /** the inputs are one batch of `--stream`: others come before and behind it */
+  readonly isBatch?: boolean;
 }
 
 /** What of a run an estimator is opened with. */

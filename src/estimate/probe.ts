@@ -59,10 +59,12 @@ export const probe: Estimator = {
     const model = storedModel(calibration);
     return model && natureOf(model);
   },
-  async setUp({ calibration: path, keepStates: isKept }, { inputs, shard = WHOLE }, { name }) {
+  async setUp({ calibration: path, keepStates: isKept }, { inputs, shard = WHOLE, isBatch }, { name }) {
     const isAuto = name === auto.name;
     const given = path === undefined ? undefined : await readCalibration(String(path), true);
-    const part = given === undefined && (shard.count > 1 ? 'a shard' : isStream(inputs) && 'a stream');
+    // one batch may be fitted to where that was asked for; what auto takes is the same for all
+    const isOne = isStream(inputs) || (isAuto && isBatch === true);
+    const part = given === undefined && (shard.count > 1 ? 'a shard' : isOne && 'a stream');
     if (part && !isAuto) refuseStream(probe.name, inputs);
     if (part && !isAuto)
       throw usageError(
