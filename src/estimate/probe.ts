@@ -12,9 +12,9 @@ import type { Log } from '../report/log.js';
 import {
   CALIBRATION,
   calibratedValues,
+  calibrationWarning,
   keyOf,
   knownOf,
-  scoredOtherwise,
   scoredWith,
   UNCALIBRATED,
 } from './calibrated.js';
@@ -83,10 +83,13 @@ export const probe: Estimator = {
         ...(given && told(given, isAuto)),
       },
       warning: (policy, config) =>
-        given && scoredOtherwise('the probe', given.file, { policy, scored_with: scoredWith(config) }),
+        given && !(isAuto && given.standsBack)
+          ? calibrationWarning(given, { policy, scored_with: scoredWith(config) })
+          : undefined,
       open(context) {
         if (part)
           context.log.info(`--estimator auto takes pr: ${part} is not all traces; for a probe, ${LATER}`);
+        else if (isAuto && given) tellTaken(given.file, context.log);
         return openProbe(context, given, { isAuto, keepStates, isPart: part !== false });
       },
     };
@@ -201,11 +204,15 @@ export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void
       `probe: ${plural(traces, 'trace')} of ${plural(groups, 'group')}; nats a trace on groups left out: ${losses}; ${ranks}`,
     );
   }
-  const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
-  if (isAuto) log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
+  if (isAuto) tellTaken(file, log);
   else if (why !== null)
     log.warn(
       'probe_stands_back',
       `${WHY[why]}: ${uses === 'now' ? `the values of pr stay as they are (status ${UNCALIBRATED})` : `values are made without (status ${NO_STATES})`}`,
     );
+}
+
+function tellTaken({ uses, why }: CalibrationFile, log: Log): void {
+  const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
+  log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
 }

@@ -127,6 +127,14 @@ describe('score --estimator probe', () => {
     await fails(`${command} --limit 16 -o plain.jsonl`, 2, '--estimator is "pr", here it is "auto"');
     const asked = 'score in.jsonl --limit 16 --estimator pr';
     await fails(`${asked} -o few.jsonl`, 2, '--estimator is "auto", here it is "pr"');
+    // of a fit that was made before it says the same
+    await done('score in.jsonl --limit 16 --estimator probe --keep-states -o unfit.parquet');
+    await done('calibrate --probe unfit.parquet -o unfit.json');
+    const given = '--limit 8 --calibration unfit.json -o given-unfit.jsonl --overwrite';
+    expect((await done(`${command} ${given}`)).stderr).toMatch(/auto takes pr: too few groups/);
+    expect((await done(`score in.jsonl --estimator probe ${given}`)).stderr).toContain(
+      'the probe stands back (too-few-groups): the values of pr stay as they are',
+    );
     const stream = await readFile(at('in.jsonl'));
     expect((await done('score - --estimator auto -o s.jsonl', stream)).stderr).toContain(
       'takes pr: a stream',
