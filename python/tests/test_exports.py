@@ -48,6 +48,9 @@ def test_tinker_takes_the_advantage_of_each_target(table):
         assert sum(said["advantages"]) == pytest.approx(expected, abs=1e-5) and not any(said["advantages"][: P - 1])
         assert set(other.loss_fn_inputs) == {"target_tokens", "weights"}
         assert sum(other.loss_fn_inputs["weights"].data) == pytest.approx(T, rel=1e-4)
+    # nothing predicts the first token of a trace without a prompt
+    [bare] = exports.tinker(pyarrow.Table.from_pylist([{**table.to_pylist()[0], "prompt_ids": []}]))
+    assert {len(value.data) for value in bare.loss_fn_inputs.values()} == {bare.model_input.length}
 
 
 def test_rows_that_cannot_be_told_apart_are_refused(table):
@@ -56,6 +59,10 @@ def test_rows_that_cannot_be_told_apart_are_refused(table):
         exports.vineppo(pyarrow.Table.from_pylist([{**row, "baseline": None} for row in rows]))
     with pytest.raises(ValueError, match="tells no step from another"):
         exports.prm(pyarrow.Table.from_pylist([{**row, "status": "uniform:flat-values"} for row in rows]))
+    # sigma of one sign, as of the default rule: labels would be outcomes
+    signless = [{**row, "segments": [{**each, "sigma": abs(each["sigma"])} for each in row["segments"]]} for row in rows]
+    with pytest.raises(ValueError, match="tells no step from another"):
+        exports.prm(pyarrow.Table.from_pylist(signless))
     for each in rows[3]["segments"]:
         each["char_start"] = each["char_end"] = None
     with pytest.raises(ValueError, match=rows[3]["id"]):

@@ -1,4 +1,6 @@
 """`rredcot.sigma_weights`: σ·T where the trainer's tokens stand, or an error that names the row."""
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -77,3 +79,13 @@ def test_a_scored_batch_fits_itself(traces):
     mask = [[1] * len(row["completion_ids"]) + [0] * (longest - len(row["completion_ids"])) for row in traces]
     found = rredcot.sigma_weights(table, {"id": [row["id"] for row in traces], "completion_ids": ids, "completion_mask": mask})
     assert found.sum(axis=1) == pytest.approx([len(row["completion_ids"]) for row in traces], rel=1e-5)
+
+
+def test_a_batch_whose_groups_are_not_known_is_fitted_to_nothing():
+    from conftest import CHECKOUT
+    from rredcot._credit import Live
+
+    rows = [json.loads(line) for line in (CHECKOUT / "fixtures/chains.jsonl").read_text().splitlines()[:96]]
+    batch = [{**{name: row[name] for name in ("prompt_ids", "completion_ids")}, "reference": row["answer"], "advantage": row["reward"] - 0.7} for row in rows]
+    for found, of_pr in zip(Live()(batch), Live(estimator="pr")(batch)):
+        assert (found == of_pr).all()

@@ -56,7 +56,10 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       const isRangeGiven = flags.rewardRange !== 'auto';
       const answers = engineOf(flags, log, interruption.signal);
       const jobFor = async (inputs: readonly string[], own: object = {}) => {
-        const setUp = await setUpEstimator(credit.estimator, flags, { ...options, inputs });
+        const setUp = await setUpEstimator(credit.estimator, flags, {
+          ...{ ...options, inputs },
+          isBatch: flags.stream === true,
+        });
         const method = { credit, setUp, isRangeGiven, references, engine: answers.open };
         return { ...options, policy: flags.policy, ...method, signal: interruption.signal, ...own };
       };

@@ -98,8 +98,10 @@ async function gather(
       for (const [own, credit] of credits) {
         const name = creditName(own, config);
         const isOfTrace = PLACEBOS.includes(own);
+        // R* may be another in another file
+        if (isOfTrace && known.credits.has(name)) continue;
         const title = !isOfTrace && taken.has(name) ? `${fileStem(path)}:${name}` : name;
-        if (!isOfTrace && known.credits.has(title))
+        if (known.credits.has(title))
           throw usageError(`two credits are called ${title}`, 'another file name');
         known.credits.set(title, credit);
       }

@@ -53,7 +53,7 @@ export async function scoring(
 ): Promise<ExitCode> {
   const { setUp, segments, chatTemplateArgs, endToken, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
-  const readsReferences = scoresReferences(nature) || setUp.readsReferences === true;
+  const readsReferences = setUp.readsReferences ?? scoresReferences(nature);
   const written = chosenColumns(OUR_COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks

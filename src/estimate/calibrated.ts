@@ -119,13 +119,9 @@ export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWit
 
 /** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
 export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
+  const what = file.estimator === 'probe' ? 'the probe' : 'the calibration';
   if (file.uses === 'now')
-    return `the calibration stands back (${file.why}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
-  return scoredOtherwise('the calibration', file, own);
-}
-
-/** That a fit is of traces which were scored in another way than these; undefined where it is not. */
-export function scoredOtherwise(what: string, file: ScoredWith, own: ScoredWith): string | undefined {
+    return `${what} stands back (${file.why}): the values of ${NOW[file.estimator]?.name} stay as they are, status ${UNCALIBRATED}`;
   const warnings = [
     ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
     ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),

@@ -100,14 +100,16 @@ export function baseOfFile(
 ): Base {
   const base = baseOf(config);
   const kept = further.map(({ name }) => name);
-  const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr'], ...kept];
+  const ours = [...NEEDED, ...NEEDED_OF[base ?? 'pr'], ...(kept.length > 0 ? ['entropies'] : [])];
+  // without the groups that --columns has left out each trace would be fitted to its peers
+  const needed = [...ours, ...(config?.columns === undefined ? [] : ['group']), ...kept];
   const missing = columns === undefined ? [] : needed.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
-      kept.length > 0
+      missing.some((name) => kept.includes(name))
         ? 'score --estimator probe --keep-states, by a policy folder'
-        : `score without --columns, or with --columns ${needed.join(',')},group`,
+        : `score without --columns, or with --columns ${ours.join(',')},group`,
     );
   if (base === undefined)
     throw usageError(

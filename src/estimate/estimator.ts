@@ -35,6 +35,8 @@ export interface EstimatorCall {
   readonly segments: SegmentOptions;
   readonly inputs: readonly string[];
   readonly shard?: Shard | undefined;
+  /** the inputs are one batch of `--stream`: others come before and behind it */
+  readonly isBatch?: boolean;
 }
 
 /** What of a run an estimator is opened with. */
@@ -80,7 +82,7 @@ export interface EstimatorSetup {
   readonly status?: readonly string[];
   /** what the flags come to, in the configuration */
   readonly config?: Config;
-  /** the row's references are read, though none is scored */
+  /** whether a row has to have references; absent where its facts say it: whether they are scored */
   readonly readsReferences?: boolean;
   /** the mean reward of a trace's peers is looked at */
   readonly readsMean?: true;

@@ -48,7 +48,7 @@ export const mc: Estimator = {
     return {
       ...facts,
       config: Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined)),
-      readsReferences: judgeCommand === undefined,
+      ...(judgeCommand === undefined && { readsReferences: true }),
       async open(context): Promise<OpenEstimator> {
         const { engine, signal, log, policy } = context;
         if (engine === undefined)

@@ -12,9 +12,9 @@ import type { Log } from '../report/log.js';
 import {
   CALIBRATION,
   calibratedValues,
+  calibrationWarning,
   keyOf,
   knownOf,
-  scoredOtherwise,
   scoredWith,
   UNCALIBRATED,
 } from './calibrated.js';
@@ -59,10 +59,12 @@ export const probe: Estimator = {
     const model = storedModel(calibration);
     return model && natureOf(model);
   },
-  async setUp({ calibration: path, keepStates: isKept }, { inputs, shard = WHOLE }, { name }) {
+  async setUp({ calibration: path, keepStates: isKept }, { inputs, shard = WHOLE, isBatch }, { name }) {
     const isAuto = name === auto.name;
     const given = path === undefined ? undefined : await readCalibration(String(path), true);
-    const part = given === undefined && (shard.count > 1 ? 'a shard' : isStream(inputs) && 'a stream');
+    // one batch may be fitted to where that was asked for; what auto takes is the same for all
+    const isOne = isStream(inputs) || (isAuto && isBatch === true);
+    const part = given === undefined && (shard.count > 1 ? 'a shard' : isOne && 'a stream');
     if (part && !isAuto) refuseStream(probe.name, inputs);
     if (part && !isAuto)
       throw usageError(
@@ -73,16 +75,21 @@ export const probe: Estimator = {
     return {
       nature: part ? pr : natureOf(given?.file),
       ...(!part && { readsMean: true }),
+      // the probe that follows needs none
+      ...(part && keepStates && { readsReferences: false }),
       config: {
         ...(keepStates && { keepStates }),
         ...(part && { estimator: pr.name }),
         ...(given && told(given, isAuto)),
       },
       warning: (policy, config) =>
-        given && scoredOtherwise('the probe', given.file, { policy, scored_with: scoredWith(config) }),
+        given && !(isAuto && given.standsBack)
+          ? calibrationWarning(given, { policy, scored_with: scoredWith(config) })
+          : undefined,
       open(context) {
         if (part)
           context.log.info(`--estimator auto takes pr: ${part} is not all traces; for a probe, ${LATER}`);
+        else if (isAuto && given) tellTaken(given.file, context.log);
         return openProbe(context, given, { isAuto, keepStates, isPart: part !== false });
       },
     };
@@ -197,11 +204,15 @@ export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void
       `probe: ${plural(traces, 'trace')} of ${plural(groups, 'group')}; nats a trace on groups left out: ${losses}; ${ranks}`,
     );
   }
-  const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
-  if (isAuto) log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
+  if (isAuto) tellTaken(file, log);
   else if (why !== null)
     log.warn(
       'probe_stands_back',
       `${WHY[why]}: ${uses === 'now' ? `the values of pr stay as they are (status ${UNCALIBRATED})` : `values are made without (status ${NO_STATES})`}`,
     );
+}
+
+function tellTaken({ uses, why }: CalibrationFile, log: Log): void {
+  const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
+  log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
 }

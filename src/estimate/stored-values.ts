@@ -154,8 +154,10 @@ export function revalued(
 ): OutputRow {
   const values = valuesOf(row, means, to, calibration);
   const isOfTokens = isOther && to.fromLogprobs !== undefined;
+  const needsNone = isOfTokens || to.needsNoReference === true;
   const isGone = (code: string): boolean =>
-    (isOfTokens && (code === NO_REFERENCES || code.startsWith('references:'))) ||
+    (needsNone && code === NO_REFERENCES) ||
+    (isOfTokens && code.startsWith('references:')) ||
     ([UNCALIBRATED, NO_STATES].includes(code) && calibration !== undefined) ||
     (isOther && OF_VALUES.test(code));
   return {
@@ -241,7 +243,7 @@ function refuseImpossible(
   // no policy has read its traces
   const isEmpty = (name: string) => config.ofPolicy !== undefined && /^(logprobs|entropies)$/.test(name);
   const has = (name: string) => source.made.has(name) && columns.includes(name) && !isEmpty(name);
-  const missing = needed.filter((name) => !has(name));
+  const missing = [...new Set(needed)].filter((name) => !has(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no ${missing.join(', ')}, from which the credit would follow`,
@@ -284,11 +286,11 @@ async function calibrationOf(
   const asked = flags.estimator ?? config.estimator;
   const [name] = [probe.name, calibrated.name].filter((each) => each === asked);
   if (calibration === undefined && (name === undefined || config.estimator === name)) return undefined;
-  const takesOne = estimatorNamed(asked)?.creditFlags?.includes(CALIBRATION);
+  const isKept = asked === config.estimator && estimatorNamed(asked)?.creditFlags?.includes(CALIBRATION);
   if (name === undefined)
     throw usageError(
       `--calibration has no meaning with --estimator ${asked} here`,
-      takesOne
+      isKept
         ? 'its values are kept as they are: leave it out'
         : `add --estimator ${calibrated.name}, or ${probe.name}`,
     );

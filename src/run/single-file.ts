@@ -90,12 +90,11 @@ async function whyOther(path: string, found: Existing, wanted: Run): Promise<str
     );
     const others =
       'of other inputs, of these before they were edited, by another policy, or with another --rows-per-part';
-    // what auto takes is settled by the run
-    const { calibration: _, ...then } = Object(found.origin?.config) as Run['config'];
-    const origin =
-      config.estimator === 'auto'
-        ? { ...found.origin, config: { ...then, estimator: 'auto' } }
-        : found.origin;
+    // what auto takes is settled by the run: pr beside a fit is its own, a probe may be
+    const { calibration: fit, ...then } = Object(found.origin?.config) as Run['config'];
+    const isFitted = fit !== undefined && config.calibration === undefined;
+    const isOfAuto = isFitted && (then.estimator === 'pr' || config.estimator === 'auto');
+    const origin = isOfAuto ? { ...found.origin, config: { ...then, estimator: 'auto' } } : found.origin;
     return `is the output of another run: ${firstDifference(origin, said) ?? others}`;
   }
   const younger = wanted.inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);

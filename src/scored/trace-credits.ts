@@ -48,7 +48,8 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
     if (credit.some(Number.isFinite)) credits.set(name, credit);
   };
   const third = total / 3;
-  const ofTokens = unit === 'end' ? logprobs : null;
+  // a column of the user's may be called so
+  const ofTokens = unit === 'end' && logprobs?.length === total ? logprobs : null;
   const unlikely = (from: number, to: number) =>
     ofTokens?.subarray(from, to).reduce((n, logprob) => n + (logprob < -Math.LN2 ? 1 : 0), 0) ?? Number.NaN;
   const shares = [

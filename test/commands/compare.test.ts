@@ -86,6 +86,15 @@ describe('several files', () => {
     await fails('compare scored.jsonl none.jsonl', 65, /none\.jsonl: no trace of it is in the first file/);
   });
 
+  it("leave what the first file's credits have to beat as it was", async () => {
+    await writeRows(
+      'based.jsonl',
+      rows(20).map((row) => ({ ...row, baseline: 0.1 })),
+    );
+    const alone = find(await compared('scored.jsonl'), 'first_third', 'delta');
+    expect(find(await compared('scored.jsonl based.jsonl'), 'first_third', 'delta')).toEqual(alone);
+  });
+
   it('of this program are called after estimator and rule', async () => {
     const score = `score ${FIXTURES} --limit 12 --quiet`;
     await done(`${score} -o pr.parquet`);

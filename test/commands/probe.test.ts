@@ -123,6 +123,18 @@ describe('score --estimator probe', () => {
     await expectSame('few.jsonl', 'plain.jsonl');
     const { config } = await json('few.jsonl.summary.json');
     expect([config.estimator, config.steps]).toEqual(['pr', undefined]);
+    // each other's files are told apart by the flag
+    await fails(`${command} --limit 16 -o plain.jsonl`, 2, '--estimator is "pr", here it is "auto"');
+    const asked = 'score in.jsonl --limit 16 --estimator pr';
+    await fails(`${asked} -o few.jsonl`, 2, '--estimator is "auto", here it is "pr"');
+    // of a fit that was made before it says the same
+    await done('score in.jsonl --limit 16 --estimator probe --keep-states -o unfit.parquet');
+    await done('calibrate --probe unfit.parquet -o unfit.json');
+    const given = '--limit 8 --calibration unfit.json -o given-unfit.jsonl --overwrite';
+    expect((await done(`${command} ${given}`)).stderr).toMatch(/auto takes pr: too few groups/);
+    expect((await done(`score in.jsonl --estimator probe ${given}`)).stderr).toContain(
+      'the probe stands back (too-few-groups): the values of pr stay as they are',
+    );
     const stream = await readFile(at('in.jsonl'));
     expect((await done('score - --estimator auto -o s.jsonl', stream)).stderr).toContain(
       'takes pr: a stream',
@@ -155,8 +167,29 @@ describe('score --estimator probe', () => {
       '--keep-states',
     );
     await fails('redistribute parts/ --estimator probe -o no.jsonl', 2, 'needs a calibration');
+    await fails(
+      'redistribute parts/ --estimator auto --calibration parts.json -o no.jsonl',
+      2,
+      'add --estimator calibrated, or probe',
+    );
     await fails('redistribute hint.parquet --calibration probe.json -o no.jsonl', 2, 'of another policy');
     await fails('redistribute less.parquet --calibration probe.json -o no.jsonl', 65, 'mean of its groups');
+  });
+
+  it('takes rows without a reference in shards, too, and after pr says of none that it has no value', async () => {
+    const bare = rows.map((row, n) => (n % 3 === 0 ? { ...row, answer: null, solution: null } : row));
+    await write('bare.jsonl', bare);
+    for (const shard of ['0/2', '1/2'])
+      await done(`score bare.jsonl --rows-per-part 64 --keep-states --shard ${shard} -o bare-parts/`);
+    await done('calibrate --probe bare-parts/ -o bare.json');
+    await done('redistribute bare-parts/ --estimator probe --calibration bare.json -o of-bare-parts.jsonl');
+    await done('score bare.jsonl --estimator probe -o of-bare.jsonl');
+    await expectSame('of-bare-parts.jsonl', 'of-bare.jsonl');
+    const statuses = (await rowsOf('of-bare.jsonl')).map(({ status }) => status);
+    expect([statuses.length, statuses.filter((status) => status.includes('no-references'))]).toEqual([
+      96,
+      [],
+    ]);
   });
 
   it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
@@ -165,6 +198,16 @@ describe('score --estimator probe', () => {
     await fails('score - --estimator probe -o no.parquet', 2, 'which stdin gives once', '');
     await done('score in.jsonl --estimator pr -o pr.parquet');
     await fails('calibrate --probe pr.parquet -o no.json', 2, 'has no column exit_states');
+    // groups of another name, which --columns leaves out
+    const named = rows.map(({ group, ...row }) => ({ ...row, problem: group }));
+    await write('named.jsonl', named);
+    const needed =
+      'segments,logprobs,reward,id,reference_logprobs,reference_tokens,reference_utilities,entropies';
+    const narrow = 'score named.jsonl --map group=problem --keep-states -o narrow.parquet --overwrite';
+    await done(`${narrow} --columns segments`);
+    await fails('calibrate --probe narrow.parquet -o no.json', 2, `with --columns ${needed},group`);
+    await done(`${narrow} --columns ${needed}`);
+    await fails('calibrate --probe narrow.parquet -o no.json', 2, 'has no column group,');
     await done('calibrate pr.parquet -o calibration.json');
     await fails(`${command} --calibration calibration.json -o no.parquet`, 2, 'is no probe');
     await write('edited.json', JSON.stringify({ ...(await json('probe.json')), traces: 97 }));

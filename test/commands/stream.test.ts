@@ -75,6 +75,22 @@ describe('a stream of requests', () => {
     expect(found.map(own)).toEqual(written.map(own));
   });
 
+  it('takes pr by itself, also of a batch that a probe could be fitted to', async () => {
+    const many = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 96);
+    const batch = request(
+      many.map((line) => {
+        const { id, group, prompt, completion, answer, reward } = JSON.parse(line);
+        return { id, group, prompt, completion, answer, reward };
+      }),
+    );
+    const ofPr = startStream('--estimator', 'pr');
+    const [found, expected] = [await stream.ask(batch), await ofPr.ask(batch)];
+    ofPr.child.stdin.end();
+    const own = ({ source_file: _, ...row }: Row) => row;
+    expect(found.rows.map(own)).toEqual(expected.rows.map(own));
+    expect(stream.log()).toContain('takes pr: a stream');
+  });
+
   it('rejects are in the answer, and a failed request leaves the next one as it is', async () => {
     const bad = [{ ...rows[0], completion: '' }, ...rows.slice(1)] as Row[];
     const { told, rows: rest } = await stream.ask(request(bad));

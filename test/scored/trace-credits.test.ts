@@ -37,6 +37,8 @@ describe('a scored row', () => {
       sigma_abs: Float64Array.of(-0.75, -0.75 * (2 + 3 + 4 + 5)),
     });
     expect(rest).toEqual({ id: 'a', group: 'a', ends: 'end 2 6 8 2' });
+    // log-probabilities of other tokens say nothing of these
+    expect(creditsOf({ ...SCORED, logprobs: [-3, -0.1] }).credits.has('unlikely')).toBe(false);
   });
 
   it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {

@@ -26,8 +26,8 @@ class Scorer:
     """Scores batch after batch without the start that `score` pays each time, which of 16 rows is three quarters.
 
     A call takes rows and gives a table as `score` does. What follows of a trace's group, such as the baseline, follows of the rows of
-    its batch: keep groups together. A failed call raises Error and leaves the scorer as it was. `policy=` of a call names another
-    policy; a policy folder that has changed since is read again.
+    its batch: keep groups together. By default the estimator is pr, of every batch. A failed call raises Error and leaves the scorer as
+    it was. `policy=` of a call names another policy; a policy folder that has changed since is read again.
 
         dataset.map_batches(rredcot.Scorer, fn_constructor_kwargs={"policy": "./policy"}, concurrency=4)  # Ray Data
 

@@ -21,14 +21,16 @@ def verl(scored):
     return pyarrow().Table.from_pylist(sorted(rows, key=lambda row: order[row["group"]]))
 
 
-
 def prm(scored):
-    """Steps for TRL's PRMTrainer (step_separator=""), each labeled by the sign of its share of the return: rows of --sigma rudder or signed; of others, and where sigma is uniform, a label says nothing and the trace is left out."""
-    return _table(
-        {**_steps(row), "labels": [_return(row) * each["sigma"] > 0 for each in _segments(row)]}
+    """Steps for TRL's PRMTrainer (step_separator=""), each labeled by the sign of its share of the return: rows of --sigma rudder or signed. A trace
+    whose sigma is uniform is left out; where sigma is negative nowhere, as by other rules, all labels of a trace are its outcome: ValueError."""
+    rows = [
+        row
         for row in _credited(scored)
         if _return(row) != 0 and not any(code.startswith("uniform:") for code in row["status"].split(";"))
-    )
+    ]
+    has_signs = any(each["sigma"] < 0 for row in rows for each in row["segments"])
+    return _table({**_steps(row), "labels": [_return(row) * each["sigma"] > 0 for each in _segments(row)]} for row in rows if has_signs)
 
 
 def progress(scored):
@@ -56,14 +58,14 @@ def tinker(scored, loss="importance_sampling"):
 
     data = []
     for row in _credited(scored):
-        ids, before = [*row["prompt_ids"], *row["completion_ids"]], [0.0] * (len(row["prompt_ids"]) - 1)
+        ids, before = [*row["prompt_ids"], *row["completion_ids"]], [0.0] * len(row["prompt_ids"])
         lists = {
             "logprobs": row["logprobs"],
             "advantages": [_return(row) * sigma for sigma in row["sigma"]],
             "weights": [sigma * _own(row) for sigma in row["sigma"]],
         }
         read = ("weights",) if loss == "cross_entropy" else ("logprobs", "advantages")
-        inputs = {name: TensorData(data=before + lists[name], dtype="float32", shape=[len(ids) - 1]) for name in read}
+        inputs = {name: TensorData(data=(before + lists[name])[1:], dtype="float32", shape=[len(ids) - 1]) for name in read}
         inputs["target_tokens"] = TensorData(data=ids[1:], dtype="int64", shape=[len(ids) - 1])
         data.append(Datum(model_input=ModelInput.from_ints(ids[:-1]), loss_fn_inputs=inputs))
     return data
