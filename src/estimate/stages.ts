@@ -1,6 +1,6 @@
 // The stages between cut and credit: what is asked of each trace, who answers, and what the values are.
 import type { Nature } from '../credit/nature.js';
-import { usageError } from '../errors.js';
+import { interruptedError, usageError } from '../errors.js';
 import { windowOf } from '../io/files/run-folder.js';
 import type { Config } from '../io/write/output.js';
 import type { Engine } from '../model/engine/engine.js';
@@ -145,10 +145,16 @@ export function openWhole(
       await using _ = stages;
       const answers = await openKept(run.folder, signal);
       kept = answers;
-      await answers.ask(stages.ask(cut), stages.answer, whole.partOf, run.prescan.traces, log);
-      const found = await whole.fit(answers.parts, config);
-      nature = found.nature;
-      return found.config;
+      try {
+        await answers.ask(stages.ask(cut), stages.answer, whole.partOf, run.prescan.traces, log);
+        const found = await whole.fit(answers.parts, config);
+        nature = found.nature;
+        return found.config;
+      } catch (error) {
+        if (!signal.aborted || run.folder === undefined) throw error;
+        const told = `interrupted: what was said so far is kept in ${run.folder}`;
+        throw interruptedError(told, 'the same command again, which goes on from there');
+      }
     },
     [Symbol.asyncDispose]: async () => kept?.close(),
   };

@@ -185,7 +185,10 @@ export async function expectSame(
   await using opened = await openFamily(config, opts);
   const { changed, ...same } = await runDifferences(opened.session, opened.model, changes);
   const shared = await sharedDifferences(opened.session, opened.model);
-  for (const [what, { most }] of Object.entries({ ...same, shared })) expect(most, what).toBeLessThan(NATS);
+  // a delta net brings keys to unit length, whatever length these had: in float64, too, weights that are off by float32's
+  // rounding move a number by up to 2.3e-4 (40 draws; half of them by less than 1e-5)
+  const bound = 'linear_num_key_heads' in config ? 10 * NATS : NATS;
+  for (const [what, { most }] of Object.entries({ ...same, shared })) expect(most, what).toBeLessThan(bound);
   for (const { most } of changed) expect(most).toBeGreaterThan(0.01);
 }
 

@@ -27,7 +27,7 @@ const filesOf = (folder: string) => readdir(folder, { recursive: true }).catch((
 const halfWritten = async (folder: string) => (await filesOf(folder)).filter((name) => name.endsWith('.tmp'));
 
 describe('a signal', () => {
-  const score = 'score in.jsonl --rows-per-part 2';
+  const score = 'score in.jsonl --estimator pr --rows-per-part 2';
 
   it.each(['SIGTERM', 'SIGINT', 'SIGUSR1', 'SIGHUP'] as const)(
     '%s: exit 75, says what is kept, leaves nothing half written, and the same command goes on',
@@ -55,6 +55,21 @@ describe('a signal', () => {
       expect((await filesOf(folder)).filter((file) => file.startsWith('part-'))).toHaveLength(32);
     },
   );
+
+  it('while all traces are asked, before a row is made: says that what was said is kept, and goes on from there', async () => {
+    const line = `score ${FIXTURES} --threads 1 -o asked/`;
+    const { child, end } = start(`${line} --quiet`);
+    const kept = async () => (await filesOf(at('asked'))).filter((name) => name.startsWith('.run.answers-'));
+    await until(async () => (await kept()).length > 0);
+    child.kill('SIGTERM');
+    const { code, stderr } = await end;
+    const told =
+      'rredcot: interrupted: what was said so far is kept in asked\n  try: the same command again, which goes on from there\n';
+    expect([code, stderr]).toEqual([75, told]);
+    expect((await kept()).length).toBeGreaterThan(0);
+    expect((await done(line)).stderr).toMatch(/auto takes probe[\s\S]*\n512 traces/);
+    expect(await kept()).toEqual([]);
+  });
 
   it.each([
     ['the first row', ''],

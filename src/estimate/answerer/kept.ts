@@ -95,11 +95,6 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
       }
       let entries: Entry[] = [];
       for await (const item of answer(missing())) {
-        if (signal.aborted && folder !== undefined)
-          throw interruptedError(
-            `interrupted: what was said so far is kept in ${folder}`,
-            'the same command again, which goes on from there',
-          );
         throwIfInterrupted(signal);
         const [{ row, places }] = asked as [(typeof asked)[number]];
         const place = places[entries.length] as string;

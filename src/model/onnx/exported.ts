@@ -6,7 +6,7 @@ export type ExportedFeeds = Record<
   string,
   { readonly data: BigInt64Array; readonly dims: readonly number[] }
 >;
-type Run = (
+type ModelRun = (
   feeds: ExportedFeeds,
 ) => Promise<Readonly<Record<'entropies' | 'logprobs' | 'states', Float32Array>>>;
 type Ids = Pick<PackedTrace, 'ids' | 'promptLength'>;
@@ -21,7 +21,7 @@ export async function exportedScores(
   { traces, keep, use }: RunJob,
   most: number,
   read: Map<number, readonly Ids[]>,
-  run: Run,
+  run: ModelRun,
 ) {
   const whole = use === undefined ? traces : read.get(use);
   if (whole === undefined) throw new Error(`no run was kept as ${use}`);
