@@ -135,8 +135,10 @@ async function openProbe(
   if (reads && hidden === 0)
     throw usageError(`--calibration reads hidden states, and ${who} gives none`, mend);
   if (given) refuseStates(given, policy.files);
-  if (hidden === 0 && isRead && given === undefined)
-    log.warn('no_states', `${who} gives no hidden states: ${mend}`);
+  const bare = hidden === 0 && isRead && given === undefined && `${who} gives no hidden states: ${mend}`;
+  // whoever named no estimator has asked for none
+  if (bare && opts.isAuto) log.info(bare);
+  else if (bare) log.warn('no_states', bare);
   let own = given;
   const fit: NonNullable<OpenEstimator['whole']>['fit'] = async (parts, config) => {
     async function* traces() {

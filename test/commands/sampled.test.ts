@@ -54,6 +54,11 @@ it('are of the tokens that the policy wrote, and of none of the padding', async 
   expect(apart).toBeLessThan(0.001);
 });
 
+it('are not what a policy said of a row that was scored before', async () => {
+  await done('score base.jsonl --policy hint -o again.jsonl');
+  expect((await json('again.jsonl.summary.json')).sampled_above).toBeUndefined();
+});
+
 it('are no promise under such a name, but where they are named', async () => {
   await withOwn('short.jsonl', (own) => ({ logprobs: own.slice(1) }));
   expect((await figures('short.jsonl')).above).toBeUndefined();

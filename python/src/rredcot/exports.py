@@ -1,4 +1,6 @@
 """A scored table, or file, in the forms that others read."""
+import logging
+
 from rredcot._rows import pyarrow
 from rredcot._scored import scored_rows
 
@@ -35,7 +37,7 @@ def prm(scored):
 
 def progress(scored):
     """Steps with the change of value over each; 0 for the answer."""
-    return _table({**_steps(row), "progress": [each["delta"] or 0.0 for each in _segments(row)]} for row in _credited(scored))
+    return _table({**_steps(row), "progress": [each["delta"] or 0.0 for each in _segments(row)]} for row in scored_rows(scored))
 
 
 def vineppo(scored):
@@ -73,9 +75,12 @@ def tinker(scored, loss="importance_sampling"):
 
 def _credited(scored):
     """The rows with a return. Raises ValueError where none has."""
-    found = [row for row in scored_rows(scored) if row.get("baseline") is not None]
+    rows = scored_rows(scored)
+    found = [row for row in rows if row.get("baseline") is not None]
     if not found:
         raise ValueError("no trace has a baseline: rredcot.redistribute(table, baseline=...) gives one")
+    if len(found) < len(rows):
+        logging.getLogger("rredcot").warning("%d of %d rows have no baseline and are left out", len(rows) - len(found), len(rows))
     return found
 
 

@@ -218,7 +218,10 @@ function idsBeside(field: Field, name: string): FieldRule {
     Array.isArray(columns[key]) && typeof columns[key][0] === 'number' ? columns[key] : undefined;
   const others = field.endsWith('_ids') ? [name] : ['completion_ids', ...besideOf('completion_ids')];
   const isOne = (row: InputRow, key: string) => listOf(row, key)?.length === listOf(row, name)?.length;
-  const value = (row: InputRow) => (others.some((key) => isOne(row, key)) ? listOf(row, name) : undefined);
+  // beside segments they are what a policy said of the tokens later, when the row was scored
+  const isScored = ({ columns }: InputRow) => name === 'logprobs' && Array.isArray(columns.segments);
+  const value = (row: InputRow) =>
+    others.some((key) => isOne(row, key)) && !isScored(row) ? listOf(row, name) : undefined;
   return { text: name, each: false, value };
 }
 
