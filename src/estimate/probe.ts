@@ -189,7 +189,7 @@ function probeValues(
   fromFloat16(answers.states ?? new Uint16Array(0), numbers);
   const { isMade: _, ...found } = calibratedValues(job, answers, own);
   const columns = keepStates ? { [STATES_COLUMN.name]: numbers } : {};
-  const code = { now: isAuto ? [] : [UNCALIBRATED], features: [NO_STATES], states: [] };
+  const code = { now: isAuto ? [] : [UNCALIBRATED], features: isAuto ? [] : [NO_STATES], states: [] };
   return { ...found, columns, status: code[own?.file.uses ?? 'now'] };
 }
 

@@ -127,7 +127,7 @@ export class RunCounts {
   private readonly returns = { right: 0, wrong: 0 };
   private readonly uneven = { right: 0, wrong: 0 };
   private readonly sums = { traces: 0, tokens: 0, credited: 0, uniform_by_fallback: 0, uniform_in_effect: 0 };
-  private readonly marks = { unlikely: 0, closed_thoughts: 0 };
+  private readonly marks = { unlikely: 0, closed_thoughts: 0, unreferenced: 0 };
   /** segments that say how far their change may be off, and those of them that changed less */
   private readonly noise = { known: 0, below: 0 };
 
@@ -150,6 +150,7 @@ export class RunCounts {
     const logprob = mean(logprobs);
     if (isUnlikely(logprob, this.vocab)) marks.unlikely++;
     if (row.closesThought) marks.closed_thoughts++;
+    if (row.referenceUtilities?.length === 0) marks.unreferenced++;
     this.addSampled(row);
     sketches.mean_logprob.add(logprob);
     const lost = row.requested?.lost_fraction;
@@ -198,7 +199,7 @@ export class RunCounts {
     return {
       /** traces and their tokens; traces with σ; of these, by fallback uniform, and uniform in effect (no |σ·T − 1| of .01) */
       ...this.sums,
-      /** traces whose log p is nearer to guessing than to certainty; those whose text has `</think>`, where the text was looked at */
+      /** traces whose log p is nearer to guessing than to certainty; those whose text has `</think>`, where the text was looked at; those without a reference */
       ...this.marks,
       /** rows that were rejected, or are not as `score` writes them, by code */
       unreadable: Object.fromEntries(this.rejects.counts.map((each) => [each.code, each.count])) as Tally,

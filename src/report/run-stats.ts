@@ -63,8 +63,8 @@ export function openStats(opts: StatsOptions) {
   }
 
   function warn(isEarly: boolean): void {
-    const { rule, thoughtTags } = config as MadeBy;
-    for (const { code, message } of warningsOf(counts.numbers, { policy, rule, thoughtTags })) {
+    const { rule, thoughtTags, calibration } = config as MadeBy;
+    for (const { code, message } of warningsOf(counts.numbers, { policy, rule, thoughtTags, calibration })) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       if (!warned.has(code)) log.warn(code, message);

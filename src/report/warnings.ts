@@ -24,6 +24,8 @@ export interface MadeBy {
   readonly vocab?: number | undefined;
   /** a name, or a list of them, of which the first is that of σ */
   readonly rule?: unknown;
+  /** of values that were fitted to rewards */
+  readonly calibration?: unknown;
   /** what the user says that the policy thinks between */
   readonly thoughtTags?: readonly [open: string, close: string] | undefined;
 }
@@ -73,6 +75,12 @@ export function warningsOf(
   const told: readonly (readonly [code: string, message: string | false | undefined])[] = [
     ['unlikely_traces', unlikelyTraces(numbers, made)],
     ['other_sampler', otherSampler(numbers)],
+    [
+      'unreferenced',
+      made.calibration !== undefined &&
+        numbers.unreferenced > 0 &&
+        `${plural(numbers.unreferenced, 'trace')} had no reference answer: their values are made of rewards and of what the policy said of the thought alone; --map reference=<column> names answers, if there are any`,
+    ],
     ...exitTemplates(numbers, made).map((message) => ['exit_template', message] as const),
     ...Object.entries(OF_STATUS).map(([code, what]) => {
       return [code, status[code] !== undefined && `${plural(status[code], 'trace')} ${what}`] as const;

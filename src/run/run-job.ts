@@ -129,7 +129,6 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   const source = await openSource(inputs, { ...opts, ...job, ...mapping, ...known, run: context, done });
   // in a folder all of whose parts stand nothing may be left to find it by
   const isMade = parts?.todo.size === 0 && target.kind === 'folder';
-  const config = { ...known.config, ...(!isMade && (await job.first?.(source, context))) };
   // what follows of a group follows of what is left of it
   const input = prescan === undefined || job.reward !== undefined ? await partOf(inputs) : undefined;
   if (job.reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
@@ -146,6 +145,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   for (const column of layout.passThrough)
     if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
+  // all that can be refused is, before anybody is asked
+  const config = { ...known.config, ...(!isMade && (await job.first?.(source, context))) };
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const metadataOf = (said: Config) => {
     const own = fileMetadata(said, job.policy, identity, inputs.length);

@@ -16,7 +16,7 @@ beforeAll(async () => {
   await write('later.jsonl', `${lines.slice(0, 999).join('')}${goodLine()}`);
 });
 
-const score = (input: string, more: string) => `score ${input}.jsonl --baseline 0 -o ${more}`;
+const score = (input: string, more: string) => `score ${input}.jsonl --estimator pr --baseline 0 -o ${more}`;
 
 it('more columns than Parquet files are written with end the run before its first pass', async () => {
   const wide = Object.fromEntries(Array.from({ length: 1001 }, (_, n) => [`c${n}`, n]));
@@ -29,6 +29,9 @@ it('more columns than Parquet files are written with end the run before its firs
   expect(stderr).toContain('-o <file>.arrow');
   expect(await beside('wide.parquet')).toEqual([]);
   await done(score('wide', 'wide.arrow'));
+  // nobody is asked before that
+  await fails('score wide.jsonl -o asked.parquet', 2, /asked\.parquet: 1,0\d\d columns/);
+  expect(await beside('asked.parquet')).toEqual([]);
 });
 
 describe('1,000 rejects and no trace', () => {

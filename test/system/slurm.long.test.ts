@@ -9,7 +9,7 @@ import { snapshot } from '../torture/snapshot.js';
 
 const SHARDS = 8;
 const ROWS = 256;
-const CUT = ['--rows-per-part', '4'];
+const CUT = ['--estimator', 'pr', '--rows-per-part', '4'];
 const PARTS_PER_SHARD = ROWS / SHARDS / 4;
 const SCRIPT = join(ROOT, 'examples/slurm/score.sbatch');
 const missing = missingProgram();
