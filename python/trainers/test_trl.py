@@ -223,7 +223,7 @@ def test_live_each_step_is_scored_by_the_weights_that_it_begins_with(tmp_path, r
             for i in range(len(inputs))
         ]
         by_built, by_first = (
-            {row["id"]: row["sigma"] for row in rredcot.score(asked, policy=policy, baseline=0.5, max_rejects="100%").to_pylist()}
+            {row["id"]: row["sigma"] for row in rredcot.score(asked, policy=policy, estimator="pr", baseline=0.5, max_rejects="100%").to_pylist()}
             for policy in (f"{folder}/policy", POLICY)
         )
         for i, row in enumerate(asked):

@@ -31,7 +31,7 @@ import { describeRun } from './identity.js';
 import type { JobOptions, Work } from './options.js';
 import { type Prescan, prescanInputs } from './prescan.js';
 import { type JobInputs, logMapping, openSource, type RunContext, type Source } from './source.js';
-import { beginRun, leaveRun, openSink, type RunPlace, writeRows } from './write-run.js';
+import { beginRun, leaveRun, openSink, type RunPlace, refuseColumns, writeRows } from './write-run.js';
 
 /** What a command adds to that. */
 export interface CommandJob extends Work {
@@ -145,7 +145,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   for (const column of layout.passThrough)
     if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
-  // all that can be refused is, before anybody is asked
+  await refuseColumns(target, run, layout);
   const config = { ...known.config, ...(!isMade && (await job.first?.(source, context))) };
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const metadataOf = (said: Config) => {

@@ -105,18 +105,24 @@ export interface SinkOptions extends Omit<OutputTarget, 'path' | 'format'>, RunP
   readonly finish?: (folder: string) => Promise<void>;
 }
 
+/** Before anybody is asked, not when the first part is written. @throws RredcotError (exit 2) for columns that the run's files cannot hold */
+export async function refuseColumns(
+  { path }: Target,
+  { output }: Pick<Run, 'output'>,
+  { passThrough, ourColumns }: Pick<SinkOptions, 'passThrough' | 'ourColumns'>,
+): Promise<void> {
+  if (output !== 'parquet') return;
+  const { arrowSchema } = await import('../io/arrow/writer.js');
+  const { refuseUnwritable } = await import('../io/arrow/types.js');
+  refuseUnwritable(path, arrowSchema(outputColumns(passThrough, ourColumns)).fields);
+}
+
 /** Opens it. @throws RredcotError (exit 2) for columns that no Parquet file can have */
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, begun } = opts;
   const { folder, parts: begunParts } = begun;
   if (folder === undefined || begunParts === undefined) return openStdout(opts);
   const isFile = target.kind === 'file';
-  // before the first pass, not when the first part is written
-  if (run.output === 'parquet') {
-    const { arrowSchema } = await import('../io/arrow/writer.js');
-    const { refuseUnwritable } = await import('../io/arrow/types.js');
-    refuseUnwritable(target.path, arrowSchema(outputColumns(opts.passThrough, opts.ourColumns)).fields);
-  }
   const pieces: Part = { by: 'pieces', pieces: 1, of: run.parts };
   const ofPart =
     run.parts > 1 && opts.metadata[PART_KEY] === undefined ? { [PART_KEY]: JSON.stringify(pieces) } : {};

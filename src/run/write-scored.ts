@@ -19,7 +19,7 @@ import { openStats } from '../report/run-stats.js';
 import type { BadRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { describeRun } from './identity.js';
-import { beginRun, leaveRun, openSink, writeRows } from './write-run.js';
+import { beginRun, leaveRun, openSink, refuseColumns, writeRows } from './write-run.js';
 
 /** What is written, and how. */
 export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'metadata'> {
@@ -77,6 +77,7 @@ export async function writeScored(
   });
   const place = { target, run, begun, log, isAll: false };
   const write = async () => {
+    await refuseColumns(target, run, out);
     const sink = await openSink({ ...out, ...place, metadata: metadataOf(out, run.run), stats });
     await writeRows(items, sink, stats, signal, place);
   };
