@@ -14,6 +14,11 @@ import { redistribute, type SigmaInput, sigmaFigures } from './sigma.js';
 export const BASELINES = ['auto', 'group', 'rloo', 'value'] as const;
 export type Baseline = (typeof BASELINES)[number] | number;
 
+/** Status of a trace that earned more than its state was worth and less than its group's mean, or the other way round. */
+const TURNED = 'baseline:turned';
+/** How far from both its reward lies at least. */
+const CLOSE = 0.05;
+
 /** How values become credit. */
 export interface CreditOptions extends RequestOptions {
   /** what values are, as far as credit depends on it */
@@ -84,7 +89,9 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
   });
   // that a trace has no reference is the trace's own
   const isOfCredit = (code: string) =>
-    code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
+    (code !== NO_REFERENCES && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`))) ||
+    // where nobody has looked at the group what was found stands
+    (code === TURNED && (mean.groupMean !== undefined || opts.baseline !== 'auto'));
   const kept = row.status.filter((code) => !isOfCredit(code));
   return {
     ...row,
@@ -97,8 +104,30 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
       delta: deltas[k] as number,
       sigma: sum(sigma.subarray(segment.start ?? 0, segment.end ?? 0)),
     })),
-    status: [...new Set([...kept, ...(fallback === undefined ? [] : [fallback]), ...status])],
+    status: [
+      ...new Set([
+        ...kept,
+        ...(fallback === undefined ? [] : [fallback]),
+        ...(isTurned(mean, reward, baseline, opts) ? [TURNED] : []),
+        ...status,
+      ]),
+    ],
   };
+}
+
+/** Whether a trainer whose baseline is the group's mean would move the trace the other way: only graded rewards lie between the two. */
+function isTurned(
+  { groupMean }: GroupMean,
+  reward: number | null,
+  b: number | null,
+  opts: CreditOptions,
+): boolean {
+  if (groupMean === undefined || reward === null || b === null) return false;
+  if (opts.baseline !== 'auto' || !opts.estimator.onRewardScale) return false;
+  return (
+    (reward - groupMean) * (reward - b) < 0 &&
+    Math.min(Math.abs(reward - groupMean), Math.abs(reward - b)) > CLOSE
+  );
 }
 
 /** Whether baselines are means of rewards of a trace's group. */

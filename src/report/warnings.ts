@@ -44,6 +44,8 @@ const REJECTED = 0.05;
 const OF_STATUS: Readonly<Record<string, string>> = {
   [BYTES]:
     'have text and no token ids, and what is called a token of them is a byte: --policy <the policy that wrote them> counts its tokens',
+  'baseline:turned':
+    'earned more than they were expected to and less than their group, or the other way round, so that a trainer with a group baseline would move them the wrong way: --baseline group',
   'completion:has-prompt':
     'begin with their prompt, which is scored as a part of the thought: --map completion=<path> names what the policy wrote',
   'completion:messages-as-text':

@@ -8,6 +8,7 @@ import { type DeclaredColumn, OUR_COLUMNS, ourColumn, TEXT_COLUMNS } from './col
 
 /** What the codes of a status begin with, and what may follow, as docs/output.md lists them. */
 const CODES: Readonly<Record<string, readonly string[]>> = {
+  baseline: ['turned'],
   ask: ['unanswered'],
   completion: ['end-token', 'has-prompt', 'messages-as-text'],
   hint: ['no-peer'],

@@ -192,6 +192,41 @@ describe('score --estimator probe', () => {
     ]);
   });
 
+  it('tells of graded rewards that lie between what a trace was worth and what its group earns', async () => {
+    const graded = rows.map((row, n) => ({
+      ...row,
+      reward: row.reward === 1 ? 0.6 + (n % 7) / 20 : (n % 5) / 12,
+    }));
+    await write('graded.jsonl', graded);
+    const { said } = await done('score graded.jsonl --estimator probe -o graded.parquet');
+    expect(said).toContain('would move them the wrong way: --baseline group');
+    const means = new Map<string, number>();
+    for (const { group } of graded) {
+      const own = graded.filter((row) => row.group === group);
+      means.set(group as string, own.reduce((sum, { reward }) => sum + reward, 0) / own.length);
+    }
+    let turned = 0;
+    for (const row of await readScored(at('graded.parquet'))) {
+      const [reward, b, mean] = [
+        row.reward as number,
+        row.baseline as number,
+        means.get(row.group as string) as number,
+      ];
+      const isTurned =
+        (reward - mean) * (reward - b) < 0 && Math.min(Math.abs(reward - mean), Math.abs(reward - b)) > 0.05;
+      expect(row.status.split(';').includes('baseline:turned'), row.id as string).toBe(isTurned);
+      turned += Number(isTurned);
+    }
+    expect(turned).toBeGreaterThan(0);
+    await done('redistribute graded.parquet --sigma signed -o stays.jsonl');
+    expect((await rowsOf('stays.jsonl')).filter(({ status }) => status.includes('turned'))).toHaveLength(
+      turned,
+    );
+    await done('redistribute graded.parquet --baseline group -o group.jsonl');
+    expect((await rowsOf('group.jsonl')).some(({ status }) => status.includes('turned'))).toBe(false);
+    expect((await done('verify graded.parquet')).stdout).toBe('');
+  });
+
   it('refuses what it cannot see as a whole, and files that are no probe of it', async () => {
     const command = 'score in.jsonl --estimator probe';
     await fails(`${command} --shard 0/2 -o no/`, 2, 'a shard has some of them');
