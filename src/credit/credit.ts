@@ -93,6 +93,7 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
     // where nobody has looked at the group what was found stands
     (code === TURNED && (mean.groupMean !== undefined || opts.baseline !== 'auto'));
   const kept = row.status.filter((code) => !isOfCredit(code));
+  const turned = isTurned(mean, reward ?? Number.NaN, baseline ?? Number.NaN, opts) ? [TURNED] : [];
   return {
     ...row,
     ...{ baseline, sigma, reward, valueStart: values[0] as number },
@@ -104,30 +105,15 @@ export function credited(row: OutputRow, mean: GroupMean, opts: CreditOptions): 
       delta: deltas[k] as number,
       sigma: sum(sigma.subarray(segment.start ?? 0, segment.end ?? 0)),
     })),
-    status: [
-      ...new Set([
-        ...kept,
-        ...(fallback === undefined ? [] : [fallback]),
-        ...(isTurned(mean, reward, baseline, opts) ? [TURNED] : []),
-        ...status,
-      ]),
-    ],
+    status: [...new Set([...kept, ...(fallback === undefined ? [] : [fallback]), ...turned, ...status])],
   };
 }
 
 /** Whether a trainer whose baseline is the group's mean would move the trace the other way: only graded rewards lie between the two. */
-function isTurned(
-  { groupMean }: GroupMean,
-  reward: number | null,
-  b: number | null,
-  opts: CreditOptions,
-): boolean {
-  if (groupMean === undefined || reward === null || b === null) return false;
-  if (opts.baseline !== 'auto' || !opts.estimator.onRewardScale) return false;
-  return (
-    (reward - groupMean) * (reward - b) < 0 &&
-    Math.min(Math.abs(reward - groupMean), Math.abs(reward - b)) > CLOSE
-  );
+function isTurned({ groupMean = Number.NaN }: GroupMean, reward: number, b: number, opts: CreditOptions) {
+  const [ofGroup, own] = [reward - groupMean, reward - b];
+  const isOwn = opts.baseline === 'auto' && opts.estimator.onRewardScale === true;
+  return isOwn && ofGroup * own < 0 && Math.min(Math.abs(ofGroup), Math.abs(own)) > CLOSE;
 }
 
 /** Whether baselines are means of rewards of a trace's group. */
