@@ -168,7 +168,8 @@ async function assertSizes(
 export const HASHED_BYTES = 64 * 2 ** 20;
 
 export function buildAgain(path: string): string {
-  return `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`;
+  const own = `rredcot policy build <checkpoint> -o ${shellWord(path)}`;
+  return `build the folder again with: ${own}, or python -m rredcot.export, which made it if policy info says so`;
 }
 
 function notAsBuilt(path: string, name: string): RredcotError {
