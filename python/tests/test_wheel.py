@@ -1,5 +1,6 @@
 """The command that the wheel installs: the npm package's own bytes, its files found, its signals, its licences, its pins."""
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -122,3 +123,10 @@ def test_libraries_for_cuda_are_named_where_they_fit(folder, monkeypatch):
     # what the user says holds
     monkeypatch.setenv("RREDCOT_CUDA", "/elsewhere")
     assert _node.environment()["RREDCOT_CUDA"] == "/elsewhere"
+
+
+def test_the_export_says_what_it_needs():
+    if importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is here")
+    made = subprocess.run([sys.executable, "-m", "rredcot.export", "--help"], capture_output=True, text=True)
+    assert made.returncode == 1 and made.stderr.count("\n") == 1 and "pip install 'rredcot[export]'" in made.stderr

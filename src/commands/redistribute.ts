@@ -41,7 +41,7 @@ export interface RedistributeOptions {
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
   const { signal, drop = [], overwrite, columns } = opts;
   const source = await openScored(path, STORED, log);
-  const { credit, calibration } = await newCredit(path, source, opts, log);
+  const { credit, calibration, readsPeers } = await newCredit(path, source, opts, log);
   const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
@@ -49,7 +49,6 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const ours = columns === undefined ? source.ours : chosenColumns(source.ours, columns).columns;
 
   // the file as a whole, and the columns
-  const readsPeers = calibration?.file.estimator === 'probe';
   await checkPart(path, source, ofWholeGroups(source, credit, readsPeers), log);
   const sums = await sumGroups(source, credit, { isTyped: target.format !== 'jsonl', readsPeers }, signal);
   const isOther = opts.flags.estimator !== undefined && opts.flags.estimator !== source.config.estimator;

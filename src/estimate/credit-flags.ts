@@ -26,7 +26,7 @@ export function creditFlags() {
   const of = (flag: RuleFlag) => `of --sigma ${readersOf(flag).join(', ')}`;
   const estimators = ESTIMATORS.map(({ name }) => name).join('|');
   const all: Readonly<Record<string, string>> = {
-    '--estimator <name>': `value of a state: ${estimators} (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)`,
+    '--estimator <name>': `value of a state: ${estimators} (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)`,
     ...Object.fromEntries(flagsOfAll('creditFlags')),
     '--sigma <rule,…>': `from values to σ: ${SIGMA_RULES.join('|')} (docs/method.md); the first in sigma, others in sigma_<rule>`,
     '--baseline <b>':

@@ -53,7 +53,9 @@ export const probe: Estimator = {
   onRewardScale: true,
   card: "the probability of winning by going on, from the policy's hidden state there, the surprise of the thought so far and the rewards of the trace's peers, fitted to rewards",
   creditFlags: [CALIBRATION],
-  flags: [['--keep-states', 'of probe: writes the hidden states that it reads, for calibrate --probe']],
+  flags: [
+    ['--keep-states', 'of auto and probe: writes the hidden states that they read, for calibrate --probe'],
+  ],
   configKeys: ['calibration', 'keepStates', 'stateLayers'],
   stored({ calibration }) {
     const model = storedModel(calibration);

@@ -56,7 +56,7 @@ export async function newCredit(path: string, source: ScoredFiles, asked: AskedC
   else if (others.some((flag) => given[flag] !== undefined)) nature = resolveEstimator(flags);
   const credit = resolveCreditOptions(flags, nature);
   refuseImpossible(path, source, credit, calibration);
-  return { credit, calibration };
+  return { credit, calibration, readsPeers: calibration !== undefined && isProbe(calibration.file) };
 }
 
 /**

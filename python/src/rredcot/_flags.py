@@ -68,7 +68,7 @@ class ScoreFlags(SegmentFlags, total=False):
     engine_patience: float
     """how long it may be silent or away, before exit 69"""
     estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
-    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)"""
+    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)"""
     calibration: Union[str, PathLike, Mapping[str, Any]]
     """what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone"""
     prover_estimator: Literal["pr", "pr-mean", "pr-geo", "snis"]
@@ -102,7 +102,7 @@ class ScoreFlags(SegmentFlags, total=False):
     beta: float
     """of --method hierarchical: how far a token's entropy takes its share (default: 0.5)"""
     keep_states: bool
-    """of probe: writes the hidden states that it reads, for calibrate --probe"""
+    """of auto and probe: writes the hidden states that they read, for calibrate --probe"""
     peers: int
     """of siblings: peers a trace, the most similar of its group (default: 3)"""
     peer_tokens: int
@@ -137,7 +137,7 @@ class RedistributeFlags(TypedDict, total=False):
     drop: Union[str, Sequence[Any]]
     """the input's columns that are not written"""
     estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
-    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md) (default: the file's own)"""
+    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md) (default: the file's own)"""
     calibration: Union[str, PathLike, Mapping[str, Any]]
     """what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone"""
     prover_estimator: Literal["pr", "pr-mean", "pr-geo", "snis"]

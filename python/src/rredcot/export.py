@@ -14,11 +14,16 @@ import sys
 import tempfile
 import warnings
 
-import torch
-import transformers
-
 from rredcot import _node
-from rredcot._graph import Scores, export, state_layers, text
+
+try:
+    import onnxscript  # noqa: F401 (torch.onnx asks for it at the end)
+    import torch
+    import transformers
+
+    from rredcot._graph import Scores, export, state_layers, text
+except ImportError as error:
+    raise SystemExit(f"rredcot.export: {error}: pip install 'rredcot[export]'") from None
 
 OFF = 1e-3  # nats that a plain pass and a packed row may differ by
 

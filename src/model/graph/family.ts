@@ -191,7 +191,7 @@ export interface Family {
   embed(o: Operators, ids: string): string;
   /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation; gate [N,heads·hd], whose sigmoid multiplies what is attended to */
   project(o: Operators, layer: number, x: string): Projected;
-  /** layers that are delta nets, where the family has any: rows go through these one after the other, so that none sees another's keys */
+  /** layers whose rows are read one after the other into a state, and have no keys; absent: there are none */
   readonly delta?: {
     layers(config: WindowConfig): (layer: number) => boolean;
     /** x [N,d] → all that a later run has to know of the rows [N,d] */

@@ -1,4 +1,5 @@
 // Scores by a graph that another program has exported: of each trace one row of tokens, its own and then its branches', which a table keeps apart.
+import { sharingRoom } from './layout.js';
 import type { Branch, PackedTrace, RunJob } from './placed.js';
 
 /** Inputs of such a graph, with their dimensions; outputs of entropies, logprobs and states, nats. */
@@ -35,8 +36,8 @@ export async function exportedScores(
   const states: number[] = [];
   for (const [i, { branches, states: exits = [] }] of traces.entries()) {
     const { ids, promptLength } = whole[i] as Ids;
-    const groups = inRoom(branches, branchRoom(ids.length));
-    for (const [n, group] of groups.entries()) {
+    const groups = sharingRoom(branches, branchRoom(ids.length), (branch) => branch.ids.length);
+    for (const [n, group] of (groups.length > 0 ? groups : [[]]).entries()) {
       // its own tokens in the first run alone
       const from = n === 0 ? promptLength : ids.length;
       const ofExits = n === 0 ? exits : [];
@@ -56,28 +57,13 @@ export async function exportedScores(
   return { entropies: inOrder('entropies'), logprobs: inOrder('logprobs'), states: ofStates };
 }
 
-/** Consecutive branches, as many together as have room; one group at least. */
-function inRoom(branches: readonly Branch[], room: number): Branch[][] {
-  const groups: Branch[][] = [[]];
-  let free = room;
-  for (const branch of branches) {
-    free -= branch.ids.length;
-    if (free < 0 && groups.at(-1)?.length) {
-      groups.push([]);
-      free = room - branch.ids.length;
-    }
-    groups.at(-1)?.push(branch);
-  }
-  return groups;
-}
-
 /**
  * A trace and branches of it as the graph takes them.
  * @param from token of the trace from which on they are scored @param exits before which the hidden state is wanted
  * @returns feeds ids, pos, sees, branch [n,C]: token, position, number of the trace's tokens in sight, which branch, -1 of the trace itself;
  * rows, targets [m,D]: numbers of the flattened [n·C] to read out, and the token that follows each; state_rows [k]
  */
-export function packedRow(
+function packedRow(
   trace: Int32Array,
   from: number,
   branches: readonly Branch[],

@@ -9,8 +9,9 @@ import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { differences } from '../../support/family-checks.js';
 import { EMBEDDED, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
 import { ONE_THREAD, pythonWith } from '../../support/python.js';
+import { exportPython } from '../../support/trainer-venv.js';
 
-const python = pythonWith('torch, transformers, safetensors');
+const python = pythonWith('torch, transformers, safetensors') ?? exportPython();
 const TEMPLATE = { close: '\u0001', open: '', closer: '\u0002' };
 const scratch = await temporaryFolder();
 

@@ -21,8 +21,9 @@ import {
   temporaryFolder,
 } from '../../support/program.js';
 import { ONE_THREAD, pythonWith } from '../../support/python.js';
+import { exportPython } from '../../support/trainer-venv.js';
 
-const python = pythonWith('torch, transformers.models.qwen3_5_moe.modeling_qwen3_5_moe');
+const python = pythonWith('torch, transformers.models.qwen3_5_moe.modeling_qwen3_5_moe') ?? exportPython();
 const VOCAB = 131;
 
 const BASE: Json = {
