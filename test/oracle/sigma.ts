@@ -208,16 +208,18 @@ export function smoothedWalk(
   pi: readonly number[],
   outcomes: readonly (readonly [right: number, count: number])[] = [],
 ): number[] {
+  // beside completions an estimate counts less
+  const sd = outcomes.length > 0 ? 2 : 1;
   const seen = values.map((v, k) => {
     const held = Math.min(Math.max(v, 1 / 202), 201 / 202);
     const [right, count] = outcomes[k] ?? [0, 0];
-    return GRID.map((g) => normal(logit(held) - logit(g)) * g ** right * (1 - g) ** (count - right));
+    return GRID.map((g) => normal((logit(held) - logit(g)) / sd) * g ** right * (1 - g) ** (count - right));
   });
   /** chance of each step from g to h, given g */
   const steps = pi.map((p) => {
-    const sd = 0.6 * (1 - p) + 0.01;
+    const step = 0.6 * (1 - p) + 0.01;
     return GRID.map((g) => {
-      const row = GRID.map((h) => normal((h - g) / sd));
+      const row = GRID.map((h) => normal((h - g) / step));
       const sum = row.reduce((a, b) => a + b, 0);
       return row.map((x) => x / sum);
     });
