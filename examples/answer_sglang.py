@@ -1,4 +1,4 @@
-"""The engine `sglang` of answer.py, after SGLang's source and documentation. It has not been run: SGLang needs a GPU."""
+"""The engine `sglang` of answer.py, in its process: what questions have in common is computed once, by the radix cache."""
 import sglang
 import transformers
 

@@ -170,7 +170,12 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
       }));
     }
     const places = ids.slice(from).map((id, i) => ({ id, own: i === 0 ? null : after(ids, from + i) }));
-    const input_token_logprobs = places.map(({ id, own }) => [own?.[id] ?? null, id, null]);
+    // as 0.5.23 names them
+    const input_token_logprobs = places.map(({ id, own }) => [
+      own?.[id] ?? null,
+      own && id >= own.length - 1 ? 0 : id,
+      null,
+    ]);
     const input_top_logprobs = places.map(
       ({ own }) => own && best(own, body.top_logprobs_num).map(([id, logprob]) => [logprob, id, null]),
     );

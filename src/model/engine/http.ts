@@ -88,6 +88,8 @@ export type Dialect = (of: Served) => Promise<Engine['answer']>;
 export interface Served extends Pick<Server, 'ask'> {
   /** by its name */
   readonly model: string;
+  /** how many ids it has */
+  readonly vocabulary: number;
   /** Counts ids that were sent, read, and of these cached. @throws TraceRejected where what was read is something else */
   took(sent: number, read: number | undefined, cached: number | undefined): void;
 }

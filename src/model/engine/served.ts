@@ -42,7 +42,8 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
     tokens += sent;
     cached += ofCache;
   };
-  const ask = await dialect({ ask: server.ask, model, took });
+  const vocabulary = opened.policy.architecture.vocab;
+  const ask = await dialect({ ask: server.ask, model, vocabulary, took });
 
   /** Whoever it is that answers. */
   async function answer(questions: readonly EngineQuestion[]): Promise<Said[]> {

@@ -16,7 +16,7 @@ interface Generated {
   };
 }
 
-export const sglang: Dialect = async ({ ask, took }) => {
+export const sglang: Dialect = async ({ ask, took, vocabulary }) => {
   async function generate(ids: Int32Array, sampling: object, scoring: object): Promise<Generated[]> {
     const body = { input_ids: [...ids], sampling_params: { ...PLAIN, ...sampling }, ...scoring };
     const all = [(await ask('generate', body)) as Generated | Generated[]].flat();
@@ -31,7 +31,9 @@ export const sglang: Dialect = async ({ ask, took }) => {
     const [{ meta_info } = {}] = await generate(ids, { max_new_tokens: 0 }, scoring);
     const { input_token_logprobs = [], input_top_logprobs = [] } = meta_info ?? {};
     const scored = input_token_logprobs.slice(from - start);
-    const wrong = scored.find(([, id], i) => id !== ids[from + i]);
+    // it names the vocabulary's last id 0 (0.5.23), though it has scored it
+    const named = (id = 0) => (id >= vocabulary - 1 ? 0 : id);
+    const wrong = scored.find(([, id], i) => named(id) !== named(ids[from + i]));
     if (wrong !== undefined) return `has read ${wrong[1]}, which was not sent there`;
     const numbers = (row: readonly SglangScored[] | null) =>
       (row ?? []).map(([logprob]) => logprob ?? Number.NaN);
