@@ -117,7 +117,7 @@ async function* scoreWindows<T extends AskedJob>(
         const promptLength = promptIds.length;
         return { trace, ids: joinIds(promptIds, completionIds), promptLength, pieces, asked };
       });
-      const planned = session.width === undefined ? planWindow(jobs, session.device) : jobs.map(aloneAs);
+      const planned = session.width === undefined ? planWindow(jobs, session) : jobs.map(aloneAs);
       // a window without a job still has to pass in its turn
       if (planned.length === 0) planned.push({ strategy: 'one-run', jobs: [] });
       for (const [n, batch] of planned.entries())

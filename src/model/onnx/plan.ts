@@ -35,15 +35,30 @@ const SECOND_RUN_ROWS = 64;
  * they are copied once in memory. From a GPU they go to the host in float32 and back again, since Node's ONNX Runtime
  * keeps nothing on a CUDA device between runs: 0.26 MB a token of an 8 B Llama, 0.06 MB of a 1.5 B Qwen, twice, at some
  * 10 GB/s. In that time a GPU at 200 TFLOP/s computes 0.7 of a row. An estimate: no GPU was at hand to measure it.
+ * Delta nets are walked again from the trace's first token (1.55 times a plain pass, where one run takes 1.10), and a graph
+ * that was exported reads the whole trace again.
  */
-const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7 } as const;
+const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, delta: 0.45, exported: 1 } as const;
+
+/** Who reads, as far as it decides the way. */
+interface Reader {
+  readonly device?: Device | undefined;
+  readonly folder?: { readonly architecture?: object } | undefined;
+}
+
+function secondRun({ device, folder }: Reader): number {
+  const has = (kind: 'exported' | 'delta') => Object.hasOwn(Object(folder?.architecture), kind);
+  const kind = has('exported') ? 'exported' : has('delta') ? 'delta' : (device?.name ?? 'cpu');
+  return SECOND_RUN_SHARE[kind];
+}
 
 /** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (measured at 16,384). */
 const LONG_TRACE = 12_288;
 
 /** The cheaper way for a trace, or for several with one prompt: rows that would be thrown away against the price of a second run. */
-export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { name: 'cpu' }): Strategy {
-  if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
+export function chooseStrategy(jobs: readonly TraceJob[], reader: Reader = {}): Strategy {
+  const share = secondRun(reader);
+  if (share === SECOND_RUN_SHARE.cpu && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
   // a candidate at every token
   if (jobs.some(({ pieces, asked }) => isCutLate(pieces) && asked.atExits.length > 0)) return 'two-run';
   let [wasted, tokens] = [0, jobs[0]?.promptLength ?? 0];
@@ -52,15 +67,15 @@ export function chooseStrategy(jobs: readonly TraceJob[], { name }: Device = { n
     wasted += (pieces.ends.length - pieces.segments) * branchLoad(job).rowsPerExit;
     tokens += ids.length - promptLength;
   }
-  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
+  return wasted <= SECOND_RUN_ROWS + share * tokens ? 'one-run' : 'two-run';
 }
 
 /** Batches of a window, by strategy and length: which of its traces run together, and how. The same jobs give the same batches. */
-export function planWindow(jobs: readonly TraceJob[], device: Device = { name: 'cpu' }) {
-  const parts = withSamePrompt(jobs).flatMap((alike) => partsOf(alike, device));
+export function planWindow(jobs: readonly TraceJob[], reader: Reader = {}) {
+  const parts = withSamePrompt(jobs).flatMap((alike) => partsOf(alike, reader));
   return (['one-run', 'two-run'] as const).flatMap((strategy) => {
     const chosen = parts.filter((part) => part.strategy === strategy);
-    return planBatches(chosen, BATCH_ROWS, device.name).map((batch) => {
+    return planBatches(chosen, BATCH_ROWS, reader.device?.name).map((batch) => {
       // traces with as many branches stand side by side in a run's groups
       const together = batch.toSorted((one, other) => sumOf(other.behind) - sumOf(one.behind));
       const own = together.flatMap(({ members }, n) =>
@@ -78,11 +93,11 @@ interface BatchPart extends Load {
 }
 
 /** Traces with one prompt in parts that read it once, each within the rows of a batch; where that saves too little, each trace is a part. */
-function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
+function partsOf(alike: readonly TraceJob[], reader: Reader): BatchPart[] {
   const loads = new Map(alike.map((job) => [job, branchLoad(job)]));
   const loadOf = (job: TraceJob) => loads.get(job) as ReturnType<typeof branchLoad>;
   const { promptLength } = alike[0] as TraceJob;
-  const together = chooseStrategy(alike, device);
+  const together = chooseStrategy(alike, reader);
   const rowsBehind = (job: TraceJob) => job.ids.length - promptLength + loadOf(job).rows[together];
   const shared = sharingRoom(alike, BATCH_ROWS, rowsBehind).flatMap((members) => {
     const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * sumOf(members.map(rowsBehind));
@@ -92,7 +107,7 @@ function partsOf(alike: readonly TraceJob[], device: Device): BatchPart[] {
     const longestBranch = mostOf(members.map((job) => loadOf(job).longestBranch));
     const first = members[0] as TraceJob;
     const isShared = members.length > 1;
-    const strategy = isShared ? together : chooseStrategy(members, device);
+    const strategy = isShared ? together : chooseStrategy(members, reader);
     const tokens = isShared ? promptLength : first.ids.length;
     const behind = isShared ? members.map(rowsBehind) : [loadOf(first).rows[strategy]];
     return { strategy, members, tokens, behind, longestBranch };

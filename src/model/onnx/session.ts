@@ -18,7 +18,7 @@ process.env.ORT_DISABLE_TELEMETRY = '1';
 /** What scoring asks of a policy; without a device it is taken to run on the CPU, without a vocabulary entropies have no bound. */
 export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
   Partial<Pick<ModelSession, 'device' | 'vocab'>> & {
-    readonly folder?: Pick<PolicyFolder, 'path'>;
+    readonly folder?: Pick<PolicyFolder, 'path'> & { readonly architecture?: object };
     /** of an engine, to which traces are put one by one: so many at a time */
     readonly width?: number;
     /** of its answers, as `answerNoise` measures it; absent or 0: rounding of float32 */

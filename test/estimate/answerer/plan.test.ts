@@ -12,8 +12,8 @@ import {
 import { jobOf, SHAPE } from '../../support/fake-policy.js';
 
 /** Batches of a window, by positions in it. */
-const planned = (jobs: readonly TraceJob[], device?: Parameters<typeof planWindow>[1]) =>
-  planWindow(jobs, device).map(({ strategy, jobs: batch }) => ({
+const planned = (jobs: readonly TraceJob[], reader?: Parameters<typeof planWindow>[1]) =>
+  planWindow(jobs, reader).map(({ strategy, jobs: batch }) => ({
     strategy,
     members: batch.map(({ ids }) => jobs.findIndex((job) => job.ids === ids)),
     shares: batch.map(({ shares }) => shares),
@@ -127,7 +127,7 @@ test('chooseStrategy reads very long traces in two runs', () => {
 });
 
 test('chooseStrategy on a GPU: keys and values that go to the host and back cost more than most branches', () => {
-  const gpu = { name: 'cuda', deviceId: 0 } as const;
+  const gpu = { device: { name: 'cuda', deviceId: 0 } } as const;
   // 64 + 0.7 rows a token: 134 of 100 tokens; one piece of 9 is merged
   const job = (length: number) =>
     jobOf({ ...SHAPE, maxSegments: 8, continuations: [{ length, scoredFrom: 1 }] });
@@ -137,6 +137,18 @@ test('chooseStrategy on a GPU: keys and values that go to the host and back cost
   const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
   expect([chooseStrategy([long], gpu), chooseStrategy([long])]).toEqual(['one-run', 'two-run']);
   expect(planned([long], gpu)).toEqual([{ strategy: 'one-run', members: [0], shares: [undefined] }]);
+});
+
+test.each([
+  ['delta nets are walked again', { delta: {} }, 64 + 45],
+  ['a graph that was exported reads the trace again', { exported: 'olmo2' }, 64 + 100],
+])('chooseStrategy where %s', (_, architecture, most) => {
+  const job = (length: number) =>
+    jobOf({ ...SHAPE, maxSegments: 8, continuations: [{ length, scoredFrom: 1 }] });
+  const chosen = (length: number) => chooseStrategy([job(length)], { folder: { architecture } });
+  expect([chosen(most), chosen(most + 1)]).toEqual(['one-run', 'two-run']);
+  const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
+  expect(chooseStrategy([long], { folder: { architecture } })).toBe('one-run');
 });
 
 test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 rows, 27 traces a batch', () => {
