@@ -249,7 +249,7 @@ async function isMadeByOther(
 function interruption({ folder, parts }: BegunRun): RredcotError {
   const { traces } = sumCounts(parts?.existing.values() ?? []);
   const n = parts?.existing.size ?? 0;
-  if (traces === 0) return interruptedError(`interrupted${folder === undefined ? '' : ': nothing was kept'}`);
+  if (traces === 0) return interruptedError(`interrupted${folder === undefined ? '' : ': no row was kept'}`);
   const kept = `interrupted: ${plural(n, 'part')} ${are(n)} kept in ${folder}`;
   return interruptedError(kept, 'the same command again, which goes on from there');
 }
