@@ -102,7 +102,7 @@ export function refuseWithoutTrace(
   );
 }
 
-/** The flag in a reason: what stands behind its last colon. */
+/** The flag, or the command, in a reason: what stands behind its last colon. */
 export function cureOf(reason: string): string | undefined {
-  return /: (?:use |did you mean )?(--[^?]*)\??$/.exec(reason)?.[1];
+  return /: (?:use |did you mean )?((?:--|rredcot )[^?]*)\??$/.exec(reason)?.[1];
 }
