@@ -39,6 +39,8 @@ export interface TraceQuestions {
   readonly tails?: TailsAt;
   /** the hidden state at every exit, too */
   readonly states?: true;
+  /** the last layer's row before every token, too */
+  readonly last?: boolean;
   /** other traces of which the same is asked as of this one's own tokens */
   readonly peers?: readonly TokenizedTrace[];
   /** of the policy once the (K+1) exit points are known, which may be many and long */
@@ -70,6 +72,10 @@ export interface ReaderAnswers {
   readonly branches: readonly (readonly Answer[])[];
   /** (E · d) float16, where they were asked for and the answerer has them */
   readonly states?: Uint16Array;
+  /** (T · d) the last layer's rows, where they were asked for */
+  readonly last?: Float32Array;
+  /** (T) of a second reader that is compared: KL(policy ‖ it), nats */
+  readonly kl?: Float32Array;
   /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that; absent: rounding */
   readonly noise?: number;
 }

@@ -14,6 +14,7 @@ import { failed } from '../io/files/files.js';
 import type { Config } from '../io/write/output.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
+import { distill, TEACHER_COLUMNS, taught } from './distill.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
 import { mc } from './mc.js';
@@ -22,13 +23,12 @@ import { given, OF_REFERENCES, ofReferences, ofSeen, surprise } from './one-pass
 import { posterior } from './posterior.js';
 import { auto, probe, STATES_COLUMN } from './probe.js';
 import { progress } from './progress.js';
-import { ratio } from './ratio.js';
 import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
   ...[auto, ...OF_REFERENCES, calibrated, probe, siblings, mc],
-  ...[progress, given, loo, surprise, ratio, ask, posterior],
+  ...[progress, given, loo, surprise, distill, ask, posterior],
 ];
 
 const BUILT_IN = known.length;
@@ -58,6 +58,11 @@ export function storedNature(config: Config): Nature | undefined {
 
 /** An estimator as flags ask for it. @param nature its facts, as its flags make them @throws RredcotError (exit 2) */
 export async function setUpEstimator(nature: Nature, values: FlagValues, call: EstimatorCall) {
+  const own = await setUpAlone(nature, values, call);
+  return typeof values.teacher === 'string' ? taught(own, values.teacher, nature.isOfRow === true) : own;
+}
+
+async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall): Promise<EstimatorSetup> {
   const { setUp, of, flags = [] } = estimatorNamed(nature.name) ?? {};
   if (setUp !== undefined) {
     const own: EstimatorSetup | undefined = await setUp(values, call, nature);
@@ -73,7 +78,8 @@ export async function setUpEstimator(nature: Nature, values: FlagValues, call: E
 /** The columns that come with the values of a file. @param config its configuration */
 export function valueColumns(config: Config): readonly OutputColumn[] {
   const own = estimatorNamed(config.estimator)?.columns?.(config) ?? [];
-  return config.keepStates === true ? [...own, STATES_COLUMN] : own;
+  const ofTeacher = config.teacher === undefined ? [] : TEACHER_COLUMNS;
+  return [...own, ...ofTeacher, ...(config.keepStates === true ? [STATES_COLUMN] : [])];
 }
 
 /** What the estimator and the σ rule of a configuration do, in the words of a dataset card. */

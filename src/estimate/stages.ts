@@ -16,7 +16,7 @@ import { allEnds, mergeSegments, segmentRows, segmentSums } from '../segment/seg
 import { THINK_CLOSE } from '../segment/span.js';
 import type { Trace } from '../trace.js';
 import { type KeptAnswers, openKept } from './answerer/kept.js';
-import { answererOf, eachInWindow, windowsOf } from './answerer/windows.js';
+import { answererOf, eachInWindow, WINDOW_ROWS, windowsOf } from './answerer/windows.js';
 import type { OpenEstimator, ValueJob } from './estimator.js';
 import { atOnce } from './module-place.js';
 import { changeNoise } from './noise.js';
@@ -80,14 +80,15 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     for (const session of sessions.toReversed()) await session.close();
   };
   try {
+    const { model, name = '', isCompared } = estimator.second ?? {};
     const session =
       engine === undefined
-        ? await ModelSession.open(withGraphs(policy), device)
+        ? await ModelSession.open(withGraphs(policy), device, isCompared)
         : engineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
-    const { model, name = '' } = estimator.second ?? {};
-    const other = model && (await ModelSession.open(model.policy, model.device));
+    const most = isCompared && WINDOW_ROWS;
+    const other = model && (await ModelSession.open(model.policy, model.device, isCompared));
     if (other !== undefined) {
       sessions.push(other);
       noteProof(log, other, name);
@@ -100,13 +101,14 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     const far = peers === undefined ? undefined : await farPeers(whole, log, signal);
     return {
       ask(cut) {
-        const windows = windowsOf(cut, window);
+        const windows = windowsOf(cut, window, most);
         const shown = peers === undefined ? windows : withPeers(windows, far?.peers, peers);
         return eachInWindow(shown, () => async (job) => {
-          return { ...job, asked: (await estimator.ask?.(job)) ?? { atExits: job.continuations } };
+          const asked = (await estimator.ask?.(job)) ?? { atExits: job.continuations };
+          return { ...job, asked: { ...asked, last: isCompared === true } };
         });
       },
-      answer: answererOf(session, second, window),
+      answer: answererOf(session, second, window, most),
       async [Symbol.asyncDispose]() {
         await far?.[Symbol.asyncDispose]();
         await close();

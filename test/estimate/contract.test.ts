@@ -6,6 +6,7 @@ import { align, pieceBags } from '../../dist/estimate/alignment.js';
 import { askedValue } from '../oracle/ask.js';
 import { looValues, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
+import { taught } from '../oracle/distill.js';
 import {
   continuationLogprobs,
   fork,
@@ -13,7 +14,6 @@ import {
   type OracleModel,
   tokenStats,
 } from '../oracle/llama.js';
-import { segmentRatios } from '../oracle/ratio.js';
 import { oracleSibling } from '../oracle/siblings.js';
 import { changePolicy } from '../support/changed-policy.js';
 import { exitTemplate, tokenIds } from '../support/oracle-comparison.js';
@@ -24,7 +24,7 @@ import { fitted, type MadeTrace } from '../support/scored-traces.js';
 type Row = ScoredRow &
   Readonly<
     Record<
-      'hint_logprobs' | 'ref_logprobs' | 'value_prior' | 'value_ess' | 'sigma_share' | 'sigma_rudder',
+      'hint_logprobs' | 'teacher_logprobs' | 'teacher_entropies' | 'kl' | 'token_advantage' | 'value_prior' | 'value_ess' | 'sigma_share' | 'sigma_rudder',
       number[]
     >
   >;
@@ -144,14 +144,18 @@ function asked(yes: string, no: string, row: Row, { prompt_ids: prompt, completi
   );
 }
 
-/** By the prover as an older policy. */
-function ratios(row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
-  const ends = row.segments.map(({ end }) => end as number);
-  const found = segmentRatios(policy, prover, prompt, own, ends);
-  // over all tokens it is log π(completion) / π_ref(completion)
-  expect(sum(row.logprobs) - sum(row.ref_logprobs)).toBeCloseTo(sum(found), 2);
+/** By the prover as a teacher, whose columns stand beside. */
+function distilled(row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
+  const { logprobs, entropies, kl, advantages } = taught(policy, prover, prompt, own);
+  const columns = { teacher_logprobs: logprobs, teacher_entropies: entropies, kl, token_advantage: advantages };
+  for (const [name, expected] of Object.entries(columns)) {
+    const found = row[name as keyof typeof columns];
+    expect(found).toHaveLength(own.length);
+    for (const [t, each] of expected.entries())
+      expect(Math.abs((found[t] as number) - each), `${name}[${t}]`).toBeLessThan(name === 'kl' ? 1e-4 : 1e-3);
+  }
   expect(row.reference_utilities).toEqual([]);
-  return running(found.slice(0, -1));
+  return running(thoughts(row).map(({ start, end }) => sum(advantages.slice(start ?? 0, end ?? 0))));
 }
 
 /** The best of K tries of the prover, where the policy has cut. */
@@ -301,19 +305,23 @@ const CASES: readonly Case[] = [
     refused: [['--hint peer --hint-template hint.json', 'hint.json: ']],
   },
   {
-    name: 'ratio',
-    flags: '--ref-policy prover',
-    config: { refPolicy: { files: expect.objectContaining({ 'tokenizer.json': expect.any(String) }) } },
-    values: ratios,
-    checked: [0],
+    name: 'distill',
+    flags: '--teacher prover',
+    config: { teacher: { files: expect.objectContaining({ 'tokenizer.json': expect.any(String) }) } },
+    values: distilled,
+    checked: [0, 7],
     within: 2e-3,
-    toPr: { refused: 'ratio has scored nothing' },
+    toPr: { refused: 'distill has scored nothing' },
     fromPr: NOT_STORED,
     refused: [
-      ['', '--estimator ratio needs an older policy'],
-      ['--policy prover --ref-policy prover', 'has the weights of the policy itself'],
-      ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
-      ['--ref-policy prover --steps scaled', 'sums of attributions'],
+      ['', '--estimator distill needs a teacher'],
+      ['--policy prover --teacher prover', 'has the weights of the policy itself'],
+      ['--teacher odd', 'token 256 is "<think>" for the policy and "<THINK>" for the teacher'],
+      ['--teacher prover --steps scaled', 'sums of attributions'],
+      ['--teacher http://localhost:8000', 'KL is of all'],
+      ['--teacher prover --answers traces.jsonl', 'KL is of whole distributions'],
+      ['--teacher prover --estimator given', 'no policy reads the traces'],
+      ['--teacher prover --estimator progress --prover prover', 'read a second time'],
     ],
   },
   {

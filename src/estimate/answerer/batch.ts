@@ -2,7 +2,7 @@
 import { dataError, OutOfMemoryError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../model/onnx/device.js';
 import { sharingRoom } from '../../model/onnx/layout.js';
-import { type Branch, nextKept, type TraceScores } from '../../model/onnx/placed.js';
+import { type Branch, nextKept, type PackedTrace, type TraceScores } from '../../model/onnx/placed.js';
 import { BATCH_ROWS, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { shareTails, tailScores } from '../../model/onnx/tails.js';
@@ -43,10 +43,10 @@ export async function runBatch(
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const plans = jobs.map((job) => planExits(job, Array.from(candidateExits(job.pieces))));
   const scored = await session.run(
-    jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches, states: statesOf(job) })),
+    jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches, ...rowsOf(job) })),
   );
   assertPossible(scored, jobs, session);
-  return scored.map(({ branches: all, states, ...read }, b) => {
+  return scored.map(({ branches: all, states, last, ...read }, b) => {
     const { exits, parted } = plans[b] as ExitPlan;
     const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
     const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
@@ -57,6 +57,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<A
       branches: chosen.map((k) => branches[k] as readonly Answer[]),
       ...(tails && { tails: chosen.map((k) => tails[k] as readonly Answer[]) }),
       ...(states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) }),
+      ...(last && { last }),
     };
   });
 }
@@ -75,7 +76,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
   const kept = nextKept();
   try {
     const read = await session.run(
-      jobs.map((job) => ({ ...job, branches: [], states: statesOf(job) })),
+      jobs.map((job) => ({ ...job, branches: [], ...rowsOf(job) })),
       kept,
     );
     assertPossible(read, jobs, session);
@@ -88,11 +89,11 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
     );
     assertPossible(scored, jobs, session);
     return plans.map(({ parted }, b) => {
-      const { logprobs, states } = read[b] as TraceScores;
+      const { logprobs, states, last } = read[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
       const own = figures[b] as TokenFigures;
       const ofExits = states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) };
-      return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches), ...ofExits };
+      return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches), ...ofExits, ...(last && { last }) };
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
@@ -105,9 +106,10 @@ function ofOwn({ entropies, logprobs }: Omit<TraceScores, 'branches'>, { pieces 
   return { entropies: silenced(entropies, own), logprobs: silenced(logprobs, own) };
 }
 
-/** Where the states are asked for: at every exit that the cut may have, since it is not known yet. */
-function statesOf({ asked, pieces, promptLength }: TraceJob): number[] | undefined {
-  return asked.states && Array.from(candidateExits(pieces), (exit) => promptLength + exit);
+/** Where rows of hidden numbers are asked for; states at every exit that the cut may have, since it is not known yet. */
+function rowsOf({ asked, pieces, promptLength }: TraceJob): Pick<PackedTrace, 'states' | 'last'> {
+  const states = asked.states && Array.from(candidateExits(pieces), (exit) => promptLength + exit);
+  return { states, last: asked.last || undefined };
 }
 
 /** (K+1 · d) those of the exits that the cut has. */

@@ -1,31 +1,34 @@
 // Answers questions about a stream of traces by ONNX sessions: windows of neighbours, which alone may share runs of the policy, one after the other, in input order.
 import { TraceRejected } from '../../errors.js';
 import { planWindow, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
-import type { PolicyRuns } from '../../model/onnx/session.js';
+import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/encode.js';
 import type { AnsweredJob, Answerer, Answers, AskedJob, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import { cutAs, isCutLate } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import { answerCut, type KeepsPrefix, runBatch } from './batch.js';
+import { divergences } from './divergence.js';
 
-/** Traces a window, about: an input row may explode into many, which stay together. */
+/** Traces a window, about: an input row may explode into many, which stay together; and where the last layer's rows of all are held. */
 const WINDOW_TRACES = 256;
+export const WINDOW_ROWS = 16;
 
 /**
  * Consecutive items of one window each; one that has very many traces comes in several parts, each of whole rows.
- * @param windowOf the window of an input row, by its number over all inputs
+ * @param windowOf the window of an input row, by its number over all inputs @param most traces of one
  */
 export async function* windowsOf<T extends { readonly trace: Trace }>(
   items: AsyncIterable<T | BadRow>,
   windowOf: (ordinal: number) => number,
+  most = WINDOW_TRACES,
 ): AsyncGenerator<readonly (T | BadRow)[]> {
   let held: (T | BadRow)[] = [];
   let [current, row] = [-1, -1];
   for await (const item of items) {
     const { ordinal } = isBad(item) ? item : item.trace.source;
     const own = windowOf(ordinal);
-    const isFull = held.length >= WINDOW_TRACES && ordinal !== row;
+    const isFull = held.length >= most && ordinal !== row;
     if (held.length > 0 && (own !== current || isFull)) {
       yield held;
       held = [];
@@ -52,12 +55,13 @@ export async function* eachInWindow<A extends { readonly trace: Trace }, B>(
 /**
  * The sessions of a run as one who answers.
  * @param second who reads a trace once more, where some are asked for that; absent: nobody is
- * @param window of an input row: traces of different ones never share a run
+ * @param window of an input row: traces of different ones never share a run @param most traces of one
  */
 export function answererOf(
   session: PolicyRuns & KeepsPrefix,
   second: PolicyRuns | undefined,
   window: (ordinal: number) => number,
+  most?: number,
 ): Answerer {
   return (windows) => {
     const answered = scoreWindows(windows, session);
@@ -71,25 +75,31 @@ export function answererOf(
       });
       return (await asked.next()).value as typeof item;
     });
-    return second === undefined ? cut : readAgain(cut, second, window);
+    return second === undefined ? cut : readAgain(cut, [session, second], (jobs) => windowsOf(jobs, window, most));
   };
 }
 
 /** Reads every trace once more as its question has it, cut where the policy has cut it: entropies and log-probabilities stay the policy's. */
 async function* readAgain<T extends AskedJob>(
   answered: AsyncIterable<AnsweredJob<T> | BadRow>,
-  session: PolicyRuns,
-  window: (ordinal: number) => number,
+  [policy, session]: readonly [PolicyRuns, second: PolicyRuns],
+  windowed: <A extends AskedJob>(jobs: AsyncIterable<A | BadRow>) => Windows<A>,
 ): AsyncGenerator<AnsweredJob<T> | BadRow> {
   const jobs = eachTrace(answered, ({ job, trace, result }) => {
     const { promptIds = job.promptIds, atExits = [] } = job.asked?.second ?? {};
     const pieces = cutAs(job.pieces, result.segmentation);
     const { completionIds } = job;
-    return { trace, promptIds, completionIds, pieces, asked: { atExits }, first: { job, trace, result } };
+    const last = job.asked?.last === true;
+    return { trace, promptIds, completionIds, pieces, asked: { atExits, last }, first: { job, trace, result } };
   });
-  const read = scoreWindows(windowsOf(jobs, window), session);
-  yield* eachTrace(read, ({ job: { first }, result: second }) => {
-    return { ...first, result: { ...first.result, second } };
+  const read = scoreWindows(windowed(jobs), session);
+  yield* eachTrace(read, async ({ job, result: { last: ofSecond, ...second } }) => {
+    const { last, ...result } = job.first.result;
+    if (!last || !ofSecond) return { ...job.first, result: { ...result, second } };
+    const own = { session: policy as ModelSession, last, logprobs: result.logprobs };
+    const other = { session: session as ModelSession, last: ofSecond, logprobs: second.logprobs };
+    const kl = await divergences(own, other, job);
+    return { ...job.first, result: { ...result, second: { ...second, kl } } };
   });
 }
 

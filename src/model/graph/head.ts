@@ -25,6 +25,13 @@ export function entropyHead(
   return { entropies: outputs[0], logprobs: outputs[1] };
 }
 
+/** The last layer's rows behind which logits are wanted, `head_rows` [h,d] → `logits` [h,vocab], f32. */
+export function logitsHead({ g, arch: { hidden, vocab }, precision }: GraphParts, layers: RowLayers) {
+  const x = cast(g, g.input('head_rows', 'f32', ['h', hidden]), 'f32', precision);
+  const logits = g.node('Gemm', [layers.last(x, g), layers.headMatrix()], { transB: 1 });
+  g.output('logits', cast(g, logits, precision, 'f32'), 'f32', ['h', vocab]);
+}
+
 /** All logits of a row at once. */
 function wholeVocabulary(body: Graph, h: string, targets: string, layers: RowLayers, precision: Precision) {
   const { logp, negative } = softmaxOf(body, h, layers.headMatrix(), precision);

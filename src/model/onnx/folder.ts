@@ -9,7 +9,8 @@ import { shellWord } from '../../printable.js';
 import { type Architecture, ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
 import { expectedWeights } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
-import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
+import type { Weight } from '../graph/operators.js';
+import { assertShapes, readSafetensorsHeader } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import {
   assertModelFolder,
@@ -137,7 +138,9 @@ export async function openTextFolder(
     if (isHashed && (await sha256(file)) !== files[name]) throw notAsBuilt(path, name);
   }
   const { architecture } = manifest;
-  if ('layers' in architecture) await assertSizes(path, architecture, files);
+  // its numbers steer loops and memory: they have to be those of the weights
+  if ('layers' in architecture)
+    assertShapes(path, MANIFEST, expectedWeights(architecture), await weightsIn({ path, files }));
   return manifest;
 }
 
@@ -150,16 +153,13 @@ function schemaOf(
   return Object.hasOwn(Object(said), 'cuda') ? Manifest : TextManifest;
 }
 
-/** The manifest's numbers steer loops and memory: they have to be those of the weights. */
-async function assertSizes(
-  path: string,
-  architecture: Architecture,
-  files: PolicyFolder['files'],
-): Promise<void> {
-  const tensors = new Map<string, StoredTensor>();
-  for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
-    for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
-  assertShapes(path, MANIFEST, expectedWeights(architecture), tensors);
+/** The weights of graphs that we write, and where they lie. */
+export async function weightsIn({ path, files }: Pick<PolicyFolder, 'path' | 'files'>) {
+  const weights = new Map<string, Weight>();
+  for (const location of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
+    for (const [name, stored] of await readSafetensorsHeader(join(path, location)))
+      weights.set(name, { ...stored, location });
+  return weights;
 }
 
 // ------ its files

@@ -34,6 +34,8 @@ export interface PackedTrace {
   readonly shares?: number | undefined;
   /** exits at which its hidden state is wanted: tokens of the trace before each; absent: none */
   readonly states?: readonly number[] | undefined;
+  /** the last layer's row before each of its own tokens is wanted, of a session that gives logits */
+  readonly last?: true | undefined;
   /** by which an engine names it */
   readonly trace?: { readonly id: string };
 }
@@ -48,6 +50,8 @@ export interface TraceScores {
   readonly branches: readonly Float32Array[];
   /** (states · d) float16, where they were wanted and the graph has them */
   readonly states?: Uint16Array;
+  /** (T · d) the last layer's rows, where they were wanted */
+  readonly last?: Float32Array;
 }
 
 /** Where a trace's keys are: on a prefix, and where that is its prompt alone, on a suffix behind it. */
@@ -92,4 +96,6 @@ export interface RunJob {
   readonly keep?: number | undefined;
   /** the number of a run that was kept */
   readonly use?: number;
+  /** (h · d) rows of the last layer, of which logits are wanted */
+  readonly head?: Float32Array;
 }

@@ -5,8 +5,10 @@ import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, ownCores, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
-import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
+import { CPU_ENTRIES, type Precision, serialiseModel } from '../graph/onnx.js';
+import type { Weight } from '../graph/operators.js';
 import { inverseFrequencies } from '../graph/rope.js';
+import { buildScoringGraph } from '../graph/scoring-graph.js';
 import type { Device } from './device.js';
 import { type ExportedFeeds, exportedScores } from './exported.js';
 import { toFloat16 } from './float16.js';
@@ -21,6 +23,8 @@ export interface WorkerInit {
   /** file of the folder, and what it computes in */
   readonly graph: string;
   readonly precision: Precision;
+  /** of a graph that gives logits, which no file has: it is made of these */
+  readonly weights: ReadonlyMap<string, Weight> | undefined;
   readonly architecture: Architecture | Exported;
   readonly device: Device;
 }
@@ -37,7 +41,7 @@ interface Kept {
   readonly places: readonly PrefixPlace[];
 }
 
-const { folder, graph, precision, architecture, device } = workerData as WorkerInit;
+const { folder, graph, precision, weights, architecture, device } = workerData as WorkerInit;
 /** of a graph that was exported nothing but its vocabulary is asked */
 const arch = architecture as Architecture;
 const ort = await loadRuntime(device.name === 'cuda');
@@ -48,20 +52,28 @@ const idsRead: Parameters<typeof exportedScores>[2] = new Map();
 let shares = new Float32Array();
 
 async function open(): Promise<void> {
-  session = await ort.InferenceSession.create(join(folder, graph), {
+  const made = weights && serialiseModel(buildScoringGraph(arch, weights, precision, true));
+  const options = {
     executionProviders: [device],
     graphOptimizationLevel: 'all',
     intraOpNumThreads: ownCores(),
     // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
-    extra: { session: { intra_op: { allow_spinning: '0' } } },
+    extra: {
+      session: {
+        intra_op: { allow_spinning: '0' },
+        ...(made && { model_external_initializers_file_folder_path: folder }),
+      },
+    },
     // warnings about unused initialisers and the like are not for users
     logSeverityLevel: 3,
-  });
+  } as const;
+  const { InferenceSession: Session } = ort;
+  session = await (made ? Session.create(made, options) : Session.create(join(folder, graph), options));
 }
 
 async function run(job: RunJob) {
   const result = await ('exported' in architecture ? exported(job) : scores(job)).catch(failed);
-  return moved(result, result.entropies, result.logprobs, ...(result.states ? [result.states] : []));
+  return moved(result, ...Object.values(result).filter((each) => each !== undefined));
 }
 
 /** A run's failure as the main thread tells it apart. */
@@ -82,7 +94,7 @@ export type SessionThread = typeof functions;
 serve(functions);
 
 /** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
-async function scores({ traces, keep, use }: RunJob) {
+async function scores({ traces, keep, use, head }: RunJob) {
   const kept = use === undefined ? undefined : caches.get(use);
   if (use !== undefined && kept === undefined) throw new Error(`no run was kept as ${use}`);
   const { prefixes, suffixes, places } =
@@ -137,6 +149,7 @@ async function scores({ traces, keep, use }: RunJob) {
     ...readOut(rows, targets),
     ...past,
     ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
+    ...(weights && { head_rows: rowsOf(head ?? new Float32Array(0)) }),
     // a graph of before there were any does not take it
     ...(session.inputNames.includes('state_rows') && {
       state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
@@ -146,7 +159,9 @@ async function scores({ traces, keep, use }: RunJob) {
   const keeps = keep === undefined ? [] : ofParts.flatMap((part) => cacheNames(part));
   const ofStates = stateRows.length > 0 ? ['states'] : [];
   const ofExperts = session.outputNames.includes('shares') ? ['shares'] : [];
-  const wanted = ['entropies', 'logprobs', ...ofStates, ...ofExperts, ...keeps];
+  const ofLast = traces.some(({ last }) => last) ? ['last'] : [];
+  const ofHead = head ? ['logits'] : [];
+  const wanted = ['entropies', 'logprobs', ...ofStates, ...ofExperts, ...ofLast, ...ofHead, ...keeps];
   const out = (await session.run(feeds, wanted)) as Feeds;
   const own = (out.shares?.data ?? []) as Float32Array;
   shares = Float32Array.from(own, (share, i) => Math.max(share, shares[i] ?? 0));
@@ -158,8 +173,15 @@ async function scores({ traces, keep, use }: RunJob) {
   const [entropies, logprobs] = [out.entropies, out.logprobs].map((all) => {
     return (all as Tensor).data.slice(0, rows.length) as Float32Array;
   }) as [Float32Array, Float32Array];
-  return { entropies, logprobs, states: out.states && toFloat16(out.states.data as Float32Array) };
+  const states = out.states && toFloat16(out.states.data as Float32Array);
+  // the traces' own rows come first
+  const T = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+  const [ofRows, logits] = [out.last, out.logits].map((all) => all?.data as Float32Array | undefined);
+  return { entropies, logprobs, states, last: ofRows?.slice(0, T * arch.hidden), logits };
 }
+
+/** Rows of the residual stream, one after the other, as [h,d]. */
+const rowsOf = (rows: Float32Array) => new ort.Tensor('float32', rows, [rows.length / arch.hidden, arch.hidden]);
 
 function emptyPast(part: string, batch: number): Feeds {
   const empty = (...dims: readonly number[]) =>
@@ -213,7 +235,8 @@ async function exported(job: RunJob) {
       ReturnType<Parameters<typeof exportedScores>[3]>
     >;
   });
-  return { ...found, states: found.states && toFloat16(found.states) };
+  const none: Pick<Awaited<ReturnType<typeof scores>>, 'last' | 'logits'> = { last: undefined, logits: undefined };
+  return { ...found, states: found.states && toFloat16(found.states), ...none };
 }
 
 // ------ what the graph takes, as tensors

@@ -7,7 +7,7 @@ import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
-import { buildAgain, GRAPH, MANIFEST, type PolicyFolder, stateNumbers } from './folder.js';
+import { buildAgain, GRAPH, MANIFEST, type PolicyFolder, stateNumbers, weightsIn } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
 
@@ -53,13 +53,24 @@ export class ModelSession implements AsyncDisposable {
     this.precision = graphFor(folder, device).precision;
   }
 
-  /** Loads a policy's graph into a thread. @throws RredcotError (exit 69) where it cannot be loaded or placed, or its numbers are not the canary's */
-  static open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
-    return kept('policy', [folder, device], () => ModelSession.openProved(folder, device));
+  /**
+   * Loads a policy's graph into a thread.
+   * @param givesLogits with the last layer's rows, and logits of such; not of one that was exported
+   * @throws RredcotError (exit 69) where it cannot be loaded or placed, or its numbers are not the canary's
+   */
+  static open(folder: PolicyFolder, device: Device = { name: 'cpu' }, givesLogits = false) {
+    return kept('policy', [folder, device, givesLogits], async () => {
+      const weights = givesLogits ? await weightsIn(folder) : undefined;
+      return ModelSession.openProved(folder, device, weights);
+    });
   }
 
-  private static async openProved(folder: PolicyFolder, device: Device): Promise<ModelSession> {
-    const session = await ModelSession.openUnproved(folder, device);
+  private static async openProved(
+    folder: PolicyFolder,
+    device: Device,
+    weights: WorkerInit['weights'],
+  ): Promise<ModelSession> {
+    const session = await ModelSession.openUnproved(folder, device, weights);
     try {
       const wrong = beyond((await session.prove()).findings);
       if (wrong.length > 0) throw disproved(folder.path, device, wrong);
@@ -71,7 +82,11 @@ export class ModelSession implements AsyncDisposable {
   }
 
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
-  static async openUnproved(folder: Unproved, device: Device = { name: 'cpu' }): Promise<ModelSession> {
+  static async openUnproved(
+    folder: Unproved,
+    device: Device = { name: 'cpu' },
+    weights?: WorkerInit['weights'],
+  ): Promise<ModelSession> {
     const { path, architecture } = folder;
     // its numbers have not been seen there
     if ('delta' in architecture && device.name !== 'cpu')
@@ -79,7 +94,8 @@ export class ModelSession implements AsyncDisposable {
         `${path}: ${architecture.family} is read on the CPU only, not on ${deviceName(device)}`,
         '--device cpu, or an engine answers (docs/engines.md)',
       );
-    const workerData: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
+    const ofGraph = { ...graphFor(folder, device), weights };
+    const workerData: WorkerInit = { folder: path, ...ofGraph, architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);
     const thread = startThread<SessionThread>('the policy', file, { workerData });
     try {
@@ -122,8 +138,8 @@ export class ModelSession implements AsyncDisposable {
         throw new RangeError(`an exit at ${beyond.exit} of a trace of ${ids.length} tokens`);
     }
     // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
-    const packed = traces.map(({ ids, promptLength, branches, shares, states }) => {
-      return { ids, promptLength, branches, shares, states };
+    const packed = traces.map(({ ids, promptLength, branches, shares, states, last }) => {
+      return { ids, promptLength, branches, shares, states, last };
     });
     return this.send({ traces: packed, keep });
   }
@@ -132,6 +148,13 @@ export class ModelSession implements AsyncDisposable {
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
     const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
     return this.send({ traces, use: kept });
+  }
+
+  /** (h · V) behind rows (h · d) of the last layer, as a run has given them; the layers before it read one idle token. */
+  async logits(rows: Float32Array): Promise<Float32Array> {
+    const idle = { ids: Int32Array.of(0), promptLength: 1, branches: [] };
+    const { logits } = await this.call({ traces: [idle], head: rows });
+    return logits as Float32Array;
   }
 
   /** Frees what a run has kept. */
@@ -160,9 +183,7 @@ export class ModelSession implements AsyncDisposable {
   }
 
   private async send(job: RunJob): Promise<TraceScores[]> {
-    const { entropies, logprobs, states } = await this.thread.call('run', [job]).catch((error: Error) => {
-      throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
-    });
+    const { entropies, logprobs, states, last } = await this.call(job);
     // the traces' own tokens come first, then the branches': unpack in the same order
     let [own, state] = [0, 0];
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
@@ -177,13 +198,21 @@ export class ModelSession implements AsyncDisposable {
       const ofExits = states?.subarray(state, state + numbers);
       state += numbers;
       own += ids.length - promptLength;
+      const d = this.folder.architecture.hidden;
       const branches = asked.map((each) => {
         const first = branch;
         branch += scoresOf(each);
         return logprobs.subarray(first, branch);
       });
       const read = { entropies: entropies.subarray(from, own), logprobs: logprobs.subarray(from, own) };
-      return { ...read, branches, ...(ofExits && { states: ofExits }) };
+      const ofRows = last && { last: last.subarray(from * d, own * d) };
+      return { ...read, branches, ...(ofExits && { states: ofExits }), ...ofRows };
+    });
+  }
+
+  private call(job: RunJob) {
+    return this.thread.call('run', [job]).catch((error: Error) => {
+      throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
     });
   }
 }

@@ -1,0 +1,163 @@
+// `distill`: how much likelier a teacher is to write each token than the policy that wrote it (arXiv 2605.07865); and the columns of a teacher, beside any estimator.
+import { isDeepStrictEqual } from 'node:util';
+import { TOKEN_ADVANTAGE } from '../credit/requested.js';
+import { usageError } from '../errors.js';
+import type { PolicyFolder } from '../model/onnx/folder.js';
+import type { ReaderAnswers } from '../question.js';
+import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator } from './estimator.js';
+import { listColumn, noReferences, summedAttributions } from './value.js';
+
+const TEACHER = { name: 'teacher', code: 'teacher', flag: '--teacher' } as const;
+
+export const distill: Estimator = {
+  name: 'distill',
+  scores: 'nothing',
+  isAttribution: true,
+  noLevel: 'sums of attributions',
+  valueName: 'Σa',
+  card: "no value: what the segments so far count for, each by the sum of its tokens' `token_advantage`: how much likelier a teacher (`teacher`) is to write them than the policy, less what that is in the mean",
+  flags: [
+    [
+      '--teacher <folder>',
+      'of distill, which needs it, and beside any other estimator that reads a trace once: a policy folder with the same tokenizer, whose log-probabilities, entropies and exact KL(policy ‖ teacher) are written too (default: none)',
+    ],
+  ],
+  configKeys: ['teacher'],
+  columns: () => [
+    listColumn(
+      TOKEN_ADVANTAGE,
+      'log π_T − log π of each completion token plus KL(π ‖ π_T), its mean with the sign turned; no σ, not return-equivalent',
+    ),
+  ],
+  setUp({ teacher }) {
+    if (teacher === undefined)
+      throw usageError(
+        '--estimator distill needs a teacher, which reads what the policy wrote',
+        '--teacher <policy folder>; rredcot policy build makes one of a checkpoint',
+      );
+    return {
+      open: () => ({
+        ask: () => ({ atExits: [] }),
+        values(_, { logprobs, segmentation: { exits, thoughtEnds }, second }) {
+          const advantages = tokenAdvantages(logprobs, second as TaughtAnswers);
+          return {
+            values: summedAttributions(sumsWithin(advantages, thoughtEnds)),
+            columns: { [TOKEN_ADVANTAGE]: advantages },
+            ...noReferences(exits.length),
+          };
+        },
+      }),
+    };
+  },
+};
+
+type TaughtAnswers = ReaderAnswers & { readonly kl: Float32Array };
+
+/** A_t = (log π_T(o_t) − log π(o_t)) + KL_t, as stored: its mean over what π may write is 0. @param logprobs (T) nats */
+export function tokenAdvantages(
+  logprobs: Float32Array,
+  { logprobs: taught, kl }: Pick<TaughtAnswers, 'logprobs' | 'kl'>,
+): Float32Array {
+  return logprobs.map((own, t) => (taught[t] as number) - own + (kl[t] as number));
+}
+
+/** (K) Σ over the tokens of each segment, in float64; the first begins at token 0. @param ends (K) exclusive */
+function sumsWithin(list: Float32Array, ends: Int32Array): Float64Array {
+  return Float64Array.from(ends, (end, k) => list.subarray(ends[k - 1] ?? 0, end).reduce((a, b) => a + b, 0));
+}
+
+// ------ a teacher, who reads every trace once more
+
+export const TEACHER_COLUMNS = [
+  listColumn('teacher_logprobs', 'log-probability of each completion token under the teacher, nats'),
+  listColumn('teacher_entropies', "entropy of the teacher's distribution over each completion token, nats"),
+  listColumn('kl', 'KL(policy ‖ teacher) of the distributions over each completion token, exact, nats'),
+];
+
+/** An estimator beside which a teacher reads. @throws RredcotError (exit 2) for what is no folder */
+export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): EstimatorSetup {
+  const refuse = (why: string, hint: string) => usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
+  if (/^https?:/.test(path))
+    throw refuse(
+      'a server gives log-probabilities of a few tokens, and KL is of all',
+      `${TEACHER.flag} <policy folder>; rredcot policy build makes one of a checkpoint`,
+    );
+  if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'take another --estimator');
+  return {
+    ...own,
+    async open(context): Promise<OpenEstimator> {
+      const { engine } = context;
+      if (engine !== undefined)
+        throw refuse(
+          `${engine.name} answers for the policy, and KL is of whole distributions`,
+          'leave out --policy-url, --engine and --answers: --policy <folder> runs here',
+        );
+      const opened = await own.open(context);
+      if (opened.second !== undefined)
+        throw refuse(
+          'a trace is read a second time for this --estimator already',
+          'take another --estimator, or leave it out',
+        );
+      const teacher = await openTeacher(path, context, refuse);
+      const { secondConfig } = await import('./second-policy.js');
+      return {
+        ...opened,
+        config: { ...opened.config, teacher: secondConfig(teacher) },
+        second: { model: teacher, name: TEACHER.name, isCompared: true },
+        async ask(trace) {
+          teacher.check(trace, []);
+          const asked = (await opened.ask?.(trace)) ?? { atExits: trace.continuations };
+          return { ...asked, second: {} };
+        },
+        values(trace, answers, asked) {
+          const { logprobs, entropies, kl } = answers.second as TaughtAnswers;
+          const found = opened.values(trace, answers, asked);
+          const columns = { teacher_logprobs: logprobs, teacher_entropies: entropies, kl };
+          return { ...found, columns: { ...found.columns, ...columns } };
+        },
+        async [Symbol.asyncDispose]() {
+          await opened[Symbol.asyncDispose]?.();
+          await teacher[Symbol.asyncDispose]();
+        },
+      };
+    },
+  };
+}
+
+/**
+ * Opens its folder.
+ * @throws RredcotError as `openSecond`; exit 2 also for the policy's own weights, for a token that the two spell otherwise, and where one has
+ * no weights that we read
+ */
+async function openTeacher(
+  path: string,
+  context: LoadContext,
+  refuse: (why: string, hint: string) => Error,
+) {
+  const { openSecond, tokenText } = await import('./second-policy.js');
+  const teacher = await openSecond(path, context, TEACHER);
+  const another = `${TEACHER.flag} <another policy with the same tokenizer>`;
+  const { policy } = context;
+  for (const { architecture, path } of [policy, teacher.policy])
+    if ('exported' in architecture)
+      throw refuse(
+        `${path} was exported (${architecture.exported}), and its graph gives no distributions, which KL needs`,
+        'both of families that rredcot policy build reads (docs/policies.md)',
+      );
+  if (isDeepStrictEqual(weightsOf(policy), weightsOf(teacher.policy)))
+    throw refuse('has the weights of the policy itself (sha256), so every value would be 0', another);
+  const [own, its] = [policy.architecture.vocab, teacher.policy.architecture.vocab];
+  if (own > its)
+    throw refuse(`has ${its} tokens and the policy ${own}: where it has none KL is infinite`, another);
+  for (let id = 0; id < own; id++) {
+    const [a, b] = [tokenText(context.tokenizer, id), tokenText(teacher.tokenizer, id)];
+    if (a !== b) throw refuse(`token ${id} is ${a} for the policy and ${b} for the teacher`, another);
+  }
+  return teacher;
+}
+
+/** Hashes of its weights, whatever their files are called. */
+function weightsOf({ files }: Pick<PolicyFolder, 'files'>): string[] {
+  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
+  return weights.map(([, sha256]) => sha256).sort();
+}
