@@ -29,6 +29,10 @@ export async function score(command: Command, { argv, interruption, done }: Comm
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
+    .option(
+      '--teacher <folder>',
+      'a policy folder with the same tokenizer: also its log-probability and entropy of every token, and KL(policy ‖ teacher), exact; --estimator distill needs it',
+    )
     .optionsGroup('Output:')
     .addHelpText(
       'after',

@@ -16,13 +16,6 @@ export const distill: Estimator = {
   noLevel: 'sums of attributions',
   valueName: 'Σa',
   card: "no value: what the segments so far count for, each by the sum of its tokens' `token_advantage`: how much likelier a teacher (`teacher`) is to write them than the policy, less what that is in the mean",
-  flags: [
-    [
-      '--teacher <folder>',
-      'of distill, which needs it, and beside any other estimator that reads a trace once: a policy folder with the same tokenizer, whose log-probabilities, entropies and exact KL(policy ‖ teacher) are written too (default: none)',
-    ],
-  ],
-  configKeys: ['teacher'],
   columns: () => [
     listColumn(
       TOKEN_ADVANTAGE,
@@ -129,11 +122,7 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
  * @throws RredcotError as `openSecond`; exit 2 also for the policy's own weights, for a token that the two spell otherwise, and where one has
  * no weights that we read
  */
-async function openTeacher(
-  path: string,
-  context: LoadContext,
-  refuse: (why: string, hint: string) => Error,
-) {
+async function openTeacher(path: string, context: LoadContext, refuse: (why: string, hint: string) => Error) {
   const { openSecond, tokenText } = await import('./second-policy.js');
   const teacher = await openSecond(path, context, TEACHER);
   const another = `${TEACHER.flag} <another policy with the same tokenizer>`;

@@ -71,7 +71,11 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
     fit(parts: KeptAnswers['parts'], config: Config): Promise<{ nature: Nature; config: Config }>;
   };
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy; its distributions are compared with the policy's */
-  readonly second?: { readonly model?: OpenModel | undefined; readonly name: string; readonly isCompared?: true };
+  readonly second?: {
+    readonly model?: OpenModel | undefined;
+    readonly name: string;
+    readonly isCompared?: true;
+  };
 }
 
 /** An estimator as the flags ask for it. */

@@ -24,7 +24,15 @@ import { fitted, type MadeTrace } from '../support/scored-traces.js';
 type Row = ScoredRow &
   Readonly<
     Record<
-      'hint_logprobs' | 'teacher_logprobs' | 'teacher_entropies' | 'kl' | 'token_advantage' | 'value_prior' | 'value_ess' | 'sigma_share' | 'sigma_rudder',
+      | 'hint_logprobs'
+      | 'teacher_logprobs'
+      | 'teacher_entropies'
+      | 'kl'
+      | 'token_advantage'
+      | 'value_prior'
+      | 'value_ess'
+      | 'sigma_share'
+      | 'sigma_rudder',
       number[]
     >
   >;
@@ -147,12 +155,19 @@ function asked(yes: string, no: string, row: Row, { prompt_ids: prompt, completi
 /** By the prover as a teacher, whose columns stand beside. */
 function distilled(row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
   const { logprobs, entropies, kl, advantages } = taught(policy, prover, prompt, own);
-  const columns = { teacher_logprobs: logprobs, teacher_entropies: entropies, kl, token_advantage: advantages };
+  const columns = {
+    teacher_logprobs: logprobs,
+    teacher_entropies: entropies,
+    kl,
+    token_advantage: advantages,
+  };
   for (const [name, expected] of Object.entries(columns)) {
     const found = row[name as keyof typeof columns];
     expect(found).toHaveLength(own.length);
     for (const [t, each] of expected.entries())
-      expect(Math.abs((found[t] as number) - each), `${name}[${t}]`).toBeLessThan(name === 'kl' ? 1e-4 : 1e-3);
+      expect(Math.abs((found[t] as number) - each), `${name}[${t}]`).toBeLessThan(
+        name === 'kl' ? 1e-4 : 1e-3,
+      );
   }
   expect(row.reference_utilities).toEqual([]);
   return running(thoughts(row).map(({ start, end }) => sum(advantages.slice(start ?? 0, end ?? 0))));

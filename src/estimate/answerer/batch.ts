@@ -93,7 +93,13 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
       const segmentation = segmentations[b] as Segmentation;
       const own = figures[b] as TokenFigures;
       const ofExits = states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) };
-      return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches), ...ofExits, ...(last && { last }) };
+      return {
+        ...own,
+        segmentation,
+        ...parted(logprobs, (scored[b] as TraceScores).branches),
+        ...ofExits,
+        ...(last && { last }),
+      };
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing

@@ -43,9 +43,9 @@ export async function divergences(own: Read, other: Read, job: TokenizedTrace): 
       for (const [n, { session, logprobs }] of [own, other].entries()) {
         const logits = n === 0 ? ofOwn : ofOther;
         const logprob = (logits[ids[t] as number] as number) - (logNorms[n] as number);
-        if (!(Math.abs(logprob - (logprobs[t] as number)) <= OFF[session.precision]))
+        if (!(Math.abs(logprob - (logprobs[t] as number)) <= OFF[session.precision] && kl < Infinity))
           throw dataError(
-            `${trace.source.file}:${trace.source.row} (id ${JSON.stringify(trace.id)}): ${session.folder.path} gave log p ${logprobs[t]} of completion token ${t}, and ${logprob} by its logits`,
+            `${trace.source.file}:${trace.source.row} (id ${JSON.stringify(trace.id)}): ${session.folder.path} gave log p ${logprobs[t]} of completion token ${t}, and ${logprob} by its logits, with KL ${kl}`,
             'rredcot doctor tests this machine; the checkpoint may be damaged: build it again',
           );
       }

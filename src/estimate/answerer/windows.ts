@@ -3,7 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { planWindow, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/encode.js';
-import type { AnsweredJob, Answerer, Answers, AskedJob, Windows } from '../../question.js';
+import type { AnsweredJob, Answerer, Answers, AskedJob, ReaderAnswers, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import { cutAs, isCutLate } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
@@ -75,7 +75,9 @@ export function answererOf(
       });
       return (await asked.next()).value as typeof item;
     });
-    return second === undefined ? cut : readAgain(cut, [session, second], (jobs) => windowsOf(jobs, window, most));
+    return second === undefined
+      ? cut
+      : readAgain(cut, [session, second], (jobs) => windowsOf(jobs, window, most));
   };
 }
 
@@ -90,14 +92,24 @@ async function* readAgain<T extends AskedJob>(
     const pieces = cutAs(job.pieces, result.segmentation);
     const { completionIds } = job;
     const last = job.asked?.last === true;
-    return { trace, promptIds, completionIds, pieces, asked: { atExits, last }, first: { job, trace, result } };
+    return {
+      trace,
+      promptIds,
+      completionIds,
+      pieces,
+      asked: { atExits, last },
+      first: { job, trace, result },
+    };
   });
   const read = scoreWindows(windowed(jobs), session);
   yield* eachTrace(read, async ({ job, result: { last: ofSecond, ...second } }) => {
     const { last, ...result } = job.first.result;
-    if (!last || !ofSecond) return { ...job.first, result: { ...result, second } };
-    const own = { session: policy as ModelSession, last, logprobs: result.logprobs };
-    const other = { session: session as ModelSession, last: ofSecond, logprobs: second.logprobs };
+    if (!job.asked.last) return { ...job.first, result: { ...result, second } };
+    // both give logits, and rows where they are asked for
+    const read = (session: PolicyRuns, rows: Float32Array | undefined, { logprobs }: ReaderAnswers) => {
+      return { session: session as ModelSession, last: rows as Float32Array, logprobs };
+    };
+    const [own, other] = [read(policy, last, result), read(session, ofSecond, second)];
     const kl = await divergences(own, other, job);
     return { ...job.first, result: { ...result, second: { ...second, kl } } };
   });

@@ -181,7 +181,8 @@ async function scores({ traces, keep, use, head }: RunJob) {
 }
 
 /** Rows of the residual stream, one after the other, as [h,d]. */
-const rowsOf = (rows: Float32Array) => new ort.Tensor('float32', rows, [rows.length / arch.hidden, arch.hidden]);
+const rowsOf = (rows: Float32Array) =>
+  new ort.Tensor('float32', rows, [rows.length / arch.hidden, arch.hidden]);
 
 function emptyPast(part: string, batch: number): Feeds {
   const empty = (...dims: readonly number[]) =>
@@ -235,7 +236,10 @@ async function exported(job: RunJob) {
       ReturnType<Parameters<typeof exportedScores>[3]>
     >;
   });
-  const none: Pick<Awaited<ReturnType<typeof scores>>, 'last' | 'logits'> = { last: undefined, logits: undefined };
+  const none: Pick<Awaited<ReturnType<typeof scores>>, 'last' | 'logits'> = {
+    last: undefined,
+    logits: undefined,
+  };
   return { ...found, states: found.states && toFloat16(found.states), ...none };
 }
 
