@@ -38,7 +38,7 @@ def main(wanted):
                 subprocess.run([*install, "--no-deps", *alone], check=True)
             site = next(home.glob("lib/python*/site-packages"))
             for trainer in environment["tested"]:
-                command = [python, "-m", "pytest", HERE / f"test_{trainer.removeprefix('ms-')}.py", "-q", "-p", "no:cacheprovider", "--confcutdir", HERE]
+                command = [python, "-m", "pytest", *HERE.glob(f"test_{trainer.removeprefix('ms-')}*.py"), "-q", "-p", "no:cacheprovider", "--confcutdir", HERE]
                 done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")}, check=False)
                 [found] = importlib.metadata.distributions(name=trainer, path=[str(site)])
                 if done.returncode == 0:

@@ -19,7 +19,7 @@ export const distill: Estimator = {
   columns: () => [
     listColumn(
       TOKEN_ADVANTAGE,
-      'log π_T − log π of each completion token plus KL(π ‖ π_T), its mean with the sign turned; no σ, not return-equivalent',
+      'log π_T − log π of each completion token plus KL(π ‖ π_T), so that its mean is 0; no σ, not return-equivalent',
     ),
   ],
   setUp({ teacher }) {

@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { METHODS, requestedColumns } from '../../dist/credit/requested.js';
-import { ESTIMATORS } from '../../dist/estimate/registry.js';
+import { ESTIMATORS, valueColumns } from '../../dist/estimate/registry.js';
 import { describeType } from '../../dist/io/arrow/schema.js';
 import { FIELDS } from '../../dist/io/map/fields.js';
 import { JOINS } from '../../dist/io/map/join.js';
@@ -60,7 +60,10 @@ describe('docs', () => {
     );
     // the tables of columns are their declarations
     const asked = METHODS.flatMap((method) => requestedColumns({ method }));
-    const ofEstimators = ESTIMATORS.flatMap((each) => each.columns?.({}) ?? []);
+    const ofEstimators = [
+      ...valueColumns({ teacher: {} }),
+      ...ESTIMATORS.flatMap((each) => each.columns?.({}) ?? []),
+    ];
     for (const { name, type, meaning } of [...OUR_COLUMNS.map(ourColumn), ...asked, ...ofEstimators]) {
       const isOfStructs = type.kind === 'list' && type.element.kind === 'struct';
       const kind = isOfStructs ? 'list<struct>' : describeType(type);

@@ -1,6 +1,6 @@
 // Trainers' own packages with rredcot's modules for them: each test of python/trainers counts as one here. And what data libraries read of a scored file.
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { FIXTURES, ROOT } from '../support/program.js';
@@ -20,8 +20,10 @@ interface PytestResult {
 function runPytest(python: string, trainer: string): PytestResult[] {
   const here = join(ROOT, 'python/trainers');
   const file = at(`${trainer}.jsonl`);
+  const own = `test_${trainer.replace('ms-', '')}`;
+  const files = readdirSync(here).filter((name) => name.startsWith(own));
   const args = [
-    join(here, `test_${trainer.replace('ms-', '')}.py`),
+    ...files.map((name) => join(here, name)),
     '-q',
     '-p',
     'no:cacheprovider',
