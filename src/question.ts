@@ -58,6 +58,8 @@ export type TailsAt = (exit: number) => readonly Int32Array[];
 export interface SecondReading {
   /** in the place of its own prompt */
   readonly promptIds?: Int32Array;
+  /** besides in the place of its own prompt: its tokens are read behind this one, too */
+  readonly otherPromptIds?: Int32Array | undefined;
   /** after every exit point */
   readonly atExits?: readonly Continuation[];
 }
@@ -98,7 +100,8 @@ export interface Answers extends ReaderAnswers {
   /** (T) of each peer's own tokens; undefined for one that could not be read */
   readonly peers?: readonly (Float32Array | undefined)[];
   readonly whenCut?: readonly Answer[];
-  readonly second?: ReaderAnswers;
+  /** `peers`: (1) behind the other prompt, where there is one */
+  readonly second?: ReaderAnswers & Pick<Answers, 'peers'>;
   /** (questions) of (samples) token ids behind the state */
   readonly samples?: readonly (readonly Int32Array[])[];
   /** (K+1) what those of each exit came to: Σζ of so many, and the share that was cut or has no verdict */

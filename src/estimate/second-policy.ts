@@ -118,12 +118,8 @@ export async function openHint(
   return {
     template,
     reader,
-    /** Ids of a hint that tells the answer. @throws TraceRejected (`no_reference`) */
-    async ofAnswer(references: readonly Reference[]): Promise<Int32Array> {
-      const answer = bestOf(references);
-      // the answer's own dollar signs are no patterns
-      return tokenizer.encode(template.text.replace('{answer}', () => answer));
-    },
+    /** Ids of a hint that tells an answer, whose own dollar signs are no patterns. */
+    ofAnswer: async (answer: string) => tokenizer.encode(template.text.replace('{answer}', () => answer)),
     /** Ids of a hint that is a peer's text, in the tokens in which it was written. */
     ofPeer: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
     /** Ids of the prompt with a hint in it. @throws TraceRejected (`hint`, `hint_tokens`, `hint_too_long`) */
@@ -145,8 +141,8 @@ async function readTemplate(hint: 'answer' | 'peer', path: string | undefined, f
   throw usageError(`${folder}/${HINT_TEMPLATE}: --estimator posterior needs a hint template`, expected);
 }
 
-/** The answer of the reference that earns most, the first of equals. */
-function bestOf(references: readonly Reference[]): string {
+/** The answer of the reference that earns most, the first of equals. @throws TraceRejected (`no_reference`) */
+export function bestOf(references: readonly Reference[]): string {
   const [first] = references.toSorted((a, b) => b.utility - a.utility);
   if (first !== undefined && first.utility > 0) return first.answer;
   throw new TraceRejected(

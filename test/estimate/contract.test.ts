@@ -25,6 +25,7 @@ type Row = ScoredRow &
   Readonly<
     Record<
       | 'hint_logprobs'
+      | 'contrast_logprobs'
       | 'teacher_logprobs'
       | 'teacher_entropies'
       | 'kl'
@@ -116,16 +117,35 @@ function posterior(
   row: Row,
   { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow,
   told: readonly number[] = tokenIds(answer),
+  wrong?: readonly number[],
 ) {
-  const before = [...prompt, ...tokenIds('hint '), ...told, ...tokenIds('\n')];
-  const { logprobs } = tokenStats(model, [...before, ...own]);
-  const hinted = logprobs.subarray(before.length);
-  for (const [t, lp] of hinted.entries())
-    expect(Math.abs((row.hint_logprobs[t] as number) - lp)).toBeLessThan(1e-3);
+  const read = (hint: readonly number[], column: readonly number[]) => {
+    const before = [...prompt, ...tokenIds('hint '), ...hint, ...tokenIds('\n')];
+    const { logprobs } = tokenStats(model, [...before, ...own]);
+    const hinted = logprobs.subarray(before.length);
+    for (const [t, lp] of hinted.entries()) expect(Math.abs((column[t] as number) - lp)).toBeLessThan(1e-3);
+    return hinted;
+  };
+  const hinted = read(told, row.hint_logprobs);
+  const other = wrong === undefined ? Float64Array.from(row.logprobs) : read(wrong, row.contrast_logprobs);
   expect(row.reference_utilities).toEqual([]);
   return exitsOf(row).map(
-    (exit) => 1 / (1 + Math.exp(sum(row.logprobs.slice(2, exit)) - sum(hinted.slice(2, exit)))),
+    (exit) => 1 / (1 + Math.exp(sum(other.slice(2, exit)) - sum(hinted.slice(2, exit)))),
   );
+}
+
+/** Set against what most of the group's wrong completions answered; where none did the answer's digit and one more. */
+function contrasted(model: OracleModel, row: Row, fixture: FixtureRow) {
+  const wrong = fixtures.filter(({ group, reward, completion }) => {
+    return group === fixture.group && reward === 0 && completion !== fixture.completion;
+  });
+  const answers = wrong.map(({ completion }) => /answer: (.*)\n/.exec(completion)?.[1] as string);
+  const count = (own: string) => answers.filter((answer) => answer === own).length;
+  const [most] = answers.toSorted((a, b) => count(b) - count(a));
+  const told = most ?? `${(Number(fixture.answer) + 1) % 10}`;
+  expect(told).not.toBe(fixture.answer);
+  expect(row.status).toBe('ok');
+  return posterior(model, row, fixture, undefined, tokenIds(told));
 }
 
 /** By a hint that is the text of the shortest right completion of the group, not the trace's own; of equal ones the first that follows it. */
@@ -318,6 +338,26 @@ const CASES: readonly Case[] = [
     checked: [0, 8],
     within: 1e-3,
     refused: [['--hint peer --hint-template hint.json', 'hint.json: ']],
+  },
+  {
+    name: 'posterior',
+    flags: '--contrast wrong --hint-template hint.json',
+    isVariant: true,
+    config: { contrast: 'wrong' },
+    values: (row, fixture) => contrasted(policy, row, fixture),
+    // the wrong one of its group among them
+    checked: [0, 1, 2, 3, 4, 5, 6, 7],
+    within: 1e-3,
+    refused: [['--contrast right --hint-template hint.json', '--contrast right: unknown choice']],
+  },
+  {
+    name: 'posterior',
+    flags: '--contrast wrong --hint-policy prover',
+    isVariant: true,
+    // the other policy reads both
+    values: (row, fixture) => contrasted(prover, row, fixture),
+    checked: [0],
+    within: 1e-3,
   },
   {
     name: 'distill',

@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { redistribute } from '../../dist/credit/sigma.js';
-import { posteriorValues } from '../../dist/estimate/posterior.js';
+import type { Peer } from '../../dist/estimate/peers.js';
+import { posteriorValues, wrongAnswer } from '../../dist/estimate/posterior.js';
 import { withHint } from '../../dist/estimate/second-policy.js';
 import { named } from '../support/estimators.js';
 
@@ -45,5 +46,36 @@ describe('withHint', () => {
   it('goes to the end of the prompt, or before the last place of a text', () => {
     expect([...withHint(ids(1, 2), ids(9), ids(), '')]).toEqual([1, 2, 9]);
     expect([...withHint(ids(5, 6, 1, 5, 6, 2), ids(9, 8), ids(5, 6), 'x')]).toEqual([5, 6, 1, 9, 8, 5, 6, 2]);
+  });
+});
+
+describe('wrongAnswer', () => {
+  const marks = { close: '</think>\n', open: 'answer: ', closer: '\n' };
+  const peer = (answer: string, draws: number, reward = 0) =>
+    ({ answer, draws, reward: { reward } }) as unknown as Peer;
+  const textOf = (each: Peer) =>
+    `<think>\nso\n</think>\nanswer: ${(each as unknown as { answer: string }).answer}\n`;
+  const found = (peers: Peer[], right: string, ...others: string[]) => {
+    const references = [right, ...others].map((answer) => ({ answer, utility: 1 }));
+    return wrongAnswer({ peers, references }, right, textOf, marks);
+  };
+
+  it('is what most wrong completions of the group answered, the first of equals', () => {
+    expect(found([peer('4', 1), peer('5', 1), peer('4', 1), peer('8', 9, 1)], '8')).toBe('4');
+    expect(found([peer('4', 1), peer('5', 2)], '8')).toBe('5');
+    expect(found([peer('4', 1), peer('5', 1)], '8')).toBe('4');
+    expect(found([peer('**4**', 1), peer('4.', 1), peer('5', 1)], '8')).toBe('4');
+  });
+
+  it('is no answer that is a reference, however it was marked', () => {
+    expect(found([peer('8.0', 3), peer('16/2', 3), peer('3', 1)], '8')).toBe('3');
+    expect(found([peer('seven', 3), peer('4', 1)], '8', 'seven')).toBe('4');
+  });
+
+  it('is the reference with another last digit where nobody was wrong; none where that has no digit, or is a reference too', () => {
+    expect(found([], '12')).toBe('13');
+    expect(found([peer('12', 4, 1)], '\\\\frac{1}{9}')).toBe('\\\\frac{1}{0}');
+    expect(found([], 'x + y')).toBe(undefined);
+    expect(found([], '12', '13')).toBe(undefined);
   });
 });

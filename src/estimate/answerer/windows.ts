@@ -88,18 +88,11 @@ async function* readAgain<T extends AskedJob>(
   windowed: <A extends AskedJob>(jobs: AsyncIterable<A | BadRow>) => Windows<A>,
 ): AsyncGenerator<AnsweredJob<T> | BadRow> {
   const jobs = eachTrace(answered, ({ job, trace, result }) => {
-    const { promptIds = job.promptIds, atExits = [] } = job.asked?.second ?? {};
-    const pieces = cutAs(job.pieces, result.segmentation);
-    const { completionIds } = job;
-    const last = job.asked?.last === true;
-    return {
-      trace,
-      promptIds,
-      completionIds,
-      pieces,
-      asked: { atExits, last },
-      first: { job, trace, result },
-    };
+    const { promptIds = job.promptIds, atExits = [], otherPromptIds: other } = job.asked?.second ?? {};
+    const own = { completionIds: job.completionIds, pieces: cutAs(job.pieces, result.segmentation) };
+    const peers = other && [{ ...own, trace: { ...trace }, promptIds: other }];
+    const asked = { atExits, last: job.asked?.last === true, ...(peers && { peers }) };
+    return { ...own, trace, promptIds, asked, first: { job, trace, result } };
   });
   const read = scoreWindows(windowed(jobs), session);
   yield* eachTrace(read, async ({ job, result: { last: ofSecond, ...second } }) => {
