@@ -25,7 +25,7 @@ export const posterior: Estimator = {
     ['--hint <what>', `of posterior: what a prompt tells: ${HINTS.join('|')} (default: ${HINTS[0]})`],
     [
       '--contrast <with>',
-      "of posterior: wrong: likelier than behind a wrong hint, the group's most frequent wrong answer, or else the reference with another last digit; of --hint peer a wrong peer's text (default: none)",
+      "of posterior: wrong: likelier than behind a wrong hint, the group's most frequent wrong answer, or else the reference with another last digit, or letter; of --hint peer a wrong peer's text (default: none)",
     ],
     [
       '--hint-template <file>',
@@ -116,9 +116,9 @@ function shortestPeer({ peers = [] }: ValueJob, isRight: boolean): Peer | undefi
 }
 
 /**
- * What most of the wrong peers answered, the first of equals; where none has an answer the right one with another last digit. An answer
- * that is a reference too is not wrong, whatever was marked.
- * @returns undefined where that has no digit
+ * What most of the wrong peers answered, the first of equals; where none has an answer the right one with another last digit, or as
+ * another letter. An answer that is a reference too is not wrong, whatever was marked.
+ * @returns undefined where that is neither
  */
 export function wrongAnswer(
   { peers = [], references }: Partial<Peers> & Pick<ValueJob, 'references'>,
@@ -135,7 +135,13 @@ export function wrongAnswer(
     if (isWrong(answer)) draws.set(answer, (draws.get(answer) ?? 0) + peer.draws);
   }
   const [most] = [...draws].toSorted(([, a], [, b]) => b - a);
-  const changed = right.replace(/\d(?=\D*$)/, (digit) => `${(Number(digit) + 1) % 10}`);
+  const changed = right
+    .replace(/\d(?=\D*$)/, (digit) => `${(Number(digit) + 1) % 10}`)
+    // of a choice the letter before it, B of A
+    .replace(/(?<=^\W*)[a-z](?=\W*$)/i, (letter) => {
+      const code = letter.charCodeAt(0);
+      return String.fromCharCode(/a/i.test(letter) ? code + 1 : code - 1);
+    });
   return most?.[0] ?? (changed !== right && isWrong(changed) ? changed : undefined);
 }
 

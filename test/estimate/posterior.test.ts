@@ -72,9 +72,11 @@ describe('wrongAnswer', () => {
     expect(found([peer('seven', 3), peer('4', 1)], '8', 'seven')).toBe('4');
   });
 
-  it('is the reference with another last digit where nobody was wrong; none where that has no digit, or is a reference too', () => {
+  it('is the reference with another last digit, or another letter, where nobody was wrong; none where it is neither, or that is a reference too', () => {
     expect(found([], '12')).toBe('13');
     expect(found([peer('12', 4, 1)], '\\\\frac{1}{9}')).toBe('\\\\frac{1}{0}');
+    for (const [right, wrong] of ['AB', 'BA', 'ab', 'zy']) expect(found([], right as string)).toBe(wrong);
+    expect(found([], '(C)')).toBe('(B)');
     expect(found([], 'x + y')).toBe(undefined);
     expect(found([], '12', '13')).toBe(undefined);
   });
