@@ -1,4 +1,5 @@
 // The credits of a stored row's thought segments.
+import { createHash } from 'node:crypto';
 import { TraceRejected } from '../errors.js';
 import { isList } from '../io/arrow/output-columns.js';
 import type { Config } from '../io/write/output.js';
@@ -10,8 +11,8 @@ import { oursOf, storedRow } from './columns.js';
 /** One trace; K thought segments. */
 export type TraceCredits = ReturnType<typeof traceCredits>;
 
-/** What any credit has to beat: outcome by length, in the first third of the tokens, and on the tokens of less than even probability. */
-export const PLACEBOS: readonly string[] = ['uniform', 'first_third', 'unlikely'];
+/** What any credit has to beat: outcome by length, in the first third of the tokens, and on the tokens of less than even probability; and the differences at other segments. */
+export const PLACEBOS: readonly string[] = ['uniform', 'first_third', 'unlikely', 'shuffled'];
 const DELTA = 'delta';
 const SIGMA = 'sigma';
 
@@ -62,8 +63,13 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
       PLACEBOS[n] as string,
       perSegment((_, from, to) => weight * share(from, to)),
     );
-  const deltas = Float64Array.from(thoughts, ({ delta }) => delta ?? Number.NaN);
-  put(DELTA, isMagnitude ? deltas.map((delta) => Math.abs(delta) * Math.sign(weight)) : deltas);
+  const stored = Float64Array.from(thoughts, ({ delta }) => delta ?? Number.NaN);
+  const deltas = isMagnitude ? stored.map((delta) => Math.abs(delta) * Math.sign(weight)) : stored;
+  put(
+    PLACEBOS.at(-1) as string,
+    shuffledPlaces(trace.id, deltas.length).map((k) => deltas[k] as number),
+  );
+  put(DELTA, deltas);
   put(
     SIGMA,
     Float64Array.from(thoughts, ({ sigma }) => weight * (sigma ?? Number.NaN)),
@@ -87,6 +93,16 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
     /** (K) by name: the placebos, `delta`, `sigma…` */
     credits,
   };
+}
+
+/** 0..n−1 in an order that looks random, and is the trace's own whenever it is asked for. */
+function shuffledPlaces(id: string, n: number): Float64Array<ArrayBuffer> {
+  const keyOf = (k: number) => createHash('sha256').update(`${id} ${k}`).digest('hex');
+  const keyed = Array.from({ length: n }, (_, k) => [keyOf(k), k] as const);
+  return Float64Array.from(
+    keyed.sort(([a], [b]) => (a < b ? -1 : 1)),
+    ([, k]) => k,
+  );
 }
 
 /** The file's own credits are called after how they were made, where the file says so. */

@@ -43,11 +43,16 @@ beforeAll(() => writeRows('scored.jsonl', rows(20)));
 describe('one file', () => {
   it('compares its differences and σ', async () => {
     const pairs = await compared('scored.jsonl');
-    expect(namesOf(pairs)).toEqual(['first_third', 'delta', 'sigma']);
+    expect(namesOf(pairs)).toEqual(['first_third', 'delta', 'sigma', 'shuffled']);
     const { traces, groups, segments, pearson, spearman } = find(pairs, 'delta', 'sigma') as CreditPair;
     expect({ traces, groups, segments }).toEqual({ traces: 20, groups: 20, segments: 100 });
     expect(pearson.low).toBeLessThan(pearson.value as number);
     expect(spearman.high).toBeGreaterThan(spearman.value as number);
+    // the same numbers at other places
+    const { low, high } = find(pairs, 'shuffled', 'delta')?.pearson ?? {};
+    expect(low).toBeLessThan(0.2);
+    expect(high).toBeGreaterThan(-0.2);
+    expect(high).toBeLessThan(0.5);
   });
 
   it('prints a table, and CSV with a line a pair, the same each time', async () => {
@@ -74,7 +79,14 @@ describe('several files', () => {
     await writeRows('other.jsonl', other);
     const { stdout, stderr } = await done('compare scored.jsonl other.jsonl --json --log-json');
     const pairs: CreditPair[] = JSON.parse(stdout).pairs;
-    expect(namesOf(pairs)).toEqual(['first_third', 'delta', 'sigma', 'other:delta', 'other:sigma']);
+    expect(namesOf(pairs)).toEqual([
+      'first_third',
+      'delta',
+      'sigma',
+      'other:delta',
+      'other:sigma',
+      'shuffled',
+    ]);
     expect(find(pairs, 'delta', 'other:delta')).toMatchObject({ traces: 18, pearson: { value: 1 } });
     const told = stderr.trim().split('\n');
     expect(told.flatMap((record) => JSON.parse(record).code ?? []).sort()).toEqual(
@@ -101,7 +113,7 @@ describe('several files', () => {
     await done(`${score} -o geo.jsonl --estimator pr-geo --sigma rudder,softmax`);
     // JSON lines by the summary beside them
     const pairs = await compared('pr.parquet geo.jsonl');
-    const all = ['uniform', 'first_third', 'unlikely', 'pr', 'sigma_share'];
+    const all = ['uniform', 'first_third', 'unlikely', 'shuffled', 'pr', 'sigma_share'];
     expect(namesOf(pairs).sort()).toEqual([...all, 'pr-geo', 'sigma_rudder', 'sigma_softmax'].sort());
     // what any credit has to beat is held against credits alone
     expect(find(pairs, 'uniform', 'unlikely')).toBeUndefined();

@@ -26,7 +26,8 @@ describe('a scored row', () => {
   it("has its differences, and σ times R*, whose sign says what σ's means; and what any has to beat", () => {
     const { credits, ...rest } = creditsOf(SCORED);
     // 2 and ⅔ of the first 8/3 tokens
-    const { first_third: third, ...others } = Object.fromEntries(credits);
+    const { first_third: third, shuffled, ...others } = Object.fromEntries(credits);
+    expect(shuffled?.toSorted()).toEqual(Float64Array.of(-0.25, 0.5));
     for (const [k, share] of [0.75, 0.25].entries()) expect(third?.[k]).toBeCloseTo(-0.75 * share, 12);
     expect(others).toEqual({
       uniform: Float64Array.of((-0.75 * 2) / 8, (-0.75 * 4) / 8),
@@ -64,4 +65,16 @@ describe('a scored row', () => {
 it('a row without segments is refused', () => {
   expect(() => creditsOf({ id: 'x' })).toThrow(/no segments, expected a row that was scored or cut/);
   expect(() => creditsOf({ segments: [{ kind: 'thought' }] })).toThrow(/no ends/);
+});
+
+it('what is shuffled is in each order about as often, by the id alone, magnitudes with the sign of R* among it', () => {
+  const deltas = [3, 5, 7];
+  const segments = deltas.map((delta, k) => segment(k + 1, 'thought', -delta, 0));
+  const of = (id: string) => [
+    ...(creditsOf({ ...SCORED, segments, id, reward: 1 }, true).credits.get('shuffled') ?? []),
+  ];
+  const counts = new Map<string, number>();
+  for (let n = 0; n < 600; n++) counts.set(of(`t${n}`).join(), (counts.get(of(`t${n}`).join()) ?? 0) + 1);
+  expect([...counts.keys()].sort()).toEqual(['3,5,7', '3,7,5', '5,3,7', '5,7,3', '7,3,5', '7,5,3']);
+  for (const count of counts.values()) expect(Math.abs(count - 100)).toBeLessThan(40);
 });
