@@ -19,7 +19,7 @@ export const distill: Estimator = {
   columns: () => [
     listColumn(
       TOKEN_ADVANTAGE,
-      'log π_T − log π of each completion token plus KL(π ‖ π_T), so that its mean is 0; no σ, not return-equivalent',
+      'log π_T − log π of each token plus KL(π ‖ π_T): 0 in the mean; no σ, not return-equivalent',
     ),
   ],
   setUp({ teacher }) {
@@ -63,8 +63,8 @@ function sumsWithin(list: Float32Array, ends: Int32Array): Float64Array {
 
 export const TEACHER_COLUMNS = [
   listColumn('teacher_logprobs', 'log-probability of each completion token under the teacher, nats'),
-  listColumn('teacher_entropies', "entropy of the teacher's distribution over each completion token, nats"),
-  listColumn('kl', 'KL(policy ‖ teacher) of the distributions over each completion token, exact, nats'),
+  listColumn('teacher_entropies', "entropy of the teacher's distribution at each completion token, nats"),
+  listColumn('kl', 'KL(policy ‖ teacher) at each completion token, exact, nats'),
 ];
 
 /** An estimator beside which a teacher reads. @throws RredcotError (exit 2) for what is no folder */

@@ -99,7 +99,7 @@ export const posterior: Estimator = {
 
 const CONTRAST_COLUMN = listColumn(
   'contrast_logprobs',
-  'log-probability of each completion token behind the prompt with the wrong hint, nats',
+  'the same behind the prompt with the wrong hint, nats',
 );
 
 /** Tokens without its end token. */

@@ -62,6 +62,7 @@ describe('docs', () => {
     const asked = METHODS.flatMap((method) => requestedColumns({ method }));
     const ofEstimators = [
       ...valueColumns({ teacher: {} }),
+      ...valueColumns({ estimator: 'posterior', contrast: 'wrong' }),
       ...ESTIMATORS.flatMap((each) => each.columns?.({}) ?? []),
     ];
     for (const { name, type, meaning } of [...OUR_COLUMNS.map(ourColumn), ...asked, ...ofEstimators]) {
