@@ -24,7 +24,7 @@ export const posterior: Estimator = {
   flags: [
     ['--hint <what>', `of posterior: what a prompt tells: ${HINTS.join('|')} (default: ${HINTS[0]})`],
     [
-      '--contrast <with>',
+      '--contrast <how>',
       "of posterior: wrong: likelier than behind a wrong hint, the group's most frequent wrong answer, or else the reference with another last digit, or letter; of --hint peer a wrong peer's text (default: none)",
     ],
     [

@@ -28,7 +28,7 @@ interface SecondPolicy extends OpenModel {
 export async function openSecond(
   path: string,
   { policy, tokenizer, choice: device, signal, log }: LoadContext,
-  who: Reader,
+  who: SecondReader,
 ): Promise<SecondPolicy> {
   const opened = await openModel(await openPolicyFolder(path), device, signal);
   if (isDeepStrictEqual(policy.files, opened.policy.files))
@@ -44,7 +44,7 @@ export function secondConfig({ policy, device }: SecondPolicy) {
 }
 
 /** Another policy that reads the traces, in words; `code`: how the codes of its rejects begin. */
-type Reader = Readonly<Record<'name' | 'code' | 'flag', string>>;
+type SecondReader = Readonly<Record<'name' | 'code' | 'flag', string>>;
 
 /**
  * Makes a prover's check of a trace: every id has to spell the same text for both, and all of it has to fit.
@@ -56,7 +56,7 @@ export function tokenCheck(
   second: Pick<Spelling, 'bytes'>,
   vocab: number,
   maxTokens: number,
-  { name, code, flag }: Reader,
+  { name, code, flag }: SecondReader,
 ): SecondPolicy['check'] {
   const other = `${flag} <a folder with the same tokenizer as the policy>`;
   const same = new Set<number>();

@@ -55,6 +55,8 @@ class SegmentFlags(TypedDict, total=False):
 class ScoreFlags(SegmentFlags, total=False):
     references: Literal["row", "group"]
     """references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)"""
+    teacher: Union[str, PathLike]
+    """a policy folder with the same tokenizer: also its log-probability and entropy of every token, and KL(policy ‖ teacher), exact; --estimator distill needs it"""
     answers: Union[str, Sequence[Any]]
     """what an engine has answered to rredcot requests, in the place of the policy's graph; several rounds add up"""
     policy_url: str
@@ -67,8 +69,8 @@ class ScoreFlags(SegmentFlags, total=False):
     """traces that the server is asked about at a time"""
     engine_patience: float
     """how long it may be silent or away, before exit 69"""
-    estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
-    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)"""
+    estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "distill", "ask", "posterior"], str]
+    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|distill|ask|posterior (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md)"""
     calibration: Union[str, PathLike, Mapping[str, Any]]
     """what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone"""
     prover_estimator: Literal["pr", "pr-mean", "pr-geo", "snis"]
@@ -119,12 +121,12 @@ class ScoreFlags(SegmentFlags, total=False):
     """of --estimator progress, which needs it: the policy folder under which states are valued (default: none)"""
     loo: str
     """of loo: a segment is deleted|masked (what follows moves up, or stays and does not see it; default: deleted)"""
-    ref_policy: Union[str, PathLike]
-    """of ratio, which needs it: folder of an older checkpoint of the policy, with the same tokenizer (default: none)"""
     ask_template: Union[str, PathLike]
     """of ask: JSON file {'question', 'yes', 'no'}, what is asked at an exit and the two answers (default: the policy's own)"""
     hint: Literal["answer", "peer"]
     """of posterior: what a prompt tells: answer|peer (default: answer)"""
+    contrast: str
+    """of posterior: wrong: likelier than behind a wrong hint, the group's most frequent wrong answer, or else the reference with another last digit, or letter; of --hint peer a wrong peer's text (default: none)"""
     hint_template: Union[str, PathLike]
     """of posterior: how a prompt tells the answer, or the peer's text (default: the policy's own)"""
     hint_policy: Union[str, PathLike]
@@ -136,8 +138,8 @@ class RedistributeFlags(TypedDict, total=False):
     """which of our columns are written (default: those that the file has)"""
     drop: Union[str, Sequence[Any]]
     """the input's columns that are not written"""
-    estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "ratio", "ask", "posterior"], str]
-    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|ratio|ask|posterior (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md) (default: the file's own)"""
+    estimator: Union[Literal["auto", "pr", "pr-mean", "pr-geo", "joint", "joint-log", "snis", "calibrated", "probe", "siblings", "mc", "progress", "given", "loo", "surprise", "distill", "ask", "posterior"], str]
+    """value of a state: auto|pr|pr-mean|pr-geo|joint|joint-log|snis|calibrated|probe|siblings|mc|progress|given|loo|surprise|distill|ask|posterior (auto: probe where the input has rewards to fit it to, else pr; docs/method.md), or ./mine.mjs, a module of your own (docs/your-own-credit.md) (default: the file's own)"""
     calibration: Union[str, PathLike, Mapping[str, Any]]
     """what rredcot calibrate has written, for calibrated and siblings, which need it, and for mc and probe; of siblings `none`: values from outcomes alone"""
     prover_estimator: Literal["pr", "pr-mean", "pr-geo", "snis"]

@@ -4,7 +4,7 @@ import type { ModelSession } from '../../model/onnx/session.js';
 import type { TokenizedTrace } from '../../question.js';
 
 /** One who has read a trace. */
-export interface Read {
+export interface HasRead {
   readonly session: Pick<ModelSession, 'folder' | 'vocab' | 'precision' | 'logits'>;
   /** (T · d) the last layer's row before each token of the completion, and (T) its log-probability by that pass, nats */
   readonly last: Float32Array;
@@ -21,7 +21,7 @@ const OFF = { f32: 0.01, f16: 0.2, bf16: 1.5 } as const;
  * KL(own ‖ other) at every token, nats; 0 at those that are not the policy's.
  * @throws RredcotError (exit 65) where logits are not those of the pass, or no numbers
  */
-export async function divergences(own: Read, other: Read, job: TokenizedTrace): Promise<Float32Array> {
+export async function divergences(own: HasRead, other: HasRead, job: TokenizedTrace): Promise<Float32Array> {
   const { completionIds: ids, pieces, trace } = job;
   const T = ids.length;
   const found = new Float32Array(T);

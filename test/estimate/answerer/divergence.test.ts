@@ -1,6 +1,6 @@
 // KL of two readers over a trace's tokens, from rows of which logits are told a block at a time; and logits that are not those of the pass.
 import { describe, expect, test } from 'vitest';
-import { divergence, divergences, type Read } from '../../../dist/estimate/answerer/divergence.js';
+import { divergence, divergences, type HasRead } from '../../../dist/estimate/answerer/divergence.js';
 import type { TokenizedTrace } from '../../../dist/question.js';
 import { seeded } from '../../oracle/toy.js';
 
@@ -59,9 +59,9 @@ function reader(
   vocab: number,
   logits: (t: number) => readonly number[],
   ids: Int32Array,
-): Read & { most: number } {
+): HasRead & { most: number } {
   const session = {
-    ...{ vocab, precision: 'f32' as const, folder: { path: 'toy' } as Read['session']['folder'] },
+    ...{ vocab, precision: 'f32' as const, folder: { path: 'toy' } as HasRead['session']['folder'] },
     async logits(rows: Float32Array) {
       found.most = Math.max(found.most, rows.length);
       return Float32Array.from([...rows].flatMap((t) => [...logits(t)]));
