@@ -9,8 +9,7 @@ import { shellWord } from '../../printable.js';
 import { type Architecture, ArchitectureSchema, TextSizesSchema } from '../graph/architecture.js';
 import { expectedWeights } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
-import type { Weight } from '../graph/operators.js';
-import { assertShapes, readSafetensorsHeader } from '../graph/safetensors.js';
+import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import {
   assertModelFolder,
@@ -155,7 +154,7 @@ function schemaOf(
 
 /** The weights of graphs that we write, and where they lie. */
 export async function weightsIn({ path, files }: Pick<PolicyFolder, 'path' | 'files'>) {
-  const weights = new Map<string, Weight>();
+  const weights = new Map<string, StoredTensor & { readonly location: string }>();
   for (const location of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const [name, stored] of await readSafetensorsHeader(join(path, location)))
       weights.set(name, { ...stored, location });

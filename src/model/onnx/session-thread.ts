@@ -5,10 +5,8 @@ import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError } from '../../errors.js';
 import { moved, ownCores, serve } from '../../thread.js';
 import type { Architecture } from '../graph/architecture.js';
-import { CPU_ENTRIES, type Precision, serialiseModel } from '../graph/onnx.js';
-import type { Weight } from '../graph/operators.js';
+import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
 import { inverseFrequencies } from '../graph/rope.js';
-import { buildScoringGraph } from '../graph/scoring-graph.js';
 import type { Device } from './device.js';
 import { type ExportedFeeds, exportedScores } from './exported.js';
 import { toFloat16 } from './float16.js';
@@ -23,8 +21,8 @@ export interface WorkerInit {
   /** file of the folder, and what it computes in */
   readonly graph: string;
   readonly precision: Precision;
-  /** of a graph that gives logits, which no file has: it is made of these */
-  readonly weights: ReadonlyMap<string, Weight> | undefined;
+  /** the graph itself, where it gives logits: no file has that */
+  readonly made: Uint8Array | undefined;
   readonly architecture: Architecture | Exported;
   readonly device: Device;
 }
@@ -41,7 +39,7 @@ interface Kept {
   readonly places: readonly PrefixPlace[];
 }
 
-const { folder, graph, precision, weights, architecture, device } = workerData as WorkerInit;
+const { folder, graph, precision, made, architecture, device } = workerData as WorkerInit;
 /** of a graph that was exported nothing but its vocabulary is asked */
 const arch = architecture as Architecture;
 const ort = await loadRuntime(device.name === 'cuda');
@@ -52,7 +50,6 @@ const idsRead: Parameters<typeof exportedScores>[2] = new Map();
 let shares = new Float32Array();
 
 async function open(): Promise<void> {
-  const made = weights && serialiseModel(buildScoringGraph(arch, weights, precision, true));
   const options = {
     executionProviders: [device],
     graphOptimizationLevel: 'all',
@@ -149,7 +146,7 @@ async function scores({ traces, keep, use, head }: RunJob) {
     ...readOut(rows, targets),
     ...past,
     ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
-    ...(weights && { head_rows: rowsOf(head ?? new Float32Array(0)) }),
+    ...(made && { head_rows: rowsOf(head ?? new Float32Array(0)) }),
     // a graph of before there were any does not take it
     ...(session.inputNames.includes('state_rows') && {
       state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),

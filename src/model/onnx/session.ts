@@ -4,7 +4,8 @@ import { kept } from '../../kept.js';
 import { REINSTALL } from '../../package-files.js';
 import type { Answers, SampleRequest, TokenizedTrace } from '../../question.js';
 import { startThread, type Thread } from '../../thread.js';
-import type { Precision } from '../graph/onnx.js';
+import type { Architecture } from '../graph/architecture.js';
+import { type Precision, serialiseModel } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
 import { buildAgain, GRAPH, MANIFEST, type PolicyFolder, stateNumbers, weightsIn } from './folder.js';
@@ -60,17 +61,17 @@ export class ModelSession implements AsyncDisposable {
    */
   static open(folder: PolicyFolder, device: Device = { name: 'cpu' }, givesLogits = false) {
     return kept('policy', [folder, device, givesLogits], async () => {
-      const weights = givesLogits ? await weightsIn(folder) : undefined;
-      return ModelSession.openProved(folder, device, weights);
+      const made = givesLogits ? await logitsGraph(folder, device) : undefined;
+      return ModelSession.openProved(folder, device, made);
     });
   }
 
   private static async openProved(
     folder: PolicyFolder,
     device: Device,
-    weights: WorkerInit['weights'],
+    made: WorkerInit['made'],
   ): Promise<ModelSession> {
-    const session = await ModelSession.openUnproved(folder, device, weights);
+    const session = await ModelSession.openUnproved(folder, device, made);
     try {
       const wrong = beyond((await session.prove()).findings);
       if (wrong.length > 0) throw disproved(folder.path, device, wrong);
@@ -85,7 +86,7 @@ export class ModelSession implements AsyncDisposable {
   static async openUnproved(
     folder: Unproved,
     device: Device = { name: 'cpu' },
-    weights?: WorkerInit['weights'],
+    made?: WorkerInit['made'],
   ): Promise<ModelSession> {
     const { path, architecture } = folder;
     // its numbers have not been seen there
@@ -94,7 +95,7 @@ export class ModelSession implements AsyncDisposable {
         `${path}: ${architecture.family} is read on the CPU only, not on ${deviceName(device)}`,
         '--device cpu, or an engine answers (docs/engines.md)',
       );
-    const ofGraph = { ...graphFor(folder, device), weights };
+    const ofGraph = { ...graphFor(folder, device), made };
     const workerData: WorkerInit = { folder: path, ...ofGraph, architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);
     const thread = startThread<SessionThread>('the policy', file, { workerData });
@@ -215,6 +216,13 @@ export class ModelSession implements AsyncDisposable {
       throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
     });
   }
+}
+
+/** Of a folder's weights, in memory. */
+async function logitsGraph(folder: PolicyFolder, device: Device): Promise<Uint8Array> {
+  const { buildScoringGraph } = await import('../graph/scoring-graph.js');
+  const [weights, { precision }] = [await weightsIn(folder), graphFor(folder, device)];
+  return serialiseModel(buildScoringGraph(folder.architecture as Architecture, weights, precision, true));
 }
 
 /** CUDA runs the half-precision graph, the CPU the float32 one. */
