@@ -11,7 +11,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   baseline: ['turned'],
   ask: ['unanswered'],
   completion: ['end-token', 'has-prompt', 'messages-as-text'],
-  hint: ['no-peer'],
+  hint: ['no-peer', 'no-contrast'],
   ids: ['not-utf8', 'text-mismatch'],
   mc: ['lost'],
   policy: ['none'],
