@@ -83,12 +83,12 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     const { model, name = '', isCompared } = estimator.second ?? {};
     const session =
       engine === undefined
-        ? await ModelSession.open(withGraphs(policy), device, isCompared)
+        ? await ModelSession.open(withGraphs(policy), device, isCompared && 'own')
         : engineSession(engine, policy, log);
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
     const most = isCompared && WINDOW_ROWS;
-    const other = model && (await ModelSession.open(model.policy, model.device, isCompared));
+    const other = model && (await ModelSession.open(model.policy, model.device, isCompared && 'teacher'));
     if (other !== undefined) {
       sessions.push(other);
       noteProof(log, other, name);

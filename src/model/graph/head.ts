@@ -1,7 +1,7 @@
 // The head of the scoring graph: entropies and log-probabilities of rows, without their logits ever leaving the graph.
-import type { GraphParts } from './architecture.js';
+import type { Architecture, GraphParts } from './architecture.js';
 import { CPU_ENTRIES, cast, Graph, type Precision } from './onnx.js';
-import type { RowLayers } from './operators.js';
+import { type RowLayers, rowLayers, type Weight } from './operators.js';
 
 /** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
 export function entropyHead(
@@ -25,11 +25,33 @@ export function entropyHead(
   return { entropies: outputs[0], logprobs: outputs[1] };
 }
 
-/** The last layer's rows behind which logits are wanted, `head_rows` [h,d] → `logits` [h,vocab], f32. */
-export function logitsHead({ g, arch: { hidden, vocab }, precision }: GraphParts, layers: RowLayers) {
-  const x = cast(g, g.input('head_rows', 'f32', ['h', hidden]), 'f32', precision);
-  const logits = g.node('Gemm', [layers.last(x, g), layers.headMatrix()], { transB: 1 });
-  g.output('logits', cast(g, logits, precision, 'f32'), 'f32', ['h', vocab]);
+/**
+ * The head alone, of whole distributions: rows [h,d] f32 of the last layer → logp [h,V] f32. A teacher's takes the policy's beside them, others
+ * [h,V'] f32 of V' ≤ V tokens, and targets [h] i64 → kl [h] f32, KL(others ‖ its own), and logprobs [h] f32 of the targets.
+ */
+export function buildHeadGraph(
+  arch: Architecture,
+  weights: ReadonlyMap<string, Weight>,
+  precision: Precision,
+  isTeacher: boolean,
+): Graph {
+  const g = new Graph('distributions');
+  const layers = rowLayers({ g, arch, precision }, weights);
+  const x = cast(g, g.input('rows', 'f32', ['h', arch.hidden]), 'f32', precision);
+  const { logp } = softmaxOf(g, layers.last(x, g), layers.headMatrix(), precision);
+  if (!isTeacher) {
+    g.output('logp', logp, 'f32', ['h', arch.vocab]);
+    return g;
+  }
+  const others = g.input('others', 'f32', ['h', 'O']);
+  const targets = g.node('Unsqueeze', [g.input('targets', 'i64', ['h']), g.ints([1])]);
+  const O = g.node('Slice', [g.node('Shape', [others]), g.ints([1]), g.ints([2])]);
+  const gaps = g.node('Sub', [others, g.node('Slice', [logp, g.ints([0]), O, g.ints([1])])]);
+  const weighted = g.node('Mul', [g.node('Exp', [others]), gaps]);
+  g.output('kl', g.node('ReduceSum', [weighted, g.ints([1])], { keepdims: 0 }), 'f32', ['h']);
+  const picked = g.node('GatherElements', [logp, targets], { axis: 1 });
+  g.output('logprobs', g.node('Squeeze', [picked, g.ints([1])]), 'f32', ['h']);
+  return g;
 }
 
 /** All logits of a row at once. */

@@ -12,7 +12,10 @@ export type Weight = StoredTensor & ExternalData;
 const size = (shape: readonly number[]): number => shape.reduce((product, n) => product * n, 1);
 
 /** A family's layers in a graph, each weight put there when it is first asked for. */
-export function rowLayers({ g, arch, precision }: GraphParts, weights: ReadonlyMap<string, Weight>) {
+export function rowLayers(
+  { g, arch, precision }: Omit<GraphParts, 'rope'>,
+  weights: ReadonlyMap<string, Weight>,
+) {
   const weightOf = (name: string): Weight => {
     const weight = weights.get(name);
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);

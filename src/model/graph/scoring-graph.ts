@@ -3,7 +3,7 @@ import type { Architecture, GraphParts } from './architecture.js';
 import { prefixAttention } from './attention.js';
 import { branchAttention, branchInputs, suffixKeys } from './branch-attention.js';
 import { deltaWalk } from './delta-walk.js';
-import { entropyHead, logitsHead } from './head.js';
+import { entropyHead } from './head.js';
 import { cast, type Dim, Graph, type Precision } from './onnx.js';
 import { type RowLayers, rowLayers, type Weight } from './operators.js';
 
@@ -38,18 +38,16 @@ export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'h
  * out entropies, logprobs [n,C] f32 (nats) · shares [experts,layers with some] f32, in a float32 graph: the largest that each has in a row read out · states [m,s·d] f32, behind the s {@link stateLayers} · k_i, v_i [B,kvHeads,P+S,headDim], suffix_k_i, suffix_v_i [N,kvHeads,Q+L,headDim] f32 per layer;
  *     x_i [B,P+S,d], suffix_x_i [N,Q+L,d] of a delta net
  *
- * Of one that gives logits also in head_rows [h,d] f32, out last [n·C,d] f32, the last layer's rows that are read out, and logits [h,vocab]
- * f32 behind rows such as these: [T,vocab] is never held.
- *
  * @param precision what projections, norms and the prefix's attention compute in, and the residual stream is held in.
  * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
  * what they differ by from the prefix is the prefix's rounding alone.
+ * @param givesLast out too: last [n·C,d] f32, the last layer's rows that are read out, before norm and head
  */
 export function buildScoringGraph(
   arch: Architecture,
   weights: ReadonlyMap<string, Weight>,
   precision: Precision = 'f32',
-  givesLogits = false,
+  givesLast = false,
 ): Graph {
   const { layers, headDim } = arch;
   const g = new Graph('policy');
@@ -98,10 +96,7 @@ export function buildScoringGraph(
   const { entropies, logprobs } = entropyHead(all, layer, readRows, targets);
   g.output('entropies', entropies, 'f32', ['n', 'C']);
   g.output('logprobs', logprobs, 'f32', ['n', 'C']);
-  if (givesLogits) {
-    g.output('last', cast(g, x, precision, 'f32'), 'f32', ['rows', arch.hidden]);
-    logitsHead(all, layer);
-  }
+  if (givesLast) g.output('last', cast(g, x, precision, 'f32'), 'f32', ['rows', arch.hidden]);
   return g;
 }
 

@@ -34,7 +34,7 @@ export interface PackedTrace {
   readonly shares?: number | undefined;
   /** exits at which its hidden state is wanted: tokens of the trace before each; absent: none */
   readonly states?: readonly number[] | undefined;
-  /** the last layer's row before each of its own tokens is wanted, of a session that gives logits */
+  /** the last layer's row before each of its own tokens is wanted, of a session that gives distributions */
   readonly last?: true | undefined;
   /** by which an engine names it */
   readonly trace?: { readonly id: string };
@@ -96,6 +96,4 @@ export interface RunJob {
   readonly keep?: number | undefined;
   /** the number of a run that was kept */
   readonly use?: number;
-  /** (h · d) rows of the last layer, of which logits are wanted */
-  readonly head?: Float32Array;
 }

@@ -21,8 +21,8 @@ export interface WorkerInit {
   /** file of the folder, and what it computes in */
   readonly graph: string;
   readonly precision: Precision;
-  /** the graph itself, where it gives logits: no file has that */
-  readonly made: Uint8Array | undefined;
+  /** of a session that gives distributions, which no file has: the graph itself, and that of the head alone */
+  readonly made: readonly [graph: Uint8Array, head: Uint8Array] | undefined;
   readonly architecture: Architecture | Exported;
   readonly device: Device;
 }
@@ -44,6 +44,8 @@ const { folder, graph, precision, made, architecture, device } = workerData as W
 const arch = architecture as Architecture;
 const ort = await loadRuntime(device.name === 'cuda');
 let session: InferenceSession;
+/** the head alone */
+let heads: InferenceSession;
 const caches = new Map<number, Kept>();
 const idsRead: Parameters<typeof exportedScores>[2] = new Map();
 /** largest share of every expert in every layer with some [experts,layers], in rows read out so far; empty where there are none */
@@ -65,7 +67,9 @@ async function open(): Promise<void> {
     logSeverityLevel: 3,
   } as const;
   const { InferenceSession: Session } = ort;
-  session = await (made ? Session.create(made, options) : Session.create(join(folder, graph), options));
+  const [own, head] = made ?? [];
+  session = await (own ? Session.create(own, options) : Session.create(join(folder, graph), options));
+  if (head) heads = await Session.create(head, options);
 }
 
 async function run(job: RunJob) {
@@ -83,6 +87,7 @@ function failed(error: unknown): never {
 const functions = {
   open,
   run,
+  distributions,
   /** frees what a run has kept */
   release: (kept: number) => void (caches.delete(kept) || idsRead.delete(kept)),
   shares: () => shares,
@@ -91,7 +96,7 @@ export type SessionThread = typeof functions;
 serve(functions);
 
 /** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
-async function scores({ traces, keep, use, head }: RunJob) {
+async function scores({ traces, keep, use }: RunJob) {
   const kept = use === undefined ? undefined : caches.get(use);
   if (use !== undefined && kept === undefined) throw new Error(`no run was kept as ${use}`);
   const { prefixes, suffixes, places } =
@@ -146,7 +151,6 @@ async function scores({ traces, keep, use, head }: RunJob) {
     ...readOut(rows, targets),
     ...past,
     ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
-    ...(made && { head_rows: rowsOf(head ?? new Float32Array(0)) }),
     // a graph of before there were any does not take it
     ...(session.inputNames.includes('state_rows') && {
       state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
@@ -157,8 +161,7 @@ async function scores({ traces, keep, use, head }: RunJob) {
   const ofStates = stateRows.length > 0 ? ['states'] : [];
   const ofExperts = session.outputNames.includes('shares') ? ['shares'] : [];
   const ofLast = traces.some(({ last }) => last) ? ['last'] : [];
-  const ofHead = head ? ['logits'] : [];
-  const wanted = ['entropies', 'logprobs', ...ofStates, ...ofExperts, ...ofLast, ...ofHead, ...keeps];
+  const wanted = ['entropies', 'logprobs', ...ofStates, ...ofExperts, ...ofLast, ...keeps];
   const out = (await session.run(feeds, wanted)) as Feeds;
   const own = (out.shares?.data ?? []) as Float32Array;
   shares = Float32Array.from(own, (share, i) => Math.max(share, shares[i] ?? 0));
@@ -173,13 +176,23 @@ async function scores({ traces, keep, use, head }: RunJob) {
   const states = out.states && toFloat16(out.states.data as Float32Array);
   // the traces' own rows come first
   const T = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
-  const [ofRows, logits] = [out.last, out.logits].map((all) => all?.data as Float32Array | undefined);
-  return { entropies, logprobs, states, last: ofRows?.slice(0, T * arch.hidden), logits };
+  const ofRows = (out.last?.data as Float32Array | undefined)?.slice(0, T * arch.hidden);
+  return { entropies, logprobs, states, last: ofRows };
 }
 
-/** Rows of the residual stream, one after the other, as [h,d]. */
-const rowsOf = (rows: Float32Array) =>
-  new ort.Tensor('float32', rows, [rows.length / arch.hidden, arch.hidden]);
+/**
+ * Distributions behind rows of the last layer (h · d), which stand one after the other: log-probabilities of all tokens (h · V); of a teacher
+ * how far the policy's are from them.
+ * @param others (h · V') that the policy gives @param targets (h) tokens
+ */
+async function distributions(rows: Float32Array, others?: Float32Array, targets: readonly number[] = []) {
+  const h = rows.length / arch.hidden;
+  const table = (data: Float32Array) => new ort.Tensor('float32', data, [h, data.length / h]);
+  const feeds = others && { others: table(others), targets: int64(BigInt64Array.from(targets, BigInt), [h]) };
+  const found = await heads.run({ rows: table(rows), ...feeds }).catch(failed);
+  const named = Object.entries(found).map(([name, { data }]) => [name, data as Float32Array] as const);
+  return moved(Object.fromEntries(named), ...named.map(([, data]) => data));
+}
 
 function emptyPast(part: string, batch: number): Feeds {
   const empty = (...dims: readonly number[]) =>
@@ -233,11 +246,7 @@ async function exported(job: RunJob) {
       ReturnType<Parameters<typeof exportedScores>[3]>
     >;
   });
-  const none: Pick<Awaited<ReturnType<typeof scores>>, 'last' | 'logits'> = {
-    last: undefined,
-    logits: undefined,
-  };
-  return { ...found, states: found.states && toFloat16(found.states), ...none };
+  return { ...found, states: found.states && toFloat16(found.states), last: undefined };
 }
 
 // ------ what the graph takes, as tensors

@@ -56,12 +56,12 @@ export class ModelSession implements AsyncDisposable {
 
   /**
    * Loads a policy's graph into a thread.
-   * @param givesLogits with the last layer's rows, and logits of such; not of one that was exported
+   * @param gives also the last layer's rows, and distributions behind such, of a policy or of a teacher; not of one that was exported
    * @throws RredcotError (exit 69) where it cannot be loaded or placed, or its numbers are not the canary's
    */
-  static open(folder: PolicyFolder, device: Device = { name: 'cpu' }, givesLogits = false) {
-    return kept('policy', [folder, device, givesLogits], async () => {
-      const made = givesLogits ? await logitsGraph(folder, device) : undefined;
+  static open(folder: PolicyFolder, device: Device = { name: 'cpu' }, gives?: 'own' | 'teacher') {
+    return kept('policy', [folder, device, gives], async () => {
+      const made = gives && (await graphsOf(folder, device, gives === 'teacher'));
       return ModelSession.openProved(folder, device, made);
     });
   }
@@ -151,11 +151,14 @@ export class ModelSession implements AsyncDisposable {
     return this.send({ traces, use: kept });
   }
 
-  /** (h · V) behind rows (h · d) of the last layer, as a run has given them; the layers before it read one idle token. */
-  async logits(rows: Float32Array): Promise<Float32Array> {
-    const idle = { ids: Int32Array.of(0), promptLength: 1, branches: [] };
-    const { logits } = await this.call({ traces: [idle], head: rows });
-    return logits as Float32Array;
+  /**
+   * Distributions behind rows (h · d) of the last layer.
+   * @returns logp (h · V); of a teacher, with the policy's (h · V'), kl (h), and logprobs (h) of the targets, all in nats
+   */
+  distributions(
+    ...of: Parameters<SessionThread['distributions']>
+  ): ReturnType<SessionThread['distributions']> {
+    return this.thread.call('distributions', of);
   }
 
   /** Frees what a run has kept. */
@@ -184,7 +187,11 @@ export class ModelSession implements AsyncDisposable {
   }
 
   private async send(job: RunJob): Promise<TraceScores[]> {
-    const { entropies, logprobs, states, last } = await this.call(job);
+    const { entropies, logprobs, states, last } = await this.thread
+      .call('run', [job])
+      .catch((error: Error) => {
+        throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
+      });
     // the traces' own tokens come first, then the branches': unpack in the same order
     let [own, state] = [0, 0];
     let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
@@ -210,19 +217,17 @@ export class ModelSession implements AsyncDisposable {
       return { ...read, branches, ...(ofExits && { states: ofExits }), ...ofRows };
     });
   }
-
-  private call(job: RunJob) {
-    return this.thread.call('run', [job]).catch((error: Error) => {
-      throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
-    });
-  }
 }
 
-/** Of a folder's weights, in memory. */
-async function logitsGraph(folder: PolicyFolder, device: Device): Promise<Uint8Array> {
+/** Graphs that no folder has, of its weights: that which gives the last layer's rows, and its head alone. */
+async function graphsOf(folder: PolicyFolder, device: Device, isTeacher: boolean) {
   const { buildScoringGraph } = await import('../graph/scoring-graph.js');
+  const { buildHeadGraph } = await import('../graph/head.js');
   const [weights, { precision }] = [await weightsIn(folder), graphFor(folder, device)];
-  return serialiseModel(buildScoringGraph(folder.architecture as Architecture, weights, precision, true));
+  const architecture = folder.architecture as Architecture;
+  const graph = buildScoringGraph(architecture, weights, precision, true);
+  const head = buildHeadGraph(architecture, weights, precision, isTeacher);
+  return [serialiseModel(graph), serialiseModel(head)] as const;
 }
 
 /** CUDA runs the half-precision graph, the CPU the float32 one. */

@@ -1,131 +1,91 @@
-// KL of two readers over a trace's tokens, from rows of which logits are told a block at a time; and logits that are not those of the pass.
+// KL of two readers over a trace's tokens, from rows of which distributions are told a block at a time; and those that are not the pass's.
 import { describe, expect, test } from 'vitest';
-import { divergence, divergences, type HasRead } from '../../../dist/estimate/answerer/divergence.js';
+import { divergences, type HasRead } from '../../../dist/estimate/answerer/divergence.js';
 import type { TokenizedTrace } from '../../../dist/question.js';
 import { seeded } from '../../oracle/toy.js';
 
-const logSumExp = (row: readonly number[]) => Math.log(row.reduce((sum, z) => sum + Math.exp(z), 0));
-/** Σ p (log p − log q), both normed over their own tokens */
-function klOf(p: readonly number[], q: readonly number[]): number {
-  const [ofP, ofQ] = [logSumExp(p), logSumExp(q)];
-  return p.reduce((sum, z, v) => sum + Math.exp(z - ofP) * (z - ofP - ((q[v] as number) - ofQ)), 0);
+const random = seeded(3);
+const T = 9;
+const ids = Int32Array.from({ length: T }, (_, t) => t % 5);
+const trace = { id: 'a', source: { file: 'f', row: 3 } } as TokenizedTrace['trace'];
+const job = (own?: Uint8Array) =>
+  ({ trace, promptIds: ids, completionIds: ids, pieces: { tokens: { own } } }) as unknown as TokenizedTrace;
+
+/** (T) distributions over a vocabulary, as logarithms */
+function distributionsOf(vocab: number): number[][] {
+  return Array.from({ length: T }, () => {
+    const row = Array.from({ length: vocab }, () => Math.exp(8 * (random() - 0.5)));
+    const total = row.reduce((sum, each) => sum + each, 0);
+    return row.map((each) => Math.log(each / total));
+  });
 }
 
-const random = seeded(3);
-const rowOf = (vocab: number, scale = 8) => Array.from({ length: vocab }, () => scale * (random() - 0.5));
-const kl = (p: readonly number[], q: readonly number[]) =>
-  divergence(Float32Array.from(p), Float32Array.from(q)).kl;
+/** Σ p (log p − log q) */
+const klOf = (p: ArrayLike<number>, q: readonly number[]) =>
+  Array.from(p).reduce((sum, logp, v) => sum + Math.exp(logp) * (logp - (q[v] as number)), 0);
 
-describe('divergence', () => {
-  test.each([
-    [7, 7],
-    [7, 9],
-    [300, 1000],
-  ])('of %i tokens and %i', (ofOwn, ofOther) => {
-    for (const scale of [0.1, 8, 60]) {
-      const [p, q] = [rowOf(ofOwn, scale), rowOf(ofOther, scale)].map((row) => row.map(Math.fround)) as [
-        number[],
-        number[],
-      ];
-      expect(kl(p, q)).toBeCloseTo(klOf(p, q), 9);
-    }
-  });
-
-  test('of one with itself it is 0, whatever is added to all logits, and never below', () => {
-    const p = rowOf(400).map(Math.fround);
-    expect(kl(p, p)).toBe(0);
-    expect(
-      kl(
-        p,
-        p.map((z) => z + 4096),
-      ),
-    ).toBeLessThan(1e-3);
-  });
-
-  test('a token that the policy rules out counts nothing; one that only the other rules out makes it infinite', () => {
-    const [none, p] = [Number.NEGATIVE_INFINITY, [1, 2, 0]];
-    expect(kl([...p, none], [...p, none])).toBe(0);
-    expect(kl([...p, none], [...p, 1])).toBeCloseTo(
-      Math.log((Math.E + Math.exp(logSumExp(p))) / Math.exp(logSumExp(p))),
-      6,
-    );
-    expect(kl([...p, 1], [...p, none])).toBe(Infinity);
-  });
-});
-
-/** Rows of one hidden number, its place: logits follow from that. */
-function reader(
-  T: number,
-  vocab: number,
-  logits: (t: number) => readonly number[],
-  ids: Int32Array,
-): HasRead & { most: number } {
+/** One whose rows of the last layer are one number each, the token's place. @param told what its head says of a place, where that is not what the pass said */
+function reader(all: readonly number[][], told = (t: number) => all[t] as number[], vocab = all[0]?.length) {
+  const asked: number[] = [];
   const session = {
-    ...{ vocab, precision: 'f32' as const, folder: { path: 'toy' } as HasRead['session']['folder'] },
-    async logits(rows: Float32Array) {
-      found.most = Math.max(found.most, rows.length);
-      return Float32Array.from([...rows].flatMap((t) => [...logits(t)]));
+    ...{ vocab, precision: 'f32', folder: { path: 'toy' } },
+    async distributions(rows: Float32Array, others?: Float32Array, targets: readonly number[] = []) {
+      asked.push(rows.length);
+      const own = [...rows].map(told);
+      if (others === undefined) return { logp: Float32Array.from(own.flat()) };
+      const O = others.length / rows.length;
+      const kl = Float32Array.from(own, (q, n) => klOf(others.subarray(n * O, (n + 1) * O), q));
+      return { kl, logprobs: Float32Array.from(own, (q, n) => q[targets[n] as number] as number) };
     },
-  };
-  const logprobs = Float32Array.from(ids, (id, t) => (logits(t)[id] as number) - logSumExp(logits(t)));
-  const found = { session, last: Float32Array.from({ length: T }, (_, t) => t), logprobs, most: 0 };
-  return found;
+  } as unknown as HasRead['session'];
+  const logprobs = Float32Array.from(ids, (id, t) => all[t]?.[id] as number);
+  return { session, last: Float32Array.from({ length: T }, (_, t) => t), logprobs, asked };
 }
 
 describe('divergences', () => {
-  const T = 9;
-  const ids = Int32Array.from({ length: T }, (_, t) => t % 5);
-  const trace = { id: 'a', source: { file: 'f', row: 3 } } as TokenizedTrace['trace'];
-  const job = (own?: Uint8Array) =>
-    ({ trace, promptIds: ids, completionIds: ids, pieces: { tokens: { own } } }) as unknown as TokenizedTrace;
-  const of = (vocab: number) => {
-    const rows = Array.from({ length: T }, () => rowOf(vocab).map(Math.fround));
-    return (t: number) => rows[t] as number[];
-  };
+  const [p, q] = [distributionsOf(6), distributionsOf(7)];
 
   test('of every token, but for those that are not its own', async () => {
-    const [p, q] = [of(6), of(7)];
-    const readers = [reader(T, 6, p, ids), reader(T, 7, q, ids)] as const;
     const own = Uint8Array.from(ids, (_, t) => (t === 4 ? 0 : 1));
-    const found = await divergences(...readers, job(own));
-    for (let t = 0; t < T; t++) expect(found[t]).toBeCloseTo(t === 4 ? 0 : klOf(p(t), q(t)), 5);
+    const found = await divergences(reader(p), reader(q), job(own));
+    for (let t = 0; t < T; t++)
+      expect(found[t]).toBeCloseTo(t === 4 ? 0 : klOf(p[t] as number[], q[t] as number[]), 5);
+    // what rounding has taken below 0 is 0
+    const same = await divergences(reader(p), reader(p), job());
+    expect(Math.min(...same)).toBe(0);
+    expect(Math.max(...same)).toBeLessThan(1e-6);
   });
 
-  test('a large vocabulary is asked for in blocks of rows', async () => {
-    const vocab = 2 ** 22;
-    const flat = new Float32Array(vocab);
-    const [p, q] = [reader(T, 6, of(6), ids), reader(T, 6, of(6), ids)];
-    const logits = async (rows: Float32Array) => {
-      p.most = Math.max(p.most, rows.length);
-      const all = new Float32Array(rows.length * vocab);
-      for (let n = 0; n < rows.length; n++) all.set(flat, n * vocab);
-      return all;
-    };
-    const read = {
-      session: { ...p.session, vocab, logits },
-      last: p.last,
-      logprobs: new Float32Array(T).fill(-Math.log(vocab)),
-    };
-    expect(await divergences(read, { ...q, ...read }, job())).toEqual(new Float32Array(T));
-    expect(p.most).toBe(4);
+  test('a large vocabulary is asked for in blocks of rows, and the last one is whole', async () => {
+    const [policy, teacher] = [reader(p), reader(q, undefined, 2 ** 20)];
+    const found = await divergences(policy, teacher, job());
+    expect([policy.asked, teacher.asked]).toEqual([
+      [4, 4, 1],
+      [4, 4, 1],
+    ]);
+    expect(found).toEqual(await divergences(reader(p), reader(q), job()));
   });
 
-  test.each([
-    ['of the row before', (rows: Float32Array) => rows.map((t) => Math.max(0, t - 1))],
-    ['no numbers', (rows: Float32Array) => rows.map((t) => (t === 5 ? Number.NaN : t))],
-  ])('logits that are %s end the run', async (_, change) => {
-    const [p, q] = [of(6), of(6)];
-    const honest = reader(T, 6, p, ids);
-    const told = reader(T, 6, (t) => (Number.isNaN(t) ? rowOf(6).fill(Number.NaN) : q(t)), ids);
-    const logits = (rows: Float32Array) => told.session.logits(change(rows));
-    const lying = { ...told, session: { ...told.session, logits } };
-    for (const both of [
-      [honest, lying],
-      [lying, honest],
+  test.each<[string, (all: readonly number[][], t: number) => number[]]>([
+    ['those of the row before', (all, t) => all[Math.max(0, t - 1)] as number[]],
+    [
+      'of one token no numbers',
+      (all, t) => (all[t] as number[]).map((each) => (t === 5 ? Number.NaN : each)),
+    ],
+    ['another policy’s', (all, t) => (all[t] as number[]).toReversed()],
+  ])('that are %s end the run, whoever tells them', async (_, lie) => {
+    for (const [policy, teacher] of [
+      [reader(p), reader(q, (t) => lie(q, t))],
+      [reader(p, (t) => lie(p, t)), reader(q)],
     ] as const)
-      await expect(divergences(both[0], both[1], job())).rejects.toMatchObject({
+      await expect(divergences(policy, teacher, job())).rejects.toMatchObject({
         exitCode: 65,
         message: expect.stringMatching(/f:3 \(id "a"\): toy gave log p .* of completion token/),
       });
+  });
+
+  test('a divergence that is infinite ends it, too', async () => {
+    const none = q.map((row) => row.map((each, v) => (v === 5 ? Number.NEGATIVE_INFINITY : each)));
+    await expect(divergences(reader(p), reader(none), job())).rejects.toMatchObject({ exitCode: 65 });
   });
 });
