@@ -79,10 +79,9 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
   return {
     ...own,
     async open(context): Promise<OpenEstimator> {
-      const { engine } = context;
-      if (engine !== undefined)
+      if (context.engine !== undefined)
         throw refuse(
-          `${engine.name} answers for the policy, and KL is of whole distributions`,
+          `${context.engine.name} answers for the policy, and KL is of whole distributions`,
           'leave out --policy-url, --engine and --answers: --policy <folder> runs here',
         );
       const opened = await own.open(context);
@@ -125,14 +124,19 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
 async function openTeacher(path: string, context: LoadContext, refuse: (why: string, hint: string) => Error) {
   const { openSecond, tokenText } = await import('./second-policy.js');
   const teacher = await openSecond(path, context, TEACHER);
-  const another = `${TEACHER.flag} <another policy with the same tokenizer>`;
   const { policy } = context;
+  const another = `${TEACHER.flag} <another policy with the same tokenizer>`;
   for (const { architecture, path } of [policy, teacher.policy])
     if ('exported' in architecture)
       throw refuse(
         `${path} was exported (${architecture.exported}), and its graph gives no distributions, which KL needs`,
         'both of families that rredcot policy build reads (docs/policies.md)',
       );
+  // by their hashes, whatever their files are called
+  const weightsOf = ({ files }: Pick<PolicyFolder, 'files'>) =>
+    Object.keys(files)
+      .flatMap((name) => (name.endsWith('.safetensors') ? files[name] : []))
+      .sort();
   if (isDeepStrictEqual(weightsOf(policy), weightsOf(teacher.policy)))
     throw refuse('has the weights of the policy itself (sha256), so every value would be 0', another);
   const [own, its] = [policy.architecture.vocab, teacher.policy.architecture.vocab];
@@ -143,10 +147,4 @@ async function openTeacher(path: string, context: LoadContext, refuse: (why: str
     if (a !== b) throw refuse(`token ${id} is ${a} for the policy and ${b} for the teacher`, another);
   }
   return teacher;
-}
-
-/** Hashes of its weights, whatever their files are called. */
-function weightsOf({ files }: Pick<PolicyFolder, 'files'>): string[] {
-  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
-  return weights.map(([, sha256]) => sha256).sort();
 }
