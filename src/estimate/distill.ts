@@ -82,7 +82,7 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
       if (context.engine !== undefined)
         throw refuse(
           `${context.engine.name} answers for the policy, and KL is of whole distributions`,
-          'leave out --policy-url, --engine and --answers: --policy <folder> runs here',
+          'rredcot score by --policy <folder>, without --policy-url and --answers',
         );
       const opened = await own.open(context);
       if (opened.second !== undefined)

@@ -133,7 +133,9 @@ describe.skipIf(python === undefined)('rredcot.export (skipped where pip cannot 
     }
     const { stdout } = await done('policy info Gemma2/policy');
     expect(stdout).toMatch(/float32, for the CPU: Gemma2ForCausalLM, exported by transformers 5/);
-    await done('score t.jsonl --policy Gemma2/policy --estimator ratio --ref-policy Olmo3/policy -o r.jsonl');
+    await done('score t.jsonl --policy Gemma2/policy --estimator progress --prover Olmo3/policy -o r.jsonl');
+    const taught = 'score t.jsonl --policy Gemma2/policy --teacher Olmo3/policy -o r.jsonl';
+    await fails(taught, 2, /Gemma2\/policy was exported \(Gemma2ForCausalLM\), and its graph gives no/);
   });
 
   it('rows with pictures are rejected by name, as messages and as tokens', async () => {
