@@ -34,7 +34,7 @@ export async function divergences(policy: HasRead, teacher: HasRead, job: Tokeni
     const { logp = NONE } = await policy.session.distributions(own);
     const V = logp.length / targets.length;
     const told = targets.map((id, n) => logp[n * V + id] as number);
-    const { kl = NONE, logprobs = NONE } = await teacher.session.distributions(its, logp, targets);
+    const { kl = NONE, logprobs = NONE } = await teacher.session.distributions(its, { logp, targets });
     for (const n of targets.keys()) {
       const t = from + n;
       if (pieces.tokens.own?.[t] === 0) continue;

@@ -8,6 +8,7 @@ import type { Architecture } from '../graph/architecture.js';
 import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
 import { inverseFrequencies } from '../graph/rope.js';
 import type { Device } from './device.js';
+import { distributionsOf, type HeadRows } from './distributions.js';
 import { type ExportedFeeds, exportedScores } from './exported.js';
 import { toFloat16 } from './float16.js';
 import type { Exported } from './folder.js';
@@ -87,7 +88,10 @@ function failed(error: unknown): never {
 const functions = {
   open,
   run,
-  distributions,
+  async distributions(of: HeadRows) {
+    const found = await distributionsOf(ort, heads, of).catch(failed);
+    return moved(found, ...Object.values(found));
+  },
   /** frees what a run has kept */
   release: (kept: number) => void (caches.delete(kept) || idsRead.delete(kept)),
   shares: () => shares,
@@ -178,20 +182,6 @@ async function scores({ traces, keep, use }: RunJob) {
   const T = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
   const ofRows = (out.last?.data as Float32Array | undefined)?.slice(0, T * arch.hidden);
   return { entropies, logprobs, states, last: ofRows };
-}
-
-/**
- * Distributions behind rows of the last layer (h · d), which stand one after the other: log-probabilities of all tokens (h · V); of a teacher
- * how far the policy's are from them.
- * @param others (h · V') that the policy gives @param targets (h) tokens
- */
-async function distributions(rows: Float32Array, others?: Float32Array, targets: readonly number[] = []) {
-  const h = rows.length / arch.hidden;
-  const table = (data: Float32Array) => new ort.Tensor('float32', data, [h, data.length / h]);
-  const feeds = others && { others: table(others), targets: int64(BigInt64Array.from(targets, BigInt), [h]) };
-  const found = await heads.run({ rows: table(rows), ...feeds }).catch(failed);
-  const named = Object.entries(found).map(([name, { data }]) => [name, data as Float32Array] as const);
-  return moved(Object.fromEntries(named), ...named.map(([, data]) => data));
 }
 
 function emptyPast(part: string, batch: number): Feeds {

@@ -8,6 +8,7 @@ import type { Architecture } from '../graph/architecture.js';
 import { type Precision, serialiseModel } from '../graph/onnx.js';
 import { beyond, disproved, type Proof, prove, readCanary } from './canary.js';
 import { type Device, deviceName, sessionHint } from './device.js';
+import type { HeadRows } from './distributions.js';
 import { buildAgain, GRAPH, MANIFEST, type PolicyFolder, stateNumbers, weightsIn } from './folder.js';
 import { type Branch, type PackedTrace, type RunJob, scoresOf, type TraceScores } from './placed.js';
 import type { SessionThread, WorkerInit } from './session-thread.js';
@@ -151,14 +152,10 @@ export class ModelSession implements AsyncDisposable {
     return this.send({ traces, use: kept });
   }
 
-  /**
-   * Distributions behind rows (h · d) of the last layer.
-   * @returns logp (h · V); of a teacher, with the policy's (h · V'), kl (h), and logprobs (h) of the targets, all in nats
-   */
-  distributions(
-    ...of: Parameters<SessionThread['distributions']>
-  ): ReturnType<SessionThread['distributions']> {
-    return this.thread.call('distributions', of);
+  /** Of a session that gives them. */
+  distributions(rows: Float32Array, policy?: HeadRows['policy']): Promise<Record<string, Float32Array>> {
+    const { hidden } = this.folder.architecture;
+    return this.thread.call('distributions', [{ rows, hidden, ...(policy && { policy }) }]);
   }
 
   /** Frees what a run has kept. */

@@ -29,10 +29,11 @@ function reader(all: readonly number[][], told = (t: number) => all[t] as number
   const asked: number[] = [];
   const session = {
     ...{ vocab, precision: 'f32', folder: { path: 'toy' } },
-    async distributions(rows: Float32Array, others?: Float32Array, targets: readonly number[] = []) {
+    async distributions(...[rows, policy]: Parameters<HasRead['session']['distributions']>) {
       asked.push(rows.length);
       const own = [...rows].map(told);
-      if (others === undefined) return { logp: Float32Array.from(own.flat()) };
+      if (policy === undefined) return { logp: Float32Array.from(own.flat()) };
+      const { logp: others, targets } = policy;
       const O = others.length / rows.length;
       const kl = Float32Array.from(own, (q, n) => klOf(others.subarray(n * O, (n + 1) * O), q));
       return { kl, logprobs: Float32Array.from(own, (q, n) => q[targets[n] as number] as number) };
