@@ -8,7 +8,11 @@ import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
+import type { Architecture } from '../../../dist/model/graph/architecture.js';
+import { buildHeadGraph } from '../../../dist/model/graph/head.js';
+import { serialiseModel } from '../../../dist/model/graph/onnx.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
+import { weightsIn } from '../../../dist/model/onnx/folder.js';
 import { type Json, LLAMA, writeCheckpoint } from '../../support/checkpoints.js';
 import { buildFakeCuda } from '../../support/fake-cuda.js';
 import { EMBEDDED, ROOT, temporaryFolder } from '../../support/program.js';
@@ -47,7 +51,7 @@ const SHAPES: Record<string, Json> = {
 };
 
 /**
- * Opens the graphs of policy folders on cuda:0, runs each once over two tokens, and prints which heavy nodes ran on the CPU; no
+ * Opens graphs on cuda:0, runs each once over two tokens, and prints which heavy nodes ran on the CPU; no
  * numbers, for which the canary asks. Shape arithmetic may well stay on the CPU.
  */
 const OPEN = `
@@ -58,7 +62,7 @@ const OPEN = `
   const said = {};
   for (const path of process.argv.slice(2)) {
     const folder = mkdtempSync('profile-');
-    const session = await InferenceSession.create(path + '/policy.cuda.onnx', {
+    const session = await InferenceSession.create(path, {
       executionProviders: [{ name: 'cuda', deviceId: 0 }],
       logSeverityLevel: 3,
       enableProfiling: true,
@@ -109,7 +113,7 @@ describe.skipIf(provider === undefined)(
       mkdirSync(libraries);
       buildFakeCuda(join(provider as string, 'libonnxruntime_providers_cuda.so'), libraries);
       const program = programWith(provider as string);
-      const folders = [EMBEDDED];
+      const graphs = [join(EMBEDDED, 'policy.cuda.onnx')];
       const template = { close: 'a', open: 'b', closer: 'c' };
       for (const [shape, config] of Object.entries(SHAPES))
         for (const [dtype, cudaPrecision] of [
@@ -118,23 +122,26 @@ describe.skipIf(provider === undefined)(
         ] as const) {
           const folder = join(scratch, `${shape}, ${cudaPrecision}`);
           writeCheckpoint(`${folder}, checkpoint`, config, { dtype });
-          await buildPolicyFolder(`${folder}, checkpoint`, folder, template, { cudaPrecision });
-          folders.push(folder);
+          const built = await buildPolicyFolder(`${folder}, checkpoint`, folder, template, { cudaPrecision });
+          // a teacher's head, which is made where it is asked for
+          const parts = [built.architecture as Architecture, await weightsIn(built), cudaPrecision] as const;
+          const head = join(folder, 'head.onnx');
+          writeFileSync(head, serialiseModel(buildHeadGraph(...parts, true)));
+          graphs.push(join(folder, 'policy.cuda.onnx'), head);
         }
       // the check itself must be able to fail: the same folder with the float32 graph in the CUDA graph's place
       const float32 = join(scratch, 'float32');
       cpSync(join(scratch, 'Llama, heads of 64, bf16'), float32, { recursive: true });
-      cpSync(join(float32, 'policy.onnx'), join(float32, 'policy.cuda.onnx'));
       writeFileSync(join(program, 'open.mjs'), OPEN);
-      const printed = execFileSync(process.execPath, ['open.mjs', ...folders, float32], {
+      const printed = execFileSync(process.execPath, ['open.mjs', ...graphs, join(float32, 'policy.onnx')], {
         cwd: program,
         encoding: 'utf8',
         env: { ...process.env, LD_LIBRARY_PATH: libraries },
       });
       const said = JSON.parse(printed) as Record<string, string[]>;
-      expect(Object.keys(said)).toHaveLength(2 + 2 * Object.keys(SHAPES).length);
-      for (const folder of folders) expect(said[folder], folder).toEqual([]);
-      expect(said[float32]?.join()).toContain('GroupQueryAttention');
+      expect(Object.keys(said)).toHaveLength(2 + 4 * Object.keys(SHAPES).length);
+      for (const graph of graphs) expect(said[graph], graph).toEqual([]);
+      expect(said[join(float32, 'policy.onnx')]?.join()).toContain('GroupQueryAttention');
     });
   },
 );
