@@ -69,13 +69,10 @@ export const TEACHER_COLUMNS = [
 
 /** An estimator beside which a teacher reads. @throws RredcotError (exit 2) for what is no folder */
 export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): EstimatorSetup {
-  const refuse = (why: string, hint: string) => usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
-  if (/^https?:/.test(path))
-    throw refuse(
-      'a server gives log-probabilities of a few tokens, and KL is of all',
-      `${TEACHER.flag} <policy folder>; rredcot policy build makes one of a checkpoint`,
-    );
-  if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'take another --estimator');
+  const refuse = (why: string, hint = `${TEACHER.flag} <another policy folder with the same tokenizer>`) =>
+    usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
+  if (/^https?:/.test(path)) throw refuse('a server says log p of a few tokens, and KL is of all');
+  if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'another --estimator');
   return {
     ...own,
     async open(context): Promise<OpenEstimator> {
@@ -86,10 +83,7 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
         );
       const opened = await own.open(context);
       if (opened.second !== undefined)
-        throw refuse(
-          'a trace is read a second time for this --estimator already',
-          'take another --estimator, or leave it out',
-        );
+        throw refuse('this --estimator has traces read a second time already', 'another --estimator');
       const teacher = await openTeacher(path, context, refuse);
       const { secondConfig } = await import('./second-policy.js');
       return {
@@ -121,16 +115,19 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
  * @throws RredcotError as `openSecond`; exit 2 also for the policy's own weights, for a token that the two spell otherwise, and where one has
  * no weights that we read
  */
-async function openTeacher(path: string, context: LoadContext, refuse: (why: string, hint: string) => Error) {
+async function openTeacher(
+  path: string,
+  context: LoadContext,
+  refuse: (why: string, hint?: string) => Error,
+) {
   const { openSecond, tokenText } = await import('./second-policy.js');
   const teacher = await openSecond(path, context, TEACHER);
   const { policy } = context;
-  const another = `${TEACHER.flag} <another policy with the same tokenizer>`;
   for (const { architecture, path } of [policy, teacher.policy])
     if ('exported' in architecture)
       throw refuse(
-        `${path} was exported (${architecture.exported}), and its graph gives no distributions, which KL needs`,
-        'both of families that rredcot policy build reads (docs/policies.md)',
+        `${path} was exported (${architecture.exported}), and its graph gives no distributions`,
+        'policy and teacher of families that rredcot policy build reads (docs/policies.md)',
       );
   // by their hashes, whatever their files are called
   const weightsOf = ({ files }: Pick<PolicyFolder, 'files'>) =>
@@ -138,13 +135,12 @@ async function openTeacher(path: string, context: LoadContext, refuse: (why: str
       .flatMap((name) => (name.endsWith('.safetensors') ? files[name] : []))
       .sort();
   if (isDeepStrictEqual(weightsOf(policy), weightsOf(teacher.policy)))
-    throw refuse('has the weights of the policy itself (sha256), so every value would be 0', another);
+    throw refuse('has the weights of the policy itself (sha256), so every value would be 0');
   const [own, its] = [policy.architecture.vocab, teacher.policy.architecture.vocab];
-  if (own > its)
-    throw refuse(`has ${its} tokens and the policy ${own}: where it has none KL is infinite`, another);
+  if (own > its) throw refuse(`has ${its} tokens and the policy ${own}: where it has none KL is infinite`);
   for (let id = 0; id < own; id++) {
     const [a, b] = [tokenText(context.tokenizer, id), tokenText(teacher.tokenizer, id)];
-    if (a !== b) throw refuse(`token ${id} is ${a} for the policy and ${b} for the teacher`, another);
+    if (a !== b) throw refuse(`token ${id} is ${a} for the policy and ${b} for the teacher`);
   }
   return teacher;
 }

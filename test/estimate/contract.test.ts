@@ -376,7 +376,7 @@ const CASES: readonly Case[] = [
       ['--teacher http://localhost:8000', 'KL is of all'],
       ['--teacher prover --answers traces.jsonl', 'KL is of whole distributions'],
       ['--teacher prover --estimator given', 'no policy reads the traces'],
-      ['--teacher prover --estimator progress --prover prover', 'read a second time'],
+      ['--teacher prover --estimator progress --prover prover', 'read a second time already'],
     ],
   },
   {

@@ -63,24 +63,16 @@ export class ModelSession implements AsyncDisposable {
   static open(folder: PolicyFolder, device: Device = { name: 'cpu' }, gives?: 'own' | 'teacher') {
     return kept('policy', [folder, device, gives], async () => {
       const made = gives && (await graphsOf(folder, device, gives === 'teacher'));
-      return ModelSession.openProved(folder, device, made);
+      const session = await ModelSession.openUnproved(folder, device, made);
+      try {
+        const wrong = beyond((await session.prove()).findings);
+        if (wrong.length > 0) throw disproved(folder.path, device, wrong);
+        return session;
+      } catch (error) {
+        await session.close();
+        throw error;
+      }
     });
-  }
-
-  private static async openProved(
-    folder: PolicyFolder,
-    device: Device,
-    made: WorkerInit['made'],
-  ): Promise<ModelSession> {
-    const session = await ModelSession.openUnproved(folder, device, made);
-    try {
-      const wrong = beyond((await session.prove()).findings);
-      if (wrong.length > 0) throw disproved(folder.path, device, wrong);
-      return session;
-    } catch (error) {
-      await session.close();
-      throw error;
-    }
   }
 
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
