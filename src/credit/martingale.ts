@@ -40,11 +40,7 @@ const LEVELS = Float64Array.from({ length: GRID }, (_, i) => (i + 0.5) / GRID);
 const LOGITS = LEVELS.map((p) => Math.log(p / (1 - p)));
 /** Standard deviation of a step behind a segment that could not be foreseen, and of one that could. */
 const [FREE_STEP, SURE_STEP] = [0.6, 0.01];
-/**
- * Standard deviation of an estimate's logit about the value's, and where completions speak beside it: of .5 to 5 on the calibrated values
- * of two toys and of two tasks of a real model 2 lost least with one completion an exit, where 1 lost up to .24 of Pearson. The
- * likelihood of the completions would choose .5 to 1.4: it looks at levels, which are not what credit is made of.
- */
+/** Standard deviation of an estimate's logit about the value's, and where completions stand beside it (chosen in lab/truth, of .5 to 5). */
 const [ESTIMATE, ESTIMATE_BESIDE] = [1, 2];
 
 /**
