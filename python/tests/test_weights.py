@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rredcot
+from rredcot._credit import of_environment
 
 IDS = [[5, 6, 7], [8, 9]]
 SIGMA = [[0.5, 0.25, 0.25], [0.9, 0.1]]
@@ -57,6 +58,9 @@ def test_what_does_not_fit_is_named(table, change, message):
 
 def test_a_sigma_that_is_none_is_refused(table):
     wrong = table.set_column(2, "sigma", pa.array([[0.5, 0.25, 0.5], SIGMA[1]]))
+    no_number = table.set_column(2, "sigma", pa.array([[0.5, float("nan"), 0.5], SIGMA[1]]))
+    with pytest.raises(ValueError, match="row 1 of the batch: σ sums to nan, expected 1"):
+        rredcot.sigma_weights(no_number, batch())
     with pytest.raises(ValueError, match="row 1 of the batch: σ sums to 1.25, expected 1"):
         rredcot.sigma_weights(wrong, batch())
     twice = pa.concat_tables([table, table.set_column(2, "sigma", pa.array([SIGMA[0], [0.2, 0.8]]))])
@@ -89,3 +93,12 @@ def test_a_batch_whose_groups_are_not_known_is_fitted_to_nothing():
     batch = [{**{name: row[name] for name in ("prompt_ids", "completion_ids")}, "reference": row["answer"], "advantage": row["reward"] - 0.7} for row in rows]
     for found, of_pr in zip(Live()(batch), Live(estimator="pr")(batch)):
         assert (found == of_pr).all()
+
+
+@pytest.mark.parametrize("said", [None, "{}", '{"reference": "gold"}'])
+def test_hooks_of_trainers_take_no_policy_that_nobody_named(said, monkeypatch):
+    monkeypatch.delenv("RREDCOT", raising=False)
+    if said is not None:
+        monkeypatch.setenv("RREDCOT", said)
+    with pytest.raises(ValueError, match="RREDCOT: found .*, expected"):
+        of_environment.__wrapped__()

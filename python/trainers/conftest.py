@@ -1,8 +1,11 @@
 """Each file runs in an environment that has its trainer (environments.json): test/system/trainers-real.long.test.ts makes them, with the
 versions that are pinned there; newest.py with the newest."""
+import importlib.machinery
 import json
 import os
 import pathlib
+import sys
+import types
 
 import pytest
 
@@ -10,6 +13,35 @@ os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_OFFLINE="1", TOKENIZERS_P
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 POLICY = CHECKOUT / "models/embedded"
+
+
+class Absent(types.ModuleType):
+    """What a trainer imports and only a machine with a GPU has: a module of names, of which nothing under test may make use."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.__path__, self.__version__, self.__spec__ = [], "0", importlib.machinery.ModuleSpec(name, None)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def used(*_, **__):
+            raise AssertionError(f"{self.__name__}.{name} was used, which is not there")
+
+        return type(name, (), {"__init__": used, "__class_getitem__": used})
+
+
+def absent(*names):
+    sys.modules.update({name: Absent(name) for name in names})
+
+
+def checkout(trainer, *folders):
+    """Puts the source of a trainer that is in no registry where `import` finds it; its tests are skipped where no variable names it."""
+    path = os.environ.get(f"RREDCOT_{trainer}")
+    if path is None:
+        pytest.skip(f"RREDCOT_{trainer}=<checkout> names its source", allow_module_level=True)
+    sys.path[:0] = [os.path.join(path, folder) for folder in folders]
 
 
 @pytest.fixture(scope="session")

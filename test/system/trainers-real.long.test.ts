@@ -20,7 +20,7 @@ interface PytestResult {
 function runPytest(python: string, trainer: string): PytestResult[] {
   const here = join(ROOT, 'python/trainers');
   const file = at(`${trainer}.jsonl`);
-  const own = `test_${trainer.replace('ms-', '')}`;
+  const own = `test_${trainer.replace('ms-', '').replace('-', '_')}`;
   const files = readdirSync(here).filter((name) => name.startsWith(own));
   const args = [
     ...files.map((name) => join(here, name)),
@@ -89,10 +89,11 @@ describe.skipIf(python === undefined)(`data libraries${why}`, () => {
 /** Gigabytes each: TRL and verl, and those that are named. */
 const wanted = ['trl', ...(process.env.RREDCOT_TRAINERS ?? '').split(',')];
 
-for (const [name, { tested }] of Object.entries(ENVIRONMENTS)) {
+for (const [name, { tested, checkout }] of Object.entries(ENVIRONMENTS)) {
   const isWanted = wanted.includes(name);
   const own = isWanted ? trainerPython(name) : undefined;
-  const missing = isWanted ? 'pip cannot install it here' : `RREDCOT_TRAINERS=${name} runs it`;
+  const path = checkout === undefined ? '' : `${checkout}=<checkout> `;
+  const missing = isWanted ? 'pip cannot install it here' : `${path}RREDCOT_TRAINERS=${name} runs it`;
   for (const trainer of tested)
     describe.skipIf(own === undefined)(
       `${trainer} itself${own === undefined ? ` (skipped: ${missing})` : ''}`,

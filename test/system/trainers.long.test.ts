@@ -1,8 +1,6 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
 import { spawn, spawnSync } from 'node:child_process';
-import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl } from '../support/program.js';
 import { ONE_THREAD, pythonWith } from '../support/python.js';
@@ -10,92 +8,22 @@ import { openScene } from '../support/scene.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = pythonWith('torch; torch.jagged') ?? trainerPython();
-/** what reads Parquet there; Debian has no package of it, and JSONL needs none */
-const hasPyarrow = python !== undefined && spawnSync(python, ['-c', 'import pyarrow']).status === 0;
-const FORMATS = ['jsonl', 'jsonl.gz', ...(hasPyarrow ? ['parquet'] : [])];
-/** what is scored: TRL's dump, verl's, and messages */
-const DUMPS = ['trl', 'verl', 'chat'];
-const WITHOUT_PYARROW = hasPyarrow ? '' : ' (skipped without pyarrow)';
-
-/** A row as `score` wrote it: what a trainer takes of it; the prompts of the chat's dump are messages. */
-type Scored = Readonly<
-  Record<'id' | 'group' | 'completion', string> &
-    Record<'prompt_ids' | 'completion_ids' | 'logprobs' | 'sigma', number[]> & {
-      prompt: string | object[];
-      reward: number;
-    }
->;
-const SCORED = 'id group prompt completion prompt_ids completion_ids logprobs sigma reward'.split(' ');
-
 const { at, done, folder, write } = await openScene();
 
-/** A dump's first row twice, with another completion and reward the second time: a group of two. */
-async function twice(dump: string, name: string, second: object, both: object = {}): Promise<void> {
-  const [row] = await readJsonl<object>(join(ROOT, 'test/io/map/dumps', `${dump}.jsonl`));
-  const group = [row, { ...row, ...second }].map((each) => ({ ...each, ...both }));
-  await write(`${name}.jsonl`, group);
-}
-
-/** A group of two of each of `DUMPS`, scored into every format; the dumps are gone then. @returns the files, one after the other for each of `FORMATS` */
-async function scoredDumps(): Promise<string[]> {
-  await twice('trl-completions', 'trl', { completion: 'No.', accuracy_reward: 0 });
-  await twice('verl-rollout', 'verl', { output: '#### 8', acc: false });
-  const answer = { role: 'assistant', content: '5, I think' };
-  await twice('chat', 'chat', { completion: [answer], reward: 0 }, { group: 'chat' });
-  const written: string[] = [];
-  for (const format of FORMATS)
-    for (const dump of DUMPS) {
-      const scored = `${dump}.scored.${format}`;
-      if (format !== 'jsonl.gz') await done(`score ${dump}.jsonl --quiet --sigma entropy -o ${scored}`);
-      else await write(scored, gzipSync(await readFile(at(`${dump}.scored.jsonl`))));
-      written.push(at(scored));
-    }
-  // from here on there is our output alone
-  for (const dump of DUMPS) await rm(at(`${dump}.jsonl`));
-  return written;
-}
-
-/** The rows of the JSONL in `path`, as our own tests read them; numbers are float32, as in Parquet. */
-async function expectedRows(path: string): Promise<Scored[]> {
-  const rows = await readJsonl<Scored>(path);
-  return rows.map((row) => ({
-    ...(Object.fromEntries(SCORED.map((name) => [name, row[name as keyof Scored]])) as unknown as Scored),
-    logprobs: row.logprobs.map(Math.fround),
-    sigma: row.sigma.map(Math.fround),
-  }));
-}
-
-function expectClose(found: readonly number[][], expected: readonly number[][], digits = 5): void {
-  expect(found.map((row) => row.length)).toEqual(expected.map((row) => row.length));
-  for (const [i, row] of expected.entries())
-    for (const [t, value] of row.entries()) expect(found[i]?.[t]).toBeCloseTo(value, digits);
-}
-
-/** What test/support/trainers.py and read_scored.py print: their parts are those of the tests below. */
+/** What test/support/trainers.py prints: its parts are those of the tests below. */
 type Results = ReturnType<JSON['parse']>;
-
-/** Advantages of the two traces that the stand-ins are asked about, of rewards 1 and 0 in one group: A = ±0.5. */
-const WEIGHTED = [[0.75, -0.375, 1.125], [-0.5]];
 
 describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () => {
   let results: Results;
-  /** the rows of each of `DUMPS` */
-  let expected: Scored[][];
-
   beforeAll(async () => {
     await done(`score ${FIXTURES} --limit 16 --quiet -o scored.jsonl`);
-    const dumps = await scoredDumps();
-    expected = await Promise.all(dumps.slice(0, DUMPS.length).map(expectedRows));
     const program = join(ROOT, 'test/support/trainers.py');
-    const run = spawnSync(python as string, [program, at('scored.jsonl'), at('rows.jsonl')], {
+    const run = spawnSync(python as string, [program, at('scored.jsonl')], {
       encoding: 'utf8',
-      env: { ...ONE_THREAD, RREDCOT_SCORE: `${process.execPath} ${join(ROOT, 'bin/rredcot.js')} score` },
+      env: ONE_THREAD,
     });
     expect(run.status, run.stderr).toBe(0);
-    const reader = join(ROOT, 'test/support/read_scored.py');
-    const read = spawnSync(python as string, [reader, at('scratch'), ...dumps], { encoding: 'utf8' });
-    expect(read.status, read.stderr).toBe(0);
-    results = { ...JSON.parse(run.stdout), read: JSON.parse(read.stdout) };
+    results = JSON.parse(run.stdout);
   });
 
   it('the loss with σ is the clipped one of eq. 11, mean over traces of Σ_t σ_t A …', () => {
@@ -169,103 +97,6 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     expect(results.forward.tokens).toBeGreaterThan(1000);
     expect(results.forward.off).toBeLessThan(1e-4);
     expect(results.forward.same).toBe(true);
-  });
-
-  for (const [n, format] of ['jsonl', 'jsonl.gz', 'parquet'].entries()) {
-    const skip = format === 'parquet' ? WITHOUT_PYARROW : '';
-
-    it.skipIf(skip !== '')(`scored_rows reads in ${format} what the JSONL says${skip}`, () => {
-      expect(results.read.dumps.slice(3 * n, 3 * n + 3)).toEqual(expected);
-    });
-  }
-
-  it('scored_rows gives numbers of one type, whatever the format', () => {
-    expect(results.read.types).toEqual({
-      ...Object.fromEntries(['id', 'group', 'completion'].map((name) => [name, ['str']])),
-      prompt: ['dict', 'str'],
-      ...{ prompt_ids: ['int'], completion_ids: ['int'] },
-      ...{ logprobs: ['float'], sigma: ['float'], reward: ['float'] },
-    });
-  });
-
-  it('scored_rows refuses what is not whole, or not ours, in one line with file, row, found and expected', () => {
-    const expectations: Record<string, RegExp> = {
-      'not scored':
-        /^FILE:1: has no prompt_ids, completion_ids, logprobs, sigma, expected the columns of .* it has 'prompt'/,
-      'no object': /^FILE:1: found \[1, 2\], expected an object/,
-      'no sigma': /^FILE:1: has no sigma, expected the columns/,
-      'null sigma': /^FILE:1: sigma: found None, expected a list of numbers/,
-      'words in sigma': /^FILE:1: sigma\[2\]: found 'a', expected a finite number/,
-      'NaN in sigma': /^FILE:1: sigma\[2\]: found nan, expected a finite number/,
-      'other ids': /^FILE:1: logprobs has 3 numbers and completion_ids 4, expected one a token/,
-      'broken ids': /^FILE:1: prompt_ids\[0\]: found 1\.5, expected a whole number/,
-      'reward in words': /^FILE:1: reward: found 'right', expected a finite number, or null/,
-      'no text': /^FILE:1: has no text of prompt: score it without --columns/,
-      'no group': /^FILE:1: has no group, expected the columns/,
-      'no reward': /^FILE: no trace has a known reward: score it with --map reward=/,
-      empty: /^FILE: has no row, expected the traces/,
-      'cut line':
-        /^FILE:1: .* at character \d+, found b'.*, expected one JSON object a line.*was the file cut off\?$/,
-      'no JSON': /^FILE:1: 'utf-8' .*, found b'\\xff.*, expected one JSON object a line, or Parquet$/,
-      'cut gzip': /^FILE:0: .*, expected gzip to its end: was the file cut off\?$/,
-      'damaged gzip': /^FILE:2: .*, expected gzip to its end/,
-      'cut Parquet': hasPyarrow
-        ? /^FILE: .*Expected a complete Parquet file/
-        : /^FILE: is Parquet, and \S+ has no pyarrow: install it, or write JSONL/,
-      folder: /^\S+: is a folder, expected a file: rredcot filter/,
-      missing: /^\S+\.missing: No such file or directory, expected a file of `rredcot score`$/,
-    };
-    const { refused } = results.read;
-    expect(Object.keys(refused).sort()).toEqual(Object.keys(expectations).sort());
-    for (const [name, expected] of Object.entries(expectations))
-      expect(refused[name]?.replace(at('scratch'), 'FILE'), name).toMatch(expected);
-    expect(Object.values(refused).join('')).not.toContain('\n');
-  });
-
-  it('OpenRLHF: weights land on the actions, behind the prompt', () => {
-    const { advantages, rewards, log_probs, label, unknown, environment } = results.openrlhf;
-    expect(advantages).toEqual([
-      [0, 0.75, -0.375, 1.125, 0],
-      [-0, -0.5, -0],
-    ]);
-    expect(rewards).toEqual([1, 0, 1]);
-    expect(log_probs).toEqual([0, 0, -1, -2, -3]);
-    expect(label).toMatch(/^label 'h' is not a group of .*rows\.jsonl: --data\.label_key/);
-    expect(unknown).toMatch(/^1 of 1 traces are not among the scored ones/);
-    // what OpenRLHF itself gives Ray is still there
-    expect(environment).toEqual([
-      { env_vars: { NCCL_DEBUG: 'WARN' }, worker_process_setup_hook: 'openrlhf_sigma.install' },
-    ]);
-  });
-
-  it('slime: σ is found by token ids and cut as slime cuts, and stored rollouts have what a Sample has', () => {
-    const { rollouts, size, samples, advantages, halves, unknown } = results.slime;
-    expect([rollouts, size]).toEqual([1, 2]);
-    const first = { group_index: 0, index: 0, tokens: [1, 2, 7, 8, 9], response_length: 3, reward: 1 };
-    const second = { group_index: 0, index: 1, tokens: [1, 2, 5], response_length: 1, reward: 0 };
-    expect(samples).toMatchObject([
-      { ...first, rollout_log_probs: [-1, -2, -3] },
-      { ...second, rollout_log_probs: [-0.5] },
-    ]);
-    expect(advantages).toEqual(WEIGHTED);
-    expect(halves).toEqual([[0.75], []]);
-    expect(unknown).toMatch(/^a trace of 5 tokens, 3 of them sampled, is not among those of .*rows\.jsonl$/);
-  });
-
-  it('prime-rl: a sampled group goes through `rredcot score`, and a trace of two turns keeps one advantage', () => {
-    const { advantages } = results.primeRl;
-    const rows: Scored[] = results.primeRl.rows;
-    expect(rows.length).toBe(8);
-    const plain = rows.map(({ reward }) => (reward > 0 ? 0.5 : -0.5));
-    expectClose(
-      advantages.slice(0, -1),
-      rows
-        .slice(0, -1)
-        .map(({ sigma }, i) => sigma.map((s) => (plain[i] as number) * Math.fround(s) * sigma.length)),
-      // what a trace shares a run with moves last bits of its answers
-      4,
-    );
-    expect(new Set(advantages.at(-1))).toEqual(new Set([plain.at(-1)]));
   });
 
   it('reinforce_torch.py trains on what score writes to its pipe, and its checkpoint can be built', async () => {

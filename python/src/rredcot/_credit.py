@@ -24,7 +24,7 @@ def weights_of(sigma, mask=None, place="a trace"):
     """σ·T (T): of uniform σ exactly 1. Raises ValueError for what does not sum to 1."""
     sigma = np.asarray(sigma, dtype=np.float64)
     total = sigma.sum()
-    if abs(total - 1) > 1e-3 * max(1, np.abs(sigma).sum()):
+    if not abs(total - 1) <= 1e-3 * max(1, np.abs(sigma).sum()):  # nor a NaN
         raise ValueError(f"{place}: σ sums to {total:.6g}, expected 1")
     # the sum is 1 up to float32
     return (sigma * (len(sigma) if mask is None else sum(mask)) / total).astype(np.float32)
@@ -124,5 +124,12 @@ def weigh(credit, tokens, acted, advantages, references=None):
 def of_environment(name="RREDCOT"):
     """As the variable says, for trainers that are started by a command: {"scored": "scored.parquet"}, or {"policy": "./policy", …flags}."""
     said = json.loads(os.environ.get(name, "{}"))
-    said.pop("reference", None)  # of a hook that finds it in a column
+    if not said.keys() & {"scored", "policy"}:  # without a name it would be the bundled policy, a toy
+        raise ValueError(f'{name}: found {os.environ.get(name)!r}, expected {{"policy": "<folder>", …}} or {{"scored": "<file>"}}')
+    said.pop("reference", None)
     return Stored(said["scored"]) if "scored" in said else Live(**said)
+
+
+def reference_name():
+    """The column that has the right answer, of a hook that finds it there."""
+    return json.loads(os.environ.get("RREDCOT", "{}")).get("reference", "answer")

@@ -1,23 +1,20 @@
 """ms-swift with an advantage for every token: its own times σ·T. RREDCOT='{"policy": "./policy"}' and flags; the column `answer`, or the one
 that `reference` names. Its plugin is a file of one line, `import rredcot.swift`: swift rlhf --rlhf_type grpo --external_plugins plugin.py
 """
-import json
-import os
-
 from swift.rlhf_trainers import GRPOTrainer
 
-from rredcot._credit import of_environment, weigh
+from rredcot._credit import of_environment, reference_name, weigh
 
 plain = GRPOTrainer._postprocess_batch
 
 
 def _postprocess_batch(self, samples, batch_encoded_inputs):
     plain(self, samples, batch_encoded_inputs)
-    column = json.loads(os.environ.get("RREDCOT", "{}")).get("reference", "answer")
     for own, inputs in zip(self.split_by_mini_batches(samples), batch_encoded_inputs):
         batch = inputs["grpo_batch"]
         tokens = [_tokens(sample.encoded["input_ids"], sample.encoded["labels"]) for sample in own]
-        batch.advantages = weigh(of_environment(), tokens, batch.completion_mask, batch.advantages, [sample.extra.get(column) for sample in own])
+        references = [sample.extra.get(reference_name()) for sample in own]
+        batch.advantages = weigh(of_environment(), tokens, batch.completion_mask, batch.advantages, references)
 
 
 def _tokens(ids, labels):
