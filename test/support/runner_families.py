@@ -1,20 +1,21 @@
-"""The torch runner on random models of several families: what it answers against plain forward passes, and what it samples.
+"""The torch runner on random models of several families: what it answers against plain forward passes in float64, and what it samples.
 
     python runner_families.py FOLDER   ->   {family: {"way", "off", "entropies", "samples"}}
 """
+import copy
 import json
 import random
 import sys
+import types
 
-import answer
-import answer_torch
 import torch
 import transformers
+from rredcot import answer
+from rredcot.answerers import questions
 
 SHAPE = {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 4, "initializer_range": 0.2, "max_position_embeddings": 4096}
 HEADS = {"intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 NEAR, FAR = "sliding_attention", "full_attention"
-answer_torch.CHUNK = 64  # a trace has several, and a branch may be longer
 LINEAR = {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 FAMILIES = {
     "Llama": HEADS,
@@ -42,12 +43,12 @@ def checked(family, folder):
     torch.manual_seed(2)
     config = getattr(transformers, f"{family}Config")(**{**SHAPE, **FAMILIES[family]})
     transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
-    engine = answer_torch.Engine(folder, "float32", {})
-    asked = list(answer.questions(map(json.dumps, lines(family, 150, 6))))
-    found = [one for window in answer.windows(asked, engine.window) for one in answer.answers(window, engine)]
+    engine = answer.opened("torch", folder, "float32", {})
+    engine.tokens = 64  # a trace has several passes, and a branch may be longer
+    asked = list(questions(map(json.dumps, lines(family, 150, 6))))
+    found = [json.loads(one) for window in answer.windows(asked, engine.window) for one in answer.answers(window, engine)]
     off, entropies, samples = [], [], 0
-    for q, one in zip(asked, found):
-        logprobs = engine.model(torch.tensor([q.ids]), use_cache=False).logits[0].log_softmax(-1)
+    for q, logprobs, one in zip(asked, exact(engine.model, [q.ids for q in asked]), found):
         if q.samples:
             drawn = torch.tensor(one["ids"]).flatten().bincount(minlength=97) / q.samples
             samples = float((drawn - logprobs[-1].exp()).abs().sum() / 2)
@@ -57,6 +58,24 @@ def checked(family, folder):
         if q.top:
             entropies += (-(rows.exp() * rows).sum(-1) - torch.tensor(one["entropies"])).abs().tolist()
     return {"way": engine.way, "off": max(off), "mean": sum(off) / len(off), "entropies": max(entropies), "samples": samples}
+
+
+def exact(model, rows):
+    """Log-probabilities of whole rows, in float64 to the last operation: where transformers says float32 it is taken at another word."""
+    model, place = copy.deepcopy(model).double(), sys.modules[type(model).__module__]
+    plain, single = place.torch, torch.Tensor.float
+    place.torch, torch.Tensor.float = Double("torch"), torch.Tensor.double
+    try:
+        return [model(torch.tensor([ids]), use_cache=False).logits[0].log_softmax(-1) for ids in rows]
+    finally:
+        place.torch, torch.Tensor.float = plain, single
+
+
+class Double(types.ModuleType):
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
 
 
 with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The engine `vllm` of answer.py, in its process: what questions have in common is computed once, by the prefix cache."""
+"""The engine `vllm` of rredcot.answer, in its process: what questions have in common is computed once, by the prefix cache."""
 import os
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -25,7 +25,7 @@ class Engine:
         drawn = [q for q in asked if q.samples]
         how = [{"n": q.samples, "max_tokens": q.max_tokens, "temperature": 1, "stop_token_ids": q.stop} for q in drawn]
         for q, r in zip(drawn, self.generate([q.ids for q in drawn], how)):
-            found[q.id] = {"ids": [list(sample.token_ids) for sample in r.outputs], "cached": r.num_cached_tokens or 0}
+            found[q.id] = {"ids": [list(sample.token_ids) for sample in r.outputs]}
         return [dict(found[key]) for key in keys]
 
     def scored(self, asked):
@@ -38,9 +38,9 @@ class Engine:
             forced = [{"allowed_token_ids": [q.ids[i]], "logprobs": q.top} for i in missing]
             rows = [one.outputs[0].logprobs[0] for one in self.generate([q.ids[:i] for i in missing], forced)]
             rows += [r.prompt_logprobs[i - len(q.ids)] for i in range(q.start + len(missing), len(q.ids))]
-            top = [sorted((round(one.logprob, 6) for one in row.values()), reverse=True)[: q.top] for row in rows]
-            logprobs = [round(row[i].logprob, 6) for row, i in zip(rows, q.ids[q.start :])]
-            found.append({"logprobs": logprobs, **({"top": top} if q.top else {}), "cached": cached})
+            top = [sorted((one.logprob for one in row.values()), reverse=True)[: q.top] for row in rows]
+            logprobs = [row[i].logprob for row, i in zip(rows, q.ids[q.start :])]
+            found.append({"logprobs": logprobs, **({"top": top} if q.top else {})})
         return found
 
     def generate(self, prompts, how):
@@ -48,6 +48,6 @@ class Engine:
         found = self.llm.generate([{"prompt_token_ids": ids} for ids in prompts], params, use_tqdm=False) if prompts else []
         for ids, r in zip(prompts, found):
             if r.prompt_token_ids != ids:
-                raise SystemExit(f"answer.py: vLLM took {len(r.prompt_token_ids)} token ids in place of {len(ids)}")
+                raise SystemExit(f"rredcot.answer: vLLM took {len(r.prompt_token_ids)} token ids in place of {len(ids)}")
             self.computed += len(ids) - (r.num_cached_tokens or 0)
         return found

@@ -1,4 +1,4 @@
-"""The engine `sglang` of answer.py, in its process: what questions have in common is computed once, by the radix cache."""
+"""The engine `sglang` of rredcot.answer, in its process: what questions have in common is computed once, by the radix cache."""
 import sglang
 import transformers
 
@@ -23,10 +23,9 @@ class Engine:
             more = {"return_logprob": True, "logprob_start_len": starts, "top_logprobs_num": [q.top for q in some]}
             for q, r in zip(some, self.generate([q.ids for q in some], how, **more)):
                 meta, behind = r["meta_info"], slice(q.start - len(q.ids), None)
-                found[q.id] = {"logprobs": [round(row[0], 6) for row in meta["input_token_logprobs"][behind]]}
+                found[q.id] = {"logprobs": [row[0] for row in meta["input_token_logprobs"][behind]]}
                 if q.top:
-                    found[q.id]["top"] = [[round(one[0], 6) for one in row] for row in meta["input_top_logprobs"][behind]]
-                found[q.id]["cached"] = meta["cached_tokens"]
+                    found[q.id]["top"] = [[one[0] for one in row] for row in meta["input_top_logprobs"][behind]]
         drawn = [q for q in asked for _ in range(q.samples)]
         how = [{"max_new_tokens": q.max_tokens, "stop_token_ids": q.stop} for q in drawn]
         for q, r in zip(drawn, self.generate([q.ids for q in drawn], how)):
