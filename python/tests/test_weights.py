@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import rredcot
-from rredcot._credit import of_environment
+from rredcot._credit import Stored, of_environment
 
 IDS = [[5, 6, 7], [8, 9]]
 SIGMA = [[0.5, 0.25, 0.25], [0.9, 0.1]]
@@ -102,3 +102,10 @@ def test_hooks_of_trainers_take_no_policy_that_nobody_named(said, monkeypatch):
         monkeypatch.setenv("RREDCOT", said)
     with pytest.raises(ValueError, match="RREDCOT: found .*, expected"):
         of_environment.__wrapped__()
+
+
+def test_what_was_scored_twice_with_another_sigma_is_refused(traces):
+    scored = rredcot.score(traces[:1] + [{**traces[0], "id": "again"}, {**traces[0], "id": "other", "reward": 1 - traces[0]["reward"]}], baseline=0.5)
+    assert len(Stored(scored.slice(0, 2))(scored.slice(0, 1).to_pylist())[0]) == len(traces[0]["completion_ids"])
+    with pytest.raises(ValueError, match="other: the same tokens were scored before with another σ"):
+        Stored(scored)

@@ -1,12 +1,17 @@
 """TRL's own trainer: eq. 11 by hand, uniform σ against TRL alone, and credit by the weights of each step."""
+import json
+import os
 import random
 import re
+import runpy
+import subprocess
+import sys
 
 import pytest
 
 trl = pytest.importorskip("trl")
 import torch  # noqa: E402
-from conftest import CHECKOUT, POLICY  # noqa: E402
+from conftest import CHECKOUT, POLICY, expected  # noqa: E402
 from datasets import Dataset  # noqa: E402
 
 import rredcot  # noqa: E402
@@ -268,3 +273,38 @@ def test_the_code_of_the_docs_trains(tmp_path, scored, rows, monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, inputs: (shapes.append(inputs["advantages"].dim()), loss(self, model, inputs))[1])
     exec(block, {"data": questions(rows), "reward": right})  # noqa: S102
     assert shapes == [2, 2]
+
+
+# ------ several processes
+
+
+def test_a_group_spread_over_processes_trains_as_in_one(tmp_path, rows, monkeypatch):
+    told, gradients = [], []
+    script, ours = os.path.join(os.path.dirname(__file__), "trl_processes.py"), json.dumps({"threads": 1, **{name: str(path) for name, path in LIVE.items()}})
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        if count == 1:
+            monkeypatch.setattr(sys, "argv", [script, str(folder), ours])
+            runpy.run_path(script)
+        else:
+            spread = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), script, str(folder), ours]
+            done = subprocess.run(spread, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            assert done.returncode == 0, done.stderr[-3000:]
+        parts = [torch.load(folder / f"{rank}.pt") for rank in range(count)]
+        assert [(len(part), scored) for part, scored in parts] == [(8 // count, 8 // count)] * count
+        told.append([each for part, _ in parts for each in part])
+        gradients.append(torch.load(folder / "gradient.pt"))
+    for (ids, one), (same, other), row in zip(*told, rows[8:16]):
+        assert ids == same == row["completion_ids"]
+        assert other == pytest.approx(one, abs=1e-5) and one == pytest.approx(expected(row, rows, 1e-4), abs=2e-3)
+    largest = max(each.abs().max() for each in gradients[0])
+    assert max((one - other).abs().max() for one, other in zip(*gradients)) < 1e-4 * largest and largest > 1e-3
+
+
+def test_weights_that_are_spread_over_processes_cannot_answer(tmp_path, rows):
+    trainer = GRPOTrainer(str(POLICY), right, config(tmp_path), questions(rows))
+    assert not trainer.is_fsdp_enabled and not trainer.is_deepspeed_enabled
+    trainer.is_fsdp_enabled = True
+    with pytest.raises(ValueError, match="FSDP and ZeRO-3 .*: rredcot={'policy'"):
+        trainer._open()

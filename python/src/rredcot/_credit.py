@@ -74,10 +74,12 @@ class Stored:
     def __init__(self, scored):
         self.place = os.fspath(scored) if is_path(scored) else "the scored table"
         self.rows = scored_rows(scored)
-        self._weights = {
-            (*row["prompt_ids"], *row["completion_ids"]): weights_of(row["sigma"], row.get("completion_mask"), f"{self.place}: {row.get('id')}")
-            for row in self.rows
-        }
+        self._weights = {}
+        for row in self.rows:
+            ids, place = (*row["prompt_ids"], *row["completion_ids"]), f"{self.place}: {row.get('id')}"
+            own = weights_of(row["sigma"], row.get("completion_mask"), place)
+            if not np.allclose(self._weights.setdefault(ids, own), own, atol=1e-2):
+                raise ValueError(f"{place}: the same tokens were scored before with another σ, as of another reward: leave one of them out")
         self.told = {}
 
     def __call__(self, rows):

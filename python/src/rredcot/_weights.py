@@ -70,9 +70,11 @@ def _rows(table, by_name):
 
 
 def _found(rows, name, place):
+    import numpy as np
+
     found = rows.get(name)
     if found is None:
         raise ValueError(f"{place}: is not among the scored rows")
-    if any(len(other) != len(found[0][1]) or (other != found[0][1]).any() for _, other, _ in found):
+    if not all(np.array_equal(other, found[0][1], equal_nan=True) for _, other, _ in found):
         raise ValueError(f"{place}: {len(found)} scored rows are called so, with another σ: give the batch ids that tell them apart")
     return found[0]

@@ -91,6 +91,8 @@ class Credit:
         flags = self._score_flags
         if "policy" in flags:
             return Live(**flags)
+        if self.is_fsdp_enabled or (self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3):
+            raise ValueError("FSDP and ZeRO-3 leave a process a part of the weights, which cannot answer alone: rredcot={'policy': <folder>}")
         self._text = tempfile.TemporaryDirectory(prefix="rredcot-")
         template = flags.pop("exit_template", None)
         text = text_folder(self.processing_class, self.model, self._text.name, template)
