@@ -43,7 +43,7 @@ def checked(family, folder):
     torch.manual_seed(2)
     config = getattr(transformers, f"{family}Config")(**{**SHAPE, **FAMILIES[family]})
     transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
-    engine = answer.opened("torch", folder, "float32", {})
+    engine = answer.Torch(folder, "float32", {})
     engine.tokens = 64  # a trace has several passes, and a branch may be longer
     asked = list(questions(map(json.dumps, lines(family, 150, 6))))
     found = [json.loads(one) for window in answer.windows(asked, engine.window) for one in answer.answers(window, engine)]

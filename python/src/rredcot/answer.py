@@ -8,6 +8,8 @@ Engines: vllm, sglang, or torch, which runs what transformers opens and knows en
 killed one has stopped. A question that the model cannot take gets an `error` for an answer.
 """
 import argparse
+import functools
+import importlib
 import itertools
 import json
 import logging
@@ -19,19 +21,9 @@ import time
 from rredcot.answerers import Model, questions
 
 
-def opened(engine, model, dtype, more):
-    """What answers: `answer(questions)`, `name`, the `window` of questions that it gets at a time, its `vocabulary`, `longest` row and
-    tokens `computed`."""
-    if engine == "vllm":
-        from rredcot._vllm import Engine
-    elif engine == "sglang":
-        from rredcot._sglang import Engine
-    else:
-        Engine = Torch
-    return Engine(model, dtype, more)
-
-
 class Torch(Model):
+    """As the other engines: `window` questions at a time, in rows of `longest` tokens of a `vocabulary`, of which it has `computed` so many."""
+
     window = 1  # question, and those of the same trace
 
     def __init__(self, model, dtype, more):
@@ -66,12 +58,10 @@ def answers(window, engine):
     for q, fit in zip(window, fits):
         answer = next(found) if fit else {"error": why}
         finite = all(map(math.isfinite, answer.get("logprobs", ())))
-        yield line({"id": q.id, **(rounded(answer) if finite else {"error": "a log-probability is not finite"})})
+        yield line({"id": q.id, **({name: rounded(each) for name, each in answer.items()} if finite else {"error": "a log-probability is not finite"})})
 
 
 def rounded(value):
-    if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
     return [rounded(each) for each in value] if isinstance(value, list) else round(value, 6) if isinstance(value, float) else value
 
 
@@ -82,8 +72,8 @@ def line(said):
 class Answerer:
     """An engine in this process, or in a worker of Ray."""
 
-    def __init__(self, *words):
-        self.engine = opened(*words)
+    def __init__(self, engine, *words):
+        self.engine = (Torch if engine == "torch" else importlib.import_module(f"rredcot._{engine}").Engine)(*words)
 
     def about(self):
         return self.engine.name, self.engine.window
@@ -93,27 +83,23 @@ class Answerer:
         return list(answers(window, self.engine)), self.engine.computed - before
 
 
-class Workers:
-    """Answerers on Ray, which take turns; what they answer comes in the order of the questions."""
+def on_ray(count, gpus, *words):
+    """What engines on Ray say of themselves, and what maps windows over them, in their order."""
+    import ray
 
-    def __init__(self, count, gpus, *words):
-        import ray
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent about its use
+    actors = [ray.remote(num_gpus=gpus)(Answerer).remote(*words) for _ in range(count)]
+    pool = ray.util.ActorPool(actors)
 
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent about its use
-        make = ray.remote(num_gpus=gpus)(Answerer)
-        self.actors, self.get = [make.remote(*words) for _ in range(count)], ray.get
-        self.pool = ray.util.ActorPool(self.actors)
-
-    def about(self):
-        return self.get(self.actors[0].about.remote())
-
-    def each(self, windows):
+    def each(windows):
         for n, window in enumerate(windows):
-            if n >= 2 * len(self.actors):
-                yield self.pool.get_next()
-            self.pool.submit(lambda actor, window: actor.answers.remote(window), window)
-        while self.pool.has_next():
-            yield self.pool.get_next()
+            if n >= 2 * count:
+                yield pool.get_next()
+            pool.submit(lambda actor, window: actor.answers.remote(window), window)
+        while pool.has_next():
+            yield pool.get_next()
+
+    return ray.get(actors[0].about.remote()), each
 
 
 def standing(path, header):
@@ -134,8 +120,8 @@ def main():
     flags.add_argument("--model", required=True, help="a checkpoint's folder")
     flags.add_argument("--dtype", default="auto", help="float32, bfloat16; auto: the checkpoint's own")
     flags.add_argument("--more", type=json.loads, default={}, metavar="JSON", help="for vllm.LLM, sglang.Engine, from_pretrained")
-    flags.add_argument("--workers", type=int, metavar="N", help="engines on Ray, each with --gpus")
-    flags.add_argument("--gpus", type=int, default=0, metavar="N", help="of each worker")
+    flags.add_argument("--workers", type=int, metavar="N", help="engines on Ray")
+    flags.add_argument("--gpus", type=int, default=0, metavar="N", help="of each engine on Ray")
     flags.add_argument("-o", metavar="FILE", help="in place of stdout; a killed job goes on behind what stands there")
     asked = flags.parse_args()
     logging.basicConfig(format="rredcot.answer: %(message)s", level=logging.WARNING)
@@ -144,30 +130,27 @@ def main():
     os.dup2(2, 1)  # engines print, from C too
     words = asked.engine, asked.model, asked.dtype, asked.more
     try:
-        answerer = Workers(asked.workers, asked.gpus, *words) if asked.workers else Answerer(*words)
-        name, size = answerer.about()
+        if asked.workers:
+            (name, size), each = on_ray(asked.workers, asked.gpus, *words)
+        else:
+            answerer = Answerer(*words)
+            (name, size), each = answerer.about(), functools.partial(map, answerer.answers)
     except ModuleNotFoundError as error:
         raise SystemExit(f"rredcot.answer: {error}: pip install {asked.engine.replace('torch', 'torch transformers')}") from None
     header = line({"rredcot": "answers", "engine": name, "model": asked.model, "dtype": asked.dtype})
     file, lines = standing(asked.o, header) if asked.o else (stdout, 0)
     file.write(b"" if lines else header)
     stand, began, done, computed = max(0, lines - 1), time.monotonic(), 0, 0
-
-    def left():
-        """The windows that are not answered yet, each with the lines of it that stand: one that is cut is asked whole, since company
-        moves last digits."""
-        nonlocal stand
-        for window in windows(questions(sys.stdin), size):
-            if stand < len(window):
-                skipped.append(max(0, stand))
-                yield window
-            stand -= len(window)
-
-    skipped = []
-    for found, tokens in answerer.each(left()) if asked.workers else map(answerer.answers, left()):
-        file.writelines(found[skipped.pop(0) :])
+    left = windows(questions(sys.stdin), size)
+    for window in left:
+        if stand < len(window):  # one that is cut is asked whole: company moves last digits
+            left = itertools.chain([window], left)
+            break
+        stand -= len(window)
+    for found, tokens in each(left):
+        file.writelines(found[stand:])
         file.flush()
-        done, computed = done + len(found), computed + tokens
+        stand, done, computed = 0, done + len(found), computed + tokens
         pace = f"{done / (time.monotonic() - began):,.1f} a second, {computed:,} tokens computed"
         print(f"rredcot.answer: {done:,} questions answered, {pace}", file=sys.stderr)
 
