@@ -37,13 +37,13 @@ def main(wanted):
             if not set(environment["tested"]) & set(wanted or environment["tested"]) or ("checkout" in environment and source is None):
                 continue
             home = pathlib.Path(folder) / name
-            subprocess.run(["uv", "venv", "-q", home], check=True)
             python = home / "bin/python"
             packages, alone = newest(environment)
             install = ["uv", "pip", "install", "-q", "--python", python]
-            subprocess.run([*install, *packages, *BESIDE], check=True)
-            if alone:
-                subprocess.run([*install, "--no-deps", *alone], check=True)
+            steps = [["uv", "venv", "-q", home], [*install, *packages, *BESIDE], *([[*install, "--no-deps", *alone]] if alone else [])]
+            if not all(subprocess.run(step, check=False).returncode == 0 for step in steps):
+                failed.append(f"{name}, which cannot be installed")
+                continue
             site = next(home.glob("lib/python*/site-packages"))
             for trainer in environment["tested"]:
                 command = [python, "-m", "pytest", *HERE.glob(f"test_{trainer.removeprefix('ms-').replace('-', '_')}*.py"), "-q", "-p", "no:cacheprovider", "--confcutdir", HERE]

@@ -12,7 +12,7 @@ class Engine:
         self.name, self.computed = f"sglang {sglang.__version__}", 0
         self.vocabulary, self.longest = config.vocab_size, more.get("context_length") or config.max_position_embeddings
 
-    def answer(self, asked):
+    def __call__(self, asked):
         """Traces first, which leaves them in the cache; then what goes on from their exits; then what is fresh, each alone."""
         known = [q for q in asked if q.start and not q.fresh]
         whole, exits = [q for q in known if q.shared == len(q.ids)], [q for q in known if q.shared < len(q.ids)]

@@ -34,8 +34,6 @@ class Torch(Model):
         super().__init__(lm.to("cuda") if torch.cuda.is_available() and "device_map" not in more else lm)
         self.longest = getattr(self.config, "max_position_embeddings", float("inf"))
 
-    answer = Model.__call__
-
 
 def windows(asked, size):
     """Lists of at least `size` questions, in which those of a base stand together."""
@@ -53,7 +51,7 @@ def answers(window, engine):
     """The line of each question."""
     fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary for q in window]
     asked = [q for q, fit in zip(window, fits) if fit]
-    found = iter(engine.answer(asked) if asked else ())
+    found = iter(engine(asked) if asked else ())
     why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}"
     for q, fit in zip(window, fits):
         answer = next(found) if fit else {"error": why}
