@@ -1,7 +1,7 @@
 /**
  * CUDA libraries that compute nothing: enough for ONNX Runtime's real CUDA provider to be loaded, to choose a kernel for
  * every node and to go through a run, on a machine without a GPU. Memory is the host's, copies are copies, kernels are
- * not run. Needs `readelf` and `cc`; made for the provider of onnxruntime 1.29.0, which is linked to CUDA 13.
+ * not run. Each copy from the device, for which the host has to wait, is a byte more in the file that FAKE_CUDA_READS names. Needs `readelf` and `cc`; made for the provider of onnxruntime 1.29.0, which is linked to CUDA 13.
  */
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -40,7 +40,7 @@ const ANSWERS: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     ['cudaMemcpy', 'cudaMemcpyAsync'].map((name) => [
       name,
-      '(void *to, const void *from, size_t n) { memmove(to, from, n); return 0; }',
+      '(void *to, const void *from, size_t n, int kind) { if (kind == 2) was_read(); memmove(to, from, n); return 0; }',
     ]),
   ),
   ...Object.fromEntries(
@@ -83,6 +83,22 @@ const ANSWERS: Readonly<Record<string, string>> = {
     *(size_t *)(p + 624) = 233472; *(size_t *)(p + 672) = 232448; return 0; }`,
 };
 
+/** What the functions call. */
+const SHARED = `
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+long none() { return 0; }
+static void was_read() {
+  char *path = getenv("FAKE_CUDA_READS");
+  if (!path) return;
+  int file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0644);
+  write(file, "r", 1);
+  close(file);
+}
+`;
+
 /** Writes the libraries that a provider is linked to into a folder, for LD_LIBRARY_PATH. */
 export function buildFakeCuda(provider: string, folder: string): void {
   const symbols = execFileSync('readelf', ['--dyn-syms', '-W', provider], {
@@ -100,10 +116,7 @@ export function buildFakeCuda(provider: string, folder: string): void {
       return `long ${name}${own ?? '() { return 0; }'}`;
     });
     const [source, versions] = [join(folder, `${library}.c`), join(folder, `${library}.map`)];
-    writeFileSync(
-      source,
-      `#include <stdlib.h>\n#include <string.h>\nlong none() { return 0; }\n${bodies.join('\n')}\n`,
-    );
+    writeFileSync(source, `${SHARED}${bodies.join('\n')}\n`);
     writeFileSync(versions, `${library} { global: *; };\n`);
     const flags = [
       '-w',

@@ -185,7 +185,8 @@ export async function answerCut(
   const answers: Answer[] = [];
   try {
     await session.keepPrefixes(kept, [{ ids: prefix, promptLength: promptIds.length, trace: job.trace }]);
-    for (const batch of sharingRoom(branches, BATCH_ROWS, ({ ids }) => ids.length)) {
+    const room = BATCH_ROWS[session.device?.name ?? 'cpu'];
+    for (const batch of sharingRoom(branches, room, ({ ids }) => ids.length)) {
       const found = await session.branches(kept, [batch]);
       assertPossible(found, [job], session);
       answers.push(...(found[0] as TraceScores).branches);

@@ -27,12 +27,7 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
   const rotated = (i: number, flat: string, heads: number) =>
     inKernel || !isRotated(i)
       ? threeDims(flat)
-      : g.node(
-          'RotaryEmbedding',
-          [threeDims(flat), g.ints([0]), cos, sin],
-          rotaryDim === headDim ? {} : { num_heads: heads, rotary_embedding_dim: rotaryDim },
-          MICROSOFT,
-        );
+      : rotatedRows({ g, arch, rope: { cos, sin } }, threeDims(flat), g.ints([0]), heads);
   /** What the kernel asks of the rows before `end` [1]: the last one of every trace [B], and how many they are. */
   const boundsOf = (of: Graph, end: string): readonly string[] => {
     // padding stands at the end of short traces: causal rows before it never see it, so every length is S
@@ -75,6 +70,17 @@ export function prefixAttention({ g, arch, precision, rope }: GraphParts, ids: s
     const attended = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
     return { attended, k: cutHeads(g, outputs[1], arch.headDim), v: cutHeads(g, outputs[2], arch.headDim) };
   };
+}
+
+/** Rotary embedding (half-split, as Hugging Face has it) of rows [B,S,heads·headDim] at positions [B,S], or from one on [1]. */
+export function rotatedRows(
+  { g, arch: { headDim, rotaryDim = headDim }, rope: { cos, sin } }: Omit<GraphParts, 'precision'>,
+  rows: string,
+  positions: string,
+  heads: number,
+): string {
+  const part = rotaryDim === headDim ? {} : { num_heads: heads, rotary_embedding_dim: rotaryDim };
+  return g.node('RotaryEmbedding', [rows, positions, cos, sin], part, MICROSOFT);
 }
 
 type Block = (body: Graph, rows: readonly string[], keys: readonly string[], end: string) => Outputs;

@@ -1,7 +1,7 @@
 // Builds the graph that scores traces, and references at their exit points.
 import type { Architecture, GraphParts } from './architecture.js';
 import { prefixAttention } from './attention.js';
-import { branchAttention, branchInputs, suffixKeys } from './branch-attention.js';
+import { branchAttention, branchInputs, branchRows, suffixKeys } from './branch-attention.js';
 import { deltaWalk } from './delta-walk.js';
 import { entropyHead } from './head.js';
 import { cast, type Dim, Graph, type Precision } from './onnx.js';
@@ -29,8 +29,9 @@ export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'h
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
  *     branch_ids, branch_pos, branch_exit, branch_number [G,W,R] i64: token, position, number of the trace's tokens in
- *     sight, which branch · prefix_from, prefix_to [G,2] i64: first trace and key, next trace and key of what the group needs
+ *     sight, which branch · in a float32 graph prefix_from, prefix_to [G,2] i64: first trace and key, next trace and key of what the group needs
  *     suffix_from, suffix_to [G,2] i64: suffix and first key, next suffix and next key of what it needs behind the prefix
+ *     in others lane_prefix, lane_suffix, lane_from [G,W] i64: where a lane's trace has its keys, and how many of them on the prefix
  *     suffix_rows [N,L] i64: rows of the flattened [G·W·R] · past_suffix_k_i, past_suffix_v_i [N,kvHeads,Q,headDim] f32: suffixes of an earlier run
  *     of a layer that is a delta net past_x_i [B,P,d], past_suffix_x_i [N,Q,d] f32 in the place of those, and walk, walk_places ({@link deltaWalk})
  *     cos, sin [M, rotaryDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
@@ -39,8 +40,8 @@ export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'h
  *     x_i [B,P+S,d], suffix_x_i [N,Q+L,d] of a delta net
  *
  * @param precision what projections, norms and the prefix's attention compute in, and the residual stream is held in.
- * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
- * what they differ by from the prefix is the prefix's rounding alone.
+ * Softmaxes are float32 in all of them, and so is the attention of the branches, whose products a GPU rounds to TF32: beside bfloat16's
+ * an eighteenth of the error (measured by rounding so on a CPU: .002 and .036 nats of an answer of three tokens, medians of 300).
  * @param givesLast out too: last [n·C,d] f32, the last layer's rows that are read out, before norm and head
  */
 export function buildScoringGraph(
@@ -53,7 +54,7 @@ export function buildScoringGraph(
   const g = new Graph('policy');
   const ids = g.input('ids', 'i64', ['B', 'S']);
   const branchIds = g.input('branch_ids', 'i64', ['G', 'W', 'R']);
-  const branch = branchInputs(g);
+  const branch = branchInputs(g, precision);
   const suffixRows = g.input('suffix_rows', 'i64', ['N', 'L']);
   const table = (name: string) => g.input(name, 'f32', ['M', (arch.rotaryDim ?? headDim) / 2]);
   const all = { g, arch, precision, rope: { cos: table('cos'), sin: table('sin') } };
@@ -114,7 +115,8 @@ function contextOf(
   const { kvHeads, headDim, hidden, delta } = arch;
   const attendPrefix = prefixAttention(all, ids);
   const attendBranches = branchAttention(all, branch);
-  const keysOfSuffixes = suffixKeys(all, suffixRows, branch.pos);
+  const rowsOfBranches = branchRows(all, branch);
+  const keysOfSuffixes = suffixKeys(all, suffixRows);
   const walk = delta && deltaWalk(all, delta);
   /** of an earlier run and of this one: keys or values [X,kvHeads,P+S,headDim], or rows of a delta net [X,P+S,d] */
   const whole = (name: string, own: string, shape: (length: string) => readonly Dim[]) => {
@@ -132,14 +134,15 @@ function contextOf(
     const [prefixK, branchK] = parts(k);
     const [prefixV, branchV] = parts(v);
     const prefix = attendPrefix(i, prefixQ, prefixK, prefixV);
-    const suffix = keysOfSuffixes(i, branchK, branchV);
+    const own = rowsOfBranches(i, { q: branchQ, k: branchK, v: branchV });
+    const suffix = keysOfSuffixes(own);
     const keys = (name: string, own: string) =>
       whole(`${name}_${i}`, own, (length) => [kvHeads, length, headDim]).keys;
     const ofPrefixes = (name: 'k' | 'v') => keys(name, cast(g, prefix[name], precision, 'f32'));
     const ofSuffixes = (name: 'k' | 'v') => keys(`suffix_${name}`, suffix[name]);
     const prefixKeys = { k: ofPrefixes('k'), v: ofPrefixes('v') };
     const keysBehind = { k: ofSuffixes('k'), v: ofSuffixes('v') };
-    const branches = attendBranches(i, branchQ, branchK, branchV, prefixKeys, keysBehind);
+    const branches = attendBranches(i, own, prefixKeys, keysBehind);
     const attended = g.node('Concat', [prefix.attended, branches], { axis: 0 });
     return gate === undefined ? attended : g.node('Mul', [attended, g.node('Sigmoid', [gate])]);
   };

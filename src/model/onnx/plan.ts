@@ -72,10 +72,11 @@ export function chooseStrategy(jobs: readonly TraceJob[], reader: Reader = {}): 
 
 /** Batches of a window, by strategy and length: which of its traces run together, and how. The same jobs give the same batches. */
 export function planWindow(jobs: readonly TraceJob[], reader: Reader = {}) {
+  const device = reader.device?.name ?? 'cpu';
   const parts = withSamePrompt(jobs).flatMap((alike) => partsOf(alike, reader));
   return (['one-run', 'two-run'] as const).flatMap((strategy) => {
     const chosen = parts.filter((part) => part.strategy === strategy);
-    return planBatches(chosen, BATCH_ROWS, reader.device?.name).map((batch) => {
+    return planBatches(chosen, BATCH_ROWS[device], device).map((batch) => {
       // traces with as many branches stand side by side in a run's groups
       const together = batch.toSorted((one, other) => sumOf(other.behind) - sumOf(one.behind));
       const own = together.flatMap(({ members }, n) =>
@@ -99,8 +100,11 @@ function partsOf(alike: readonly TraceJob[], reader: Reader): BatchPart[] {
   const { promptLength } = alike[0] as TraceJob;
   const together = chooseStrategy(alike, reader);
   const rowsBehind = (job: TraceJob) => job.ids.length - promptLength + loadOf(job).rows[together];
-  const shared = sharingRoom(alike, BATCH_ROWS, rowsBehind).flatMap((members) => {
-    const isSaving = (members.length - 1) * promptLength >= LEAST_SAVED * sumOf(members.map(rowsBehind));
+  const device = reader.device?.name ?? 'cpu';
+  const shared = sharingRoom(alike, BATCH_ROWS[device], rowsBehind).flatMap((members) => {
+    const keys = mostOf(members.map(({ ids }) => ids.length));
+    const least = LEAST_SAVED + (device === 'cuda' ? LEAST_SAVED_A_KEY * keys : 0);
+    const isSaving = (members.length - 1) * promptLength >= least * sumOf(members.map(rowsBehind));
     return isSaving ? [members] : members.map((job) => [job]);
   });
   return shared.map((members): BatchPart => {
@@ -139,6 +143,12 @@ const mostOf = (rows: readonly number[]): number => rows.reduce((most, n) => Mat
  */
 const LEAST_SAVED = 0.25;
 
+/**
+ * And on a GPU so much more for every key in sight, since what stands behind writes and reads its scores, some 24 bytes each, as a prefix
+ * does not: by arithmetic, at 3 TB/s beside a row's products at 500 TFLOP/s, 3e-4 rows of an 8 B Llama and 5e-4 of a 1.5 B Qwen.
+ */
+const LEAST_SAVED_A_KEY = 4e-4;
+
 /** Traces with the same prompt ids, in the order of the first of each; most are alone. */
 function withSamePrompt(traces: readonly TraceJob[]): TraceJob[][] {
   const groups = new Map<string, TraceJob[]>();
@@ -162,8 +172,8 @@ export interface Load {
   readonly longestBranch: number;
 }
 
-/** Rows of a run, padding included, where several traces share it; a trace that is larger runs alone. */
-export const BATCH_ROWS = 4096;
+/** Rows of a run, padding included, where several traces share it; a trace that is larger runs alone. A GPU waits some 20 ms for the nodes of a run to be started (counted without one): in that time it computes so many rows of a small model. */
+export const BATCH_ROWS = { cpu: 4096, cuda: 32_768 } as const satisfies Record<Device['name'], number>;
 
 /** Rows that may be padding before a batch is closed: a short trace beside a long one costs as much as the long one. */
 const PADDING_ROWS = 64;
@@ -171,7 +181,7 @@ const PADDING_ROWS = 64;
 /** Batches of a window: items of like length together, longest first, so that little is padding. */
 export function planBatches<T extends Load>(
   loads: readonly T[],
-  budget = BATCH_ROWS,
+  budget: number = BATCH_ROWS.cpu,
   device: Device['name'] = 'cpu',
 ): T[][] {
   const batches: T[][] = [];
@@ -195,11 +205,14 @@ function isAlike(first: Load, other: Load): boolean {
   });
 }
 
-/** Rows that a batch really takes: all items as long as the longest, all groups as wide as the widest. */
+/** Rows that a batch really takes, about: all items as long as the longest; on the CPU all groups as wide as the widest. */
 function paddedRows(batch: readonly Load[], device: Device['name']): number {
   const behind = batch.flatMap((load) => load.behind);
   const longestBranch = mostOf(batch.map((load) => load.longestBranch));
-  const R = rowsPerGroup(longestBranch, mostOf(behind), (batch[0]?.behind.length ?? 0) > 1, device);
+  const R =
+    device === 'cuda'
+      ? longestBranch || 1
+      : rowsPerGroup(longestBranch, mostOf(behind), (batch[0]?.behind.length ?? 0) > 1);
   const inGroups = behind.map((rows) => Math.ceil(rows / R) * R);
   return sumOf(inGroups) + batch.length * mostOf(batch.map(({ tokens }) => tokens));
 }

@@ -12,7 +12,7 @@ import { distributionsOf, type HeadRows } from './distributions.js';
 import { type ExportedFeeds, exportedScores } from './exported.js';
 import { toFloat16 } from './float16.js';
 import type { Exported } from './folder.js';
-import { packBranches } from './layout.js';
+import { packBranches } from './pack.js';
 import { type PrefixPlace, placeTraces, type RunJob } from './placed.js';
 import { loadRuntime } from './runtime.js';
 import { placesIn, walkOf } from './walk.js';
@@ -115,19 +115,22 @@ async function scores({ traces, keep, use }: RunJob) {
   const ids = padded(kept === undefined ? prefixes : Array.from({ length: B }, () => Int32Array.of(0)), B, 1);
   const S = ids.dims[1] as number;
   const branches = traces.map((trace) => trace.branches);
-  const packed = packBranches(branches, places, suffixes, device.name);
-  const { groups: G, lanes: W, rowsPerGroup: R } = packed;
+  const [N, Q] = pastOf(past, SUFFIX);
+  const behind = suffixes.reduce((most, { length }) => Math.max(most, length), Q);
+  const room = { keys: P + S + behind, scores: Math.floor(SCORES / arch.heads) };
+  const isInLanes = session.inputNames.includes('lane_prefix');
+  const packed = packBranches(branches, places, suffixes, isInLanes ? room : undefined);
 
   const rows: number[] = [];
   const targets: number[] = [];
   const stateRows: number[] = [];
   for (const [i, { ids: own, promptLength, states: exits = [] }] of traces.entries()) {
     const { prefix, suffix } = places[i] as PrefixPlace;
-    const behind = suffix && packed.suffixRows[suffix.number];
+    const rowsBehind = suffix && packed.suffixRows[suffix.number];
     // the distribution over token t, and the state before it, stand in row t-1
     const rowBefore = (t: number): number => {
       const isBehind = suffix !== undefined && t > suffix.from;
-      return isBehind ? B * S + (behind?.[t - 1 - suffix.from] as number) : prefix * S + t - 1;
+      return isBehind ? B * S + (rowsBehind?.[t - 1 - suffix.from] as number) : prefix * S + t - 1;
     };
     for (let t = promptLength; t < own.length; t++) {
       rows.push(rowBefore(t));
@@ -139,19 +142,12 @@ async function scores({ traces, keep, use }: RunJob) {
   for (const target of packed.targets) targets.push(target);
   const last = packed.pos.reduce((most, pos) => (pos > most ? pos : most), 0n);
 
-  const [N, Q] = pastOf(past, SUFFIX);
   const feeds: Feeds = {
     ids,
-    branch_ids: int64(packed.ids, [G, W, R]),
-    branch_pos: int64(packed.pos, [G, W, R]),
-    branch_exit: int64(packed.exit, [G, W, R]),
-    branch_number: int64(packed.number, [G, W, R]),
-    prefix_from: int64(packed.from, [G, 2]),
-    prefix_to: int64(packed.to, [G, 2]),
-    suffix_from: int64(packed.suffixFrom, [G, 2]),
-    suffix_to: int64(packed.suffixTo, [G, 2]),
+    ...branchFeeds(packed),
     suffix_rows: padded(packed.suffixRows, N), // with row 0, which nothing sees
-    ...ropeFor(Math.max(P + S, Number(last) + 1)),
+    // and rows of a lane, whatever their positions: ONNX Runtime's rotation wants a table as long as what it rotates
+    ...ropeFor(Math.max(P + S, Number(last) + 1, packed.rowsPerGroup)),
     ...readOut(rows, targets),
     ...past,
     ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
@@ -182,6 +178,17 @@ async function scores({ traces, keep, use }: RunJob) {
   const T = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
   const ofRows = (out.last?.data as Float32Array | undefined)?.slice(0, T * arch.hidden);
   return { entropies, logprobs, states, last: ofRows };
+}
+
+/** What the rows of branches are told by. */
+function branchFeeds(packed: ReturnType<typeof packBranches>): Feeds {
+  const { groups: G, lanes: W, rowsPerGroup: R, places } = packed;
+  const rows = ['ids', 'pos', 'exit', 'number'] as const;
+  const ofRows = rows.map((name) => [`branch_${name}`, int64(packed[name], [G, W, R])]);
+  const ofKeys = Object.entries(places).map(([name, values]) => {
+    return [name, int64(BigInt64Array.from(values, BigInt), [G, values.length / G])];
+  });
+  return Object.fromEntries([...ofRows, ...ofKeys]);
 }
 
 function emptyPast(part: string, batch: number): Feeds {
@@ -251,6 +258,9 @@ function cacheNames(part: string): string[] {
     arch.delta?.layers.includes(i) ? [`${part}x_${i}`] : [`${part}k_${i}`, `${part}v_${i}`],
   ).flat();
 }
+
+/** Scores of branches held at once on a GPU: 1 GB, of which a softmax makes two or three. More is not faster, and a card may be small. */
+const SCORES = 2 ** 28;
 
 /** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
 const LOGITS = { cpu: 2 ** 20, gpu: 2 ** 26 } as const;

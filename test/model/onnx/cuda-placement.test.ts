@@ -1,6 +1,6 @@
 /**
- * The real CUDA provider takes every heavy node of the graphs, in both precisions, for every family and head size; no GPU
- * needed (fake-cuda.ts). Opt-in, for the provider is no dependency: RREDCOT_CUDA_PROVIDER names the folder with
+ * The real CUDA provider takes every heavy node of the graphs, in both precisions, for every family and head size, and reads nothing
+ * back from the device but what a run gives; no GPU needed (fake-cuda.ts). Opt-in, for the provider is no dependency: RREDCOT_CUDA_PROVIDER names the folder with
  * libonnxruntime_providers_cuda.so and libonnxruntime_providers_shared.so of onnxruntime 1.29.0 (CONTRIBUTING.md).
  */
 import { execFileSync } from 'node:child_process';
@@ -52,13 +52,14 @@ const SHAPES: Record<string, Json> = {
 
 /**
  * Opens graphs on cuda:0, runs each once over two tokens, and prints which heavy nodes ran on the CPU; no
- * numbers, for which the canary asks. Shape arithmetic may well stay on the CPU.
+ * numbers, for which the canary asks. Shape arithmetic may well stay on the CPU. And how many copies from the device a run makes: the host waits for each.
  */
 const OPEN = `
-  import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+  import { mkdtempSync, readdirSync, readFileSync, statSync } from 'node:fs';
   import { InferenceSession, Tensor } from 'onnxruntime-node';
   const HEAVY = /^(Fused)?(Gemm|MatMul)$|Softmax$|Attention$|^(MoE|TopK|ScatterElements)$/;
   const sizes = { S: 2, M: 1024, T: 0, P: 0, Q: 0, L: 0 };
+  const reads = () => statSync(process.env.FAKE_CUDA_READS, { throwIfNoEntry: false })?.size ?? 0;
   const said = {};
   for (const path of process.argv.slice(2)) {
     const folder = mkdtempSync('profile-');
@@ -75,12 +76,18 @@ const OPEN = `
       return [name, new Tensor(type, name.endsWith('_to') ? BigInt64Array.of(1n, 0n) : zeros, dims)];
     });
     // on the CPU, a node reads what kernels that do nothing have left
-    const error = await session.run(Object.fromEntries(feeds)).then(() => [], ({ message }) => [message]);
+    const before = reads();
+    const scores = ['entropies', 'logprobs'];
+    const wanted = session.outputNames.includes('entropies') ? scores : session.outputNames;
+    const run = session.run(Object.fromEntries(feeds), wanted);
+    const error = await run.then(() => [], ({ message }) => [message]);
+    const read = reads() - before;
     session.endProfiling();
     const events = JSON.parse(readFileSync(folder + '/' + readdirSync(folder)[0], 'utf8'));
     const nodes = events.filter(({ cat, args }) => cat === 'Node' && HEAVY.test(args?.op_name ?? '') && args.provider);
     const onCpu = nodes.filter(({ args }) => args.provider === 'CPUExecutionProvider');
-    said[path] = nodes.length === 0 ? ['none'] : [...error, ...new Set(onCpu.map(({ args }) => args.op_name))];
+    const wrong = nodes.length === 0 ? ['none'] : [...error, ...new Set(onCpu.map(({ args }) => args.op_name))];
+    said[path] = { wrong, read };
   }
   console.log(JSON.stringify(said));
 `;
@@ -108,7 +115,7 @@ function programWith(providerFolder: string): string {
 describe.skipIf(provider === undefined)(
   'node placement on the real CUDA provider (skipped where RREDCOT_CUDA_PROVIDER names none)',
   () => {
-    it('is on the GPU for every shape in both precisions; of a float32 graph the attention is not', async () => {
+    it('is on the GPU for every shape in both precisions, and the two outputs alone are read back; not of a float32 graph', async () => {
       const libraries = join(scratch, 'libraries');
       mkdirSync(libraries);
       buildFakeCuda(join(provider as string, 'libonnxruntime_providers_cuda.so'), libraries);
@@ -136,12 +143,15 @@ describe.skipIf(provider === undefined)(
       const printed = execFileSync(process.execPath, ['open.mjs', ...graphs, join(float32, 'policy.onnx')], {
         cwd: program,
         encoding: 'utf8',
-        env: { ...process.env, LD_LIBRARY_PATH: libraries },
+        env: { ...process.env, LD_LIBRARY_PATH: libraries, FAKE_CUDA_READS: join(scratch, 'reads') },
       });
-      const said = JSON.parse(printed) as Record<string, string[]>;
+      const said = JSON.parse(printed) as Record<string, { wrong: string[]; read: number }>;
       expect(Object.keys(said)).toHaveLength(2 + 4 * Object.keys(SHAPES).length);
-      for (const graph of graphs) expect(said[graph], graph).toEqual([]);
-      expect(said[join(float32, 'policy.onnx')]?.join()).toContain('GroupQueryAttention');
+      for (const graph of graphs) {
+        const read = graph.endsWith('policy.cuda.onnx') ? { read: 2 } : {};
+        expect(said[graph], graph).toMatchObject({ wrong: [], ...read });
+      }
+      expect(said[join(float32, 'policy.onnx')]?.wrong.join()).toContain('GroupQueryAttention');
     });
   },
 );
