@@ -5,13 +5,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArchitecture } from '../dist/model/graph/architecture.js';
+import { readCheckpoint } from '../dist/model/graph/checkpoint.js';
 import { expectedWeights } from '../dist/model/graph/families.js';
+import { serialiseModel } from '../dist/model/graph/onnx.js';
+import { buildScoringGraph, stateLayers } from '../dist/model/graph/scoring-graph.js';
 import { buildPolicyFolder } from '../dist/model/onnx/build.js';
-import { openPolicyFolder } from '../dist/model/onnx/folder.js';
+import { CUDA_GRAPH, GRAPH, openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
 import { cutPieces } from '../dist/segment/segment.js';
 
-const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
+export const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
 
 /** The shape that most rows of the table use: four layers, a head that is about half of a pass at T = 4096. */
 export const SMALL = {
@@ -68,6 +71,18 @@ export function weightsOf(shape) {
   return expectedWeights(parseArchitecture(configOf(shape), 'bench'));
 }
 
+/** A policy's graphs with random weights and no canary, which the CPU would read: seconds, whatever its size. */
+export async function randomGraphs(folder, shape, dtype) {
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, 'config.json'), JSON.stringify(configOf(shape)));
+  await writeRandomWeights(join(folder, 'model.safetensors'), weightsOf(shape), dtype);
+  const { architecture, weights } = await readCheckpoint(folder);
+  const cuda = { graph: CUDA_GRAPH, precision: 'bf16' };
+  for (const { graph, precision } of [{ graph: GRAPH, precision: 'f32' }, cuda])
+    await writeFile(join(folder, graph), serialiseModel(buildScoringGraph(architecture, weights, precision)));
+  return { path: folder, architecture, cuda, stateLayers: stateLayers(architecture) };
+}
+
 /** Builds a policy folder with random weights. @param dtype F32 or BF16 @returns its path */
 export async function randomPolicy(folder, shape, dtype = 'F32') {
   const config = configOf(shape);
@@ -80,7 +95,10 @@ export async function randomPolicy(folder, shape, dtype = 'F32') {
   return folder;
 }
 
-/** Seeded weights, one tensor in memory at a time: norms are 1, the rest has the variance that keeps activations near 1. */
+/** Numbers of a tile, a prime, so that rows of a matrix differ: billions of weights of one stream would take minutes. */
+const TILE = 1_048_573;
+
+/** Seeded weights, a tile over and over: norms are 1, the rest has the variance that keeps activations near 1. */
 async function writeRandomWeights(path, shapes, dtype) {
   const header = {};
   let offset = 0;
@@ -93,15 +111,22 @@ async function writeRandomWeights(path, shapes, dtype) {
   const padded = Buffer.concat([text, Buffer.alloc((64 - ((8 + text.length) % 64)) % 64, ' ')]);
   const size = Buffer.alloc(8);
   size.writeBigUInt64LE(BigInt(padded.length));
-  const file = await open(path, 'w');
-  await file.write(size);
-  await file.write(padded);
   const random = seeded(1);
-  for (const [, shape] of shapes) {
-    const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
-    const scale = Math.sqrt(3 / (shape[1] ?? 1));
-    for (let i = 0; i < values.length; i++) values[i] = shape.length === 1 ? 1 : (2 * random() - 1) * scale;
-    await file.write(new Uint8Array(dtype === 'F32' ? values.buffer : upperHalves(values).buffer));
+  const uniform = Float32Array.from({ length: TILE }, () => 2 * random() - 1);
+  const tiles = new Map(); // by width: of norms 1
+  const tileOf = (width) => {
+    if (tiles.has(width)) return tiles.get(width);
+    const values = width ? uniform.map((x) => x * Math.sqrt(3 / width)) : new Float32Array(TILE).fill(1);
+    const tile = Buffer.from((dtype === 'F32' ? values : upperHalves(values)).buffer);
+    tiles.set(width, tile);
+    return tile;
+  };
+  const file = await open(path, 'w');
+  await file.writev([size, padded]);
+  for (const [name, [, width]] of shapes) {
+    const [from, to] = header[name].data_offsets;
+    const tile = tileOf(width);
+    for (let at = from; at < to; at += tile.length) await file.write(tile, 0, Math.min(tile.length, to - at));
   }
   await file.close();
 }

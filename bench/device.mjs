@@ -1,6 +1,7 @@
-// `npm run bench -- --device cuda:0`: what scoring reaches on a device, as a block to paste into an issue: the canary, tokens a
-// second, share of what a matrix product reaches there in the same type, and what keys and values cost on their way through the host.
-// With `--quick` a small shape, which any device can hold.
+// `npm run bench -- --device cuda:0`: what scoring reaches on a device, line by line as it is measured, small policies before large ones:
+// the canary, tokens a second, share of what a matrix product reaches there in the same type, memory, and what keys and values cost on
+// their way through the host. Beside it PyTorch, in turn, where RREDCOT_PYTHON names a Python that has it. With `--quick` a small shape.
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
 import { arch, cpus, platform, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -13,32 +14,47 @@ import { openPolicyFolder } from '../dist/model/onnx/folder.js';
 import { ModelSession } from '../dist/model/onnx/session.js';
 import {
   EIGHT_B,
+  EMBEDDED,
+  HALF_B,
   inTwoRuns,
   JOB,
   ONE_AND_A_HALF_B,
-  randomPolicy,
+  randomGraphs,
   SMALL,
   tokensOf,
   traceOf,
   weightsOf,
 } from './checkpoint.mjs';
 import { median, products } from './measure.mjs';
+import { fusedOn, PYTHON } from './pytorch.mjs';
 
 const ROUNDS = 3;
 const [asked, isQuick] = [process.argv[2], process.argv.includes('--quick')];
+/** PyTorch reads a trace of the second length. */
 const CASES = isQuick
   ? [{ name: '4 layers of 256', shape: SMALL, lengths: [512, 1024] }]
   : [
+      { name: '0.5 B (Qwen2.5)', shape: HALF_B, lengths: [2048, 8192] },
       { name: '1.5 B (Qwen2.5)', shape: ONE_AND_A_HALF_B, lengths: [2048, 8192, 25_000] },
       { name: '8 B (Llama 3.1)', shape: EIGHT_B, lengths: [2048, 8192, 25_000] },
     ];
 
 const scratch = await mkdtemp(join(tmpdir(), 'rredcot-bench-device-'));
-const blocks = [];
 try {
-  // before minutes of weights are written
-  await resolveDevice(parseDevice(asked));
-  for (const each of CASES) blocks.push(...(await measured(each)));
+  const device = await resolveDevice(parseDevice(asked));
+  const gpu = device.name === 'cuda' ? (await findCuda()).gpus[device.deviceId] : undefined;
+  const { default: packages } = await import('../package.json', { with: { type: 'json' } });
+  const runtime = packages.dependencies['onnxruntime-node'];
+  say(`rredcot ${packages.version} bench --device ${asked}: ${gpu ?? cpus()[0].model}`);
+  say(`onnxruntime-node ${runtime}, Node ${process.version}, ${platform()} ${arch()}`);
+  say(
+    `${JOB.K} exits of ${JOB.A} tokens behind a prompt of ${JOB.prompt}; random weights; median of ${ROUNDS}`,
+  );
+  await canary(device);
+  const precision = device.name === 'cuda' ? 'bf16' : 'f32';
+  const peak = await peakOf(device, precision);
+  say(`a matrix product, ${precision}: ${(peak / 1e12).toFixed(2)} TFLOP/s`);
+  for (const each of CASES) await measured(each, device, peak);
 } catch (error) {
   if (!(error instanceof RredcotError)) throw error;
   process.stderr.write(`${error.message}\nfix it: ${error.hint}\n`);
@@ -46,80 +62,92 @@ try {
 } finally {
   await rm(scratch, { recursive: true, force: true });
 }
-if (blocks.length > 0) {
-  const gpus = asked.startsWith('cuda') ? (await findCuda()).gpus.join(', ') : cpus()[0].model;
-  const { default: packages } = await import('../package.json', { with: { type: 'json' } });
-  const head = [
-    `rredcot ${packages.version} bench --device ${asked}: ${gpus}`,
-    `onnxruntime-node ${packages.dependencies['onnxruntime-node']}, Node ${process.version}, ${platform()} ${arch()}`,
-    `${JOB.K} exits of ${JOB.A} tokens behind a prompt of ${JOB.prompt}; random weights; median of ${ROUNDS}`,
-  ];
-  console.log(['```', ...head, ...blocks, '```'].join('\n'));
+
+/** A line, and when it came. */
+function say(line) {
+  console.log(`${(performance.now() / 1e3).toFixed(0).padStart(4)} s  ${line}`);
 }
 
-/** Lines on one shape. */
-async function measured({ name, shape, lengths }) {
-  const short = await shortOf(shape);
-  if (short !== undefined) return [`${name}: left out, ${short}`];
-  process.stderr.write(`${name}: writing random weights, and the canary on the CPU\n`);
+/** Whether the device computes what the CPU does, by the embedded policy. */
+async function canary(device) {
+  const session = await ModelSession.openUnproved(await openPolicyFolder(EMBEDDED), device);
+  const { findings } = await session.prove().finally(() => session.close());
+  say(`canary ${beyond(findings).length === 0 ? 'within its bounds' : 'BEYOND ITS BOUNDS'}:`);
+  for (const finding of findings) say(`  ${describeFinding(finding)}`);
+}
+
+/** What is measured of one shape. */
+async function measured({ name, shape, lengths }, device, peak) {
+  const dtype = device.name === 'cuda' ? 'BF16' : 'F32';
+  const short = await shortOf(shape, dtype);
+  if (short !== undefined) return say(`${name}: left out, ${short}`);
   const path = join(scratch, 'policy');
-  const dtype = asked.startsWith('cuda') ? 'BF16' : 'F32';
-  const folder = await openPolicyFolder(await randomPolicy(path, shape, dtype));
-  const device = await resolveDevice(parseDevice(asked));
-  const precision = device.name === 'cuda' ? folder.cuda.precision : 'f32';
-  process.stderr.write(`${name}: opening it on ${asked}\n`);
-  const session = await ModelSession.openUnproved(folder, device);
-  const lines = [];
+  const policy = await randomGraphs(path, shape, dtype);
+  const session = await ModelSession.openUnproved(policy, device);
+  say(`${name}: open`);
   try {
-    const { findings } = await session.prove();
-    const verdict = beyond(findings).length === 0 ? 'within its bounds' : 'BEYOND ITS BOUNDS';
-    lines.push(`${name}, ${precision}; canary ${verdict}:`);
-    lines.push(...findings.map((finding) => `  ${describeFinding(finding)}`));
-    const peak = await peakOf(device, precision);
-    lines.push(`  a matrix product: ${(peak / 1e12).toFixed(2)} TFLOP/s`);
-    for (const T of lengths) lines.push(await lengthLine(session, shape, T, peak));
-    lines.push(await shortLine(session, shape));
+    for (const [n, T] of lengths.entries()) {
+      await lengthLine(session, shape, T, peak);
+      if (n === 1) await pytorchLine(path, shape, T, peak);
+    }
+    await shortLine(session, shape);
+    say(`  memory, the most so far: ${memoryOf(device)} MiB`);
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    say('  out of memory');
   } finally {
     await session.close();
     await rm(path, { recursive: true, force: true });
   }
-  return lines;
 }
 
 /** What this machine lacks for a shape; undefined where it lacks nothing. */
-async function shortOf(shape) {
-  const parameters = [...weightsOf(shape).values()].reduce(
-    (sum, sizes) => sum + sizes.reduce((a, b) => a * b, 1),
-    0,
-  );
-  const GiB = 2 ** 30;
-  // the canary is computed in float32 on the CPU
-  const [memory, disk] = [(4.5 * parameters) / GiB, (4 * parameters) / GiB];
+async function shortOf(shape, dtype) {
+  const sizes = [...weightsOf(shape).values()].map((size) => size.reduce((a, b) => a * b, 1));
+  const needed = ((dtype === 'F32' ? 4 : 2) * sizes.reduce((a, b) => a + b, 0)) / 2 ** 30;
   const { bavail, bsize } = await statfs(scratch);
-  if (totalmem() / GiB < memory) return `it needs ${memory.toFixed(0)} GiB of memory for the canary`;
-  if ((bavail * bsize) / GiB < disk) return `it needs ${disk.toFixed(0)} GiB in ${scratch}`;
+  if (dtype === 'F32' && totalmem() / 2 ** 30 < 2 * needed)
+    return `it needs ${(2 * needed).toFixed(0)} GiB of memory`;
+  if ((bavail * bsize) / 2 ** 30 < needed) return `it needs ${needed.toFixed(0)} GiB in ${scratch}`;
+}
+
+/** On a GPU what is taken of it, by whomever. */
+function memoryOf(device) {
+  if (device.name === 'cpu') return (process.resourceUsage().maxRSS / 1024).toFixed(0);
+  const query = ['--query-gpu=memory.used', '--format=csv,noheader,nounits', `--id=${device.deviceId}`];
+  return spawnSync('nvidia-smi', query, { encoding: 'utf8' }).stdout?.trim() ?? 'unknown';
 }
 
 async function lengthLine(session, shape, T, peak) {
-  process.stderr.write(`T = ${T}\n`);
   const trace = traceOf(T, tokensOf(shape.vocab_size, 5));
-  const oneRun = () => session.run([trace]);
-  const twoRuns = () => inTwoRuns(session, trace);
-  try {
-    const [one, two] = [await secondsOf(oneRun), await secondsOf(twoRuns)];
-    const share = products(shape, { ...JOB, T }) / one / peak;
-    return [
-      `  T = ${T}: ${((T + JOB.K * JOB.A) / one).toFixed(0)} tokens/s (${(one * 1e3).toFixed(0)} ms)`,
-      `${(100 * share).toFixed(0)} % of the product's`,
-      `two runs, keys and values through the host: ${((100 * (two - one)) / two).toFixed(0)} % of their time`,
-    ].join('; ');
-  } catch (error) {
-    if (!(error instanceof OutOfMemoryError)) throw error;
-    return `  T = ${T}: out of memory`;
-  }
+  const one = await secondsOf(() => session.run([trace]));
+  say(`  T = ${T}: ${rateOf(shape, T, one, peak)}`);
+  const two = await secondsOf(() => inTwoRuns(session, trace));
+  say(
+    `    two runs, keys and values through the host: ${((100 * (two - one)) / two).toFixed(0)} % of their time`,
+  );
 }
 
-/** Short traces stand lanes in the groups of their branches: what that makes of 16 in one run, beside each alone. */
+function rateOf(shape, T, seconds, peak) {
+  const share = products(shape, { ...JOB, T }) / seconds / peak;
+  const rate = ((T + JOB.K * JOB.A) / seconds).toFixed(0);
+  return `${rate} tokens/s (${(seconds * 1e3).toFixed(0)} ms); ${(100 * share).toFixed(0)} % of the product's`;
+}
+
+/** The same by PyTorch: trace and branches in one masked pass, fused attention. */
+async function pytorchLine(path, shape, T, peak) {
+  if (PYTHON === undefined)
+    return say('    PyTorch: not compared, RREDCOT_PYTHON names no Python that has it');
+  const job = traceOf(T, tokensOf(shape.vocab_size, 5));
+  const found = await fusedOn(asked, path, job, join(scratch, 'job.json'), ROUNDS).catch(
+    ({ message }) => message,
+  );
+  say(
+    `    PyTorch: ${typeof found === 'string' ? found.split('\n').at(-2) : rateOf(shape, T, found.seconds, peak)}`,
+  );
+}
+
+/** Short traces stand side by side in a run: what that makes of 16, beside each alone. */
 async function shortLine(session, shape) {
   const tokens = tokensOf(shape.vocab_size, 7);
   const job = { ...JOB, K: 8, A: 12 };
@@ -129,7 +157,8 @@ async function shortLine(session, shape) {
     for (const trace of traces) await session.run([trace]);
   });
   const rate = (traces.length * (200 + job.K * job.A)) / together;
-  return `  16 traces of 200 tokens, 8 exits: ${rate.toFixed(0)} tokens/s; one by one ${(alone / together).toFixed(2)} times as long`;
+  const times = (alone / together).toFixed(2);
+  say(`  16 traces of 200 tokens, 8 exits: ${rate.toFixed(0)} tokens/s; one by one ${times} times as long`);
 }
 
 async function secondsOf(run) {

@@ -2,7 +2,7 @@
 // numbers agree. One thread, since what a machine does besides falls on threads that wait for each other more than on one.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { openPolicyFolder } from '../dist/model/onnx/folder.js';
@@ -12,7 +12,7 @@ import { HALF_B, JOB, randomPolicy, SMALL, tokensOf, traceOf } from './checkpoin
 import { products } from './measure.mjs';
 
 /** Attention in one piece is PyTorch 2's; Debian's may be older. */
-const PYTHON = [process.env.RREDCOT_PYTHON, 'python3', '/usr/bin/python3']
+export const PYTHON = [process.env.RREDCOT_PYTHON, 'python3', '/usr/bin/python3']
   .filter(Boolean)
   .find((name) => spawnSync(name, ['-c', 'import torch']).status === 0);
 const SCRIPT = fileURLToPath(new URL('pytorch.py', import.meta.url));
@@ -56,8 +56,7 @@ async function measured({ name, folder: base, shape, T, ways }) {
   const folder = await randomPolicy(join(tmpdir(), base), shape);
   const job = traceOf(T, tokensOf(shape.vocab_size, 11));
   const jobFile = join(tmpdir(), 'rredcot-bench-job.json');
-  const listed = (_, ids) => (ArrayBuffer.isView(ids) ? [...ids] : ids);
-  await writeFile(jobFile, JSON.stringify(job, listed));
+  await writeJob(jobFile, job);
   const ours = await scored(folder, job);
   const rows = [];
   for (const way of ways) {
@@ -85,6 +84,20 @@ async function measured({ name, folder: base, shape, T, ways }) {
     rows.push({ name: `PyTorch's share of it, ${name}`, value: work / theirs.processor, unit: '' });
   }
   return rows;
+}
+
+async function writeJob(file, job) {
+  await writeFile(
+    file,
+    JSON.stringify(job, (_, ids) => (ArrayBuffer.isView(ids) ? [...ids] : ids)),
+  );
+}
+
+/** One masked pass on a device, in the type of the weights: what the script prints. @param device as ours is named */
+export async function fusedOn(device, folder, job, jobFile, rounds) {
+  await writeJob(jobFile, job);
+  const args = [SCRIPT, 'fused', folder, jobFile, `${availableParallelism()}`, `${rounds}`, device];
+  return JSON.parse(execFileSync(PYTHON, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }));
 }
 
 /** Least processor time of `ROUNDS` runs after one that warms up. */
