@@ -23,7 +23,7 @@ type Branches = ReturnType<typeof branchInputs>;
 /** One tensor each. */
 type KeysAndValues = Readonly<Record<'k' | 'v', string>>;
 /** Of rows [Y,heads·hd], keys and values [Y,kvHeads·hd]; queries and keys rotated, all in float32. */
-type Rows = KeysAndValues & Readonly<Record<'q', string>>;
+type BranchHeads = KeysAndValues & Readonly<Record<'q', string>>;
 
 /** Rows of the branches, of the graph's precision and not rotated, as their attention takes them. */
 export function branchRows(parts: GraphParts, { pos }: Branches) {
@@ -35,7 +35,7 @@ export function branchRows(parts: GraphParts, { pos }: Branches) {
     return g.node('Reshape', [flat, g.node('Concat', shape, { axis: 0 })]);
   };
   const places = inLanes(pos);
-  return (i: number, { q, k, v }: Rows): Rows => {
+  return (i: number, { q, k, v }: BranchHeads): BranchHeads => {
     const wide = (flat: string) => cast(g, flat, precision, 'f32');
     const turned = (flat: string, heads: number) => {
       if (arch.unrotated?.includes(i)) return wide(flat);
@@ -72,7 +72,7 @@ export function branchAttention(parts: GraphParts, branch: Branches) {
   const grouped = g.ints([0, 0, kvHeads, -1, headDim]);
   const ungrouped = g.ints([0, 0, heads, -1, headDim]);
   const sight = (branch.isCut ? cutKeys : laneKeys)(parts, branch);
-  return (i: number, { q, k, v }: Rows, ...before: readonly KeysAndValues[]) => {
+  return (i: number, { q, k, v }: BranchHeads, ...before: readonly KeysAndValues[]) => {
     const body = new Graph(`attend_${i}`);
     const given: string[] = [];
     /** scans what is outside, which the body has then without its first axis */
