@@ -71,7 +71,11 @@ export const TEACHER_COLUMNS = [
 export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): EstimatorSetup {
   const refuse = (why: string, hint = `${TEACHER.flag} <another policy folder with the same tokenizer>`) =>
     usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
-  if (/^https?:/.test(path)) throw refuse('a server says log p of a few tokens, and KL is of all');
+  if (/^https?:/.test(path))
+    throw refuse(
+      'a server says log p of a few tokens, and KL is of all',
+      `score the same rows with --policy-url ${path} --estimator surprise: logprobs are the teacher's then`,
+    );
   if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'another --estimator');
   return {
     ...own,
