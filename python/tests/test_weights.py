@@ -95,7 +95,7 @@ def test_a_batch_whose_groups_are_not_known_is_fitted_to_nothing():
         assert (found == of_pr).all()
 
 
-@pytest.mark.parametrize("said", [None, "{}", '{"reference": "gold"}'])
+@pytest.mark.parametrize("said", [None, "{}", '{"reference": "gold"}', '{"policy": null}', '{"policy": "a", "scored": "b"}', "./policy", "[]", ""])
 def test_hooks_of_trainers_take_no_policy_that_nobody_named(said, monkeypatch):
     monkeypatch.delenv("RREDCOT", raising=False)
     if said is not None:

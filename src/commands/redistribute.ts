@@ -5,6 +5,7 @@ import { valueNameOf } from '../credit/nature.js';
 import { requestedColumns } from '../credit/requested.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { type CreditFlags, STORED } from '../estimate/credit-flags.js';
+import { TEACHER_COLUMNS } from '../estimate/distill.js';
 import { hasSameValues, mergedConfig, newCredit, revalued } from '../estimate/stored-values.js';
 import { partText, wholeText } from '../io/write/facts.js';
 import type { OutputFormat } from '../io/write/output.js';
@@ -52,7 +53,10 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   await checkPart(path, source, ofWholeGroups(source, credit, readsPeers), log);
   const sums = await sumGroups(source, credit, { isTyped: target.format !== 'jsonl', readsPeers }, signal);
   const isOther = opts.flags.estimator !== undefined && opts.flags.estimator !== source.config.estimator;
-  const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
+  const beside = [
+    ...requestedColumns(credit),
+    ...source.valued.filter((each) => !isOther || TEACHER_COLUMNS.includes(each)),
+  ];
   const ourColumns = declared([...ours, ...beside]);
   const isInputs = (name: string) => !source.made.has(name);
   refuseUnknown('--drop', drop, source.columns.filter(isInputs));

@@ -67,8 +67,13 @@ export const TEACHER_COLUMNS = [
   listColumn('kl', 'KL(policy ‖ teacher) at each completion token, exact, nats'),
 ];
 
-/** An estimator beside which a teacher reads. @throws RredcotError (exit 2) for what is no folder */
-export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): EstimatorSetup {
+/** An estimator beside which a teacher reads. @param answerer in the policy's place, by flags @throws RredcotError (exit 2) for what is no folder */
+export function taught(
+  own: EstimatorSetup,
+  path: string,
+  isOfRow: boolean,
+  answerer: unknown,
+): EstimatorSetup {
   const refuse = (why: string, hint = `${TEACHER.flag} <another policy folder with the same tokenizer>`) =>
     usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
   if (/^https?:/.test(path))
@@ -77,14 +82,16 @@ export function taught(own: EstimatorSetup, path: string, isOfRow: boolean): Est
       `score the same rows with --policy-url ${path} --estimator surprise: logprobs are the teacher's then`,
     );
   if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'another --estimator');
+  const refuseAnswerer = (name: unknown) =>
+    refuse(
+      `${name} answers for the policy, and KL is of whole distributions`,
+      'rredcot score by --policy <folder>, without --policy-url and --answers',
+    );
+  if (answerer !== undefined) throw refuseAnswerer(answerer);
   return {
     ...own,
     async open(context): Promise<OpenEstimator> {
-      if (context.engine !== undefined)
-        throw refuse(
-          `${context.engine.name} answers for the policy, and KL is of whole distributions`,
-          'rredcot score by --policy <folder>, without --policy-url and --answers',
-        );
+      if (context.engine !== undefined) throw refuseAnswerer(context.engine.name);
       const opened = await own.open(context);
       if (opened.second !== undefined)
         throw refuse('this --estimator has traces read a second time already', 'another --estimator');

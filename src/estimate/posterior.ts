@@ -116,7 +116,7 @@ function shortestPeer({ peers = [] }: ValueJob, isRight: boolean): Peer | undefi
 }
 
 /**
- * What most of the wrong peers answered, the first of equals; where none has an answer the right one with another last digit, or as
+ * What most of the wrong peers answered, of equals the first by its text; where none has an answer the right one with another last digit, or as
  * another letter. An answer that is a reference too is not wrong, whatever was marked.
  * @returns undefined where that is neither
  */
@@ -128,13 +128,18 @@ export function wrongAnswer(
 ): string | undefined {
   const rights = references.filter(({ utility }) => utility > 0);
   const isWrong = (own: string): boolean =>
-    own !== '' && rights.every(({ answer }) => compareAnswers(own, answer) !== 'equal');
+    own !== '' &&
+    rights.every(({ answer }) => {
+      const verdict = compareAnswers(own, answer);
+      // "8 apples" may be 8
+      return verdict === 'different' || (verdict === 'unknown' && !own.includes(answer));
+    });
   const draws = new Map<string, number>();
   for (const peer of peers.filter((each) => !isOfRight(each))) {
     const answer = plainAnswer(ownAnswer(textOf(peer), marks) ?? '');
     if (isWrong(answer)) draws.set(answer, (draws.get(answer) ?? 0) + peer.draws);
   }
-  const [most] = [...draws].toSorted(([, a], [, b]) => b - a);
+  const [most] = [...draws].toSorted(([one, a], [other, b]) => b - a || (one < other ? -1 : 1));
   const changed = right
     .replace(/\d(?=\D*$)/, (digit) => `${(Number(digit) + 1) % 10}`)
     // of a choice the letter before it, B of A

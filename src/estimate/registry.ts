@@ -59,7 +59,8 @@ export function storedNature(config: Config): Nature | undefined {
 /** An estimator as flags ask for it. @param nature its facts, as its flags make them @throws RredcotError (exit 2) */
 export async function setUpEstimator(nature: Nature, values: FlagValues, call: EstimatorCall) {
   const own = await setUpAlone(nature, values, call);
-  return typeof values.teacher === 'string' ? taught(own, values.teacher, nature.isOfRow === true) : own;
+  if (typeof values.teacher !== 'string') return own;
+  return taught(own, values.teacher, nature.isOfRow === true, values.policyUrl ?? values.answers);
 }
 
 async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall): Promise<EstimatorSetup> {

@@ -542,6 +542,21 @@ describe.each(CASES)('$name $flags', (own) => {
   });
 });
 
+it('what a teacher has said stays where values become others', async () => {
+  await done('score traces.jsonl --estimator pr --teacher prover -o taught.jsonl');
+  await done('redistribute taught.jsonl --estimator surprise -o retaught.jsonl');
+  const [kept, before] = [await rows<Row>('retaught.jsonl'), await rows<Row>('taught.jsonl')];
+  for (const [n, row] of kept.entries()) {
+    const columns = ({ teacher_logprobs, teacher_entropies, kl }: Row) => [
+      teacher_logprobs,
+      teacher_entropies,
+      kl,
+    ];
+    expect(columns(row)).toEqual(columns(before[n] as Row));
+    expect(columns(row)).not.toContain(undefined);
+  }
+});
+
 it('posterior says of a trace without a right peer that it has none, and shares its reward out evenly', async () => {
   // one group of two, both right; a wrong trace whose peer is wrong; a trace without a group
   const [wrong, right, ...others] = (await fixtureRows(7, 11)).reverse();

@@ -60,16 +60,22 @@ describe('wrongAnswer', () => {
     return wrongAnswer({ peers, references }, right, textOf, marks);
   };
 
-  it('is what most wrong completions of the group answered, the first of equals', () => {
+  it('is what most wrong completions of the group answered, of equals the first by its text', () => {
     expect(found([peer('4', 1), peer('5', 1), peer('4', 1), peer('8', 9, 1)], '8')).toBe('4');
     expect(found([peer('4', 1), peer('5', 2)], '8')).toBe('5');
-    expect(found([peer('4', 1), peer('5', 1)], '8')).toBe('4');
+    for (const peers of [
+      [peer('4', 1), peer('5', 1)],
+      [peer('5', 1), peer('4', 1)],
+    ])
+      expect(found(peers, '8')).toBe('4');
     expect(found([peer('**4**', 1), peer('4.', 1), peer('5', 1)], '8')).toBe('4');
   });
 
   it('is no answer that is a reference, however it was marked', () => {
     expect(found([peer('8.0', 3), peer('16/2', 3), peer('3', 1)], '8')).toBe('3');
     expect(found([peer('seven', 3), peer('4', 1)], '8', 'seven')).toBe('4');
+    // nor one that may be
+    expect(found([peer('8 apples', 3), peer('4', 1)], '8')).toBe('4');
   });
 
   it('is the reference with another last digit, or another letter, where nobody was wrong; none where it is neither, or that is a reference too', () => {

@@ -61,7 +61,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
     expect(Math.max(...off)).toBeLessThan(1e-4);
   });
 
-  it('go on behind the answers of a killed job, and refuse those of another model', async () => {
+  it('go on behind the answers of a killed job, and refuse those of another model, or to other questions', async () => {
     const asked = linesOf<AskedLine>(requests).filter(({ from }) => from !== undefined).length;
     await write('answers.jsonl', answers.slice(0, answers.length / 2));
     const { stderr } = answerWith('torch', python as string, ['-o', at('answers.jsonl')], requests);
@@ -70,9 +70,17 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
     expect(again).toBeGreaterThan(0);
     expect(again).toBeLessThan(asked);
     await write('other.jsonl', '{"rredcot":"answers"}\n');
-    expect(() => answerWith('torch', python as string, ['-o', at('other.jsonl')], requests)).toThrow(
-      /give another -o/,
+    const goOn = (file: string, lines: string) => () =>
+      answerWith('torch', python as string, ['-o', at(file)], lines);
+    expect(goOn('other.jsonl', requests)).toThrow(/give another -o/);
+    // other questions, and fewer
+    expect(goOn('answers.jsonl', requests.replace(/"id":"[^"]*/g, '$&x'))).toThrow(
+      / is asked: give another -o/,
     );
+    expect(goOn('answers.jsonl', requests.split('\n').slice(0, 3).join('\n'))).toThrow(
+      /nothing more is asked/,
+    );
+    expect(await text('answers.jsonl')).toBe(answers);
   });
 
   it('name what the model cannot take, and write nothing but answers to stdout', () => {

@@ -125,9 +125,14 @@ def weigh(credit, tokens, acted, advantages, references=None):
 @functools.lru_cache
 def of_environment(name="RREDCOT"):
     """As the variable says, for trainers that are started by a command: {"scored": "scored.parquet"}, or {"policy": "./policy", …flags}."""
-    said = json.loads(os.environ.get(name, "{}"))
-    if not said.keys() & {"scored", "policy"}:  # without a name it would be the bundled policy, a toy
-        raise ValueError(f'{name}: found {os.environ.get(name)!r}, expected {{"policy": "<folder>", …}} or {{"scored": "<file>"}}')
+    found = os.environ.get(name, "{}")
+    try:
+        said = json.loads(found)
+    except ValueError:
+        said = None
+    # without a name it would be the bundled policy, a toy
+    if not isinstance(said, dict) or sum(isinstance(said.get(key), str) for key in ("scored", "policy")) != 1:
+        raise ValueError(f'{name}: found {found!r}, expected {{"policy": "<folder>", …}} or {{"scored": "<file>"}}')
     said.pop("reference", None)
     return Stored(said["scored"]) if "scored" in said else Live(**said)
 

@@ -112,6 +112,21 @@ def standing(path, header):
     return file, lines
 
 
+def going_on(asked, path, lines):
+    """The same questions, of which the first are those that `lines` lines of the file answer, or it is of others."""
+    stand = iter(())
+    if lines:
+        file = open(path, "rb")
+        next(file)
+        stand = (json.loads(own)["id"] for own in itertools.islice(file, lines - 1))
+    for q in itertools.chain(asked, [None]):
+        was = next(stand, q and q.id)
+        if was != (q and q.id):
+            raise SystemExit(f"rredcot.answer: {path} answers {was} where {q.id if q else 'nothing more'} is asked: give another -o")
+        if q:
+            yield q
+
+
 def main():
     flags = argparse.ArgumentParser(prog="python -m rredcot.answer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--engine", required=True, choices=["vllm", "sglang", "torch"])
@@ -139,7 +154,7 @@ def main():
     file, lines = standing(asked.o, header) if asked.o else (stdout, 0)
     file.write(b"" if lines else header)
     stand, began, done, computed = max(0, lines - 1), time.monotonic(), 0, 0
-    left = windows(questions(sys.stdin), size)
+    left = windows(going_on(questions(sys.stdin), asked.o, lines), size)
     for window in left:
         if stand < len(window):  # one that is cut is asked whole: company moves last digits
             left = itertools.chain([window], left)
