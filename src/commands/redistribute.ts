@@ -53,10 +53,9 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   await checkPart(path, source, ofWholeGroups(source, credit, readsPeers), log);
   const sums = await sumGroups(source, credit, { isTyped: target.format !== 'jsonl', readsPeers }, signal);
   const isOther = opts.flags.estimator !== undefined && opts.flags.estimator !== source.config.estimator;
-  const beside = [
-    ...requestedColumns(credit),
-    ...source.valued.filter((each) => !isOther || TEACHER_COLUMNS.includes(each)),
-  ];
+  // what a teacher has said stays, whatever values are
+  const valued = isOther ? source.valued.filter((each) => TEACHER_COLUMNS.includes(each)) : source.valued;
+  const beside = [...requestedColumns(credit), ...valued];
   const ourColumns = declared([...ours, ...beside]);
   const isInputs = (name: string) => !source.made.has(name);
   refuseUnknown('--drop', drop, source.columns.filter(isInputs));

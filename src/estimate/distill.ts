@@ -7,6 +7,9 @@ import type { ReaderAnswers } from '../question.js';
 import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator } from './estimator.js';
 import { listColumn, noReferences, summedAttributions } from './value.js';
 
+/** KL of two that are one, in any arithmetic, nats: that of rounding is a thousandth of it. */
+const SAME = 1e-4;
+
 const TEACHER = { name: 'teacher', code: 'teacher', flag: '--teacher' } as const;
 
 export const distill: Estimator = {
@@ -97,6 +100,7 @@ export function taught(
         throw refuse('this --estimator has traces read a second time already', 'another --estimator');
       const teacher = await openTeacher(path, context, refuse);
       const { secondConfig } = await import('./second-policy.js');
+      let farthest = Number.NaN;
       return {
         ...opened,
         config: { ...opened.config, teacher: secondConfig(teacher) },
@@ -108,11 +112,18 @@ export function taught(
         },
         values(trace, answers, asked) {
           const { logprobs, entropies, kl } = answers.second as TaughtAnswers;
+          farthest = kl.reduce((most, each) => Math.max(most, each), Number.isNaN(farthest) ? 0 : farthest);
           const found = opened.values(trace, answers, asked);
           const columns = { teacher_logprobs: logprobs, teacher_entropies: entropies, kl };
           return { ...found, columns: { ...found.columns, ...columns } };
         },
         async [Symbol.asyncDispose]() {
+          // its weights in other files are its own, too
+          if (farthest < SAME)
+            context.log.warn(
+              'same_teacher',
+              `${TEACHER.flag} ${path}: says what the policy says, KL is ${farthest.toExponential(1)} nats at most: is it another checkpoint?`,
+            );
           await opened[Symbol.asyncDispose]?.();
           await teacher[Symbol.asyncDispose]();
         },

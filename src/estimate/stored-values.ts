@@ -29,7 +29,6 @@ import {
   resolveCreditOptions,
   resolveEstimator,
 } from './credit-flags.js';
-import { TEACHER_COLUMNS } from './distill.js';
 import { peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
 import { NO_STATES, natureOf, probe, refuseStates, STATES_COLUMN } from './probe.js';
@@ -167,16 +166,9 @@ export function revalued(
     valueStart: values[0] as number,
     // how far other values may be off is not stored
     segments: withOwn(row.segments, (own, k) => ({ ...own, value: values[k + 1] ?? null, noise: null })),
-    requested: isOther ? ofTeacher(row.requested) : { ...row.requested },
     status: [...row.status.filter((code) => !isGone(code)), ...(calibration ? toldBy(calibration) : [])],
   };
 }
-
-/** What a teacher has said stays, whatever values are. */
-const ofTeacher = (requested: OutputRow['requested'] = {}) =>
-  Object.fromEntries(
-    TEACHER_COLUMNS.flatMap(({ name }) => (name in requested ? [[name, requested[name]]] : [])),
-  );
 
 /** Of values that a calibration leaves as they are, or makes without hidden states. */
 const toldBy = ({ standsBack, file }: Calibration) =>

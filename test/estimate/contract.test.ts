@@ -1,5 +1,5 @@
 // What holds of every estimator that a policy or a second model runs for, in one form: its values from their formula in float64, verify, redistribute, refusals.
-import { cp } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { align, pieceBags } from '../../dist/estimate/alignment.js';
@@ -555,6 +555,22 @@ it('what a teacher has said stays where values become others', async () => {
     expect(columns(row)).toEqual(columns(before[n] as Row));
     expect(columns(row)).not.toContain(undefined);
   }
+});
+
+it('a teacher that says what the policy says is told, whatever its files are', async () => {
+  await cp(EMBEDDED, at('same'), { recursive: true });
+  const weights = await readFile(at('same/model.safetensors'));
+  const length = Number(weights.readBigUInt64LE());
+  const header = JSON.parse(weights.toString('utf8', 8, 8 + length));
+  const other = Buffer.from(JSON.stringify({ __metadata__: { of: 'another run' }, ...header }));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(other.length));
+  await writeFile(at('same/model.safetensors'), Buffer.concat([size, other, weights.subarray(8 + length)]));
+  await done('policy build same -o same --exit-template same/exit_template.json');
+  const { stderr } = await done('score traces.jsonl --estimator pr --teacher same -o same.jsonl');
+  expect(stderr).toMatch(/--teacher same: says what the policy says, KL is [\d.e-]+ nats at most/);
+  const told = await done('score traces.jsonl --estimator pr --teacher prover -o another.jsonl');
+  expect(told.stderr).not.toContain('says what the policy says');
 });
 
 it('posterior says of a trace without a right peer that it has none, and shares its reward out evenly', async () => {

@@ -74,7 +74,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
       answerWith('torch', python as string, ['-o', at(file)], lines);
     expect(goOn('other.jsonl', requests)).toThrow(/give another -o/);
     // other questions, and fewer
-    expect(goOn('answers.jsonl', requests.replace(/"id":"[^"]*/g, '$&x'))).toThrow(
+    expect(goOn('answers.jsonl', requests.replace(/"(?:id|of)":"[^"]*/g, '$&x'))).toThrow(
       / is asked: give another -o/,
     );
     expect(goOn('answers.jsonl', requests.split('\n').slice(0, 3).join('\n'))).toThrow(
@@ -87,6 +87,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
     const lines = [
       { id: 'long', token_ids: Array(140_000).fill(1), from: 5 },
       { id: 'odd', token_ids: [1, 9999], from: 1 },
+      { id: 'first', token_ids: [1], from: 0 },
       { id: 'good', token_ids: [1, 2, 3, 4, 5, 6, 7, 8], from: 5 },
     ];
     const { stdout } = answerWith(
@@ -95,14 +96,14 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
       [],
       lines.map((line) => `${JSON.stringify(line)}\n`).join(''),
     );
-    const [header, long, odd, good] = linesOf<AnswerLine & { error?: string }>(stdout);
+    const [header, long, odd, first, good] = linesOf<AnswerLine & { error?: string }>(stdout);
     expect(header).toMatchObject({
       rredcot: 'answers',
       engine: expect.stringMatching(/^torch 2\./),
       model: EMBEDDED,
     });
-    for (const each of [long, odd])
-      expect(each?.error).toMatch(/^over \d+ tokens .* or an id that is none of/);
+    for (const each of [long, odd, first])
+      expect(each?.error).toMatch(/^over \d+ tokens .* or an id that is none of .* or nothing before/);
     expect(good?.logprobs).toHaveLength(3);
   });
 

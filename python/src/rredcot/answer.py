@@ -49,10 +49,11 @@ def windows(asked, size):
 
 def answers(window, engine):
     """The line of each question."""
-    fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary for q in window]
+    fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary
+            and (q.ids if q.samples else 1 <= q.start < len(q.ids)) for q in window]
     asked = [q for q, fit in zip(window, fits) if fit]
     found = iter(engine(asked) if asked else ())
-    why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}"
+    why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}, or nothing before what is asked"
     for q, fit in zip(window, fits):
         answer = next(found) if fit else {"error": why}
         finite = all(map(math.isfinite, answer.get("logprobs", ())))
@@ -100,31 +101,28 @@ def on_ray(count, gpus, *words):
     return ray.get(actors[0].about.remote()), each
 
 
-def standing(path, header):
-    """The file of answers and its number of lines, without one that is cut off."""
-    file, lines, end = open(path, "ab+"), 0, 0
+def standing(path, header, left):
+    """The file of answers behind which it goes on, the windows that it does not answer, and how many questions of the first one it does."""
+    file = open(path, "ab+")
     file.seek(0)
-    while (own := file.readline()).endswith(b"\n"):
-        if lines == 0 and own != header:
-            raise SystemExit(f"rredcot.answer: {path} begins with {own.decode()}expected {header.decode()}give another -o")
-        lines, end = lines + 1, file.tell()
-    file.truncate(end)
-    return file, lines
-
-
-def going_on(asked, path, lines):
-    """The same questions, of which the first are those that `lines` lines of the file answer, or it is of others."""
-    stand = iter(())
-    if lines:
-        file = open(path, "rb")
-        next(file)
-        stand = (json.loads(own)["id"] for own in itertools.islice(file, lines - 1))
-    for q in itertools.chain(asked, [None]):
-        was = next(stand, q and q.id)
-        if was != (q and q.id):
-            raise SystemExit(f"rredcot.answer: {path} answers {was} where {q.id if q else 'nothing more'} is asked: give another -o")
-        if q:
-            yield q
+    refuse = lambda what: SystemExit(f"rredcot.answer: {path} {what}: give another -o")
+    if not (first := file.readline()).endswith(b"\n"):
+        file.seek(0)
+        file.truncate()
+        file.write(header)
+    elif first != header:
+        raise refuse(f"begins with {first!r}, expected {header!r}")
+    for window in left:
+        for n, q in enumerate(window):
+            end = file.tell()
+            if not (own := file.readline()).endswith(b"\n"):  # none, or one that is cut off
+                file.truncate(end)
+                return file, itertools.chain([window], left), n
+            if (was := json.loads(own)["id"]) != q.id:
+                raise refuse(f"answers {was} where {q.id} is asked")
+    if file.readline():
+        raise refuse("answers more than is asked")
+    return file, left, 0
 
 
 def main():
@@ -150,18 +148,17 @@ def main():
             (name, size), each = answerer.about(), functools.partial(map, answerer.answers)
     except ModuleNotFoundError as error:
         raise SystemExit(f"rredcot.answer: {error}: pip install {asked.engine.replace('torch', 'torch transformers')}") from None
+    except (OSError, TypeError) as error:
+        raise SystemExit(f"rredcot.answer: --model {asked.model}, or --more: {error}") from None
     header = line({"rredcot": "answers", "engine": name, "model": asked.model, "dtype": asked.dtype})
-    file, lines = standing(asked.o, header) if asked.o else (stdout, 0)
-    file.write(b"" if lines else header)
-    stand, began, done, computed = max(0, lines - 1), time.monotonic(), 0, 0
-    left = windows(going_on(questions(sys.stdin), asked.o, lines), size)
-    for window in left:
-        if stand < len(window):  # one that is cut is asked whole: company moves last digits
-            left = itertools.chain([window], left)
-            break
-        stand -= len(window)
+    file, left, stand = stdout, windows(questions(sys.stdin), size), 0
+    if asked.o:
+        file, left, stand = standing(asked.o, header, left)
+    else:
+        file.write(header)
+    began, done, computed = time.monotonic(), 0, 0
     for found, tokens in each(left):
-        file.writelines(found[stand:])
+        file.writelines(found[stand:])  # one that is cut is asked whole: company moves last digits
         file.flush()
         stand, done, computed = 0, done + len(found), computed + tokens
         pace = f"{done / (time.monotonic() - began):,.1f} a second, {computed:,} tokens computed"

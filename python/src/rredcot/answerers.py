@@ -27,7 +27,11 @@ Question = namedtuple("Question", "id ids base shared start top fresh samples ma
 def questions(lines):
     """The questions of JSON lines, each with all its token ids."""
     bases = {}
-    for said in map(json.loads, lines):
+    for n, line in enumerate(lines, 1):
+        try:
+            said = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"line {n} of the questions: {error}") from None
         if "id" not in said:
             continue
         ids, base, shared = said["token_ids"], said["id"], len(said["token_ids"])

@@ -8,7 +8,7 @@ import { fingerprintOf } from '../../io/read/input-file.js';
 import { NEWLINE, readJsonRows } from '../../io/read/jsonl.js';
 import { shellWord } from '../../printable.js';
 import { isBad } from '../../rows.js';
-import { AnswerLine, type Engine, type EngineQuestion, type Said } from './engine.js';
+import { type Engine, type EngineQuestion, type Said, saidOn } from './engine.js';
 import { answerNoise } from './noise.js';
 import { FRESH, idOf } from './wire.js';
 
@@ -39,13 +39,10 @@ export async function openAnswers(paths: readonly string[]) {
     const [path, file] = [paths[n], files[n]];
     if (path === undefined || file === undefined) return NONE;
     const line = jsonOf(await lineAt(file, offset).catch(failed(path, 'read')));
-    const { data: said, error } = AnswerLine.safeParse(line);
-    const [{ path: field = [], message } = {}] = error?.issues ?? [];
-    const wrong =
-      said === undefined ? `${field.join('.') || 'it'}: ${message}` : said.error && `says: ${said.error}`;
-    if (wrong !== undefined) return `${shellWord(path)}, byte ${offset}: ${wrong}`;
+    const { id: own, said } = saidOn(line);
+    if (typeof said === 'string') return `${shellWord(path)}, byte ${offset}: ${said}`;
     // another id may have the same hash
-    return said?.id === id ? said : NONE;
+    return own === id ? said : NONE;
   };
   /** What is said to a question, whatever else is not answered. */
   const find = (question: EngineQuestion) => read(idOf(question));

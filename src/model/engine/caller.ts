@@ -1,7 +1,7 @@
 // Whoever has sent a request as the engine that answers it: questions of many traces go out together, as lines that any engine can answer.
 import { jsonOf } from '../../io/arrow/json.js';
 import { linesOf } from './asking.js';
-import { AnswerLine, type Engine, type EngineQuestion, type Said } from './engine.js';
+import { type Engine, type EngineQuestion, type Said, saidOn } from './engine.js';
 import { idOf } from './wire.js';
 
 /** Traces of which questions go out together: a trainer's model answers many at once. */
@@ -23,7 +23,11 @@ export function callerEngine(name: string, exchange: (lines: string) => Promise<
       const all = waiting;
       waiting = [];
       try {
-        const said = saidIn(await exchange(all.flatMap(({ questions }) => linesOf(questions)).join('')));
+        const lines = await exchange(all.flatMap(({ questions }) => linesOf(questions)).join(''));
+        // of two of one id the last counts
+        const said = new Map<string | undefined, Said>();
+        for (const each of lines.split('\n').map((line) => saidOn(jsonOf(line))))
+          said.set(each.id, each.said);
         for (const { questions, resolve } of all)
           resolve(questions.map((each) => said.get(idOf(each)) ?? 'has no answer'));
       } catch (error) {
@@ -44,14 +48,4 @@ export function callerEngine(name: string, exchange: (lines: string) => Promise<
       }),
     [Symbol.asyncDispose]: async () => {},
   };
-}
-
-/** By id; of two the last counts. */
-function saidIn(lines: string): Map<string, Said> {
-  const said = new Map<string, Said>();
-  for (const line of lines.split('\n')) {
-    const { data } = AnswerLine.safeParse(jsonOf(line));
-    if (data !== undefined) said.set(data.id, data.error === undefined ? data : `says: ${data.error}`);
-  }
-  return said;
 }

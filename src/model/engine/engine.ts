@@ -54,7 +54,7 @@ export interface SampleQuestion extends OfTrace {
 
 const Numbers = z.array(z.number());
 /** A line of answers (docs/engines.md), which says with these names what is said to a question. */
-export const AnswerLine = z.object({
+const AnswerLine = z.object({
   id: z.string(),
   logprobs: Numbers.exactOptional(),
   /** of each place the largest log-probabilities, descending; or its entropy, where the answerer knows that */
@@ -67,3 +67,11 @@ export const AnswerLine = z.object({
 export type SaidNumbers = Omit<z.infer<typeof AnswerLine>, 'id' | 'error'>;
 /** Numbers, or why there are none, as half a sentence. */
 export type Said = string | SaidNumbers;
+
+/** What a line of answers says, and to which question, where that can be read. */
+export function saidOn(line: unknown): { readonly id?: string; readonly said: Said } {
+  const { data, error } = AnswerLine.safeParse(line);
+  const [{ path = [], message } = {}] = error?.issues ?? [];
+  if (data === undefined) return { said: `${path.join('.') || 'it'}: ${message}` };
+  return { id: data.id, said: data.error === undefined ? data : `says: ${data.error}` };
+}
