@@ -78,7 +78,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
       / is asked: give another -o/,
     );
     expect(goOn('answers.jsonl', requests.split('\n').slice(0, 3).join('\n'))).toThrow(
-      /nothing more is asked/,
+      /answers more than is asked/,
     );
     expect(await text('answers.jsonl')).toBe(answers);
   });
