@@ -26,11 +26,18 @@ def pytest_configure():
     assert shutil.which("node") is None or "RREDCOT_PYTEST" not in os.environ, "a Node on the path would hide that ours is not found"
 
 
-def pytest_runtest_logreport(report):
+def told(name, outcome, text):
     """A line a test, for those who count them."""
-    path = os.environ.get("RREDCOT_PYTEST")
-    if path is None or not (report.when == "call" or report.outcome != "passed"):
-        return
-    text = report.longrepr[2] if report.skipped else report.longreprtext
-    with open(path, "a", encoding="utf8") as file:
-        file.write(json.dumps({"name": report.nodeid, "outcome": report.outcome, "text": text}) + "\n")
+    if path := os.environ.get("RREDCOT_PYTEST"):
+        with open(path, "a", encoding="utf8") as file:
+            file.write(json.dumps({"name": name, "outcome": outcome, "text": text}) + "\n")
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome != "passed":
+        told(report.nodeid, report.outcome, report.longrepr[2] if report.skipped else report.longreprtext)
+
+
+def pytest_sessionfinish(session):
+    # a process that a library has ended does not come here
+    told("all", "passed", str(session.testscollected))

@@ -10,10 +10,19 @@ import pytest
 import rredcot
 
 
-def test_ray_data_scores_with_two_actors(traces):
-    ray = pytest.importorskip("ray")
+@pytest.fixture(scope="module")
+def ray():
+    """One cluster for the module: Ray ends a process, without a word of Python's, where another one does not come up in time."""
+    os.environ["RAY_raylet_start_wait_time_s"] = "120"
+    found = pytest.importorskip("ray")
     import ray.data
 
+    found.init(num_cpus=2, include_dashboard=False, logging_level="warning", configure_logging=False)
+    yield found
+    found.shutdown()
+
+
+def test_ray_data_scores_with_two_actors(ray, traces):
     class Told(rredcot.Scorer):
         """Says in which process a row was scored; here, since Ray's processes do not know this module."""
 
@@ -23,15 +32,11 @@ def test_ray_data_scores_with_two_actors(traces):
             table = super().__call__(batch)
             return table.append_column("process", pa.array([os.getpid()] * len(table)))
 
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="warning", configure_logging=False)
-    try:
-        rows = ray.data.from_items([{**row, "batch": n // 8} for n, row in enumerate(traces * 4)], override_num_blocks=8)
-        scored = rows.map_batches(
-            Told, fn_constructor_kwargs={"threads": 1}, batch_size=8, batch_format="pyarrow", compute=ray.data.ActorPoolStrategy(size=2)
-        )
-        found = scored.to_pandas()
-    finally:
-        ray.shutdown()
+    rows = ray.data.from_items([{**row, "batch": n // 8} for n, row in enumerate(traces * 4)], override_num_blocks=8)
+    scored = rows.map_batches(
+        Told, fn_constructor_kwargs={"threads": 1}, batch_size=8, batch_format="pyarrow", compute=ray.data.ActorPoolStrategy(size=2)
+    )
+    found = scored.to_pandas()
     assert found["process"].nunique() == 2
     expected = dict(zip([row["id"] for row in traces], rredcot.score(traces)["sigma"].to_pylist()))
     assert len(found) == 4 * len(traces)
@@ -39,18 +44,11 @@ def test_ray_data_scores_with_two_actors(traces):
         assert list(sigma) == pytest.approx(expected[name], abs=1e-6)
 
 
-def test_ray_data_takes_the_class_itself(traces):
-    ray = pytest.importorskip("ray")
-    import ray.data
-
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="warning", configure_logging=False)
-    try:
-        named = ["id", "group", "prompt", "completion", "completion_ids", "answer", "reward"]
-        rows = ray.data.from_items([{name: row[name] for name in named} for row in traces])
-        # batches of NumPy arrays, as Ray gives them by itself; a group each
-        found = rows.map_batches(rredcot.Scorer, fn_constructor_kwargs={"threads": 1}, batch_size=8, concurrency=1).take_all()
-    finally:
-        ray.shutdown()
+def test_ray_data_takes_the_class_itself(ray, traces):
+    named = ["id", "group", "prompt", "completion", "completion_ids", "answer", "reward"]
+    rows = ray.data.from_items([{name: row[name] for name in named} for row in traces])
+    # batches of NumPy arrays, as Ray gives them by itself; a group each
+    found = rows.map_batches(rredcot.Scorer, fn_constructor_kwargs={"threads": 1}, batch_size=8, concurrency=1).take_all()
     expected = {row["id"]: row for row in rredcot.score(traces, columns=["sigma", "baseline"]).to_pylist()}
     assert sorted(row["id"] for row in found) == sorted(expected)
     for row in found:
