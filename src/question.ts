@@ -39,7 +39,7 @@ export interface TraceQuestions {
   readonly tails?: TailsAt;
   /** the hidden state at every exit, too */
   readonly states?: true;
-  /** the last layer's row before every token, too */
+  /** what tells the whole distribution before every token, too: the last layer's row, of an engine the likeliest tokens */
   readonly last?: boolean;
   /** other traces of which the same is asked as of this one's own tokens */
   readonly peers?: readonly TokenizedTrace[];
@@ -64,6 +64,9 @@ export interface SecondReading {
   readonly atExits?: readonly Continuation[];
 }
 
+/** Some of the likeliest tokens of a distribution, and their log-probabilities, nats. */
+export type Likeliest = Readonly<Record<'ids' | 'logprobs', readonly number[]>>;
+
 /** What a reader says of a trace: T tokens, E exits, N continuations at each. */
 export interface ReaderAnswers {
   /** (T) of the completion's own tokens, nats */
@@ -76,8 +79,12 @@ export interface ReaderAnswers {
   readonly states?: Uint16Array;
   /** (T · d) the last layer's rows, where they were asked for */
   readonly last?: Float32Array;
+  /** (T) of an engine in their place */
+  readonly likeliest?: readonly Likeliest[];
   /** (T) of a second reader that is compared: KL(policy ‖ it), nats */
   readonly kl?: Float32Array;
+  /** …where that is a lower bound: Σ over its tokens of the probability that the policy gives to those that were not told of both */
+  readonly apart?: number;
   /** standard deviation of an improbable answer's log-probability, nats; of one of probability p (1 − p) times that; absent: rounding */
   readonly noise?: number;
 }

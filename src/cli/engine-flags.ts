@@ -55,24 +55,14 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
               return provedAnswers(await openAnswers(paths), policy, log);
             },
     };
-  const address = addressOf(url);
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
   const open = async (opened: OpenPolicy): Promise<Engine> => {
-    const { openServer } = await import('../model/engine/http.js');
+    const { addressOf, openServer } = await import('../model/engine/http.js');
     const { openServed } = await import('../model/engine/served.js');
-    const server = openServer(address, patience, log, signal);
+    const server = openServer(addressOf('--policy-url', url), patience, log, signal);
     return openServed(name, { server, model: flags.engineModel, width, opened, log });
   };
   return { paths, open };
-}
-
-/** Paths are looked for below it; people know it with that of its OpenAI interface. */
-function addressOf(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
-    throw usageError(`--policy-url ${text}: expected an address`, '--policy-url http://localhost:8000');
-  url.pathname = `${url.pathname.replace(/\/(v1\/?)?$/, '')}/`;
-  return url;
 }

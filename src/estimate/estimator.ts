@@ -73,6 +73,7 @@ export interface OpenEstimator<A extends TraceQuestions = TraceQuestions> extend
   /** who reads a trace once more where that is asked for, and how its proof is told; without a model the policy; its distributions are compared with the policy's */
   readonly second?: {
     readonly model?: OpenModel | undefined;
+    readonly engine?: Engine;
     readonly name: string;
     readonly isCompared?: true;
   };

@@ -14,7 +14,7 @@ import { failed } from '../io/files/files.js';
 import type { Config } from '../io/write/output.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
-import { distill, TEACHER_COLUMNS, taught } from './distill.js';
+import { distill } from './distill.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
 import { loo } from './loo.js';
 import { mc } from './mc.js';
@@ -24,6 +24,7 @@ import { posterior } from './posterior.js';
 import { auto, probe, STATES_COLUMN } from './probe.js';
 import { progress } from './progress.js';
 import { siblings } from './siblings.js';
+import { TEACHER_COLUMNS, taught } from './teacher.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
@@ -60,7 +61,7 @@ export function storedNature(config: Config): Nature | undefined {
 export async function setUpEstimator(nature: Nature, values: FlagValues, call: EstimatorCall) {
   const own = await setUpAlone(nature, values, call);
   if (typeof values.teacher !== 'string') return own;
-  return taught(own, values.teacher, nature.isOfRow === true, values.policyUrl ?? values.answers);
+  return taught(own, values.teacher, nature.isOfRow === true, values);
 }
 
 async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall): Promise<EstimatorSetup> {

@@ -80,7 +80,7 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     for (const session of sessions.toReversed()) await session.close();
   };
   try {
-    const { model, name = '', isCompared } = estimator.second ?? {};
+    const { model, engine: served, name = '', isCompared } = estimator.second ?? {};
     const session =
       engine === undefined
         ? await ModelSession.open(withGraphs(policy), device, isCompared && 'own')
@@ -88,11 +88,13 @@ export async function openStages(opts: StageOptions): Promise<Stages> {
     sessions.push(session);
     if (session instanceof ModelSession) noteProof(log, session, 'policy');
     const most = isCompared && WINDOW_ROWS;
-    const other = model && (await ModelSession.open(model.policy, model.device, isCompared && 'teacher'));
-    if (other !== undefined) {
-      sessions.push(other);
-      noteProof(log, other, name);
-    }
+    // compared with what a graph says, it is told that; with what an engine says, it tells its own
+    const gives = isCompared && (engine === undefined ? 'teacher' : 'own');
+    const other =
+      (served && engineSession(served, policy, log)) ??
+      (model && (await ModelSession.open(model.policy, model.device, gives)));
+    if (other !== undefined) sessions.push(other);
+    if (other instanceof ModelSession) noteProof(log, other, name);
     const second = estimator.second && (other ?? session);
     const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
       prepare({ trace, reward: rewardOf(trace), groupMean: undefined });

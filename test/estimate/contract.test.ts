@@ -373,8 +373,6 @@ const CASES: readonly Case[] = [
       ['--policy prover --teacher prover', 'has the weights of the policy itself'],
       ['--teacher odd', 'token 256 is "<think>" for the policy and "<THINK>" for the teacher'],
       ['--teacher prover --steps scaled', 'sums of attributions'],
-      ['--teacher http://localhost:8000', 'KL is of all'],
-      ['--teacher prover --answers traces.jsonl', 'KL is of whole distributions'],
       ['--teacher prover --estimator given', 'no policy reads the traces'],
       ['--teacher prover --estimator progress --prover prover', 'read a second time already'],
     ],

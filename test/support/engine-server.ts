@@ -1,7 +1,10 @@
 // An engine's server on loopback, of vLLM or of SGLang, as far as the program asks it: a checkpoint read in float64, and faults and lies that a test
 // puts between.
+import { readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { Tokenizer } from '@huggingface/tokenizers';
 import {
   extend,
   fork,
@@ -41,6 +44,8 @@ export interface Lies {
   writes?: (token: number) => number;
   /** the ids that it reads of a prompt */
   reads?: (ids: readonly number[]) => readonly number[];
+  /** the ids that it has for a text */
+  spells?: (ids: readonly number[]) => readonly number[];
   /** to an answer */
   says?: (answer: string) => string;
   /** to the n-th request since the lie began: a status, silence, or half an answer */
@@ -89,6 +94,10 @@ function readerOf(checkpoint: string): ReturnType<typeof reader> {
 
 export async function startEngine({ kind, checkpoint, replays = false }: EngineSetup) {
   let after = readerOf(checkpoint);
+  const [told, config] = ['tokenizer.json', 'tokenizer_config.json'].map((file) =>
+    JSON.parse(readFileSync(join(checkpoint, file), 'utf8')),
+  );
+  const tokenizer = new Tokenizer(told, config);
   const prompts: (readonly number[])[] = [];
   /** tokens of whole blocks that an earlier prompt has begun with */
   const cached = (ids: readonly number[]): number => {
@@ -100,6 +109,10 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
   let [requests, port] = [0, 0];
   const seen: { path: string; body: Body; key: string | undefined }[] = [];
 
+  const tokensOf = (text: string) => {
+    const { ids } = tokenizer.encode(text, { add_special_tokens: false });
+    return lies.spells?.(ids) ?? ids;
+  };
   const best = (logprobs: Float64Array, n: number) =>
     [...logprobs.entries()].sort((a, b) => b[1] - a[1]).slice(0, n);
   const lengthOf = (ids: readonly number[]) => (lies.reads?.(ids) ?? ids).length;
@@ -187,7 +200,11 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
     if (fault === 'silent') return;
     const engine = kind === 'vllm' ? vllm : sglang;
     const found =
-      path === '/v1/models' ? { data: [{ id: 'policy' }] } : engine(path, body as VllmBody & SglangBody);
+      path === '/v1/models'
+        ? { data: [{ id: 'policy', owned_by: kind }] }
+        : path === '/tokenize'
+          ? { tokens: tokensOf(`${body.prompt}`) }
+          : engine(path, body as VllmBody & SglangBody);
     const status = typeof fault === 'number' ? fault : found === undefined ? 404 : 200;
     const said = JSON.stringify(status === 200 ? found : { error: { message: `it is ${status}` } });
     const text = /completions|generate/.test(path) ? (lies.says?.(said) ?? said) : said;

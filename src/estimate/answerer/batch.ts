@@ -46,7 +46,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<A
     jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches, ...rowsOf(job) })),
   );
   assertPossible(scored, jobs, session);
-  return scored.map(({ branches: all, states, last, ...read }, b) => {
+  return scored.map(({ branches: all, states, last, likeliest, ...read }, b) => {
     const { exits, parted } = plans[b] as ExitPlan;
     const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
     const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
@@ -58,6 +58,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<A
       ...(tails && { tails: chosen.map((k) => tails[k] as readonly Answer[]) }),
       ...(states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) }),
       ...(last && { last }),
+      ...(likeliest && { likeliest }),
     };
   });
 }
@@ -89,7 +90,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
     );
     assertPossible(scored, jobs, session);
     return plans.map(({ parted }, b) => {
-      const { logprobs, states, last } = read[b] as TraceScores;
+      const { logprobs, states, last, likeliest } = read[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
       const own = figures[b] as TokenFigures;
       const ofExits = states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) };
@@ -99,6 +100,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
         ...parted(logprobs, (scored[b] as TraceScores).branches),
         ...ofExits,
         ...(last && { last }),
+        ...(likeliest && { likeliest }),
       };
     });
   } finally {

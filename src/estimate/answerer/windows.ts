@@ -3,7 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { planWindow, type Strategy, type TraceJob } from '../../model/onnx/plan.js';
 import type { ModelSession, PolicyRuns } from '../../model/onnx/session.js';
 import { joinIds } from '../../model/text/encode.js';
-import type { AnsweredJob, Answerer, Answers, AskedJob, ReaderAnswers, Windows } from '../../question.js';
+import type { AnsweredJob, Answerer, Answers, AskedJob, Windows } from '../../question.js';
 import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import { cutAs, isCutLate } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
@@ -95,16 +95,18 @@ async function* readAgain<T extends AskedJob>(
     return { ...own, trace, promptIds, asked, first: { job, trace, result } };
   });
   const read = scoreWindows(windowed(jobs), session);
-  yield* eachTrace(read, async ({ job, result: { last: ofSecond, ...second } }) => {
-    const { last, ...result } = job.first.result;
+  yield* eachTrace(read, async ({ job, result: { last: ofSecond, likeliest: told, ...second } }) => {
+    const { last, likeliest, ...result } = job.first.result;
     if (!job.asked.last) return { ...job.first, result: { ...result, second } };
-    // both give logits, and rows where they are asked for
-    const read = (session: PolicyRuns, rows: Float32Array | undefined, { logprobs }: ReaderAnswers) => {
-      return { session: session as ModelSession, last: rows as Float32Array, logprobs };
+    const own = { session: policy as ModelSession, last, likeliest, logprobs: result.logprobs };
+    const other = {
+      session: session as ModelSession,
+      last: ofSecond,
+      likeliest: told,
+      logprobs: second.logprobs,
     };
-    const [own, other] = [read(policy, last, result), read(session, ofSecond, second)];
-    const kl = await divergences(own, other, job);
-    return { ...job.first, result: { ...result, second: { ...second, kl } } };
+    const compared = await divergences(own, other, job);
+    return { ...job.first, result: { ...result, second: { ...second, ...compared } } };
   });
 }
 

@@ -59,6 +59,8 @@ const AnswerLine = z.object({
   logprobs: Numbers.exactOptional(),
   /** of each place the largest log-probabilities, descending; or its entropy, where the answerer knows that */
   top: z.array(Numbers).exactOptional(),
+  /** the tokens that these are of */
+  top_ids: z.array(z.array(z.int().min(0))).exactOptional(),
   entropies: Numbers.exactOptional(),
   /** (samples) */
   ids: z.array(z.array(z.int().min(0))).exactOptional(),

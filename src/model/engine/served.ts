@@ -2,6 +2,10 @@
 import { TraceRejected, usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
+import { checkedIds } from '../onnx/canary.js';
+import type { TextFolder } from '../onnx/folder.js';
+import { joinIds, spelledText } from '../text/encode.js';
+import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { Engine, EngineQuestion, Said } from './engine.js';
 import type { Dialect, Server } from './http.js';
 import { proofOf } from './proof.js';
@@ -74,6 +78,39 @@ export async function openServed(kind: EngineKind, opts: ServedOptions): Promise
       log.info(`${name}: ${count(tokens)} tokens asked, ${count(cached)} of them cached, as far as it says`);
     },
   };
+}
+
+/** What a server is, by what it says of its models. @throws RredcotError (exit 2) for what is neither */
+export async function kindOf({ ask, url }: Server): Promise<EngineKind> {
+  const { data: [{ owned_by: owner } = {}] = [] } = (await ask('v1/models')) as {
+    data?: readonly { readonly owned_by?: string }[];
+  };
+  const kind = Object.keys(KINDS).find((name) => name === owner);
+  if (kind !== undefined) return kind as EngineKind;
+  throw usageError(
+    `${url}: says that its models are of ${owner}`,
+    `a server of ${Object.keys(KINDS).join(' or ')}`,
+  );
+}
+
+/** @throws RredcotError (exit 2) where a server reads a text as other ids than the policy's */
+export async function refuseOtherTokens(
+  { ask, url }: Server,
+  tokenizer: OpenTokenizer,
+  { exitTemplate, stops }: Pick<TextFolder, 'exitTemplate' | 'stops'>,
+): Promise<void> {
+  const { ids, other } = await checkedIds(tokenizer, exitTemplate);
+  const prompt = spelledText(joinIds(ids, other, Int32Array.from(stops)), tokenizer);
+  const own = await tokenizer.encode(prompt);
+  const { tokens = [] } = (await ask('tokenize', { prompt, add_special_tokens: false })) as {
+    tokens?: readonly number[];
+  };
+  const at = own.findIndex((id, n) => id !== tokens[n]);
+  if (at < 0 && tokens.length === own.length) return;
+  throw usageError(
+    `${url}: has another tokenizer than the policy: it reads ${JSON.stringify(prompt)} as ${tokens.length} tokens, of which number ${at} is ${tokens[at]}, and the policy as ${own.length}, with ${own[at]} there`,
+    'a model with the same tokenizer',
+  );
 }
 
 /** The model to be asked. @throws RredcotError (exit 2) where that is none of the server's */

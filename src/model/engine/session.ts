@@ -11,9 +11,10 @@ import { type AnswerTo, checked, type LogprobAnswer, UNANSWERED } from './wire.j
 /** Of the likeliest tokens so many tell an entropy: .08 nats wide in the mean on a language model of half a billion weights. */
 const TOP = 20;
 const NONE = new Float32Array(0);
+const UNREAD: LogprobAnswer = { logprobs: NONE };
 
 /** What was read, whose branches may follow. */
-type Read = Pick<PackedTrace, 'ids' | 'promptLength' | 'trace'>;
+type Read = Pick<PackedTrace, 'ids' | 'promptLength' | 'trace' | 'last'>;
 
 /** @param engine is closed by whoever has opened it */
 export function engineSession(
@@ -38,18 +39,18 @@ export function engineSession(
   }
   /** @param isWhole its own tokens are scored too */
   async function scoresOf(read: Read, branches: readonly Branch[], isWhole: boolean): Promise<TraceScores> {
-    const { ids, promptLength: from, trace } = read;
+    const { ids, promptLength: from, trace, last } = read;
     const whole = { name: trace?.id ?? '', ids, shared: ids.length, from, top: TOP };
     const answers = (await ask([...(isWhole ? [whole] : []), ...questionsOf(read, branches)])).values();
     const next = () => answers.next().value as LogprobAnswer;
-    const { logprobs, entropies = NONE, entropyWidth = 0 } = isWhole ? next() : { logprobs: NONE };
+    const { logprobs, entropies = NONE, entropyWidth = 0, likeliest } = isWhole ? next() : UNREAD;
     widths.sum += entropyWidth * logprobs.length;
     widths.count += entropyWidth > 0 ? logprobs.length : 0;
     const scored = branches.map(({ also }) => {
       const own = next().logprobs;
       return also === undefined ? own : Float32Array.of(...own, ...next().logprobs.subarray(-1));
     });
-    return { entropies, logprobs, branches: scored };
+    return { entropies, logprobs, branches: scored, ...(last && likeliest && { likeliest }) };
   }
   return {
     ...{ folder, vocab, width: engine.width, noise: engine.noise, ask },
@@ -85,7 +86,7 @@ export function engineSession(
       const { sum, count } = widths;
       if (count > 0)
         log.info(
-          `entropies are told by the ${TOP} likeliest tokens: the middles of intervals that are ${(sum / count).toPrecision(2)} nats wide in the mean`,
+          `${engine.name}: entropies are told by the ${TOP} likeliest tokens: the middles of intervals that are ${(sum / count).toPrecision(2)} nats wide in the mean`,
         );
     },
   };

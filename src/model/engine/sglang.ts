@@ -37,7 +37,12 @@ export const sglang: Dialect = async ({ ask, took, vocabulary }) => {
     if (wrong !== undefined) return `has read ${wrong[1]}, which was not sent there`;
     const numbers = (row: readonly SglangScored[] | null) =>
       (row ?? []).map(([logprob]) => logprob ?? Number.NaN);
-    return { logprobs: numbers(scored), top: input_top_logprobs.slice(from - start).map(numbers) };
+    const likeliest = input_top_logprobs.slice(from - start);
+    return {
+      logprobs: numbers(scored),
+      top: likeliest.map(numbers),
+      top_ids: likeliest.map((row) => (row ?? []).map(([, id]) => id)),
+    };
   }
 
   async function sample({ ids, samples: n, maxTokens, stop }: SampleQuestion): Promise<Said> {

@@ -48,10 +48,14 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
   async function read({ ids, from, top = 0 }: LogprobQuestion): Promise<Said> {
     const [choice] = await complete([ids], { max_tokens: 1, prompt_logprobs: top });
     const rows = choice?.prompt_logprobs?.slice(from) ?? [];
-    const likeliest = rows.map((row) => Object.values(row ?? {}).map(({ logprob }) => logprob ?? Number.NaN));
+    const likeliest = rows.map((row) => {
+      const all = Object.entries(row ?? {}).map(([id, { logprob = Number.NaN }]) => [Number(id), logprob]);
+      return (all as [id: number, logprob: number][]).sort(([, a], [, b]) => b - a).slice(0, top);
+    });
     return {
       logprobs: rows.map((row, i) => row?.[`${ids[from + i]}`]?.logprob ?? Number.NaN),
-      top: likeliest.map((all) => all.sort((a, b) => b - a).slice(0, top)),
+      top: likeliest.map((all) => all.map(([, logprob]) => logprob)),
+      top_ids: likeliest.map((all) => all.map(([id]) => id)),
     };
   }
 

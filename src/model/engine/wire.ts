@@ -1,5 +1,6 @@
 // Ids of questions, and what is believed of what comes back (docs/engines.md).
 import { createHash } from 'node:crypto';
+import type { Likeliest } from '../../question.js';
 import type { EngineQuestion, LogprobQuestion, Said, SaidNumbers, SampleQuestion } from './engine.js';
 
 /** What an answer is found by: the question's name, and a hash of all that decides the answer. */
@@ -27,6 +28,8 @@ export interface LogprobAnswer {
   readonly entropies?: Float32Array;
   /** by how much those can be off, nats, in the mean; 0 where they are exact */
   readonly entropyWidth?: number;
+  /** (n) the likeliest tokens, where it was told which they are */
+  readonly likeliest?: readonly Likeliest[];
 }
 
 /** Of samples, the token ids of each: those behind a token that stops are not there; that token is. */
@@ -55,7 +58,7 @@ const ROUNDING = 1e-3;
 const LEAST = -9998;
 
 export function checkedLogprobs(
-  { logprobs, entropies, top }: SaidNumbers,
+  { logprobs, entropies, top, top_ids: topIds }: SaidNumbers,
   question: LogprobQuestion,
   vocab: number,
 ): LogprobAnswer | string {
@@ -76,8 +79,12 @@ export function checkedLogprobs(
     return entropies
       ? `entropies[${odd}] is ${entropies[odd]}, expected 0 to ${most.toFixed(2)} (ln V)`
       : `top[${odd}] is no list of log-probabilities, largest first: ${top?.[odd]}`;
+  const unlike = topIds?.findIndex((ids, t) => new Set(ids).size !== top?.[t]?.length) ?? -1;
+  if (unlike >= 0) return `top_ids[${unlike}] names ${topIds?.[unlike]}, expected as many as in top`;
+  const likeliest = topIds?.map((ids, t): Likeliest => ({ ids, logprobs: top?.[t] ?? [] }));
   return {
     ...found,
+    ...(likeliest && { likeliest }),
     entropies: Float32Array.from(bounds, ([low, high]) => Math.min(Math.max(0, (low + high) / 2), most)),
     entropyWidth: bounds.reduce((sum, [low, high]) => sum + high - low, 0) / n,
   };

@@ -1,4 +1,5 @@
 // What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
+import type { Likeliest } from '../../question.js';
 
 let lastKept = 0;
 /** A number under which a session may keep keys and values: whoever asks, no other has it. */
@@ -34,7 +35,7 @@ export interface PackedTrace {
   readonly shares?: number | undefined;
   /** exits at which its hidden state is wanted: tokens of the trace before each; absent: none */
   readonly states?: readonly number[] | undefined;
-  /** the last layer's row before each of its own tokens is wanted, of a session that gives distributions */
+  /** the last layer's row before each of its own tokens is wanted, of a session that gives distributions; of an engine the likeliest tokens */
   readonly last?: true | undefined;
   /** by which an engine names it */
   readonly trace?: { readonly id: string };
@@ -52,6 +53,8 @@ export interface TraceScores {
   readonly states?: Uint16Array;
   /** (T · d) the last layer's rows, where they were wanted */
   readonly last?: Float32Array;
+  /** (T) of an engine in their place */
+  readonly likeliest?: readonly Likeliest[];
 }
 
 /** Where a trace's keys are: on a prefix, and where that is its prompt alone, on a suffix behind it. */

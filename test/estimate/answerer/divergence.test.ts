@@ -50,11 +50,11 @@ describe('divergences', () => {
     const own = Uint8Array.from(ids, (_, t) => (t === 4 ? 0 : 1));
     const found = await divergences(reader(p), reader(q), job(own));
     for (let t = 0; t < T; t++)
-      expect(found[t]).toBeCloseTo(t === 4 ? 0 : klOf(p[t] as number[], q[t] as number[]), 5);
+      expect(found.kl[t]).toBeCloseTo(t === 4 ? 0 : klOf(p[t] as number[], q[t] as number[]), 5);
     // what rounding has taken below 0 is 0
     const same = await divergences(reader(p), reader(p), job());
-    expect(Math.min(...same)).toBe(0);
-    expect(Math.max(...same)).toBeLessThan(1e-6);
+    expect(Math.min(...same.kl)).toBe(0);
+    expect(Math.max(...same.kl)).toBeLessThan(1e-6);
   });
 
   test('a large vocabulary is asked for in blocks of rows, and the last one is whole', async () => {
@@ -83,6 +83,48 @@ describe('divergences', () => {
         exitCode: 65,
         message: expect.stringMatching(/f:3 \(id "a"\): toy gave log p .* of completion token/),
       });
+  });
+
+  /** An engine that has read: of each place the most likely tokens. */
+  const engine = (all: readonly number[][], top: number): HasRead => ({
+    ...{ session: reader(all).session, logprobs: reader(all).logprobs },
+    likeliest: all.map((row) => {
+      const best = [...row.entries()].sort(([, a], [, b]) => b - a).slice(0, top);
+      return { ids: best.map(([id]) => id), logprobs: best.map(([, logp]) => logp) };
+    }),
+  });
+
+  test('of engines it is a lower bound, the tighter the more they tell, and exact where they tell all', async () => {
+    const [p, q] = [distributionsOf(40), distributionsOf(40)];
+    const { kl: exact } = await divergences(reader(p), reader(q), job());
+    let before = { kl: new Float32Array(T), apart: T };
+    for (const top of [0, 1, 4, 16, 40]) {
+      const found = await divergences(reader(p), engine(q, top), job());
+      for (let t = 0; t < T; t++) {
+        expect(found.kl[t]).toBeLessThanOrEqual((exact[t] as number) + 1e-5);
+        expect(found.kl[t]).toBeGreaterThanOrEqual((before.kl[t] as number) - 2e-3);
+      }
+      expect(found.apart).toBeLessThanOrEqual(before.apart);
+      before = found as typeof before;
+    }
+    for (let t = 0; t < T; t++) expect(before.kl[t]).toBeCloseTo(exact[t] as number, 4);
+    expect(before.apart).toBeLessThan(1e-5);
+    // by what both tell, and by what a folder has of an engine's tokens
+    for (const [policy, teacher] of [
+      [engine(p, 9), engine(q, 9)],
+      [engine(p, 9), reader(q)],
+    ] as const) {
+      const { kl, apart } = await divergences(policy, teacher, job());
+      expect(apart).toBeGreaterThan(0.01);
+      for (let t = 0; t < T; t++) expect(kl[t]).toBeLessThanOrEqual((exact[t] as number) + 1e-5);
+    }
+    const whole = await divergences(engine(p, 40), reader(q), job());
+    for (let t = 0; t < T; t++) expect(whole.kl[t]).toBeCloseTo(exact[t] as number, 4);
+  });
+
+  test('a token that the policy does not have is one that it never writes', async () => {
+    const { kl } = await divergences(reader(p), engine(q, 7), job());
+    for (let t = 0; t < T; t++) expect(kl[t]).toBeCloseTo(klOf(p[t] as number[], q[t] as number[]), 4);
   });
 
   test('a divergence that is infinite ends it, too', async () => {

@@ -215,6 +215,72 @@ describe('what is refused before row 1', () => {
   });
 });
 
+describe('a teacher', () => {
+  interface Taught extends ScoredRow {
+    readonly teacher_logprobs: number[];
+    readonly teacher_entropies: number[];
+    readonly kl: number[];
+  }
+  const taught = (teacher: string, output: string, more = '') =>
+    `score traces.jsonl --max-segments 4 --estimator distill --teacher ${teacher} -o ${output} --overwrite ${more}`;
+  let exact: readonly Taught[];
+  beforeAll(async () => {
+    await scene.done(`policy build ${PROVER} -o teacher --exit-template ${EMBEDDED}/exit_template.json`);
+    await scene.done(taught('teacher', 'exact.jsonl'));
+    exact = await scene.rows<Taught>('exact.jsonl');
+  });
+
+  /** What is told of the teacher, and KL from below. @param loss most that the bound may be off by */
+  async function expectTaught(name: string, loss: number): Promise<void> {
+    for (const [n, row] of (await scene.rows<Taught>(name)).entries()) {
+      const own = exact[n] as Taught;
+      expect(far(row.teacher_logprobs, own.teacher_logprobs)).toBeLessThan(1e-4);
+      expect(far(row.teacher_entropies, own.teacher_entropies)).toBeLessThan(0.02);
+      for (const [t, kl] of row.kl.entries()) {
+        const least = own.kl[t] as number;
+        expect(kl).toBeLessThan(least + 1e-5);
+        expect(kl).toBeGreaterThan(least - loss);
+      }
+    }
+  }
+
+  it.each(['vllm', 'sglang'] as const)(
+    'behind %s tells KL from below, and what its bound is worth',
+    async (kind) => {
+      const engine = await engineOf({ kind, checkpoint: PROVER });
+      const { stderr } = await scene.done(taught(engine.url, 'served.jsonl'));
+      await expectTaught('served.jsonl', 0.01);
+      expect(stderr).toMatch(/kl is a lower bound: [\d.e-]+ % of the policy's probability/);
+      expect(await scene.config('served.jsonl')).toMatchObject({ teacher: { engine: `${kind} 0.0.0` } });
+    },
+  );
+
+  it('and a policy, each behind a server, or the policy alone', async () => {
+    const [policy, teacher] = [await engineOf(), await engineOf({ checkpoint: PROVER })];
+    const byServer = `--policy-url ${policy.url} --engine vllm`;
+    await scene.done(taught(teacher.url, 'served.jsonl', byServer));
+    await expectTaught('served.jsonl', 0.01);
+    await scene.done(taught('teacher', 'served.jsonl', byServer));
+    await expectTaught('served.jsonl', 0.01);
+  });
+
+  it('that spells a token otherwise is refused by name, and so is a server that is none', async () => {
+    const engine = await engineOf({ checkpoint: PROVER });
+    engine.lie({ spells: (ids) => ids.with(7, 3) });
+    await scene.fails(taught(engine.url, 'none.jsonl'), 2, 'has another tokenizer than the policy');
+    engine.lie({ spells: (ids) => ids.slice(0, -1) });
+    await scene.fails(taught(engine.url, 'none.jsonl'), 2, 'has another tokenizer than the policy');
+    const { lie: _, ...none } = engine;
+    expect(none.seen.some(({ path }) => path === '/v1/completions')).toBe(false);
+    await scene.fails(taught('http://x:y', 'none.jsonl'), 2, 'expected an address');
+  });
+
+  it('that is the policy is told', async () => {
+    const { stderr } = await scene.done(taught((await engineOf()).url, 'served.jsonl'));
+    expect(stderr).toContain('says what the policy says');
+  });
+});
+
 describe('what is survived', () => {
   const some = (fault: number | 'silent' | 'cut'): Lies => ({
     fails: (n) => (n % 5 === 3 && n < 60 ? fault : undefined),

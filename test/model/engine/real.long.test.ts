@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { setTimeout as after } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { EMBEDDED, type ScoredRow, start } from '../../support/program.js';
+import { EMBEDDED, PROVER, type ScoredRow, start } from '../../support/program.js';
 import { fixtureRows, openScene, type Scene } from '../../support/scene.js';
 
 const PORT = 18_347;
@@ -76,6 +76,7 @@ describe.each(ENGINES)('$kind', ({ kind, python = '', command, env, block }) => 
       serve();
       scene = await openScene();
       await scene.write('traces.jsonl', await fixtureRows(0, 12));
+      await scene.done(`policy build ${PROVER} -o prover --exit-template ${EMBEDDED}/exit_template.json`);
       await scene.done('score traces.jsonl --estimator pr -o graph.jsonl');
       await isUp();
     }, 300_000);
@@ -92,6 +93,23 @@ describe.each(ENGINES)('$kind', ({ kind, python = '', command, env, block }) => 
       const [, asked, cached] = /([\d,]+) tokens asked, ([\d,]+) of them cached/.exec(stderr) ?? [];
       const computed = Number(asked?.replaceAll(',', '')) - Number(cached?.replaceAll(',', ''));
       expect(computed).toBeLessThan(tokens + block * answers + 4000);
+    }, 120_000);
+
+    it('is a teacher, of which KL is at least what it tells', async () => {
+      const taught = (teacher: string, output: string) =>
+        `score traces.jsonl --limit 4 --estimator surprise --policy prover --teacher ${teacher} -o ${output}`;
+      const { stderr } = await scene.done(taught(SERVER, 'served.jsonl'));
+      await scene.done(taught(EMBEDDED, 'exact.jsonl'));
+      expect(stderr).toContain('kl is a lower bound');
+      type Taught = Readonly<Record<'kl' | 'teacher_logprobs', number[]>>;
+      const exact = await scene.rows<Taught>('exact.jsonl');
+      for (const [n, row] of (await scene.rows<Taught>('served.jsonl')).entries())
+        for (const [t, kl] of row.kl.entries()) {
+          const { kl: most = [], teacher_logprobs: own = [] } = exact[n] ?? {};
+          expect(Math.abs((row.teacher_logprobs[t] as number) - (own[t] as number))).toBeLessThan(1e-4);
+          expect(kl).toBeLessThan((most[t] as number) + 1e-4);
+          expect(kl).toBeGreaterThan((most[t] as number) - 0.02);
+        }
     }, 120_000);
 
     it('is killed in the middle and comes back: the same rows', async () => {
