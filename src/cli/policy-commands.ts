@@ -27,7 +27,7 @@ export function policy(policy: Command): void {
     .option('--adapter <folder>', 'LoRA adapter of PEFT, merged into the weights (default: none)')
     .option('--tokenizer-only', 'no graph, of any family: an engine answers in its place (docs/engines.md)')
     .description(
-      'Builds the graphs of a Llama, Mistral, Qwen2, Qwen2.5, Qwen3, SmolLM3, OLMo 2, Granite or Phi-4 checkpoint (docs/policies.md); its weights are linked, not copied, where the file system allows.',
+      'Builds the graphs of a checkpoint of Llama, Mistral, Qwen2 to Qwen3.6 and their mixtures, SmolLM3, OLMo 2, Granite or Phi-4 (docs/policies.md; python -m rredcot.export takes others); its weights are linked, not copied, where the file system allows.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy build ./checkpoint -o ./policy\n')
     .action(async (checkpoint: string, flags: BuildFlags) => {
