@@ -17,9 +17,9 @@ import {
 } from './calibration.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
 import { type Known, peersFeature } from './fit/fit.js';
-import { pr } from './one-pass.js';
+import { pr, prGeo } from './one-pass.js';
 import { type FitKind, stateFeatures } from './states.js';
-import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
+import { stateValues, type TraceValues, utilitiesOf } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
@@ -140,17 +140,17 @@ export function calibratedValues(
   calibration: Calibration | undefined,
   kind = calibration?.file.estimator ?? 'probe',
 ): CalibratedValues {
-  const { branches, segmentation } = answers;
+  const { branches } = answers;
   const utilities = utilitiesOf(job);
   const nature = NOW[kind];
-  const scored =
-    nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
-  const K = segmentation.exits.length;
-  const found = scored ?? { values: new Float32Array(K), ...noReferences(K) };
-  // hidden states need no reference
-  const isMade = kind === 'probe' || scored?.referenceTokens.length !== 0;
+  const found: TraceValues =
+    nature === ask
+      ? askedValues(branches, utilities)
+      : { values: nature ? stateValues(branches, utilities, nature) : new Float32Array(branches.length) };
+  // hidden states need no reference, and a thought tells by itself
+  const isMade = kind === 'probe' || kind === 'none' || utilities.length > 0;
   if (calibration === undefined || calibration.standsBack || !isMade) return { ...found, isMade };
-  const values = calibration.values(keyOf(job), knownOf(job, answers, found, kind));
+  const values = calibration.values(keyOf(job), knownOf(job, { ...answers, ...found }, kind));
   return { ...found, values, isMade };
 }
 
@@ -160,14 +160,13 @@ export const keyOf = ({ trace: { group, id } }: Pick<ValueJob, 'trace'>): string
 /** What is known of a trace's states: of the policy's own tokens, what was scored there, and of its peers. */
 export function knownOf(
   job: Omit<ValueJob, 'references'>,
-  { segmentation, logprobs, entropies, states }: Answers,
-  { values, referenceLogprobs, referenceTokens }: TraceValues,
+  { values, branches, segmentation, logprobs, entropies, states }: Answers & TraceValues,
   kind: FitKind,
 ): Known {
   const { own } = job.tokens;
   const before = own && ownBefore(own);
   const seen = {
-    ...{ values, geoValues: geoValuesOf(referenceLogprobs, referenceTokens, utilitiesOf(job)) },
+    ...{ values, geoValues: stateValues(branches, utilitiesOf(job), prGeo) },
     ends: segmentation.thoughtEnds.map((end) => before?.[end] ?? end),
     ...{ logprobs: compact(logprobs, own), entropies: compact(entropies, own) },
   };

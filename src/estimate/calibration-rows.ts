@@ -11,7 +11,7 @@ import { groupPlace, KnownGroups } from './fit/groups.js';
 import { STATES_COLUMN } from './probe.js';
 import { storedNature } from './registry.js';
 import { type Base, FEATURES_OF, type FitKind, type States, stateFeatures } from './states.js';
-import { contrast, geoValuesOf, rightNow } from './value.js';
+import { contrast, geometricMean, rightNow } from './value.js';
 
 /** Columns without which nothing can be fitted. */
 const NEEDED: readonly OurColumn[] = ['segments', 'logprobs', 'reward', 'id'];
@@ -149,10 +149,11 @@ function storedStates(scored: OutputRow, base: Base, isUnsure = base !== 'pr'): 
     return `reference_logprobs does not have ${utilities.length} entries at every exit`;
   if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
     return `its reference_tokens are not ${utilities.length} counts`;
-  const readValue = base === 'ask' ? contrast : rightNow;
-  const values = Float32Array.from(exits, (exit) => readValue({ logprobs: exit, tokens, utilities }));
+  const valuesBy = (reading: typeof rightNow) =>
+    Float32Array.from(exits, (exit) => reading({ logprobs: exit, tokens, utilities }));
+  const values = valuesBy(base === 'ask' ? contrast : rightNow);
   if (!values.every(Number.isFinite)) return NOT_FINITE;
-  return { ...read, values, geoValues: geoValuesOf(exits, tokens, utilities) };
+  return { ...read, values, geoValues: valuesBy(geometricMean) };
 }
 
 const NOT_FINITE = 'its numbers are not finite';

@@ -5,7 +5,7 @@ import { usageError } from '../errors.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { ReaderAnswers } from '../question.js';
 import type { Estimator, EstimatorSetup, LoadContext, OpenEstimator } from './estimator.js';
-import { listColumn, noReferences, summedAttributions } from './value.js';
+import { listColumn, summedAttributions } from './value.js';
 
 /** KL of two that are one, in any arithmetic, nats: that of rounding is a thousandth of it. */
 const SAME = 1e-4;
@@ -34,12 +34,11 @@ export const distill: Estimator = {
     return {
       open: () => ({
         ask: () => ({ atExits: [] }),
-        values(_, { logprobs, segmentation: { exits, thoughtEnds }, second }) {
+        values(_, { logprobs, segmentation: { thoughtEnds }, second }) {
           const advantages = tokenAdvantages(logprobs, second as TaughtAnswers);
           return {
             values: summedAttributions(sumsWithin(advantages, thoughtEnds)),
             columns: { [TOKEN_ADVANTAGE]: advantages },
-            ...noReferences(exits.length),
           };
         },
       }),

@@ -12,7 +12,7 @@ import { type Calibration, readCalibration, storedModel } from './calibration.js
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
 import { openJudge } from './judge.js';
 import { compareAnswer } from './reward.js';
-import { listColumn, noReferences, type TraceValues } from './value.js';
+import { listColumn, type TraceValues } from './value.js';
 
 export const mc: Estimator = {
   name: 'mc',
@@ -195,7 +195,7 @@ export function mcValues({ pi, prior }: Pick<Plan, 'pi' | 'prior'>, outcomes: Ou
   const values = prior ? smoothedValues(prior.values, pi, seen) : seen.map(([right, count]) => right / count);
   const list = (name: keyof Outcomes[number]) => Float32Array.from(outcomes, (each) => each[name]);
   return {
-    ...(prior ?? noReferences(outcomes.length)),
+    ...prior,
     values: Float32Array.from(values),
     columns: { mc_samples: list('count'), mc_right: list('right'), lost_fraction: list('lost') },
     // a value of half of them is one of those that end soon

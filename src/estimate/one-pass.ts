@@ -9,9 +9,8 @@ import {
   geometricMean,
   logSumExp,
   rightNow,
-  scoredReferences,
+  stateValues,
   summedAttributions,
-  traceValues,
   utilitiesOf,
   weighted,
 } from './value.js';
@@ -131,7 +130,9 @@ export const surprise: Estimator = {
 /** Values that follow from the references' log-probabilities alone. */
 export function ofReferences(nature: Nature): EstimatorSetup {
   return {
-    open: () => ({ values: (trace, { branches }) => traceValues(branches, utilitiesOf(trace), nature) }),
+    open: () => ({
+      values: (trace, { branches }) => ({ values: stateValues(branches, utilitiesOf(trace), nature) }),
+    }),
   };
 }
 
@@ -153,7 +154,7 @@ export function ofSeen(
             `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(trace.id)}, expected ${exits.length} numbers`,
             'one for each exit point',
           );
-        return { values, ...scoredReferences(branches) };
+        return { values };
       },
     }),
   };

@@ -8,7 +8,7 @@ import { compareAnswers } from './answer.js';
 import { type AnswerMarks, ownAnswer, plainAnswer } from './answer-text.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, type Peers, refuseStream } from './peers.js';
-import { listColumn, noReferences } from './value.js';
+import { listColumn } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
 const HINTS = ['answer', 'peer'] as const;
@@ -87,7 +87,6 @@ export const posterior: Estimator = {
                 ...(hasContrast && { [CONTRAST_COLUMN.name]: other ?? logprobs }),
               },
               status: [...(hasHint ? [] : [NO_HINT]), ...(isAlone ? [NO_CONTRAST] : [])],
-              ...noReferences(exits.length),
             };
           },
           [Symbol.asyncDispose]: async () => reader?.[Symbol.asyncDispose](),

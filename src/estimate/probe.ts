@@ -32,7 +32,7 @@ import { groupPlace } from './fit/groups.js';
 import { pr } from './one-pass.js';
 import { isStream, refuseStream } from './peers.js';
 import { referenceSetMaker } from './references.js';
-import { listColumn, type TraceValues, traceValues, utilitiesOf } from './value.js';
+import { listColumn, stateValues, type TraceValues, utilitiesOf } from './value.js';
 
 /** Status of values without hidden states: nobody gave any, or they help nothing. */
 export const NO_STATES = 'value:no-states';
@@ -175,8 +175,8 @@ export function refuseStates({ file: { uses, policy } }: Calibration, files: unk
 function partOf(job: ValueJob, answers: Answers): Omit<KnownTrace, 'states'> | undefined {
   const { reward } = job.reward;
   const { states: _, ...said } = answers;
-  const scored = traceValues(answers.branches, utilitiesOf(job), pr);
-  const known = knownOf(job, said, scored, 'probe');
+  const values = stateValues(answers.branches, utilitiesOf(job), pr);
+  const known = knownOf(job, { ...said, values }, 'probe');
   return reward === null ? undefined : { ...known, reward, place: groupPlace(keyOf(job)) };
 }
 

@@ -17,7 +17,7 @@ import {
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { listColumn, noReferences, type TraceValues } from './value.js';
+import { listColumn, type TraceValues } from './value.js';
 
 /** Peers a trace at most, the most similar ones; L, tokens of a peer's tail that are scored. Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
@@ -76,10 +76,9 @@ export const siblings: Estimator = {
           peers: Math.max(MOST_COMPARED, opts.peers),
           ask: (trace) => askSiblings(trace, opts, maxTokens),
           values(trace, answers, { peers }) {
-            const exits = answers.segmentation.exits.length;
             const prior = calibration
               ? calibratedValues(trace, answers, calibration)
-              : { values: new Float32Array(exits), ...noReferences(exits), isMade: false };
+              : { values: new Float32Array(answers.segmentation.exits.length), isMade: false };
             return siblingValues(prior, answers, trace, peers, opts);
           },
         };
@@ -167,7 +166,7 @@ export function siblingValues(
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
   { peerTokens }: typeof DEFAULTS,
-): Required<TraceValues> {
+): TraceValues {
   const places = placesOf(pieces);
   const [ownTimes, ...times] = drawnTimes([
     { draws, logprobs: ownLogprobs },

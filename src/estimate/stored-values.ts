@@ -33,7 +33,7 @@ import { peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
 import { NO_STATES, natureOf, probe, refuseStates, STATES_COLUMN } from './probe.js';
 import { ESTIMATORS, estimatorNamed } from './registry.js';
-import { noReferences } from './value.js';
+import { scoredReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
 interface AskedCredit {
@@ -162,7 +162,10 @@ export function revalued(
     (isOther && OF_VALUES.test(code));
   return {
     ...row,
-    ...(isOfTokens && { ...noReferences(values.length), referenceUtilities: new Float32Array(0) }),
+    ...(isOfTokens && {
+      ...scoredReferences(Array.from(values, () => [])),
+      referenceUtilities: new Float32Array(0),
+    }),
     valueStart: values[0] as number,
     // how far other values may be off is not stored
     segments: withOwn(row.segments, (own, k) => ({ ...own, value: values[k + 1] ?? null, noise: null })),
