@@ -25,7 +25,6 @@ export const ask: Estimator = {
       'of ask: JSON file {"question", "yes", "no"}, what is asked at an exit and the two answers (default: the policy\'s own)',
     ],
   ],
-  configKeys: ['askTemplate'],
   // a flag's file, or the question that a calibration was fitted with
   setUp: ({ askTemplate: given }) => ({
     async open({ policy, tokenizer }): Promise<OpenEstimator> {

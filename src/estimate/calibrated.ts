@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
+import type { Config } from '../io/write/output.js';
 import type { Answers } from '../question.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../trace.js';
@@ -46,7 +47,6 @@ export const calibrated: Estimator = {
   onRewardScale: true,
   card: 'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   creditFlags: [CALIBRATION],
-  configKeys: ['calibration', 'askTemplate'],
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && (model.uses === 'now' ? NOW[model.estimator] : ofBase(calibrated, model));
@@ -93,8 +93,7 @@ export function calibrationFacts(calibration: Calibration, own: Estimator, call:
   return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
-    warning: (policy, config) =>
-      calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
+    warning: (policy, config) => calibrationWarning(calibration, policy, { ...config, askTemplate }),
     async open(context: LoadContext) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
       const { referenceSetOf, config } = (await setUp?.open(context)) ?? {};
@@ -110,21 +109,24 @@ export const UNCALIBRATED = 'value:uncalibrated';
 const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'references', 'rewardRange', 'askTemplate'];
 
 /** How a run scores, as far as φ depends on it. @param config the resolved configuration */
-export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWith['scored_with'] {
+export function scoredWith(config: Config): ScoredWith['scored_with'] {
   const keys = isIdle(config.segmenter, 'fixedLength') ? SCORED_WITH : [...SCORED_WITH, 'fixedLength'];
-  return Object.fromEntries(
-    keys.flatMap((key) => (config[key] === undefined ? [] : [[key, config[key]] as const])),
-  );
+  const all = keys.map((key) => [key, config[key]] as const);
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined));
 }
 
 /** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
-export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
+export function calibrationWarning(
+  { file }: Calibration,
+  policy: ScoredWith['policy'],
+  config: Config,
+): string | undefined {
   const what = file.estimator === 'probe' ? 'the probe' : 'the calibration';
   if (file.uses === 'now')
     return `${what} stands back (${file.why}): the values of ${NOW[file.estimator]?.name} stay as they are, status ${UNCALIBRATED}`;
   const warnings = [
-    ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
-    ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
+    ...(isDeepStrictEqual(file.policy, policy) ? [] : ['by another policy']),
+    ...(isDeepStrictEqual(file.scored_with, scoredWith(config)) ? [] : ['with other segments or flags']),
   ];
   if (warnings.length === 0) return undefined;
   return `${what} was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;

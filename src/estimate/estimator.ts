@@ -128,7 +128,7 @@ export interface Estimator extends Nature {
     call: EstimatorCall,
     nature: Nature,
   ) => Promise<EstimatorSetup> | EstimatorSetup;
-  /** keys of a configuration that go with it */
+  /** keys of a configuration that go with it, beside those of its flags */
   readonly configKeys?: readonly string[];
   /**
    * columns that come with its values, where these alone do not tell all; lists of numbers have one for each exit, or for each token

@@ -26,7 +26,6 @@ export const loo: Estimator = {
       `of loo: a segment is ${LOO.join('|')} (what follows moves up, or stays and does not see it; default: ${LOO[0]})`,
     ],
   ],
-  configKeys: ['loo'],
   setUp({ loo: how = LOO[0] }) {
     const own = oneOf('--loo', String(how), LOO);
     return {

@@ -26,7 +26,6 @@ export const mc: Estimator = {
     ['--mc-max-tokens <n>', 'of mc: tokens of a completion at most (default: 2048)'],
     ['--judge-command <cmd>', 'of mc: JSON lines in, a number 0..1 a line out (default: compares answers)'],
   ],
-  configKeys: ['mcSamples', 'mcTokens', 'mcMaxTokens', 'judgeCommand', 'calibration'],
   columns: () => [
     listColumn('mc_samples', 'completions that were sampled at each exit point'),
     listColumn('mc_right', 'what these earned together'),

@@ -33,7 +33,6 @@ export const posterior: Estimator = {
     ],
     ['--hint-policy <folder>', 'of posterior: a policy folder that reads the hint (default: --policy)'],
   ],
-  configKeys: ['hint', 'contrast', 'hintTemplate', 'hintPolicy'],
   columns: ({ contrast }) => [
     listColumn('hint_logprobs', 'log-probability of each completion token behind the hinted prompt, nats'),
     ...(contrast === undefined ? [] : [CONTRAST_COLUMN]),

@@ -56,7 +56,7 @@ export const probe: Estimator = {
   flags: [
     ['--keep-states', 'of auto and probe: writes the hidden states that they read, for calibrate --probe'],
   ],
-  configKeys: ['calibration', 'keepStates', 'stateLayers'],
+  configKeys: ['stateLayers'],
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && natureOf(model);
@@ -84,10 +84,7 @@ export const probe: Estimator = {
         ...(part && { estimator: pr.name }),
         ...(given && told(given, isAuto)),
       },
-      warning: (policy, config) =>
-        given && !(isAuto && given.standsBack)
-          ? calibrationWarning(given, { policy, scored_with: scoredWith(config) })
-          : undefined,
+      ...(given && !(isAuto && given.standsBack) && { warning: calibrationWarning.bind(null, given) }),
       open(context) {
         if (part)
           context.log.info(`--estimator auto takes pr: ${part} is not all traces; for a probe, ${LATER}`);

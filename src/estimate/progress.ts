@@ -37,7 +37,6 @@ export const progress: Estimator = {
       'of --estimator progress, which needs it: the policy folder under which states are valued (default: none)',
     ],
   ],
-  configKeys: ['prover', 'proverEstimator', 'bestOf'],
   withFlags({ proverEstimator = 'pr', bestOf = '1' }) {
     const name = oneOf('--prover-estimator', String(proverEstimator), NAMES);
     const reading = READINGS.find((each) => each.name === name) as Nature;

@@ -89,6 +89,14 @@ export function wordsOf({ estimator, rule }: Config) {
   return { estimator: estimatorNamed(estimator)?.card, rule: first && RULES[first]?.words };
 }
 
+/** All flags of one, whatever they decide. */
+export const allFlagsOf = ({ creditFlags = [], flags = [] }: Estimator) => [...creditFlags, ...flags];
+
+/** Keys of a configuration that go with their values. */
+export function configKeysOfAll(): readonly string[] {
+  return ESTIMATORS.flatMap((each) => [...allFlagsOf(each).map(attributeOf), ...(each.configKeys ?? [])]);
+}
+
 /** Flags of all of them, each once. */
 export function flagsOfAll(kind: 'flags' | 'creditFlags'): readonly Flag[] {
   const all = ESTIMATORS.flatMap((each) => each[kind] ?? []);

@@ -44,7 +44,6 @@ export const siblings: Estimator = {
       `of siblings: tokens of a peer's tail that are scored (default: ${DEFAULTS.peerTokens})`,
     ],
   ],
-  configKeys: ['peers', 'peerTokens', 'calibration'],
   columns: () => [
     listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
     listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),

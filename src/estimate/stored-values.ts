@@ -15,7 +15,6 @@ import {
   calibrationWarning,
   givenCalibration,
   keyOf,
-  scoredWith,
   UNCALIBRATED,
 } from './calibrated.js';
 import type { Calibration, CalibrationFile } from './calibration.js';
@@ -32,7 +31,7 @@ import {
 import { peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
 import { NO_STATES, natureOf, probe, refuseStates, STATES_COLUMN } from './probe.js';
-import { ESTIMATORS, estimatorNamed } from './registry.js';
+import { configKeysOfAll, estimatorNamed } from './registry.js';
 import { scoredReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
@@ -108,7 +107,7 @@ export function mergedConfig(
   const gone = [
     // how values are read, and what is said of peers and the like, goes with what had them
     ...['proverEstimator', 'bestOf', 'returnEquivalent', ...(estimator.isOfProver ? [] : ['prover'])],
-    ...(isNew ? ESTIMATORS.flatMap((each) => each.configKeys ?? []) : []),
+    ...(isNew ? configKeysOfAll() : []),
   ];
   const all = {
     ...Object.fromEntries(Object.entries(stored).filter(([key]) => !gone.includes(key))),
@@ -303,10 +302,9 @@ async function calibrationOf(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
       `rredcot score --estimator ${name} with it`,
     );
-  const policy = account.get(POLICY_KEY);
-  const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
-  refuseStates(found, own.policy);
-  const warning = calibrationWarning(found, own);
+  const policy = JSON.parse(account.get(POLICY_KEY) ?? 'null');
+  refuseStates(found, policy);
+  const warning = calibrationWarning(found, policy, config);
   if (warning !== undefined) log.warn('calibration', warning);
   return found;
 }

@@ -38,20 +38,15 @@ export async function divergences(policy: HasRead, teacher: HasRead, job: Tokeni
     for (const n of targets.keys()) {
       const t = from + n;
       if (pieces.tokens.own?.[t] === 0) continue;
-      for (const [{ session, logprobs: read }, again] of [
-        [policy, told],
-        [teacher, logprobs],
-      ] as const)
-        if (
-          !(
-            Math.abs((again[n] as number) - (read[t] as number)) <= OFF[session.precision] &&
-            (kl[n] as number) < Infinity
-          )
-        )
+      const readings = [[policy, told] as const, [teacher, logprobs] as const];
+      for (const [{ session, logprobs: read }, again] of readings) {
+        const off = Math.abs((again[n] as number) - (read[t] as number));
+        if (!(off <= OFF[session.precision] && (kl[n] as number) < Infinity))
           throw dataError(
             `${trace.source.file}:${trace.source.row} (id ${JSON.stringify(trace.id)}): ${session.folder.path} gave log p ${read[t]} of completion token ${t}, and ${again[n]} by its distribution, with KL ${kl[n]}`,
             'rredcot doctor tests this machine; the checkpoint may be damaged: build it again',
           );
+      }
       // rounding may take it below
       found[t] = Math.max(0, kl[n] as number);
     }
