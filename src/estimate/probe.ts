@@ -31,7 +31,6 @@ import { fitStates, type KnownTrace, WHY } from './fit/fit.js';
 import { groupPlace } from './fit/groups.js';
 import { pr } from './one-pass.js';
 import { isStream, refuseStream } from './peers.js';
-import { referenceSetMaker } from './references.js';
 import { listColumn, stateValues, type TraceValues, utilitiesOf } from './value.js';
 
 /** Status of values without hidden states: nobody gave any, or they help nothing. */
@@ -120,7 +119,7 @@ type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates' | 'isPart', boolean>
 
 /** @param given undefined: one is fitted to the traces */
 async function openProbe(
-  { policy, tokenizer, engine, log }: LoadContext,
+  { policy, engine, log }: LoadContext,
   given: Calibration | undefined,
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
@@ -152,7 +151,6 @@ async function openProbe(
   };
   return {
     config: { ...(hidden > 0 && { stateLayers: layers }) },
-    referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
     ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
     values: (trace, answers) => probeValues(trace, answers, own, opts),
     ...(given === undefined && !opts.isPart && { whole: { partOf, fit } }),
