@@ -125,7 +125,7 @@ export function baseOfFile(
  * @param isUnsure whether entropies are read
  * @returns why the row has none, as half a sentence, where that is so
  */
-function storedStates(scored: OutputRow, base: Base, isUnsure = base !== 'pr'): States | string {
+function storedStates(scored: OutputRow, base: Base, isUnsure: boolean): States | string {
   const row = withoutShown(scored);
   const { logprobs, entropies, referenceLogprobs: exits } = row;
   const { referenceTokens: tokens, referenceUtilities: utilities } = row;

@@ -31,7 +31,8 @@ export const mc: Estimator = {
     listColumn('mc_right', 'what these earned together'),
     listColumn('lost_fraction', 'share of them that were cut, or could not be judged'),
   ],
-  withFlags: ({ calibration }) => (calibration === undefined ? PLAIN : mc),
+  // without one nothing is scored
+  withFlags: ({ calibration }) => (calibration === undefined ? { ...mc, scores: 'nothing' } : mc),
   stored: ({ calibration }) => ofBase(mc, storedModel(calibration) ?? { estimator: 'none' }),
   async setUp({ mcSamples = 4, mcMaxTokens = 2048, mcTokens, judgeCommand, calibration: path }, call) {
     const samples = positiveInteger('--mc-samples', `${mcSamples}`, 4);
@@ -43,10 +44,9 @@ export const mc: Estimator = {
     if (calibration?.standsBack)
       throw usageError(`--calibration stands back (${calibration.file.why})`, 'leave it out');
     const facts = calibration && calibrationFacts(calibration, mc, call);
-    const kept = { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand };
     return {
       ...facts,
-      config: Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined)),
+      config: { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand },
       ...(judgeCommand === undefined && { readsReferences: true }),
       async open(context): Promise<OpenEstimator> {
         const { engine, signal, log, policy } = context;
@@ -97,9 +97,6 @@ export const mc: Estimator = {
 
 /** States with several completions after which it is no chance that these are equal. */
 const ENOUGH = 16;
-
-/** Its facts without a calibration: nothing is scored. */
-const PLAIN: Estimator = { ...mc, scores: 'nothing' };
 
 /**
  * What is known of a trace before its completions: π of its segments, the calibrated values, and how many of each exit to ask for.

@@ -35,7 +35,9 @@ export const posterior: Estimator = {
   ],
   columns: ({ contrast }) => [
     listColumn('hint_logprobs', 'log-probability of each completion token behind the hinted prompt, nats'),
-    ...(contrast === undefined ? [] : [CONTRAST_COLUMN]),
+    ...(contrast === undefined
+      ? []
+      : [listColumn('contrast_logprobs', 'the same behind the prompt with the wrong hint, nats')]),
   ],
   setUp({ hint: asked = HINTS[0], contrast, hintTemplate, hintPolicy }, { inputs }): EstimatorSetup {
     const hint = oneOf('--hint', String(asked), HINTS);
@@ -81,10 +83,7 @@ export const posterior: Estimator = {
             const isAlone = hasHint && hasContrast && other === undefined;
             return {
               values: posteriorValues(other ?? logprobs, read, exits),
-              columns: {
-                hint_logprobs: read,
-                ...(hasContrast && { [CONTRAST_COLUMN.name]: other ?? logprobs }),
-              },
+              columns: { hint_logprobs: read, contrast_logprobs: other ?? logprobs },
               status: [...(hasHint ? [] : [NO_HINT]), ...(isAlone ? [NO_CONTRAST] : [])],
             };
           },
@@ -94,11 +93,6 @@ export const posterior: Estimator = {
     };
   },
 };
-
-const CONTRAST_COLUMN = listColumn(
-  'contrast_logprobs',
-  'the same behind the prompt with the wrong hint, nats',
-);
 
 /** Tokens without its end token. */
 function lengthOf({ completionIds, pieces }: Peer): number {

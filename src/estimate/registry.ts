@@ -71,8 +71,7 @@ async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCal
     throw usageError(`--estimator ${nature.name}: its setUp gives no object with a function open`, HINT);
   }
   if (of === undefined) return ofReferences(nature);
-  const given = flags.map(attributeOf).filter((name) => values[name] !== undefined);
-  const config = Object.fromEntries(given.map((name) => [name, values[name]]));
+  const config = Object.fromEntries(flags.map(attributeOf).map((name) => [name, values[name]]));
   return { config, ...ofSeen(nature.name, of, values) };
 }
 
