@@ -81,6 +81,10 @@ export class Calibration {
     this.#weights = file.weights?.map((own) => Float64Array.from(own)) ?? [];
   }
 
+  get isProbe(): boolean {
+    return this.file.estimator === 'probe';
+  }
+
   /** Whether the values are to stay as they are. */
   get standsBack(): boolean {
     return this.file.uses === 'now';

@@ -17,7 +17,7 @@ import {
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { listColumn, type TraceValues } from './value.js';
+import { listColumn } from './value.js';
 
 /** Peers a trace at most, the most similar ones; L, tokens of a peer's tail that are scored. Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
@@ -165,7 +165,7 @@ export function siblingValues(
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
   { peerTokens }: typeof DEFAULTS,
-): TraceValues {
+) {
   const places = placesOf(pieces);
   const [ownTimes, ...times] = drawnTimes([
     { draws, logprobs: ownLogprobs },

@@ -17,7 +17,7 @@ import {
   keyOf,
   UNCALIBRATED,
 } from './calibrated.js';
-import type { Calibration, CalibrationFile } from './calibration.js';
+import type { Calibration } from './calibration.js';
 import { storedKnown } from './calibration-rows.js';
 import {
   ANY_RANGE,
@@ -51,11 +51,12 @@ export async function newCredit(path: string, source: ScoredFiles, asked: AskedC
   const { estimator } = source.credit;
   const others = ['estimator', ...Object.keys(estimator.config ?? {})];
   let nature: Nature = estimator;
-  if (calibration !== undefined) nature = calibration.standsBack ? pr : natureBy(calibration);
+  if (calibration?.standsBack) nature = pr;
+  else if (calibration !== undefined) nature = calibration.isProbe ? natureOf(calibration.file) : calibrated;
   else if (others.some((flag) => given[flag] !== undefined)) nature = resolveEstimator(flags);
   const credit = resolveCreditOptions(flags, nature);
   refuseImpossible(path, source, credit, calibration);
-  return { credit, calibration, readsPeers: calibration !== undefined && isProbe(calibration.file) };
+  return { credit, calibration, readsPeers: calibration?.isProbe === true };
 }
 
 /**
@@ -109,26 +110,25 @@ export function mergedConfig(
     ...['proverEstimator', 'bestOf', 'returnEquivalent', ...(estimator.isOfProver ? [] : ['prover'])],
     ...(isNew ? configKeysOfAll() : []),
   ];
-  const all = {
+  return {
     ...Object.fromEntries(Object.entries(stored).filter(([key]) => !gone.includes(key))),
     // what the new credit leaves out is not the old one's
     ...Object.fromEntries(KEPT.map((key) => [key, undefined])),
     ...creditConfig(credit),
     // the weights of `calibrated` go with it; where they stand back it is still its name
     estimator: calibration
-      ? (isProbe(calibration.file) ? probe : calibrated).name
+      ? (calibration.isProbe ? probe : calibrated).name
       : isOther
         ? estimator.name
         : stored.estimator,
     ...(isNew && { calibration: calibration?.model }),
-    ...(calibration && isProbe(calibration.file) && { stateLayers: stored.stateLayers }),
+    ...(calibration?.isProbe && { stateLayers: stored.stateLayers }),
     ...(calibration && !isOther && { keepStates: stored.keepStates }),
     // no reference set is read where nothing is scored
     ...(isOther && estimator.scores === 'nothing' && { references: 'row' }),
     ...(drop && { drop: [...((stored.drop as string[] | undefined) ?? []), ...drop] }),
     ...(columns && { columns }),
   };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
 /** Whether values are made in one way. */
@@ -173,8 +173,8 @@ export function revalued(
 }
 
 /** Of values that a calibration leaves as they are, or makes without hidden states. */
-const toldBy = ({ standsBack, file }: Calibration) =>
-  standsBack ? [UNCALIBRATED] : isProbe(file) && file.uses === 'features' ? [NO_STATES] : [];
+const toldBy = ({ standsBack, isProbe, file }: Calibration) =>
+  standsBack ? [UNCALIBRATED] : isProbe && file.uses === 'features' ? [NO_STATES] : [];
 
 /** (K+1) values. */
 function valuesOf(
@@ -195,16 +195,11 @@ function valuesOf(
   if (calibration === undefined || calibration.standsBack) return values;
   const { file } = calibration;
   // a trace without a reference has no v̂ to be calibrated
-  if (utilities.length === 0 && !isProbe(file)) return values;
+  if (utilities.length === 0 && !calibration.isProbe) return values;
   const known = storedKnown(scored, file.estimator, file.uses === 'states');
   if (typeof known === 'string') throw new TraceRejected('values', known);
   return calibration.values(keyOf(row), { ...known, peers: peersFeature(peersMean, peersCount) });
 }
-
-const isProbe = ({ estimator }: Pick<CalibrationFile, 'estimator'>) => estimator === probe.name;
-
-/** Whose values a calibration makes. */
-const natureBy = ({ file }: Calibration): Nature => (isProbe(file) ? natureOf(file) : calibrated);
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -235,7 +230,7 @@ function refuseImpossible(
     ...(readsEntropies(credit) ? ['entropies'] : []),
     ...(isOfReferences || isCalibrated ? ['reference_logprobs'] : []),
     ...(isCalibrated ? ['id'] : []),
-    ...(calibration && isProbe(calibration.file) ? ['reference_utilities', 'entropies'] : []),
+    ...(calibration?.isProbe ? ['reference_utilities', 'entropies'] : []),
     ...(calibration?.file.uses === 'states' ? [STATES_COLUMN.name] : []),
     ...(readsLogprobs(credit) || isOfTokens || isCalibrated ? ['logprobs'] : []),
     ...(isOfReferences && !isCalibrated ? ['reference_tokens'] : []),

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
 import { progress } from '../../dist/estimate/progress.js';
 import { tokenCheck } from '../../dist/estimate/second-policy.js';
-import { rightNow, traceValues } from '../../dist/estimate/value.js';
+import { rightNow, stateValues } from '../../dist/estimate/value.js';
 import { bestOfValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 
 /** its facts where the best of K answers counts */
@@ -59,7 +59,7 @@ describe('the best of K', () => {
     for (const seed of [1, 2, 3]) {
       const prover = randomToy(seeded(seed));
       const branches = states.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
-      const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
+      const values = stateValues(branches, Float32Array.of(1), bestOf(K));
       for (const [k, s] of states.entries())
         expect(values[k]).toBeCloseTo(
           bestOfValue(prover, s, K, (y) => Number(y === '1')),
