@@ -18,10 +18,10 @@ import {
 import { joinFiles } from '../io/write/join-files.js';
 import { CONFIG_KEY, namedFormat, openRejects, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
-import type { Log } from '../report/log.js';
 import type { RunStats } from '../report/run-stats.js';
-import { assertOurs, dropHidden, type ExistingParts, existingParts } from './folder.js';
+import { assertOurs, dropHidden, existingParts } from './folder.js';
 import { firstDifference, type Run } from './identity.js';
+import type { PartsOptions } from './parts.js';
 
 /** A file at the output's place. */
 interface Existing {
@@ -103,16 +103,12 @@ async function whyOther(path: string, found: Existing, wanted: Run): Promise<str
   return fault === undefined ? 'has lost the hash of its bytes' : (fault ?? undefined);
 }
 
-export interface SingleFileOptions {
-  readonly folder: string;
-  readonly run: Run;
-  readonly existing: ExistingParts;
+export interface SingleFileOptions extends Pick<PartsOptions, 'folder' | 'run' | 'existing' | 'log'> {
   readonly target: Target;
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
   /** what the summary says besides */
   readonly stats: Pick<RunStats, 'wholeRecord'>;
-  readonly log: Log;
 }
 
 /** Makes a file of all parts of a run visible, what is beside it first. @throws RredcotError (exit 75) for a part that is not what was written */
