@@ -7,27 +7,20 @@ import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
 import { dealFiles } from '../io/write/deal-files.js';
-import {
-  type Counts,
-  factsOfPart,
-  fileFault,
-  readSummary,
-  sumCounts,
-  writeSummary,
-} from '../io/write/facts.js';
+import { factsOfPart, fileFault, readSummary, sumCounts, writeSummary } from '../io/write/facts.js';
 import { joinFiles } from '../io/write/join-files.js';
 import { CONFIG_KEY, namedFormat, openRejects, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
+import type { Log } from '../report/log.js';
 import type { RunStats } from '../report/run-stats.js';
-import { assertOurs, dropHidden, existingParts } from './folder.js';
+import { assertOurs, dropHidden, type ExistingParts, existingParts } from './folder.js';
 import { firstDifference, type Run } from './identity.js';
-import type { PartsOptions } from './parts.js';
 
 /** A file at the output's place. */
 interface Existing {
   /** identity of its run; undefined where nothing of ours says one */
   readonly run: string | undefined;
-  readonly counts?: Pick<Counts, 'traces' | 'rejects'> | undefined;
+  readonly counts?: Pick<Facts, 'traces' | 'rejects'> | undefined;
   /** how it was made, as far as it says so */
   readonly origin?: Partial<Pick<Run, 'rredcot' | 'config' | 'policy'>> | undefined;
   readonly mtimeMs: number;
@@ -103,12 +96,16 @@ async function whyOther(path: string, found: Existing, wanted: Run): Promise<str
   return fault === undefined ? 'has lost the hash of its bytes' : (fault ?? undefined);
 }
 
-export interface SingleFileOptions extends Pick<PartsOptions, 'folder' | 'run' | 'existing' | 'log'> {
+export interface SingleFileOptions {
+  readonly folder: string;
+  readonly run: Run;
+  readonly existing: ExistingParts;
   readonly target: Target;
   readonly overwrite: boolean;
   readonly signal: AbortSignal;
   /** what the summary says besides */
   readonly stats: Pick<RunStats, 'wholeRecord'>;
+  readonly log: Log;
 }
 
 /** Makes a file of all parts of a run visible, what is beside it first. @throws RredcotError (exit 75) for a part that is not what was written */
