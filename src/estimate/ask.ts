@@ -3,14 +3,7 @@
 import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../model/text/templates.js';
 import type { Answers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
-import {
-  contrast,
-  logSumExp,
-  scoredReferences,
-  stateValues,
-  type TraceValues,
-  utilitiesOf,
-} from './value.js';
+import { contrast, logSumExp, scoredReferences, stateValues, utilitiesOf } from './value.js';
 
 export const ask: Estimator = {
   name: 'ask',
@@ -67,5 +60,5 @@ export function askedValues(said: Answers['branches'], utilities: Float32Array) 
   const { referenceLogprobs } = scoredReferences(branches);
   const isUnanswered = referenceLogprobs.every((each) => logSumExp([...each]) < UNANSWERED.below);
   const status = isUnanswered ? [UNANSWERED.code] : [];
-  return { values: stateValues(branches, utilities, ask), branches, status } satisfies TraceValues;
+  return { values: stateValues(branches, utilities, ask), branches, status };
 }

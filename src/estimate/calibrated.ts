@@ -9,13 +9,7 @@ import type { Answers } from '../question.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../trace.js';
 import { ask, askedValues } from './ask.js';
-import {
-  type Calibration,
-  readCalibration,
-  type ScoredWith,
-  type StoredModel,
-  storedModel,
-} from './calibration.js';
+import { type Calibration, readCalibration, type ScoredWith, storedModel } from './calibration.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
 import { type Known, peersFeature } from './fit/fit.js';
 import { pr, prGeo } from './one-pass.js';
@@ -69,7 +63,7 @@ export const calibrated: Estimator = {
 const NOW: Readonly<Record<FitKind, Estimator | undefined>> = { pr, ask, none: undefined, probe: pr };
 
 /** An estimator's facts, with what a model needs scored. */
-export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel, 'estimator'>): T {
+export function ofBase<T extends Nature>(own: T, { estimator }: { readonly estimator: FitKind }): T {
   return { ...own, scores: NOW[estimator]?.scores ?? 'nothing' };
 }
 
@@ -152,12 +146,9 @@ export function calibratedValues(
   // hidden states need no reference, and a thought tells by itself
   const isMade = kind === 'probe' || kind === 'none' || utilities.length > 0;
   if (calibration === undefined || calibration.standsBack || !isMade) return { ...found, isMade };
-  const values = calibration.values(keyOf(job), knownOf(job, { ...answers, ...found }, kind));
+  const values = calibration.values(job.trace, knownOf(job, { ...answers, ...found }, kind));
   return { ...found, values, isMade };
 }
-
-/** What a trace is left out of a fit with: its group, or itself. */
-export const keyOf = ({ trace: { group, id } }: Pick<ValueJob, 'trace'>): string => group ?? id;
 
 /** What is known of a trace's states: of the policy's own tokens, what was scored there, and of its peers. */
 export function knownOf(

@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { dataError, usageError } from '../errors.js';
 import { readGivenJson } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
+import type { Trace } from '../trace.js';
 import { type Fit, fitRows, type Known } from './fit/fit.js';
 import { FOLDS, groupPlace, KnownGroups } from './fit/groups.js';
 import { logitOf, type Standardisation, sigmoid, standardised } from './fit/logistic.js';
@@ -93,10 +94,9 @@ export class Calibration {
   /**
    * V(s_0..K) of a trace, as it is stored, by weights that have not seen a reward of its group: of all traces, or, where the group was
    * among them, of its fold.
-   * @param key the trace's group, or its id where it has none
    */
-  values(key: string, known: Known): Float32Array {
-    const place = groupPlace(key);
+  values(trace: Pick<Trace, 'group' | 'id'>, known: Known): Float32Array {
+    const place = groupPlace(trace);
     const own = this.#weights[this.#groups.has(place) ? place.fold : FOLDS];
     if (own === undefined) throw new Error('the fit has no weights');
     const z = standardised(fitRows(known, this.file.estimator, this.file.hidden), this.#scale);

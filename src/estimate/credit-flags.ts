@@ -9,15 +9,8 @@ import { RredcotError, usageError } from '../errors.js';
 import { attributeOf, finite, oneOf, otherFlag } from '../flag-values.js';
 import type { Config } from '../io/write/output.js';
 import type { ConfigReader } from '../scored/open-scored.js';
-import type { Estimator, FlagValues } from './estimator.js';
-import {
-  allFlagsOf,
-  ESTIMATORS,
-  estimatorNamed,
-  flagsOfAll,
-  storedNature,
-  valueColumns,
-} from './registry.js';
+import { allFlagsOf, type Estimator, type FlagValues } from './estimator.js';
+import { ESTIMATORS, estimatorNamed, flagsOfAll, storedNature, valueColumns } from './registry.js';
 
 /** `--reward-range` where nobody has named one: the inputs say which. */
 export const ANY_RANGE = 'auto';

@@ -136,3 +136,6 @@ export interface Estimator extends Nature {
    */
   readonly columns?: (config: Config) => readonly OutputColumn[];
 }
+
+/** All its flags, whatever they decide. */
+export const allFlagsOf = ({ creditFlags = [], flags = [] }: Estimator) => [...creditFlags, ...flags];

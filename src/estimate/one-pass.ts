@@ -1,19 +1,15 @@
 // Estimators that ask for nothing but the one pass of the policy: the references' log-probabilities read in several ways, the tokens' own, and values of the row.
 
-import type { Nature } from '../credit/nature.js';
+import type { Nature, StoredReferences } from '../credit/nature.js';
 import { TraceRejected, usageError } from '../errors.js';
 import type { Estimator, EstimatorSetup, FlagValues } from './estimator.js';
 import { atOnce } from './module-place.js';
-import {
-  contrast,
-  geometricMean,
-  logSumExp,
-  rightNow,
-  stateValues,
-  summedAttributions,
-  utilitiesOf,
-  weighted,
-} from './value.js';
+import { contrast, logSumExp, stateValues, summedAttributions, utilitiesOf, weighted } from './value.js';
+
+/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
+function rightNow(referenceSet: StoredReferences): number {
+  return weighted(referenceSet).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
+}
 
 /** `pr`, the default: the probability of giving a reference answer if the policy had to answer there. */
 export const pr: Estimator = {
@@ -36,6 +32,14 @@ export const prMean: Estimator = {
   fromTokens: arithmeticMean,
   card: 'the mean token probability of the reference answer, if the policy had to answer there',
 };
+
+/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
+function geometricMean({ logprobs, tokens, utilities }: StoredReferences): number {
+  return logprobs.reduce(
+    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
+    0,
+  );
+}
 
 export const prGeo: Estimator = {
   name: 'pr-geo',

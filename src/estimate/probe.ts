@@ -13,7 +13,6 @@ import {
   CALIBRATION,
   calibratedValues,
   calibrationWarning,
-  keyOf,
   knownOf,
   scoredWith,
   UNCALIBRATED,
@@ -23,7 +22,6 @@ import {
   type CalibrationFile,
   calibrationFile,
   readCalibration,
-  type StoredModel,
   storedModel,
 } from './calibration.js';
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
@@ -102,7 +100,7 @@ export const auto: Estimator = {
 };
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
-export function natureOf(model: Pick<StoredModel, 'uses'> | undefined): Nature {
+export function natureOf(model: Pick<CalibrationFile, 'uses'> | undefined): Nature {
   return model?.uses === 'now' ? pr : { ...probe, needsNoReference: true };
 }
 
@@ -172,7 +170,7 @@ function partOf(job: ValueJob, answers: Answers): Omit<KnownTrace, 'states'> | u
   const { states: _, ...said } = answers;
   const values = stateValues(answers.branches, utilitiesOf(job), pr);
   const known = knownOf(job, { ...said, values }, 'probe');
-  return reward === null ? undefined : { ...known, reward, place: groupPlace(keyOf(job)) };
+  return reward === null ? undefined : { ...known, reward, place: groupPlace(job.trace) };
 }
 
 /** V(s_0..K); v̂ where there is no fit, or it stands back. */

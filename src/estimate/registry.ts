@@ -15,7 +15,13 @@ import type { Config } from '../io/write/output.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import { distill, TEACHER_COLUMNS, taught } from './distill.js';
-import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
+import {
+  allFlagsOf,
+  type Estimator,
+  type EstimatorCall,
+  type EstimatorSetup,
+  type FlagValues,
+} from './estimator.js';
 import { loo } from './loo.js';
 import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
@@ -87,9 +93,6 @@ export function wordsOf({ estimator, rule }: Config) {
   const [first] = [rule].flat() as (SigmaRule | undefined)[];
   return { estimator: estimatorNamed(estimator)?.card, rule: first && RULES[first]?.words };
 }
-
-/** All flags of one, whatever they decide. */
-export const allFlagsOf = ({ creditFlags = [], flags = [] }: Estimator) => [...creditFlags, ...flags];
 
 /** Keys of a configuration that go with their values. */
 export function configKeysOfAll(): readonly string[] {

@@ -9,14 +9,7 @@ import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
-import {
-  CALIBRATION,
-  calibrated,
-  calibrationWarning,
-  givenCalibration,
-  keyOf,
-  UNCALIBRATED,
-} from './calibrated.js';
+import { CALIBRATION, calibrated, calibrationWarning, givenCalibration, UNCALIBRATED } from './calibrated.js';
 import type { Calibration } from './calibration.js';
 import { storedKnown } from './calibration-rows.js';
 import {
@@ -32,7 +25,7 @@ import { peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
 import { NO_STATES, natureOf, probe, refuseStates, STATES_COLUMN } from './probe.js';
 import { configKeysOfAll, estimatorNamed } from './registry.js';
-import { scoredReferences } from './value.js';
+import { rowValues, scoredReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
 interface AskedCredit {
@@ -187,18 +180,16 @@ function valuesOf(
   const tokens = row.referenceTokens ?? new Int32Array(0);
   const utilities = row.referenceUtilities ?? new Float32Array(0);
   const logprobs = row.logprobs ?? new Float32Array(0);
-  const { fromLogprobs, fromStored } = calibration === undefined ? to : pr;
-  if (fromLogprobs) return fromLogprobs(logprobs, thoughtEnds(row));
-  const values = Float32Array.from(row.referenceLogprobs ?? [], (lp) =>
-    Number(fromStored?.({ logprobs: lp, tokens, utilities })),
-  );
+  const nature = calibration === undefined ? to : pr;
+  if (nature.fromLogprobs) return nature.fromLogprobs(logprobs, thoughtEnds(row));
+  const values = rowValues(row.referenceLogprobs ?? [], tokens, utilities, nature);
   if (calibration === undefined || calibration.standsBack) return values;
   const { file } = calibration;
   // a trace without a reference has no v̂ to be calibrated
   if (utilities.length === 0 && !calibration.isProbe) return values;
   const known = storedKnown(scored, file.estimator, file.uses === 'states');
   if (typeof known === 'string') throw new TraceRejected('values', known);
-  return calibration.values(keyOf(row), { ...known, peers: peersFeature(peersMean, peersCount) });
+  return calibration.values(row.trace, { ...known, peers: peersFeature(peersMean, peersCount) });
 }
 
 /**

@@ -41,6 +41,16 @@ export function stateValues(branches: Answers['branches'], utilities: Float32Arr
   return Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, nature));
 }
 
+/** (K+1) the same from what a row stores; NaN where they do not follow from that. @param exits (K+1) of (N) summed log-probabilities */
+export function rowValues(
+  exits: readonly Float32Array[],
+  tokens: Int32Array,
+  utilities: Float32Array,
+  { fromStored }: Nature,
+): Float32Array {
+  return Float32Array.from(exits, (logprobs) => Number(fromStored?.({ logprobs, tokens, utilities })));
+}
+
 /** What is stored of the references that were scored: Σ_i log p(y_n,i) at every exit, and their tokens, the same at all. @param branches as of {@link stateValues} */
 export function scoredReferences(branches: Answers['branches']) {
   return {
@@ -65,21 +75,6 @@ export function logSumExp(x: readonly number[]): number {
 export function summedAttributions(attributions: Float64Array): Float32Array {
   let total = 0;
   return Float32Array.from([0, ...attributions], (attribution) => (total += attribution));
-}
-
-// ------ v̂ of one exit, by what a row stores of its references
-
-/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
-export function rightNow(referenceSet: StoredReferences): number {
-  return weighted(referenceSet).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
-}
-
-/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
-export function geometricMean({ logprobs, tokens, utilities }: StoredReferences): number {
-  return logprobs.reduce(
-    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
-    0,
-  );
 }
 
 /** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
