@@ -127,7 +127,7 @@ export function calibrationWarning(
 }
 
 /** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */
-export type CalibratedValues = TraceValues & { readonly isMade: boolean };
+type CalibratedValues = TraceValues & { readonly isMade: boolean };
 
 /** V(s_0..K); v̂ where there is no calibration, or it stands back. @param kind of the calibration that there will be */
 export function calibratedValues(

@@ -17,13 +17,7 @@ import {
   scoredWith,
   UNCALIBRATED,
 } from './calibrated.js';
-import {
-  Calibration,
-  type CalibrationFile,
-  calibrationFile,
-  readCalibration,
-  storedModel,
-} from './calibration.js';
+import { Calibration, calibrationFile, readCalibration, storedModel } from './calibration.js';
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
 import { fitStates, type KnownTrace, WHY } from './fit/fit.js';
 import { groupPlace } from './fit/groups.js';
@@ -100,7 +94,7 @@ export const auto: Estimator = {
 };
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
-export function natureOf(model: Pick<CalibrationFile, 'uses'> | undefined): Nature {
+export function natureOf(model: Pick<Calibration['file'], 'uses'> | undefined): Nature {
   return model?.uses === 'now' ? pr : { ...probe, needsNoReference: true };
 }
 
@@ -189,7 +183,7 @@ function probeValues(
 }
 
 /** Tells what a fit has found. */
-export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void {
+export function tellProbe(file: Calibration['file'], log: Log, isAuto = false): void {
   const { uses, why, with_states, without_states, log_loss: loss, auc, traces, groups } = file;
   // the rejects say more
   if (traces === 0) return;
@@ -209,7 +203,7 @@ export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void
     );
 }
 
-function tellTaken({ uses, why }: CalibrationFile, log: Log): void {
+function tellTaken({ uses, why }: Calibration['file'], log: Log): void {
   const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
   log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
 }

@@ -15,13 +15,7 @@ import type { Config } from '../io/write/output.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import { distill, TEACHER_COLUMNS, taught } from './distill.js';
-import {
-  allFlagsOf,
-  type Estimator,
-  type EstimatorCall,
-  type EstimatorSetup,
-  type FlagValues,
-} from './estimator.js';
+import { allFlagsOf, type Estimator, type EstimatorCall, type FlagValues } from './estimator.js';
 import { loo } from './loo.js';
 import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
@@ -69,10 +63,10 @@ export async function setUpEstimator(nature: Nature, values: FlagValues, call: E
   return taught(own, values.teacher, nature.isOfRow === true, values.policyUrl ?? values.answers);
 }
 
-async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall): Promise<EstimatorSetup> {
+async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall) {
   const { setUp, of, flags = [] } = estimatorNamed(nature.name) ?? {};
   if (setUp !== undefined) {
-    const own: EstimatorSetup | undefined = await setUp(values, call, nature);
+    const own = await setUp(values, call, nature);
     if (typeof own?.open === 'function') return own;
     throw usageError(`--estimator ${nature.name}: its setUp gives no object with a function open`, HINT);
   }

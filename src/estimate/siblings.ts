@@ -6,14 +6,7 @@ import { sharedTokens } from '../model/text/encode.js';
 import type { Answers, TraceQuestions } from '../question.js';
 import { candidateExits, placesOf } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar } from './alignment.js';
-import {
-  CALIBRATION,
-  type CalibratedValues,
-  calibratedValues,
-  calibrationFacts,
-  givenCalibration,
-  ofBase,
-} from './calibrated.js';
+import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBase } from './calibrated.js';
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
@@ -160,7 +153,7 @@ const FITS = 0.1;
  * @param asked peers that were asked about
  */
 export function siblingValues(
-  { isMade, ...prior }: CalibratedValues,
+  { isMade, ...prior }: ReturnType<typeof calibratedValues>,
   { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
