@@ -21,7 +21,7 @@ const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
 const fitTrace = (trace: MadeTrace): FitTrace => ({
   features: stateFeatures(statesOf(trace)),
   reward: trace.reward,
-  place: groupPlace(trace),
+  place: groupPlace({ id: trace.group ?? trace.id }),
 });
 
 async function fitAll(traces: readonly MadeTrace[]) {
