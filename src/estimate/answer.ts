@@ -107,7 +107,8 @@ function readAnswer(raw: string) {
   const text = oneSpelling(raw);
   const [whole, name = ''] = /^([a-zA-Z]|\\[a-z]+|[a-zA-Z]\([a-z]\))=(?=[^=]+$)/.exec(text) ?? [''];
   const rest = text.slice(whole.length);
-  return { text: rest, value: readValue(rest), name };
+  const value: AnswerValue = readNumber(rest) ?? readWord(rest) ?? { kind: 'other' };
+  return { text: rest, value, name };
 }
 
 // ------ one spelling of TeX
@@ -164,10 +165,6 @@ function oneSpelling(raw: string): string {
 
 // ------ values
 
-function readValue(text: string): AnswerValue {
-  return readNumber(text) ?? readWord(text) ?? { kind: 'other' };
-}
-
 const PLAIN_NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;
 const LEADING_NUMBER = new RegExp(`^${PLAIN_NUMBER}`);
 const POWER = /^(?:[eE]([+-]?\d{1,3})(?![\w.])|\\times ?10\^(?:\{([+-]?\d{1,3})\}|(\d)(?!\d)))/;
@@ -186,7 +183,7 @@ function readNumber(text: string): NumberValue | undefined {
     const value = /,/.test(inner[1] as string) ? undefined : readNumber(inner[1] as string);
     return value && sign === '-' ? { ...value, num: -value.num } : value;
   }
-  const found = readMagnitude(text.slice(sign.length));
+  const found = readFraction(text.slice(sign.length)) ?? readDecimal(text.slice(sign.length));
   if (found === undefined) return undefined;
   const { value, rest, decimals = 0, isLoose = false } = found;
   const unit = UNIT.exec(rest);
@@ -200,9 +197,7 @@ interface Magnitude extends Partial<Pick<NumberValue, 'decimals' | 'isLoose'>> {
   readonly rest: string;
 }
 
-function readMagnitude(text: string): Magnitude | undefined {
-  const fraction = readFraction(text);
-  if (fraction !== undefined) return fraction;
+function readDecimal(text: string): Magnitude | undefined {
   const digits = LEADING_NUMBER.exec(text)?.[0];
   if (digits === undefined) return undefined;
   const [num, den] = decimal(digits);

@@ -3,7 +3,7 @@
 import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../model/text/templates.js';
 import type { Answers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
-import { contrast, logSumExp, type TraceValues, traceValues, utilitiesOf } from './value.js';
+import { contrast, logSumExp, scoredReferences, stateValues, utilitiesOf } from './value.js';
 
 export const ask: Estimator = {
   name: 'ask',
@@ -18,7 +18,6 @@ export const ask: Estimator = {
       'of ask: JSON file {"question", "yes", "no"}, what is asked at an exit and the two answers (default: the policy\'s own)',
     ],
   ],
-  configKeys: ['askTemplate'],
   // a flag's file, or the question that a calibration was fitted with
   setUp: ({ askTemplate: given }) => ({
     async open({ policy, tokenizer }): Promise<OpenEstimator> {
@@ -52,13 +51,14 @@ export const ask: Estimator = {
 /** Status where at no exit both answers together are as likely as this: what the policy holds of them is noise. */
 const UNANSWERED = { code: 'ask:unanswered', below: Math.log(0.01) };
 
-/** P(yes) at every exit. @param branches (K+1) of both answers' log-probabilities, where one branch may have had both */
-export function askedValues(branches: Answers['branches'], utilities: Float32Array): TraceValues {
-  const answers = branches.map((both) => {
+/** P(yes) at every exit. @param said (K+1) of both answers' log-probabilities, where one branch may have had both */
+export function askedValues(said: Answers['branches'], utilities: Float32Array) {
+  const branches = said.map((both) => {
     const [own] = both;
     return own === undefined || both.length > 1 ? both : [own.subarray(0, 1), own.subarray(1)];
   });
-  const found = traceValues(answers, utilities, ask);
-  const isUnanswered = found.referenceLogprobs.every((each) => logSumExp([...each]) < UNANSWERED.below);
-  return { ...found, status: isUnanswered ? [UNANSWERED.code] : [] };
+  const { referenceLogprobs } = scoredReferences(branches);
+  const isUnanswered = referenceLogprobs.every((each) => logSumExp([...each]) < UNANSWERED.below);
+  const status = isUnanswered ? [UNANSWERED.code] : [];
+  return { values: stateValues(branches, utilities, ask), branches, status };
 }

@@ -4,22 +4,17 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
 import { usageError } from '../errors.js';
 import type { Flag } from '../flag-values.js';
+import type { Config } from '../io/write/output.js';
 import type { Answers } from '../question.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../trace.js';
 import { ask, askedValues } from './ask.js';
-import {
-  type Calibration,
-  readCalibration,
-  type ScoredWith,
-  type StoredModel,
-  storedModel,
-} from './calibration.js';
+import { type Calibration, readCalibration, type ScoredWith, storedModel } from './calibration.js';
 import type { Estimator, EstimatorCall, EstimatorSetup, LoadContext, ValueJob } from './estimator.js';
 import { type Known, peersFeature } from './fit/fit.js';
-import { pr } from './one-pass.js';
+import { pr, prGeo } from './one-pass.js';
 import { type FitKind, stateFeatures } from './states.js';
-import { geoValuesOf, noReferences, type TraceValues, traceValues, utilitiesOf } from './value.js';
+import { stateValues, type TraceValues, utilitiesOf } from './value.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
@@ -46,7 +41,6 @@ export const calibrated: Estimator = {
   onRewardScale: true,
   card: 'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   creditFlags: [CALIBRATION],
-  configKeys: ['calibration', 'askTemplate'],
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && (model.uses === 'now' ? NOW[model.estimator] : ofBase(calibrated, model));
@@ -69,7 +63,7 @@ export const calibrated: Estimator = {
 const NOW: Readonly<Record<FitKind, Estimator | undefined>> = { pr, ask, none: undefined, probe: pr };
 
 /** An estimator's facts, with what a model needs scored. */
-export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel, 'estimator'>): T {
+export function ofBase<T extends Nature>(own: T, { estimator }: { readonly estimator: FitKind }): T {
   return { ...own, scores: NOW[estimator]?.scores ?? 'nothing' };
 }
 
@@ -93,8 +87,7 @@ export function calibrationFacts(calibration: Calibration, own: Estimator, call:
   return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
-    warning: (policy, config) =>
-      calibrationWarning(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
+    warning: (policy, config) => calibrationWarning(calibration, policy, { ...config, askTemplate }),
     async open(context: LoadContext) {
       const setUp = base === 'ask' ? await ask.setUp?.({ askTemplate }, call, ask) : undefined;
       const { referenceSetOf, config } = (await setUp?.open(context)) ?? {};
@@ -110,28 +103,31 @@ export const UNCALIBRATED = 'value:uncalibrated';
 const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'references', 'rewardRange', 'askTemplate'];
 
 /** How a run scores, as far as φ depends on it. @param config the resolved configuration */
-export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWith['scored_with'] {
+export function scoredWith(config: Config): ScoredWith['scored_with'] {
   const keys = isIdle(config.segmenter, 'fixedLength') ? SCORED_WITH : [...SCORED_WITH, 'fixedLength'];
-  return Object.fromEntries(
-    keys.flatMap((key) => (config[key] === undefined ? [] : [[key, config[key]] as const])),
-  );
+  const all = keys.map((key) => [key, config[key]] as const);
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined));
 }
 
 /** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
-export function calibrationWarning({ file }: Calibration, own: ScoredWith): string | undefined {
+export function calibrationWarning(
+  { file }: Calibration,
+  policy: ScoredWith['policy'],
+  config: Config,
+): string | undefined {
   const what = file.estimator === 'probe' ? 'the probe' : 'the calibration';
   if (file.uses === 'now')
     return `${what} stands back (${file.why}): the values of ${NOW[file.estimator]?.name} stay as they are, status ${UNCALIBRATED}`;
   const warnings = [
-    ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
-    ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
+    ...(isDeepStrictEqual(file.policy, policy) ? [] : ['by another policy']),
+    ...(isDeepStrictEqual(file.scored_with, scoredWith(config)) ? [] : ['with other segments or flags']),
   ];
   if (warnings.length === 0) return undefined;
   return `${what} was fitted to traces that were scored ${warnings.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
 /** Values, and whether they are made of anything: where one needs a reference, a trace without has no v̂, and its values stay 0. */
-export type CalibratedValues = TraceValues & { readonly isMade: boolean };
+type CalibratedValues = TraceValues & { readonly isMade: boolean };
 
 /** V(s_0..K); v̂ where there is no calibration, or it stands back. @param kind of the calibration that there will be */
 export function calibratedValues(
@@ -140,34 +136,30 @@ export function calibratedValues(
   calibration: Calibration | undefined,
   kind = calibration?.file.estimator ?? 'probe',
 ): CalibratedValues {
-  const { branches, segmentation } = answers;
+  const { branches } = answers;
   const utilities = utilitiesOf(job);
   const nature = NOW[kind];
-  const scored =
-    nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
-  const K = segmentation.exits.length;
-  const found = scored ?? { values: new Float32Array(K), ...noReferences(K) };
-  // hidden states need no reference
-  const isMade = kind === 'probe' || scored?.referenceTokens.length !== 0;
+  const found: TraceValues =
+    nature === ask
+      ? askedValues(branches, utilities)
+      : { values: nature ? stateValues(branches, utilities, nature) : new Float32Array(branches.length) };
+  // hidden states need no reference, and a thought tells by itself
+  const isMade = kind === 'probe' || kind === 'none' || utilities.length > 0;
   if (calibration === undefined || calibration.standsBack || !isMade) return { ...found, isMade };
-  const values = calibration.values(keyOf(job), knownOf(job, answers, found, kind));
+  const values = calibration.values(job.trace, knownOf(job, { ...answers, ...found }, kind));
   return { ...found, values, isMade };
 }
-
-/** What a trace is left out of a fit with: its group, or itself. */
-export const keyOf = ({ trace: { group, id } }: Pick<ValueJob, 'trace'>): string => group ?? id;
 
 /** What is known of a trace's states: of the policy's own tokens, what was scored there, and of its peers. */
 export function knownOf(
   job: Omit<ValueJob, 'references'>,
-  { segmentation, logprobs, entropies, states }: Answers,
-  { values, referenceLogprobs, referenceTokens }: TraceValues,
+  { values, branches, segmentation, logprobs, entropies, states }: Answers & TraceValues,
   kind: FitKind,
 ): Known {
   const { own } = job.tokens;
   const before = own && ownBefore(own);
   const seen = {
-    ...{ values, geoValues: geoValuesOf(referenceLogprobs, referenceTokens, utilitiesOf(job)) },
+    ...{ values, geoValues: stateValues(branches, utilitiesOf(job), prGeo) },
     ends: segmentation.thoughtEnds.map((end) => before?.[end] ?? end),
     ...{ logprobs: compact(logprobs, own), entropies: compact(entropies, own) },
   };

@@ -5,13 +5,15 @@ import type { Config } from '../io/write/output.js';
 import { toFloat16 } from '../model/onnx/float16.js';
 import type { OurColumn } from '../scored/columns.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
+import { ask } from './ask.js';
 import { type CalibrationFile, calibrationFile, type FitAbout } from './calibration.js';
 import { fitStates, type Known, type KnownTrace, MIDDLE } from './fit/fit.js';
 import { groupPlace, KnownGroups } from './fit/groups.js';
+import { pr, prGeo } from './one-pass.js';
 import { STATES_COLUMN } from './probe.js';
 import { storedNature } from './registry.js';
 import { type Base, FEATURES_OF, type FitKind, type States, stateFeatures } from './states.js';
-import { contrast, geoValuesOf, rightNow } from './value.js';
+import { rowValues } from './value.js';
 
 /** Columns without which nothing can be fitted. */
 const NEEDED: readonly OurColumn[] = ['segments', 'logprobs', 'reward', 'id'];
@@ -32,9 +34,8 @@ export function fitTraceOf(row: OutputRow, kind: FitKind): KnownTrace | string {
   if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
   const known = storedKnown(row, kind, kind === 'probe');
-  // what a trace is left out with: its group, or itself
-  const place = groupPlace(trace.group ?? trace.id);
-  return typeof known === 'string' ? known : { ...known, reward: Math.fround(reward), place };
+  if (typeof known === 'string') return known;
+  return { ...known, reward: Math.fround(reward), place: groupPlace(trace) };
 }
 
 /** What a stored row tells of its states, or why it does not. */
@@ -125,7 +126,7 @@ export function baseOfFile(
  * @param isUnsure whether entropies are read
  * @returns why the row has none, as half a sentence, where that is so
  */
-function storedStates(scored: OutputRow, base: Base, isUnsure = base !== 'pr'): States | string {
+function storedStates(scored: OutputRow, base: Base, isUnsure: boolean): States | string {
   const row = withoutShown(scored);
   const { logprobs, entropies, referenceLogprobs: exits } = row;
   const { referenceTokens: tokens, referenceUtilities: utilities } = row;
@@ -149,10 +150,9 @@ function storedStates(scored: OutputRow, base: Base, isUnsure = base !== 'pr'): 
     return `reference_logprobs does not have ${utilities.length} entries at every exit`;
   if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
     return `its reference_tokens are not ${utilities.length} counts`;
-  const readValue = base === 'ask' ? contrast : rightNow;
-  const values = Float32Array.from(exits, (exit) => readValue({ logprobs: exit, tokens, utilities }));
+  const values = rowValues(exits, tokens, utilities, base === 'ask' ? ask : pr);
   if (!values.every(Number.isFinite)) return NOT_FINITE;
-  return { ...read, values, geoValues: geoValuesOf(exits, tokens, utilities) };
+  return { ...read, values, geoValues: rowValues(exits, tokens, utilities, prGeo) };
 }
 
 const NOT_FINITE = 'its numbers are not finite';

@@ -4,8 +4,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { dataError, usageError } from '../errors.js';
 import { readGivenJson } from '../io/files/files.js';
 import { VERSION } from '../package-files.js';
-import { FittedValues } from './fit/cross-fit.js';
+import type { Trace } from '../trace.js';
 import { type Fit, fitRows, type Known } from './fit/fit.js';
+import { FOLDS, groupPlace, KnownGroups } from './fit/groups.js';
+import { logitOf, type Standardisation, sigmoid, standardised } from './fit/logistic.js';
 import { FEATURES_OF, type FitKind } from './states.js';
 
 /** How traces were scored, where a file of them says so. */
@@ -68,14 +70,20 @@ export function storedModel(found: unknown): StoredModel | undefined {
 /** A calibration as traces are valued with it. */
 export class Calibration {
   readonly model;
-  readonly #values: FittedValues;
+  readonly #groups: KnownGroups;
+  readonly #scale: Standardisation;
+  readonly #weights: readonly Float64Array[];
 
   constructor(readonly file: CalibrationFile) {
     const { uses, why, estimator, layers, traces, sha256 } = file;
     this.model = { uses, why, estimator, layers, traces, sha256 };
-    const [mean, sd] = [Float64Array.from(file.mean), Float64Array.from(file.sd)];
-    const weights = file.weights?.map((own) => Float64Array.from(own)) ?? [];
-    this.#values = new FittedValues(file.group_marks, { mean, sd }, weights);
+    this.#groups = KnownGroups.ofText(file.group_marks);
+    this.#scale = { mean: Float64Array.from(file.mean), sd: Float64Array.from(file.sd) };
+    this.#weights = file.weights?.map((own) => Float64Array.from(own)) ?? [];
+  }
+
+  get isProbe(): boolean {
+    return this.file.estimator === 'probe';
   }
 
   /** Whether the values are to stay as they are. */
@@ -83,9 +91,17 @@ export class Calibration {
     return this.file.uses === 'now';
   }
 
-  /** V(s_0..K) of a trace, as it is stored. @param key the trace's group, or its id where it has none */
-  values(key: string, known: Known): Float32Array {
-    return this.#values.of(key, fitRows(known, this.file.estimator, this.file.hidden));
+  /**
+   * V(s_0..K) of a trace, as it is stored, by weights that have not seen a reward of its group: of all traces, or, where the group was
+   * among them, of its fold.
+   */
+  values(trace: Pick<Trace, 'group' | 'id'>, known: Known): Float32Array {
+    const place = groupPlace(trace);
+    const own = this.#weights[this.#groups.has(place) ? place.fold : FOLDS];
+    if (own === undefined) throw new Error('the fit has no weights');
+    const z = standardised(fitRows(known, this.file.estimator, this.file.hidden), this.#scale);
+    const F = own.length - 1;
+    return Float32Array.from({ length: z.length / F }, (_, k) => sigmoid(logitOf(own, z, k * F)));
   }
 }
 

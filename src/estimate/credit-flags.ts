@@ -9,7 +9,7 @@ import { RredcotError, usageError } from '../errors.js';
 import { attributeOf, finite, oneOf, otherFlag } from '../flag-values.js';
 import type { Config } from '../io/write/output.js';
 import type { ConfigReader } from '../scored/open-scored.js';
-import type { Estimator, FlagValues } from './estimator.js';
+import { allFlagsOf, type Estimator, type FlagValues } from './estimator.js';
 import { ESTIMATORS, estimatorNamed, flagsOfAll, storedNature, valueColumns } from './registry.js';
 
 /** `--reward-range` where nobody has named one: the inputs say which. */
@@ -162,9 +162,8 @@ export function resolveEstimator(flags: FlagValues): Nature {
   const names = ESTIMATORS.map((each) => each.name);
   const name = oneOf('--estimator', String(flags.estimator), names);
   const estimator = estimatorNamed(name) as Estimator;
-  const flagsOf = ({ creditFlags = [], flags = [] }: Estimator) => [...creditFlags, ...flags];
-  const foreignFlag = otherFlag(flagsOf(estimator), ESTIMATORS.flatMap(flagsOf), flags);
-  const other = foreignFlag && ESTIMATORS.find((each) => flagsOf(each).includes(foreignFlag));
+  const foreignFlag = otherFlag(allFlagsOf(estimator), ESTIMATORS.flatMap(allFlagsOf), flags);
+  const other = foreignFlag && ESTIMATORS.find((each) => allFlagsOf(each).includes(foreignFlag));
   if (other)
     throw usageError(
       `${foreignFlag[0].split(' ')[0]} has no meaning with --estimator ${name}`,

@@ -1,9 +1,10 @@
 // `distill`: how much likelier a teacher is to write each token than the policy that wrote it (arXiv 2605.07865).
 import { TOKEN_ADVANTAGE } from '../credit/requested.js';
+import { sum } from '../credit/rules.js';
 import { usageError } from '../errors.js';
 import type { Estimator } from './estimator.js';
 import type { TaughtAnswers } from './teacher.js';
-import { listColumn, noReferences, summedAttributions } from './value.js';
+import { listColumn, summedAttributions } from './value.js';
 
 export const distill: Estimator = {
   name: 'distill',
@@ -27,28 +28,16 @@ export const distill: Estimator = {
     return {
       open: () => ({
         ask: () => ({ atExits: [] }),
-        values(_, { logprobs, segmentation: { exits, thoughtEnds }, second }) {
-          const advantages = tokenAdvantages(logprobs, second as TaughtAnswers);
-          return {
-            values: summedAttributions(sumsWithin(advantages, thoughtEnds)),
-            columns: { [TOKEN_ADVANTAGE]: advantages },
-            ...noReferences(exits.length),
-          };
+        values(_, { logprobs, segmentation: { thoughtEnds }, second }) {
+          const { logprobs: taught, kl } = second as TaughtAnswers;
+          // A_t, whose mean over what π may write is 0
+          const advantages = logprobs.map((own, t) => (taught[t] as number) - own + (kl[t] as number));
+          const sums = Float64Array.from(thoughtEnds, (end, k) =>
+            sum(advantages.subarray(thoughtEnds[k - 1] ?? 0, end)),
+          );
+          return { values: summedAttributions(sums), columns: { [TOKEN_ADVANTAGE]: advantages } };
         },
       }),
     };
   },
 };
-
-/** A_t = (log π_T(o_t) − log π(o_t)) + KL_t, as stored: its mean over what π may write is 0. @param logprobs (T) nats */
-export function tokenAdvantages(
-  logprobs: Float32Array,
-  { logprobs: taught, kl }: Pick<TaughtAnswers, 'logprobs' | 'kl'>,
-): Float32Array {
-  return logprobs.map((own, t) => (taught[t] as number) - own + (kl[t] as number));
-}
-
-/** (K) Σ over the tokens of each segment, in float64; the first begins at token 0. @param ends (K) exclusive */
-function sumsWithin(list: Float32Array, ends: Int32Array): Float64Array {
-  return Float64Array.from(ends, (end, k) => list.subarray(ends[k - 1] ?? 0, end).reduce((a, b) => a + b, 0));
-}

@@ -129,7 +129,7 @@ export interface Estimator extends Nature {
     call: EstimatorCall,
     nature: Nature,
   ) => Promise<EstimatorSetup> | EstimatorSetup;
-  /** keys of a configuration that go with it */
+  /** keys of a configuration that go with it, beside those of its flags */
   readonly configKeys?: readonly string[];
   /**
    * columns that come with its values, where these alone do not tell all; lists of numbers have one for each exit, or for each token
@@ -137,3 +137,6 @@ export interface Estimator extends Nature {
    */
   readonly columns?: (config: Config) => readonly OutputColumn[];
 }
+
+/** All its flags, whatever they decide. */
+export const allFlagsOf = ({ creditFlags = [], flags = [] }: Estimator) => [...creditFlags, ...flags];

@@ -3,7 +3,7 @@ import { oneOf } from '../flag-values.js';
 import { joinIds } from '../model/text/encode.js';
 import type { Answer, Question } from '../question.js';
 import type { Estimator, ValueJob } from './estimator.js';
-import { logSumExp, scoredReferences, summedAttributions } from './value.js';
+import { logSumExp, summedAttributions } from './value.js';
 
 /**
  * What a trace is without a segment, the first by default:
@@ -26,7 +26,6 @@ export const loo: Estimator = {
       `of loo: a segment is ${LOO.join('|')} (what follows moves up, or stays and does not see it; default: ${LOO[0]})`,
     ],
   ],
-  configKeys: ['loo'],
   setUp({ loo: how = LOO[0] }) {
     const own = oneOf('--loo', String(how), LOO);
     return {
@@ -45,7 +44,7 @@ export const loo: Estimator = {
           const N = referenceSet.length;
           for (const [n, k] of whenCut.length === 0 ? [] : segmentsOf(exits).entries())
             attributions[k - 1] = all - answerLogprob(whenCut.slice(n * N, (n + 1) * N), referenceSet);
-          return { values: summedAttributions(attributions), ...scoredReferences(branches) };
+          return { values: summedAttributions(attributions) };
         },
       }),
     };

@@ -12,7 +12,7 @@ import { type Calibration, readCalibration, storedModel } from './calibration.js
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
 import { openJudge } from './judge.js';
 import { compareAnswer } from './reward.js';
-import { listColumn, noReferences, type TraceValues } from './value.js';
+import { listColumn, type TraceValues } from './value.js';
 
 export const mc: Estimator = {
   name: 'mc',
@@ -26,13 +26,13 @@ export const mc: Estimator = {
     ['--mc-max-tokens <n>', 'of mc: tokens of a completion at most (default: 2048)'],
     ['--judge-command <cmd>', 'of mc: JSON lines in, a number 0..1 a line out (default: compares answers)'],
   ],
-  configKeys: ['mcSamples', 'mcTokens', 'mcMaxTokens', 'judgeCommand', 'calibration'],
   columns: () => [
     listColumn('mc_samples', 'completions that were sampled at each exit point'),
     listColumn('mc_right', 'what these earned together'),
     listColumn('lost_fraction', 'share of them that were cut, or could not be judged'),
   ],
-  withFlags: ({ calibration }) => (calibration === undefined ? PLAIN : mc),
+  // without one nothing is scored
+  withFlags: ({ calibration }) => (calibration === undefined ? { ...mc, scores: 'nothing' } : mc),
   stored: ({ calibration }) => ofBase(mc, storedModel(calibration) ?? { estimator: 'none' }),
   async setUp({ mcSamples = 4, mcMaxTokens = 2048, mcTokens, judgeCommand, calibration: path }, call) {
     const samples = positiveInteger('--mc-samples', `${mcSamples}`, 4);
@@ -44,10 +44,9 @@ export const mc: Estimator = {
     if (calibration?.standsBack)
       throw usageError(`--calibration stands back (${calibration.file.why})`, 'leave it out');
     const facts = calibration && calibrationFacts(calibration, mc, call);
-    const kept = { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand };
     return {
       ...facts,
-      config: Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined)),
+      config: { mcSamples: samples, mcMaxTokens: maxTokens, mcTokens, judgeCommand },
       ...(judgeCommand === undefined && { readsReferences: true }),
       async open(context): Promise<OpenEstimator> {
         const { engine, signal, log, policy } = context;
@@ -98,9 +97,6 @@ export const mc: Estimator = {
 
 /** States with several completions after which it is no chance that these are equal. */
 const ENOUGH = 16;
-
-/** Its facts without a calibration: nothing is scored. */
-const PLAIN: Estimator = { ...mc, scores: 'nothing' };
 
 /**
  * What is known of a trace before its completions: π of its segments, the calibrated values, and how many of each exit to ask for.
@@ -195,7 +191,7 @@ export function mcValues({ pi, prior }: Pick<Plan, 'pi' | 'prior'>, outcomes: Ou
   const values = prior ? smoothedValues(prior.values, pi, seen) : seen.map(([right, count]) => right / count);
   const list = (name: keyof Outcomes[number]) => Float32Array.from(outcomes, (each) => each[name]);
   return {
-    ...(prior ?? noReferences(outcomes.length)),
+    ...prior,
     values: Float32Array.from(values),
     columns: { mc_samples: list('count'), mc_right: list('right'), lost_fraction: list('lost') },
     // a value of half of them is one of those that end soon

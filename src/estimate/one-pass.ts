@@ -1,20 +1,15 @@
 // Estimators that ask for nothing but the one pass of the policy: the references' log-probabilities read in several ways, the tokens' own, and values of the row.
 
-import type { Nature } from '../credit/nature.js';
+import type { Nature, StoredReferences } from '../credit/nature.js';
 import { TraceRejected, usageError } from '../errors.js';
 import type { Estimator, EstimatorSetup, FlagValues } from './estimator.js';
 import { atOnce } from './module-place.js';
-import {
-  contrast,
-  geometricMean,
-  logSumExp,
-  rightNow,
-  scoredReferences,
-  summedAttributions,
-  traceValues,
-  utilitiesOf,
-  weighted,
-} from './value.js';
+import { contrast, logSumExp, stateValues, summedAttributions, utilitiesOf, weighted } from './value.js';
+
+/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
+function rightNow(referenceSet: StoredReferences): number {
+  return weighted(referenceSet).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
+}
 
 /** `pr`, the default: the probability of giving a reference answer if the policy had to answer there. */
 export const pr: Estimator = {
@@ -37,6 +32,14 @@ export const prMean: Estimator = {
   fromTokens: arithmeticMean,
   card: 'the mean token probability of the reference answer, if the policy had to answer there',
 };
+
+/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
+function geometricMean({ logprobs, tokens, utilities }: StoredReferences): number {
+  return logprobs.reduce(
+    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
+    0,
+  );
+}
 
 export const prGeo: Estimator = {
   name: 'pr-geo',
@@ -131,7 +134,9 @@ export const surprise: Estimator = {
 /** Values that follow from the references' log-probabilities alone. */
 export function ofReferences(nature: Nature): EstimatorSetup {
   return {
-    open: () => ({ values: (trace, { branches }) => traceValues(branches, utilitiesOf(trace), nature) }),
+    open: () => ({
+      values: (trace, { branches }) => ({ values: stateValues(branches, utilitiesOf(trace), nature) }),
+    }),
   };
 }
 
@@ -153,7 +158,7 @@ export function ofSeen(
             `--estimator ${name} gave ${values.length} values (${values.join(', ')}) for the trace ${JSON.stringify(trace.id)}, expected ${exits.length} numbers`,
             'one for each exit point',
           );
-        return { values, ...scoredReferences(branches) };
+        return { values };
       },
     }),
   };

@@ -8,7 +8,7 @@ import { compareAnswers } from './answer.js';
 import { type AnswerMarks, ownAnswer, plainAnswer } from './answer-text.js';
 import type { Estimator, EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, type Peers, refuseStream } from './peers.js';
-import { listColumn, noReferences } from './value.js';
+import { listColumn } from './value.js';
 
 /** What a hint tells: a reference's answer, or the text of one of the group's right completions; the first is the default. */
 const HINTS = ['answer', 'peer'] as const;
@@ -33,10 +33,11 @@ export const posterior: Estimator = {
     ],
     ['--hint-policy <folder>', 'of posterior: a policy folder that reads the hint (default: --policy)'],
   ],
-  configKeys: ['hint', 'contrast', 'hintTemplate', 'hintPolicy'],
   columns: ({ contrast }) => [
     listColumn('hint_logprobs', 'log-probability of each completion token behind the hinted prompt, nats'),
-    ...(contrast === undefined ? [] : [CONTRAST_COLUMN]),
+    ...(contrast === undefined
+      ? []
+      : [listColumn('contrast_logprobs', 'the same behind the prompt with the wrong hint, nats')]),
   ],
   setUp({ hint: asked = HINTS[0], contrast, hintTemplate, hintPolicy }, { inputs }): EstimatorSetup {
     const hint = oneOf('--hint', String(asked), HINTS);
@@ -82,12 +83,8 @@ export const posterior: Estimator = {
             const isAlone = hasHint && hasContrast && other === undefined;
             return {
               values: posteriorValues(other ?? logprobs, read, exits),
-              columns: {
-                hint_logprobs: read,
-                ...(hasContrast && { [CONTRAST_COLUMN.name]: other ?? logprobs }),
-              },
+              columns: { hint_logprobs: read, contrast_logprobs: other ?? logprobs },
               status: [...(hasHint ? [] : [NO_HINT]), ...(isAlone ? [NO_CONTRAST] : [])],
-              ...noReferences(exits.length),
             };
           },
           [Symbol.asyncDispose]: async () => reader?.[Symbol.asyncDispose](),
@@ -96,11 +93,6 @@ export const posterior: Estimator = {
     };
   },
 };
-
-const CONTRAST_COLUMN = listColumn(
-  'contrast_logprobs',
-  'the same behind the prompt with the wrong hint, nats',
-);
 
 /** Tokens without its end token. */
 function lengthOf({ completionIds, pieces }: Peer): number {

@@ -13,26 +13,17 @@ import {
   CALIBRATION,
   calibratedValues,
   calibrationWarning,
-  keyOf,
   knownOf,
   scoredWith,
   UNCALIBRATED,
 } from './calibrated.js';
-import {
-  Calibration,
-  type CalibrationFile,
-  calibrationFile,
-  readCalibration,
-  type StoredModel,
-  storedModel,
-} from './calibration.js';
+import { Calibration, calibrationFile, readCalibration, storedModel } from './calibration.js';
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
 import { fitStates, type KnownTrace, WHY } from './fit/fit.js';
 import { groupPlace } from './fit/groups.js';
 import { pr } from './one-pass.js';
 import { isStream, refuseStream } from './peers.js';
-import { referenceSetMaker } from './references.js';
-import { listColumn, type TraceValues, traceValues, utilitiesOf } from './value.js';
+import { listColumn, stateValues, type TraceValues, utilitiesOf } from './value.js';
 
 /** Status of values without hidden states: nobody gave any, or they help nothing. */
 export const NO_STATES = 'value:no-states';
@@ -56,7 +47,7 @@ export const probe: Estimator = {
   flags: [
     ['--keep-states', 'of auto and probe: writes the hidden states that they read, for calibrate --probe'],
   ],
-  configKeys: ['calibration', 'keepStates', 'stateLayers'],
+  configKeys: ['stateLayers'],
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && natureOf(model);
@@ -84,10 +75,7 @@ export const probe: Estimator = {
         ...(part && { estimator: pr.name }),
         ...(given && told(given, isAuto)),
       },
-      warning: (policy, config) =>
-        given && !(isAuto && given.standsBack)
-          ? calibrationWarning(given, { policy, scored_with: scoredWith(config) })
-          : undefined,
+      ...(given && !(isAuto && given.standsBack) && { warning: calibrationWarning.bind(null, given) }),
       open(context) {
         if (part)
           context.log.info(`--estimator auto takes pr: ${part} is not all traces; for a probe, ${LATER}`);
@@ -106,7 +94,7 @@ export const auto: Estimator = {
 };
 
 /** What values are, by what they are made of: those that a fit leaves as they are are those of `pr`. */
-export function natureOf(model: Pick<StoredModel, 'uses'> | undefined): Nature {
+export function natureOf(model: Pick<Calibration['file'], 'uses'> | undefined): Nature {
   return model?.uses === 'now' ? pr : { ...probe, needsNoReference: true };
 }
 
@@ -123,7 +111,7 @@ type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates' | 'isPart', boolean>
 
 /** @param given undefined: one is fitted to the traces */
 async function openProbe(
-  { policy, tokenizer, engine, log }: LoadContext,
+  { policy, engine, log }: LoadContext,
   given: Calibration | undefined,
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
@@ -155,7 +143,6 @@ async function openProbe(
   };
   return {
     config: { ...(hidden > 0 && { stateLayers: layers }) },
-    referenceSetOf: await referenceSetMaker(policy.exitTemplate, pr, tokenizer.encode),
     ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
     values: (trace, answers) => probeValues(trace, answers, own, opts),
     ...(given === undefined && !opts.isPart && { whole: { partOf, fit } }),
@@ -175,9 +162,9 @@ export function refuseStates({ file: { uses, policy } }: Calibration, files: unk
 function partOf(job: ValueJob, answers: Answers): Omit<KnownTrace, 'states'> | undefined {
   const { reward } = job.reward;
   const { states: _, ...said } = answers;
-  const scored = traceValues(answers.branches, utilitiesOf(job), pr);
-  const known = knownOf(job, said, scored, 'probe');
-  return reward === null ? undefined : { ...known, reward, place: groupPlace(keyOf(job)) };
+  const values = stateValues(answers.branches, utilitiesOf(job), pr);
+  const known = knownOf(job, { ...said, values }, 'probe');
+  return reward === null ? undefined : { ...known, reward, place: groupPlace(job.trace) };
 }
 
 /** V(s_0..K); v̂ where there is no fit, or it stands back. */
@@ -196,7 +183,7 @@ function probeValues(
 }
 
 /** Tells what a fit has found. */
-export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void {
+export function tellProbe(file: Calibration['file'], log: Log, isAuto = false): void {
   const { uses, why, with_states, without_states, log_loss: loss, auc, traces, groups } = file;
   // the rejects say more
   if (traces === 0) return;
@@ -216,7 +203,7 @@ export function tellProbe(file: CalibrationFile, log: Log, isAuto = false): void
     );
 }
 
-function tellTaken({ uses, why }: CalibrationFile, log: Log): void {
+function tellTaken({ uses, why }: Calibration['file'], log: Log): void {
   const taken = { states: 'probe', features: 'probe, without hidden states', now: 'pr' }[uses];
   log.info(`--estimator auto takes ${taken}${why === null ? '' : `: ${WHY[why]}`}`);
 }

@@ -6,7 +6,7 @@ import type { ReaderAnswers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import { pr, prGeo, prMean, snis } from './one-pass.js';
 import { referenceSetMaker } from './references.js';
-import { traceValues, utilitiesOf } from './value.js';
+import { stateValues, utilitiesOf } from './value.js';
 
 /** How a prover values a state: as those do that score answers. */
 const READINGS: readonly Nature[] = [pr, prMean, prGeo, snis];
@@ -37,7 +37,6 @@ export const progress: Estimator = {
       'of --estimator progress, which needs it: the policy folder under which states are valued (default: none)',
     ],
   ],
-  configKeys: ['prover', 'proverEstimator', 'bestOf'],
   withFlags({ proverEstimator = 'pr', bestOf = '1' }) {
     const name = oneOf('--prover-estimator', String(proverEstimator), NAMES);
     const reading = READINGS.find((each) => each.name === name) as Nature;
@@ -72,8 +71,10 @@ export const progress: Estimator = {
             prover.check(trace, trace.continuations);
             return { atExits: [], second: { atExits: trace.continuations } };
           },
-          values: (trace, { second }) =>
-            traceValues((second as ReaderAnswers).branches, utilitiesOf(trace), nature),
+          values(trace, { second }) {
+            const { branches } = second as ReaderAnswers;
+            return { values: stateValues(branches, utilitiesOf(trace), nature), branches };
+          },
           [Symbol.asyncDispose]: () => prover[Symbol.asyncDispose](),
         };
       },

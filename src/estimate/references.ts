@@ -52,8 +52,12 @@ export class GroupReferences {
     this.groups.set(group, referenceSet);
     const key = keyOf(own);
     const found = referenceSet.get(key);
-    if (found === undefined && sizeOf(referenceSet, own.best) >= MAX_ENTRIES) return;
-    if (found === undefined) this.length += key.length;
+    if (found === undefined) {
+      // right ones and wrong ones apart
+      const alike = [...referenceSet.values()].filter(({ best }) => best > CORRECT === own.best > CORRECT);
+      if (alike.length >= MAX_ENTRIES) return;
+      this.length += key.length;
+    }
     const [best, next] = [own.best, found?.best, found?.next]
       .filter((utility) => utility !== undefined)
       .sort((a, b) => b - a);
@@ -103,11 +107,6 @@ export class GroupReferences {
       best: reward > CORRECT ? Math.fround(reward) : 0,
     };
   }
-}
-
-/** Entries of a reference set that are right, or wrong, as one of such a utility is. */
-function sizeOf(referenceSet: ReadonlyMap<string, ReferenceEntry>, utility: number): number {
-  return [...referenceSet.values()].filter(({ best }) => best > CORRECT === utility > CORRECT).length;
 }
 
 /**

@@ -15,7 +15,7 @@ import type { Config } from '../io/write/output.js';
 import { ask } from './ask.js';
 import { calibrated } from './calibrated.js';
 import { distill } from './distill.js';
-import type { Estimator, EstimatorCall, EstimatorSetup, FlagValues } from './estimator.js';
+import { allFlagsOf, type Estimator, type EstimatorCall, type FlagValues } from './estimator.js';
 import { loo } from './loo.js';
 import { mc } from './mc.js';
 import { placeInModule } from './module-place.js';
@@ -64,16 +64,15 @@ export async function setUpEstimator(nature: Nature, values: FlagValues, call: E
   return taught(own, values.teacher, nature.isOfRow === true, values);
 }
 
-async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall): Promise<EstimatorSetup> {
+async function setUpAlone(nature: Nature, values: FlagValues, call: EstimatorCall) {
   const { setUp, of, flags = [] } = estimatorNamed(nature.name) ?? {};
   if (setUp !== undefined) {
-    const own: EstimatorSetup | undefined = await setUp(values, call, nature);
+    const own = await setUp(values, call, nature);
     if (typeof own?.open === 'function') return own;
     throw usageError(`--estimator ${nature.name}: its setUp gives no object with a function open`, HINT);
   }
   if (of === undefined) return ofReferences(nature);
-  const given = flags.map(attributeOf).filter((name) => values[name] !== undefined);
-  const config = Object.fromEntries(given.map((name) => [name, values[name]]));
+  const config = Object.fromEntries(flags.map(attributeOf).map((name) => [name, values[name]]));
   return { config, ...ofSeen(nature.name, of, values) };
 }
 
@@ -88,6 +87,11 @@ export function valueColumns(config: Config): readonly OutputColumn[] {
 export function wordsOf({ estimator, rule }: Config) {
   const [first] = [rule].flat() as (SigmaRule | undefined)[];
   return { estimator: estimatorNamed(estimator)?.card, rule: first && RULES[first]?.words };
+}
+
+/** Keys of a configuration that go with their values. */
+export function configKeysOfAll(): readonly string[] {
+  return ESTIMATORS.flatMap((each) => [...allFlagsOf(each).map(attributeOf), ...(each.configKeys ?? [])]);
 }
 
 /** Flags of all of them, each once. */

@@ -6,18 +6,11 @@ import { sharedTokens } from '../model/text/encode.js';
 import type { Answers, TraceQuestions } from '../question.js';
 import { candidateExits, placesOf } from '../segment/segment.js';
 import { type Alignable, type Aligned, mostSimilar } from './alignment.js';
-import {
-  CALIBRATION,
-  type CalibratedValues,
-  calibratedValues,
-  calibrationFacts,
-  givenCalibration,
-  ofBase,
-} from './calibrated.js';
+import { CALIBRATION, calibratedValues, calibrationFacts, givenCalibration, ofBase } from './calibrated.js';
 import { storedModel } from './calibration.js';
 import type { Estimator, OpenEstimator, ValueJob } from './estimator.js';
 import { type Peer, refuseLate, refuseStream } from './peers.js';
-import { listColumn, noReferences, type TraceValues } from './value.js';
+import { listColumn } from './value.js';
 
 /** Peers a trace at most, the most similar ones; L, tokens of a peer's tail that are scored. Measured: docs/fidelity.md. */
 const DEFAULTS = { peers: 3, peerTokens: 40 };
@@ -44,7 +37,6 @@ export const siblings: Estimator = {
       `of siblings: tokens of a peer's tail that are scored (default: ${DEFAULTS.peerTokens})`,
     ],
   ],
-  configKeys: ['peers', 'peerTokens', 'calibration'],
   columns: () => [
     listColumn('value_prior', 'the calibrated value at each exit point, before peers were heard'),
     listColumn('value_ess', 'effective number of outcomes behind the value at each exit point'),
@@ -76,10 +68,9 @@ export const siblings: Estimator = {
           peers: Math.max(MOST_COMPARED, opts.peers),
           ask: (trace) => askSiblings(trace, opts, maxTokens),
           values(trace, answers, { peers }) {
-            const exits = answers.segmentation.exits.length;
             const prior = calibration
               ? calibratedValues(trace, answers, calibration)
-              : { values: new Float32Array(exits), ...noReferences(exits), isMade: false };
+              : { values: new Float32Array(answers.segmentation.exits.length), isMade: false };
             return siblingValues(prior, answers, trace, peers, opts);
           },
         };
@@ -162,12 +153,12 @@ const FITS = 0.1;
  * @param asked peers that were asked about
  */
 export function siblingValues(
-  { isMade, ...prior }: CalibratedValues,
+  { isMade, ...prior }: ReturnType<typeof calibratedValues>,
   { segmentation, logprobs: ownLogprobs, tails = [], peers: logprobsOf = [] }: Answers,
   { completionIds, pieces, reward: { reward: own }, peers: all = [], draws = 1 }: ValueJob,
   asked: readonly Aligned<Peer>[],
   { peerTokens }: typeof DEFAULTS,
-): Required<TraceValues> {
+) {
   const places = placesOf(pieces);
   const [ownTimes, ...times] = drawnTimes([
     { draws, logprobs: ownLogprobs },

@@ -23,7 +23,7 @@ import { changeNoise } from './noise.js';
 import { farPeers, type WholeInput, withPeers } from './peers.js';
 import type { Method, preparing } from './ready.js';
 import type { Reward, RewardedTrace } from './reward.js';
-import { type TraceValues, utilitiesOf } from './value.js';
+import { scoredReferences, type TraceValues, utilitiesOf } from './value.js';
 
 export interface StageOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
   readonly run: WholeInput['run'];
@@ -177,8 +177,8 @@ export function valuesOf(answered: Answered, estimator: OpenEstimator) {
 /** A trace's row once its values are known: all that it says but its credit. */
 export function valuedRow(
   item: Omit<ValueJob, 'references'>,
-  { entropies, logprobs, segmentation, isUnread }: Answers,
-  { values, columns, referenceLogprobs, referenceTokens, status = [] }: TraceValues,
+  { entropies, logprobs, segmentation, isUnread, ...said }: Answers,
+  { values, columns, branches = said.branches, status = [] }: TraceValues,
   noise?: Float32Array,
 ): OutputRow {
   const { reward, tokens } = item;
@@ -192,7 +192,7 @@ export function valuedRow(
       ...(isUnread ? {} : { entropies: segmentSums(entropies, allEnds(segmentation)) }),
     }),
     valueStart: values[0] as number,
-    ...{ referenceLogprobs, referenceTokens, reward: reward.reward },
+    ...{ ...scoredReferences(branches), reward: reward.reward },
     referenceUtilities: utilitiesOf(item),
     requested: { ...columns },
     closesThought: tokens.text.includes(THINK_CLOSE),

@@ -6,8 +6,6 @@ const OF_THOUGHT = ['tokens', 'lowest_logprob', 'logprob_sum', 'improbable_token
 /** φ(s_k) of `pr`, in the order in which weights stand: a calibration file names them. */
 export const FEATURES: readonly string[] = [...OF_VALUE, ...OF_THOUGHT, 'logit_geo_value', 'geo_value'];
 
-const ALL = [...FEATURES, 'entropy_sum', 'lowest_value', 'start', 'largest_entropy'];
-
 /** What values are calibrated: `pr`; P(yes) of `ask`, which needs no reference; or none, where nothing was scored and the thought has to tell. */
 export type Base = 'pr' | 'ask' | 'none';
 
@@ -53,8 +51,8 @@ export function stateFeatures(
   { values, geoValues, ends, logprobs, entropies }: States,
   base: FitKind = 'pr',
 ): Float64Array {
-  const places = FEATURES_OF[base].map((name) => ALL.indexOf(name));
-  const F = places.length;
+  const names = FEATURES_OF[base];
+  const F = names.length;
   const features = new Float64Array(values.length * F);
   let [lowest, second, sum, improbable, unsure, doubted, unsurest] = [0, 0, 0, 0, 0, 1, 0];
   let t = 0;
@@ -70,10 +68,13 @@ export function stateFeatures(
     }
     const [value, geo] = [values[k] as number, geoValues[k] as number];
     doubted = Math.min(doubted, value);
-    const surprise = [t, lowest, sum, improbable, lowest + second];
-    const ofValue = [heldLogit(value), value, ...surprise, heldLogit(geo), geo];
-    const all = [...ofValue, unsure, doubted, k === 0 ? 1 : 0, unsurest];
-    for (const [f, place] of places.entries()) features[k * F + f] = all[place] as number;
+    const all: Readonly<Record<string, number>> = {
+      ...{ logit_value: heldLogit(value), value, logit_geo_value: heldLogit(geo), geo_value: geo },
+      ...{ tokens: t, lowest_logprob: lowest, logprob_sum: sum, improbable_tokens: improbable },
+      ...{ two_lowest_logprobs: lowest + second, entropy_sum: unsure, largest_entropy: unsurest },
+      ...{ lowest_value: doubted, start: k === 0 ? 1 : 0 },
+    };
+    for (const [f, name] of names.entries()) features[k * F + f] = all[name] as number;
   }
   return features;
 }

@@ -9,16 +9,8 @@ import { type Config, POLICY_KEY } from '../io/write/output.js';
 import type { Log } from '../report/log.js';
 import { NEEDED, type ScoredFiles } from '../scored/open-scored.js';
 import { type OutputRow, thoughtEnds, withOwn, withoutShown } from '../scored.js';
-import {
-  CALIBRATION,
-  calibrated,
-  calibrationWarning,
-  givenCalibration,
-  keyOf,
-  scoredWith,
-  UNCALIBRATED,
-} from './calibrated.js';
-import type { Calibration, CalibrationFile } from './calibration.js';
+import { CALIBRATION, calibrated, calibrationWarning, givenCalibration, UNCALIBRATED } from './calibrated.js';
+import type { Calibration } from './calibration.js';
 import { storedKnown } from './calibration-rows.js';
 import {
   ANY_RANGE,
@@ -32,8 +24,8 @@ import {
 import { peersFeature } from './fit/fit.js';
 import { pr } from './one-pass.js';
 import { NO_STATES, natureOf, probe, refuseStates, STATES_COLUMN } from './probe.js';
-import { ESTIMATORS, estimatorNamed } from './registry.js';
-import { noReferences } from './value.js';
+import { configKeysOfAll, estimatorNamed } from './registry.js';
+import { rowValues, scoredReferences } from './value.js';
 
 /** What is asked of stored rows: the flags that were given, the file's own stand for the others. */
 interface AskedCredit {
@@ -52,11 +44,12 @@ export async function newCredit(path: string, source: ScoredFiles, asked: AskedC
   const { estimator } = source.credit;
   const others = ['estimator', ...Object.keys(estimator.config ?? {})];
   let nature: Nature = estimator;
-  if (calibration !== undefined) nature = calibration.standsBack ? pr : natureBy(calibration);
+  if (calibration?.standsBack) nature = pr;
+  else if (calibration !== undefined) nature = calibration.isProbe ? natureOf(calibration.file) : calibrated;
   else if (others.some((flag) => given[flag] !== undefined)) nature = resolveEstimator(flags);
   const credit = resolveCreditOptions(flags, nature);
   refuseImpossible(path, source, credit, calibration);
-  return { credit, calibration, readsPeers: calibration !== undefined && isProbe(calibration.file) };
+  return { credit, calibration, readsPeers: calibration?.isProbe === true };
 }
 
 /**
@@ -108,28 +101,27 @@ export function mergedConfig(
   const gone = [
     // how values are read, and what is said of peers and the like, goes with what had them
     ...['proverEstimator', 'bestOf', 'returnEquivalent', ...(estimator.isOfProver ? [] : ['prover'])],
-    ...(isNew ? ESTIMATORS.flatMap((each) => each.configKeys ?? []) : []),
+    ...(isNew ? configKeysOfAll() : []),
   ];
-  const all = {
+  return {
     ...Object.fromEntries(Object.entries(stored).filter(([key]) => !gone.includes(key))),
     // what the new credit leaves out is not the old one's
     ...Object.fromEntries(KEPT.map((key) => [key, undefined])),
     ...creditConfig(credit),
     // the weights of `calibrated` go with it; where they stand back it is still its name
     estimator: calibration
-      ? (isProbe(calibration.file) ? probe : calibrated).name
+      ? (calibration.isProbe ? probe : calibrated).name
       : isOther
         ? estimator.name
         : stored.estimator,
     ...(isNew && { calibration: calibration?.model }),
-    ...(calibration && isProbe(calibration.file) && { stateLayers: stored.stateLayers }),
+    ...(calibration?.isProbe && { stateLayers: stored.stateLayers }),
     ...(calibration && !isOther && { keepStates: stored.keepStates }),
     // no reference set is read where nothing is scored
     ...(isOther && estimator.scores === 'nothing' && { references: 'row' }),
     ...(drop && { drop: [...((stored.drop as string[] | undefined) ?? []), ...drop] }),
     ...(columns && { columns }),
   };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
 /** Whether values are made in one way. */
@@ -162,7 +154,10 @@ export function revalued(
     (isOther && OF_VALUES.test(code));
   return {
     ...row,
-    ...(isOfTokens && { ...noReferences(values.length), referenceUtilities: new Float32Array(0) }),
+    ...(isOfTokens && {
+      ...scoredReferences(Array.from(values, () => [])),
+      referenceUtilities: new Float32Array(0),
+    }),
     valueStart: values[0] as number,
     // how far other values may be off is not stored
     segments: withOwn(row.segments, (own, k) => ({ ...own, value: values[k + 1] ?? null, noise: null })),
@@ -171,8 +166,8 @@ export function revalued(
 }
 
 /** Of values that a calibration leaves as they are, or makes without hidden states. */
-const toldBy = ({ standsBack, file }: Calibration) =>
-  standsBack ? [UNCALIBRATED] : isProbe(file) && file.uses === 'features' ? [NO_STATES] : [];
+const toldBy = ({ standsBack, isProbe, file }: Calibration) =>
+  standsBack ? [UNCALIBRATED] : isProbe && file.uses === 'features' ? [NO_STATES] : [];
 
 /** (K+1) values. */
 function valuesOf(
@@ -185,24 +180,17 @@ function valuesOf(
   const tokens = row.referenceTokens ?? new Int32Array(0);
   const utilities = row.referenceUtilities ?? new Float32Array(0);
   const logprobs = row.logprobs ?? new Float32Array(0);
-  const { fromLogprobs, fromStored } = calibration === undefined ? to : pr;
-  if (fromLogprobs) return fromLogprobs(logprobs, thoughtEnds(row));
-  const values = Float32Array.from(row.referenceLogprobs ?? [], (lp) =>
-    Number(fromStored?.({ logprobs: lp, tokens, utilities })),
-  );
+  const nature = calibration === undefined ? to : pr;
+  if (nature.fromLogprobs) return nature.fromLogprobs(logprobs, thoughtEnds(row));
+  const values = rowValues(row.referenceLogprobs ?? [], tokens, utilities, nature);
   if (calibration === undefined || calibration.standsBack) return values;
   const { file } = calibration;
   // a trace without a reference has no v̂ to be calibrated
-  if (utilities.length === 0 && !isProbe(file)) return values;
+  if (utilities.length === 0 && !calibration.isProbe) return values;
   const known = storedKnown(scored, file.estimator, file.uses === 'states');
   if (typeof known === 'string') throw new TraceRejected('values', known);
-  return calibration.values(keyOf(row), { ...known, peers: peersFeature(peersMean, peersCount) });
+  return calibration.values(row.trace, { ...known, peers: peersFeature(peersMean, peersCount) });
 }
-
-const isProbe = ({ estimator }: Pick<CalibrationFile, 'estimator'>) => estimator === probe.name;
-
-/** Whose values a calibration makes. */
-const natureBy = ({ file }: Calibration): Nature => (isProbe(file) ? natureOf(file) : calibrated);
 
 /**
  * What stored values do not allow is said before anything is read.
@@ -233,7 +221,7 @@ function refuseImpossible(
     ...(readsEntropies(credit) ? ['entropies'] : []),
     ...(isOfReferences || isCalibrated ? ['reference_logprobs'] : []),
     ...(isCalibrated ? ['id'] : []),
-    ...(calibration && isProbe(calibration.file) ? ['reference_utilities', 'entropies'] : []),
+    ...(calibration?.isProbe ? ['reference_utilities', 'entropies'] : []),
     ...(calibration?.file.uses === 'states' ? [STATES_COLUMN.name] : []),
     ...(readsLogprobs(credit) || isOfTokens || isCalibrated ? ['logprobs'] : []),
     ...(isOfReferences && !isCalibrated ? ['reference_tokens'] : []),
@@ -300,10 +288,9 @@ async function calibrationOf(
       `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
       `rredcot score --estimator ${name} with it`,
     );
-  const policy = account.get(POLICY_KEY);
-  const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
-  refuseStates(found, own.policy);
-  const warning = calibrationWarning(found, own);
+  const policy = JSON.parse(account.get(POLICY_KEY) ?? 'null');
+  refuseStates(found, policy);
+  const warning = calibrationWarning(found, policy, config);
   if (warning !== undefined) log.warn('calibration', warning);
   return found;
 }

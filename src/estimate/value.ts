@@ -3,6 +3,7 @@
 import type { Nature, StoredReferences } from '../credit/nature.js';
 import { sum } from '../credit/rules.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
+import type { Answers } from '../question.js';
 import type { Reference } from '../trace.js';
 
 /**
@@ -23,44 +24,39 @@ export function stateValue(
   return value;
 }
 
-/** A trace's values; N references at K+1 exit points. */
+/** A trace's values; K+1 exit points. */
 export interface TraceValues {
   /** (K+1) v̂(s_k); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
+  /** what a row stores as said of the references, where that is not what the policy's branches say */
+  readonly branches?: Answers['branches'];
   /** what the columns hold that come with the values, by name */
   readonly columns?: Readonly<Record<string, unknown>>;
   /** what the user should know of the values: status codes */
   readonly status?: readonly string[];
-  /** (K+1) of (N) summed log-probabilities, nats */
-  readonly referenceLogprobs: readonly Float32Array[];
-  /** (N) scored tokens */
-  readonly referenceTokens: Int32Array;
 }
 
-/** Values of all states of a trace, as they are stored (float32). @param branches (K+1) of (N) token log-probabilities */
-export function traceValues(
-  branches: readonly (readonly Float32Array[])[],
+/** (K+1) values of all states of a trace, as they are stored (float32). @param branches (K+1) of (N) token log-probabilities */
+export function stateValues(branches: Answers['branches'], utilities: Float32Array, nature: Nature) {
+  return Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, nature));
+}
+
+/** (K+1) the same from what a row stores; NaN where they do not follow from that. @param exits (K+1) of (N) summed log-probabilities */
+export function rowValues(
+  exits: readonly Float32Array[],
+  tokens: Int32Array,
   utilities: Float32Array,
-  nature: Nature,
-): TraceValues {
-  const values = Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, nature));
-  return { values, ...scoredReferences(branches) };
+  { fromStored }: Nature,
+): Float32Array {
+  return Float32Array.from(exits, (logprobs) => Number(fromStored?.({ logprobs, tokens, utilities })));
 }
 
-/** What is stored of the references that were scored: Σ_i log p(y_n,i) at every exit, and their tokens, the same at all. @param branches as of {@link traceValues} */
-export function scoredReferences(
-  branches: readonly (readonly Float32Array[])[],
-): Omit<TraceValues, 'values'> {
+/** What is stored of the references that were scored: Σ_i log p(y_n,i) at every exit, and their tokens, the same at all. @param branches as of {@link stateValues} */
+export function scoredReferences(branches: Answers['branches']) {
   return {
     referenceLogprobs: branches.map((exit) => Float32Array.from(exit, sum)),
     referenceTokens: Int32Array.from(branches[0] ?? [], ({ length }) => length),
   };
-}
-
-/** Of values for which no reference is scored. @param exits K+1 */
-export function noReferences(exits: number): Omit<TraceValues, 'values'> {
-  const referenceLogprobs = Array.from({ length: exits }, () => new Float32Array(0));
-  return { referenceLogprobs, referenceTokens: new Int32Array(0) };
 }
 
 /** A column that comes with values: a number for each exit, or for each token. */
@@ -79,30 +75,6 @@ export function logSumExp(x: readonly number[]): number {
 export function summedAttributions(attributions: Float64Array): Float32Array {
   let total = 0;
   return Float32Array.from([0, ...attributions], (attribution) => (total += attribution));
-}
-
-// ------ v̂ of one exit, by what a row stores of its references
-
-/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
-export function rightNow(referenceSet: StoredReferences): number {
-  return weighted(referenceSet).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
-}
-
-/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
-export function geometricMean({ logprobs, tokens, utilities }: StoredReferences): number {
-  return logprobs.reduce(
-    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
-    0,
-  );
-}
-
-/** (K+1) `pr-geo` of every exit, from what a row stores. */
-export function geoValuesOf(
-  logprobs: readonly Float32Array[],
-  tokens: Int32Array,
-  utilities: Float32Array,
-): Float32Array {
-  return Float32Array.from(logprobs, (exit) => geometricMean({ logprobs: exit, tokens, utilities }));
 }
 
 /** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */

@@ -34,7 +34,7 @@ async function namesIn(folder: string): Promise<string[]> {
   }
 }
 
-interface ClaimOptions {
+export interface ClaimOptions {
   /** the folder is that of a single file, and all in it is ours */
   readonly isHidden: boolean;
   /** drop another run that is there */
@@ -131,13 +131,10 @@ export async function assertOurs(folder: string, { run }: Pick<Run, 'run'>): Pro
 /** Another command has dropped the run, or has ended it. */
 export class TakenError extends RredcotError {
   constructor(folder: string, cause?: unknown) {
+    const hint = 'look at the output; where it is not there, the same command again';
     super(
       `${folder}: was taken away while this process was at work in it: another command has ended the run, or replaced it`,
-      {
-        exitCode: EXIT.interrupted,
-        hint: 'look at the output; where it is not there, the same command again',
-        cause,
-      },
+      { exitCode: EXIT.interrupted, hint, cause },
     );
   }
 }

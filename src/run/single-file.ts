@@ -7,14 +7,7 @@ import { fileBytes, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { runPaths } from '../io/files/run-folder.js';
 import { inputMetadata, resolveInputs } from '../io/read/inputs.js';
 import { dealFiles } from '../io/write/deal-files.js';
-import {
-  type Counts,
-  factsOfPart,
-  fileFault,
-  readSummary,
-  sumCounts,
-  writeSummary,
-} from '../io/write/facts.js';
+import { factsOfPart, fileFault, readSummary, sumCounts, writeSummary } from '../io/write/facts.js';
 import { joinFiles } from '../io/write/join-files.js';
 import { CONFIG_KEY, namedFormat, openRejects, POLICY_KEY, VERSION_KEY } from '../io/write/output.js';
 import type { Target } from '../io/write/target.js';
@@ -27,7 +20,7 @@ import { firstDifference, type Run } from './identity.js';
 interface Existing {
   /** identity of its run; undefined where nothing of ours says one */
   readonly run: string | undefined;
-  readonly counts?: Pick<Counts, 'traces' | 'rejects'> | undefined;
+  readonly counts?: Pick<Facts, 'traces' | 'rejects'> | undefined;
   /** how it was made, as far as it says so */
   readonly origin?: Partial<Pick<Run, 'rredcot' | 'config' | 'policy'>> | undefined;
   readonly mtimeMs: number;

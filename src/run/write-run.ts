@@ -18,6 +18,7 @@ import { type BadRow, isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import {
   assertOurs,
+  type ClaimOptions,
   claimRun,
   dropHidden,
   dropParts,
@@ -49,19 +50,12 @@ export interface BegunRun {
   readonly parts?: Pick<PartsOptions, 'existing' | 'todo'>;
 }
 
-interface BeginOptions {
-  readonly overwrite: boolean;
-  /** its input can be read only once: nothing of it is gone on with */
-  readonly isStream: boolean;
-  readonly log: Log;
-}
-
 /** Claims the output, and looks at what of the run is there. @throws RredcotError (exit 2) where it is another run's */
 export async function beginRun(
   target: Target,
   run: Run,
   shard: Shard,
-  { overwrite, isStream, log }: BeginOptions,
+  { overwrite, isStream, log }: Pick<ClaimOptions, 'overwrite' | 'isStream'> & Pick<RunPlace, 'log'>,
 ): Promise<BegunRun> {
   const { kind, path } = target;
   if (kind === 'stdout') return {};

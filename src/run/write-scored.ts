@@ -56,10 +56,9 @@ export async function writeScored(
   out: ScoredOutput,
 ): Promise<boolean> {
   const { command, target, config, made, inputs, overwrite, signal, log, figures, metadata: said } = out;
-  const policy = said.get(POLICY_KEY);
   const run = describeRun({
     ...{ rredcot: VERSION, command, config, made, passes: null },
-    policy: policy === undefined ? null : JSON.parse(policy),
+    policy: JSON.parse(said.get(POLICY_KEY) ?? 'null'),
     ...{ inputs: inputs.map(({ print }) => print), output: target.format },
     ...{ rows_per_part: 1, parts: 1, part: null },
   });
@@ -87,14 +86,12 @@ export async function writeScored(
 
 /** The output's account of itself: as a fresh run has it, and what it was made of. */
 function metadataOf({ metadata, config, made, names, target }: ScoredOutput, run: string) {
-  const kept = (key: string) => (metadata.has(key) ? { [key]: metadata.get(key) as string } : {});
+  const kept = [POLICY_KEY, VOCAB_KEY, INPUTS_KEY].filter((key) => metadata.has(key));
   return {
     [VERSION_KEY]: VERSION,
     [CONFIG_KEY]: JSON.stringify(config),
     ...(target.path === '-' ? {} : { [RUN_KEY]: run }),
-    ...kept(POLICY_KEY),
-    ...kept(VOCAB_KEY),
-    ...kept(INPUTS_KEY),
+    ...Object.fromEntries(kept.map((key) => [key, metadata.get(key) as string])),
     ...made,
     ...textsOf(metadata.get(TEXT_KEY), names),
   };

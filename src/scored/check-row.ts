@@ -3,8 +3,7 @@ import { SIGMA_RULES } from '../credit/rules.js';
 import { isList } from '../io/arrow/output-columns.js';
 import { plural } from '../plural.js';
 import { UNREAD } from '../scored.js';
-import type { Cells } from './columns.js';
-import { type DeclaredColumn, OUR_COLUMNS, ourColumn, TEXT_COLUMNS } from './columns.js';
+import { type Cells, type DeclaredColumn, OUR_COLUMNS, ourColumn, TEXT_COLUMNS } from './columns.js';
 
 /** What the codes of a status begin with, and what may follow, as docs/output.md lists them. */
 const CODES: Readonly<Record<string, readonly string[]>> = {

@@ -18,10 +18,8 @@ type NamedFigure = { readonly needs: readonly OurColumn[] } & (
 
 const VALUES = ['segments', 'value_start'] as const;
 
-const lowest = (list: Float32Array): number =>
-  list.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-const highest = (list: Float32Array): number =>
-  list.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+const lowest = (list: Float32Array): number => list.reduce((a, b) => Math.min(a, b), Infinity);
+const highest = (list: Float32Array): number => list.reduce((a, b) => Math.max(a, b), -Infinity);
 /** v̂ after each exit less that before. */
 const steps = (values: Float32Array): Float32Array =>
   values.subarray(1).map((value, k) => value - (values[k] as number));

@@ -53,11 +53,7 @@ const SEGMENT: ColumnType = {
     { name: 'char_start', key: 'charStart', type: INT32 },
     { name: 'char_end', key: 'charEnd', type: INT32 },
     { name: 'kind', type: STRING },
-    { name: 'entropy', type: FLOAT32 },
-    { name: 'value', type: FLOAT32 },
-    { name: 'delta', type: FLOAT32 },
-    { name: 'noise', type: FLOAT32 },
-    { name: 'sigma', type: FLOAT32 },
+    ...['entropy', 'value', 'delta', 'noise', 'sigma'].map((name) => ({ name, type: FLOAT32 })),
   ],
 };
 

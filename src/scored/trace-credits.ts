@@ -42,10 +42,9 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
   const total = ends.at(-1) as number;
   // R* = ζ − b, which σ shares out: its sign says whether more of σ is good or bad. Without b: ζ − ½
   const weight = (reward ?? Number.NaN) - (baseline ?? 0.5);
-  const perSegment = (credit: (k: number, from: number, to: number) => number) =>
-    Float64Array.from(thoughts, (_, k) => credit(k, ends[k - 1] ?? 0, ends[k] as number));
   const credits = new Map<string, Float64Array<ArrayBuffer>>();
-  const put = (name: string, credit: Float64Array<ArrayBuffer>) => {
+  const put = (name: string, of: (k: number, from: number, to: number) => number) => {
+    const credit = Float64Array.from(thoughts, (_, k) => of(k, ends[k - 1] ?? 0, ends[k] as number));
     if (credit.some(Number.isFinite)) credits.set(name, credit);
   };
   const third = total / 3;
@@ -59,30 +58,19 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
     (from: number, to: number) => unlikely(from, to) / Math.max(1, unlikely(0, total)),
   ];
   for (const [n, share] of shares.entries())
-    put(
-      PLACEBOS[n] as string,
-      perSegment((_, from, to) => weight * share(from, to)),
-    );
-  const stored = Float64Array.from(thoughts, ({ delta }) => delta ?? Number.NaN);
+    put(PLACEBOS[n] as string, (_, from, to) => weight * share(from, to));
+  const stored = thoughts.map(({ delta }) => delta ?? Number.NaN);
   const deltas = isMagnitude ? stored.map((delta) => Math.abs(delta) * Math.sign(weight)) : stored;
-  put(
-    PLACEBOS.at(-1) as string,
-    shuffledPlaces(trace.id, deltas.length).map((k) => deltas[k] as number),
-  );
-  put(DELTA, deltas);
-  put(
-    SIGMA,
-    Float64Array.from(thoughts, ({ sigma }) => weight * (sigma ?? Number.NaN)),
-  );
+  const shuffled = shuffledPlaces(trace.id, deltas.length);
+  put(PLACEBOS.at(-1) as string, (k) => deltas[shuffled[k] as number] as number);
+  put(DELTA, (k) => deltas[k] as number);
+  put(SIGMA, (k) => weight * (thoughts[k]?.sigma ?? Number.NaN));
   // further rules, a number a token each
   for (const [name, list] of Object.entries(unit === 'end' ? columns : {}))
     if (name.startsWith('sigma_') && isList(list) && list.length === (own?.length ?? total)) {
       const sigma = compact(Float32Array.from(list, Number), own);
       const shareOf = (from: number, to: number) => sigma.subarray(from, to).reduce((sum, s) => sum + s, 0);
-      put(
-        name,
-        perSegment((_, from, to) => weight * shareOf(from, to)),
-      );
+      put(name, (_, from, to) => weight * shareOf(from, to));
     }
   return {
     id: trace.id,
@@ -96,13 +84,10 @@ export function traceCredits(row: InputRow, isMagnitude: boolean) {
 }
 
 /** 0..n−1 in an order that looks random, and is the trace's own whenever it is asked for. */
-function shuffledPlaces(id: string, n: number): Float64Array<ArrayBuffer> {
+function shuffledPlaces(id: string, n: number): number[] {
   const keyOf = (k: number) => createHash('sha256').update(`${id} ${k}`).digest('hex');
   const keyed = Array.from({ length: n }, (_, k) => [keyOf(k), k] as const);
-  return Float64Array.from(
-    keyed.sort(([a], [b]) => (a < b ? -1 : 1)),
-    ([, k]) => k,
-  );
+  return keyed.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, k]) => k);
 }
 
 /** The file's own credits are called after how they were made, where the file says so. */

@@ -29,8 +29,7 @@ function credit(
   } as unknown as ValueJob;
   const ones = Float32Array.of(1, 1, 1, 1);
   const result = { entropies: ones, logprobs: ones.map((h) => -h), segmentation, branches: [] };
-  const values = { values: VALUES, referenceLogprobs: [], referenceTokens: new Int32Array(0) };
-  const row = credited(valuedRow(item, result, values), item, {
+  const row = credited(valuedRow(item, result, { values: VALUES }), item, {
     ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),
     ...({ estimator: named('pr'), baseline: 'auto' } as const),
     rewardRange: [0, 1],

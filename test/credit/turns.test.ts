@@ -41,8 +41,7 @@ function scored({ turns, isAnswered, reward, numbers, values }: Said, opts: Part
     ...{ estimator: named('pr'), rewardRange: [0, 1] as const, ...opts },
   };
   const exits = Float32Array.from({ length: K + 1 }, (_, k) => (values[k] as number) / 16);
-  const ofValues = { values: exits, referenceLogprobs: [], referenceTokens: new Int32Array(0) };
-  const valued = valuedRow(item, { ...figures, segmentation, branches: [] }, ofValues);
+  const valued = valuedRow(item, { ...figures, segmentation, branches: [] }, { values: exits });
   const row = credited(valued, item, credit);
   return { row, own, figures, credit, K };
 }

@@ -21,7 +21,7 @@ const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
 const fitTrace = (trace: MadeTrace): FitTrace => ({
   features: stateFeatures(statesOf(trace)),
   reward: trace.reward,
-  place: groupPlace(trace.group ?? trace.id),
+  place: groupPlace({ id: trace.group ?? trace.id }),
 });
 
 async function fitAll(traces: readonly MadeTrace[]) {
@@ -205,14 +205,14 @@ describe('the search', () => {
   const samples = Array.from({ length: 200 }, (_, n) => {
     const z = Float64Array.from({ length: 3 }, () => 2 * random() - 1);
     const y = Number(random() < sigmoid(3 * (z[0] as number) - 1));
-    return { features: z, reward: y, place: groupPlace(`${n}`) };
+    return { features: z, reward: y, place: groupPlace({ id: `${n}` }) };
   });
 
   it('finds the least where curvature is far from what was guessed, and where classes are apart', async () => {
     const far = Array.from({ length: 60 }, (_, n) => ({
       features: Float64Array.of(n === 0 ? 1000 : n % 7, n % 3),
       reward: Number(n % 7 > 3 && n > 0),
-      place: groupPlace(`${n}`),
+      place: groupPlace({ id: `${n}` }),
     }));
     const apartAt0 = samples.map((each) => ({ ...each, reward: Number((each.features[0] as number) > 0) }));
     for (const [all, λ] of [

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { referenceFault } from '../../dist/credit/nature.js';
 import { continuationMaker, referenceSetOf } from '../../dist/estimate/references.js';
 import { ESTIMATORS } from '../../dist/estimate/registry.js';
-import { scoredReferences, stateValue, traceValues } from '../../dist/estimate/value.js';
+import { scoredReferences, stateValue, stateValues } from '../../dist/estimate/value.js';
 import type { Reference } from '../../dist/trace.js';
 import { contrastValue, geometricValue, logValue, meanValue } from '../oracle/rredcot.js';
 import { seeded } from '../oracle/toy.js';
@@ -77,7 +77,8 @@ describe('what a row stores', () => {
     const branches = [0, 1, 2].map((k) => [logs(0.3 + k / 10, 0.7), logs(0.1, 0.2, 0.9 - k / 4)]);
     const utilities = Float32Array.of(1, 0);
     for (const estimator of SCORING) {
-      const { values, referenceLogprobs, referenceTokens } = traceValues(branches, utilities, estimator);
+      const values = stateValues(branches, utilities, estimator);
+      const { referenceLogprobs, referenceTokens } = scoredReferences(branches);
       expect([...referenceTokens]).toEqual([2, 3]);
       if (estimator.fromStored === undefined) continue;
       const again = referenceLogprobs.map((lp) =>

@@ -35,9 +35,8 @@ describe('on a toy', () => {
     const pi = Float64Array.from(STATES.slice(1), (s) => model.next(s.slice(0, -1)).get(s.slice(-1)) ?? 0);
     const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
     const values = Float32Array.from(exact, (v) => 1 / (1 + ((1 - v) / v) * Math.exp(normal())));
-    const none = { referenceLogprobs: [], referenceTokens: new Int32Array(0), isMade: true };
     const plain = mcValues({ pi, prior: undefined }, outcomes).values;
-    return { plain, shrunk: mcValues({ pi, prior: { values, ...none } }, outcomes).values };
+    return { plain, shrunk: mcValues({ pi, prior: { values, isMade: true } }, outcomes).values };
   }
 
   it('the mean of many draws is the value itself, and one draw is nearer to it where a prior is heard', () => {

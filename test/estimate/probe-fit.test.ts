@@ -26,7 +26,7 @@ function made(groups: number, D: number, strength: number, seed = 1): ProbeTrace
       features: Float64Array.from({ length: K1 * F }, () => 100 * random()),
       reward: Number(random() < 1 / (1 + Math.exp(-strength * told))),
       peers: random() - 0.5,
-      place: groupPlace(`g${Math.floor(n / 4)}`),
+      place: groupPlace({ id: `g${Math.floor(n / 4)}` }),
     };
   });
 }
@@ -117,8 +117,8 @@ describe('fitProbe', () => {
     const about = { kind: 'probe', layers: [2, 3], skipped: {}, policy: null, scored_with: null } as const;
     const probe = new Calibration(calibrationFile(found, about));
     const trace = traces[0] as ProbeTrace;
-    const seen = probe.values('g0', trace);
-    const unseen = probe.values('elsewhere', trace);
+    const seen = probe.values({ id: 'g0' }, trace);
+    const unseen = probe.values({ id: 'elsewhere' }, trace);
     expect(seen).not.toEqual(unseen);
     const x = new Float64Array(4);
     fromFloat16(trace.states.subarray(0, 4), x);

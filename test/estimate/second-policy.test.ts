@@ -2,9 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
+import { pr } from '../../dist/estimate/one-pass.js';
 import { progress } from '../../dist/estimate/progress.js';
 import { tokenCheck } from '../../dist/estimate/second-policy.js';
-import { rightNow, traceValues } from '../../dist/estimate/value.js';
+import { stateValues } from '../../dist/estimate/value.js';
 import { bestOfValue, randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 
 /** its facts where the best of K answers counts */
@@ -59,7 +60,7 @@ describe('the best of K', () => {
     for (const seed of [1, 2, 3]) {
       const prover = randomToy(seeded(seed));
       const branches = states.map((s) => [Float32Array.from(toyLogprobs(prover, `${s}|`, '1'))]);
-      const { values } = traceValues(branches, Float32Array.of(1), bestOf(K));
+      const values = stateValues(branches, Float32Array.of(1), bestOf(K));
       for (const [k, s] of states.entries())
         expect(values[k]).toBeCloseTo(
           bestOfValue(prover, s, K, (y) => Number(y === '1')),
@@ -74,7 +75,7 @@ describe('the best of K', () => {
       fc.property(logprobs, fc.integer({ min: 2, max: 50 }), (lp, K) => {
         const [tokens, utilities] = [new Int32Array(lp.length).fill(2), new Float32Array(lp.length).fill(1)];
         const value = (k: number) => bestOf(k).fromStored?.({ logprobs: lp, tokens, utilities }) as number;
-        expect(value(1)).toBe(rightNow({ logprobs: lp, tokens, utilities }));
+        expect(value(1)).toBe(pr.fromStored?.({ logprobs: lp, tokens, utilities }));
         expect(value(K)).toBeGreaterThanOrEqual(value(K - 1));
         expect(value(K)).toBeLessThanOrEqual(1);
       }),

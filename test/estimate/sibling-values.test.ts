@@ -25,7 +25,7 @@ interface Own {
 
 /** All tokens of a trace are 0; one that begins as it does goes on with others. */
 function siblingValues(
-  prior: Omit<Args[0], 'isMade'>,
+  prior: Args[0],
   result: Omit<Args[1], 'logprobs' | 'entropies' | 'branches'> & { readonly logprobs?: Float32Array },
   { pieces, reward, draws = 1, begunAlike = [] }: Own,
   scored: readonly ScoredPeer[],
@@ -49,7 +49,7 @@ function siblingValues(
     peers: [...asked, ...alike],
   };
   return valuesOf(
-    { ...prior, isMade: prior.referenceTokens.length > 0 },
+    prior,
     { ...NONE, ...result, peers: scored.map(({ logprobs }) => logprobs) },
     job as unknown as Args[2],
     asked as unknown as Args[3],
@@ -65,11 +65,7 @@ function traceOf(K: number, prior: readonly number[]) {
   return {
     pieces: { tokens: plainTokens(K), thought: { start: 0, end: K, answered: false }, ends },
     segmentation: { exits, thoughtEnds: ends, tokens: K, answered: false },
-    values: {
-      values: Float32Array.from(prior),
-      referenceLogprobs: exits.length > 0 ? Array.from(exits, () => Float32Array.of(0)) : [],
-      referenceTokens: Int32Array.of(1),
-    },
+    values: { values: Float32Array.from(prior), isMade: true },
   };
 }
 
@@ -131,7 +127,7 @@ describe('siblings', () => {
         const known = peers.map(({ isUnread, ...peer }) => (isUnread ? { ...peer, logprobs: [] } : peer));
         const [times = 1, ...peerTimes] = oracleTimes([{ draws, logprobs: ownLogprobs }, ...known]);
         const { pieces, segmentation, values: made } = traceOf(K, prior);
-        const values = { ...made, referenceTokens: Int32Array.from(hasPrior ? [1] : []) };
+        const values = { ...made, isMade: hasPrior };
         const lengthAt = ({ logprobs, at }: (typeof peers)[number], k: number) =>
           Math.min(L, logprobs.length - (at[k] as number));
         const tails = Array.from({ length: K + 1 }, (_, k) =>

@@ -9,7 +9,6 @@ import { shareTails, tailScores } from '../../model/onnx/tails.js';
 import { joinIds } from '../../model/text/encode.js';
 import type { Answer, Answers, Question, TokenizedTrace } from '../../question.js';
 import { candidateExits, mergeSegments, placesOf, type Segmentation } from '../../segment/segment.js';
-import type { TokenFigures } from '../../segment/split.js';
 import { silenced } from '../../trace.js';
 
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
@@ -42,24 +41,12 @@ export async function runBatch(
 
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const plans = jobs.map((job) => planExits(job, Array.from(candidateExits(job.pieces))));
-  const scored = await session.run(
-    jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches, ...rowsOf(job) })),
-  );
+  const asked = jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches, ...rowsOf(job) }));
+  const scored = await session.run(asked);
   assertPossible(scored, jobs, session);
-  return scored.map(({ branches: all, states, last, likeliest, ...read }, b) => {
-    const { exits, parted } = plans[b] as ExitPlan;
-    const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
-    const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
-    const chosen = Array.from(segmentation.exits, (exit) => exits.indexOf(exit));
-    const { branches, tails } = parted(read.logprobs, all);
-    return {
-      ...{ entropies, logprobs, segmentation },
-      branches: chosen.map((k) => branches[k] as readonly Answer[]),
-      ...(tails && { tails: chosen.map((k) => tails[k] as readonly Answer[]) }),
-      ...(states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) }),
-      ...(last && { last }),
-      ...(likeliest && { likeliest }),
-    };
+  return scored.map((read, b) => {
+    const job = jobs[b] as TraceJob;
+    return answersOf(job, plans[b] as ExitPlan, cutBy(job, read), read, read.branches);
   });
 }
 
@@ -76,42 +63,51 @@ async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<
 async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<Answers[]> {
   const kept = nextKept();
   try {
-    const read = await session.run(
-      jobs.map((job) => ({ ...job, branches: [], ...rowsOf(job) })),
-      kept,
-    );
+    const asked = jobs.map((job) => ({ ...job, branches: [], ...rowsOf(job) }));
+    const read = await session.run(asked, kept);
     assertPossible(read, jobs, session);
-    const figures = jobs.map((job, b) => ofOwn(read[b] as TraceScores, job));
-    const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, figures[b] as TokenFigures));
-    const plans = jobs.map((job, b) => planExits(job, Array.from((segmentations[b] as Segmentation).exits)));
-    const scored = await session.branches(
-      kept,
-      plans.map(({ branches }) => branches),
-    );
+    const cuts = jobs.map((job, b) => cutBy(job, read[b] as TraceScores));
+    const plans = jobs.map((job, b) => planExits(job, Array.from((cuts[b] as OwnCut).segmentation.exits)));
+    const branches = plans.map((plan) => plan.branches);
+    const scored = await session.branches(kept, branches);
     assertPossible(scored, jobs, session);
-    return plans.map(({ parted }, b) => {
-      const { logprobs, states, last, likeliest } = read[b] as TraceScores;
-      const segmentation = segmentations[b] as Segmentation;
-      const own = figures[b] as TokenFigures;
-      const ofExits = states && { states: chosenStates(states, jobs[b] as TraceJob, segmentation) };
-      return {
-        ...own,
-        segmentation,
-        ...parted(logprobs, (scored[b] as TraceScores).branches),
-        ...ofExits,
-        ...(last && { last }),
-        ...(likeliest && { likeliest }),
-      };
+    return plans.map((plan, b) => {
+      const said = (scored[b] as TraceScores).branches;
+      return answersOf(jobs[b] as TraceJob, plan, cuts[b] as OwnCut, read[b] as TraceScores, said);
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
   }
 }
 
-/** What the policy says of its own tokens: of what it was shown it is neither unsure nor surprised. */
-function ofOwn({ entropies, logprobs }: Omit<TraceScores, 'branches'>, { pieces }: TraceJob): TokenFigures {
+type OwnCut = ReturnType<typeof cutBy>;
+
+/** What the policy says of its own tokens, and the cut by that: of what it was shown it is neither unsure nor surprised. */
+function cutBy({ pieces }: TraceJob, { entropies, logprobs }: TraceScores) {
   const { own } = pieces.tokens;
-  return { entropies: silenced(entropies, own), logprobs: silenced(logprobs, own) };
+  const figures = { entropies: silenced(entropies, own), logprobs: silenced(logprobs, own) };
+  return { ...figures, segmentation: mergeSegments(pieces, figures) };
+}
+
+/** All that is said of a trace, at the exits that its cut has. @param scored of the plan's branches */
+function answersOf(
+  job: TraceJob,
+  { exits, N, shared }: ExitPlan,
+  cut: OwnCut,
+  { logprobs, states, last, likeliest }: TraceScores,
+  scored: readonly Answer[],
+): Answers {
+  const { segmentation } = cut;
+  const places = Array.from(segmentation.exits, (exit) => exits.indexOf(exit));
+  const tails = shared && tailScores(shared, exits, logprobs, scored.slice(exits.length * N));
+  return {
+    ...cut,
+    branches: places.map((k) => scored.slice(k * N, (k + 1) * N)),
+    ...(tails && { tails: places.map((k) => tails[k] as readonly Answer[]) }),
+    ...(states && { states: chosenStates(states, job, segmentation) }),
+    ...(last && { last }),
+    ...(likeliest && { likeliest }),
+  };
 }
 
 /** Where rows of hidden numbers are asked for; states at every exit that the cut may have, since it is not known yet. */
@@ -134,23 +130,15 @@ function chosenStates(states: Uint16Array, { pieces }: TraceJob, { exits }: Segm
 
 type ExitPlan = ReturnType<typeof planExits>;
 
-/** What is scored of a trace at some of its exits: exit by exit its continuations, then what the tails need; and the scores by exit. */
+/** What is scored of a trace at some of its exits: exit by exit its N continuations, then what the tails need. */
 function planExits({ ids, promptLength, asked }: TraceJob, exits: readonly number[]) {
   const { atExits, tails } = asked;
   const N = atExits.length;
   const shared = tails && shareTails(ids.subarray(promptLength), exits, tails);
   const questions = exits.flatMap((after) => atExits.map((each): Question => ({ ...each, after })));
   const ofTails = shared?.branches.map(({ exit, suffix }): Question => ({ ...suffix, after: exit })) ?? [];
-  return {
-    exits,
-    branches: [...questions, ...ofTails].map((question) => branchOf(ids, promptLength, question)),
-    /** @param logprobs (T) of the completion's own tokens @param scored of the branches */
-    parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<Answers, 'branches' | 'tails'> {
-      const branches = exits.map((_, k) => scored.slice(k * N, (k + 1) * N));
-      if (shared === undefined) return { branches };
-      return { branches, tails: tailScores(shared, exits, logprobs, scored.slice(exits.length * N)) };
-    },
-  };
+  const branches = [...questions, ...ofTails].map((question) => branchOf(ids, promptLength, question));
+  return { exits, N, shared, branches };
 }
 
 /** A question as a branch. Where its own first token is scored, the token before it comes along, and keeps its place. */

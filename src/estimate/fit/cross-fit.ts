@@ -2,7 +2,7 @@
 import { CORRECT } from '../../credit/nature.js';
 import { sum } from '../../credit/rules.js';
 import { clipped } from '../states.js';
-import { FOLDS, type GroupPlace, groupPlace, KnownGroups } from './groups.js';
+import { FOLDS, type GroupPlace, KnownGroups } from './groups.js';
 import { Lbfgs } from './lbfgs.js';
 import {
   addSample,
@@ -10,7 +10,6 @@ import {
   factorise,
   logitOf,
   Moments,
-  type Standardisation,
   sigmoid,
   solveSymmetric,
   standardised,
@@ -296,30 +295,4 @@ function openRanks() {
       return below * rights === 0 ? null : pairs / (below * rights);
     },
   };
-}
-
-// ------ what it is good for
-
-/** Values by weights that have not seen a reward of the trace's group: of all traces, or, where the group was among them, of its fold. */
-export class FittedValues {
-  readonly #known: KnownGroups;
-
-  /** @param weights of each fold, and behind them of all traces: (1+F) each */
-  constructor(
-    marks: string | null,
-    private readonly scale: Standardisation,
-    private readonly weights: readonly Float64Array[],
-  ) {
-    this.#known = KnownGroups.ofText(marks);
-  }
-
-  /** V(s_0..K), as stored (float32). @param key the trace's group, or its id where it has none @param features ((K+1)·F) */
-  of(key: string, features: Float64Array): Float32Array {
-    const place = groupPlace(key);
-    const own = this.weights[this.#known.has(place) ? place.fold : FOLDS];
-    if (own === undefined) throw new Error('the fit has no weights');
-    const z = standardised(features, this.scale);
-    const F = own.length - 1;
-    return Float32Array.from({ length: z.length / F }, (_, k) => sigmoid(logitOf(own, z, k * F)));
-  }
 }

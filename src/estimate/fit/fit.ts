@@ -47,42 +47,26 @@ export const WHY = {
 } as const;
 
 /** What was fitted, and how good it is. */
-export interface Fit {
-  readonly seen: Judged['seen'];
-  /** what values are made of; `now`: they stay as they are */
-  readonly uses: 'states' | 'features' | 'now';
-  /** why not of hidden states, or of nothing; null where nothing stands against it */
-  readonly why: keyof typeof WHY | null;
-  /** numbers of a hidden state that are read */
-  readonly hidden: number;
-  /** of each fold, and of all traces; null where there was nothing to fit */
-  readonly weights: Judged['weights'] | null;
-  /** λ of the first number of a state */
-  readonly l2: number | null;
-  readonly quality: Judged['quality'] | null;
-  /** nats a trace, of folds that were left out */
-  readonly withStates: number | null;
-  readonly withoutStates: number | null;
-}
+export type Fit = Awaited<ReturnType<typeof fitStates>>;
 
-/** @param pass the traces, in the same order at every call @param D numbers of a hidden state; 0: without */
-export async function fitStates(
-  pass: () => AsyncIterable<KnownTrace>,
-  kind: FitKind,
-  D: number,
-): Promise<Fit> {
+/**
+ * @param pass the traces, in the same order at every call
+ * @param D numbers of a hidden state; 0: without
+ * @returns uses: what values are made of; `now`: they stay as they are
+ */
+export async function fitStates(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D: number) {
   const plain = await openRows(pass, kind, 0);
   const { seen, standsBack, width } = plain;
   const none = {
     seen,
+    /** numbers of a hidden state that are read */
     hidden: 0,
-    weights: null,
-    l2: null,
-    quality: null,
-    withStates: null,
-    withoutStates: null,
+    /** of each fold, and of all traces; λ of the first number of a state; null where there was nothing to fit */
+    ...{ weights: null, l2: null, quality: null },
+    /** nats a trace, of folds that were left out */
+    ...{ withStates: null, withoutStates: null },
   };
-  if (standsBack !== null) return { ...none, uses: 'now', why: standsBack };
+  if (standsBack !== null) return { ...none, uses: 'now', why: standsBack } as const;
   const ridge = { l2: new Float64Array(width).fill(settingsOf(kind).l2) };
   const ofFeatures = await judged(plain, Array(FOLDS + 1).fill(ridge));
   const { calibrated, constant, group_mean, value } = ofFeatures.quality.log_loss;
@@ -93,16 +77,15 @@ export async function fitStates(
   const withStates = ofStates?.quality.log_loss.calibrated ?? null;
   const compared = { ...none, withStates, withoutStates: calibrated };
   if (ofStates && (withStates as number) < Math.min(least, calibrated))
-    return { ...compared, ...ofStates, hidden: D, uses: 'states', why: null };
-  if (!(calibrated < least)) return { ...compared, ...ofFeatures, uses: 'now', why: 'no-gain' };
-  const why = D === 0 ? ('no-states' as const) : ('no-gain-of-states' as const);
-  return { ...compared, ...ofFeatures, uses: 'features', why: kind === 'probe' ? why : null };
+    return { ...compared, ...ofStates, hidden: D, uses: 'states', why: null } as const;
+  if (!(calibrated < least)) return { ...compared, ...ofFeatures, uses: 'now', why: 'no-gain' } as const;
+  const why = D === 0 ? 'no-states' : 'no-gain-of-states';
+  return { ...compared, ...ofFeatures, uses: 'features', why: kind === 'probe' ? why : null } as const;
 }
 
 const settingsOf = (kind: FitKind) => (kind === 'probe' ? OF_PROBE : OF_VALUES);
 
 type RowFit = Awaited<ReturnType<typeof openRows>>;
-type Judged = Awaited<ReturnType<typeof judged>>;
 
 /** A fit to rows of D numbers and what is beside them. */
 async function openRows(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D: number) {

@@ -1,5 +1,6 @@
 // Groups of traces as fits know them: by a hash, in folds, and by their rewards.
 import { createHash } from 'node:crypto';
+import type { Trace } from '../../trace.js';
 
 /** Parts that the groups fall into: a trace's value is fitted on the other four. */
 export const FOLDS = 5;
@@ -13,9 +14,11 @@ export interface GroupPlace {
   readonly mark: number;
 }
 
-/** @param key the trace's group, or its id where it has none */
-export function groupPlace(key: string): GroupPlace {
-  const hash = createHash('sha256').update(key).digest();
+/** What a trace is left out of a fit with: its group, or itself. */
+export function groupPlace({ group, id }: Pick<Trace, 'group' | 'id'>): GroupPlace {
+  const hash = createHash('sha256')
+    .update(group ?? id)
+    .digest();
   return { fold: hash.readUInt32BE(0) % FOLDS, mark: hash.readUInt32BE(4) };
 }
 

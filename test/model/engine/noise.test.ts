@@ -7,7 +7,7 @@ import { loo } from '../../../dist/estimate/loo.js';
 import { changeNoise } from '../../../dist/estimate/noise.js';
 import { siblingValues } from '../../../dist/estimate/siblings.js';
 import { FEATURES } from '../../../dist/estimate/states.js';
-import { traceValues } from '../../../dist/estimate/value.js';
+import { stateValues } from '../../../dist/estimate/value.js';
 import { answerNoise } from '../../../dist/model/engine/noise.js';
 import type { Answer, Answers } from '../../../dist/question.js';
 import { offByChance } from '../../oracle/noise.js';
@@ -43,8 +43,8 @@ const calibration = new Calibration({
 const left = await (await loo.setUp?.({}, {} as never, loo))?.open({} as never);
 
 const OF: Readonly<Record<string, (answers: Answers) => Float32Array>> = {
-  pr: ({ branches }) => traceValues(branches, utilities, named('pr')).values,
-  snis: ({ branches }) => traceValues(branches, utilities, named('snis')).values,
+  pr: ({ branches }) => stateValues(branches, utilities, named('pr')),
+  snis: ({ branches }) => stateValues(branches, utilities, named('snis')),
   calibrated: (answers) => calibratedValues(job, answers, calibration).values,
   siblings: (answers) => {
     const prior = calibratedValues(job, answers, calibration);
