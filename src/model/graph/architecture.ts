@@ -4,7 +4,7 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import { type Family, layerSizes, MixtureSchema, size } from './family.js';
+import { type Family, type LayerRule, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import type { Graph, Precision } from './onnx.js';
 import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
@@ -229,12 +229,8 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
 }
 
 /** Of all layers those that a family's rule names. */
-function layersWith(
-  c: z.infer<typeof Config>,
-  rule?: (config: z.infer<typeof Config>) => (layer: number) => boolean,
-): number[] {
-  const isOne = rule?.(c) ?? (() => false);
-  return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
+function layersWith(c: z.infer<typeof Config>, isOne: LayerRule = () => false): number[] {
+  return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter((i) => isOne(c, i));
 }
 
 /** What experts it has; undefined where all layers are dense. */
@@ -250,7 +246,7 @@ function mixtureFrom(
     return undefined;
   }
   const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
-  const layers = layersWith(c, () => (layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
+  const layers = layersWith(c, (_, layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
   const { num_experts_per_tok, moe_intermediate_size, shared_expert_intermediate_size, num_local_experts } =
     c;
   const mixture = MixtureSchema.safeParse({

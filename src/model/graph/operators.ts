@@ -2,7 +2,7 @@
 import type { GraphParts } from './architecture.js';
 import { expertNodes } from './experts.js';
 import { FAMILIES } from './families.js';
-import { type Experts, type Family, operators, type RowsOf } from './family.js';
+import { EMBEDDING, type Experts, type Family, HEAD, operators, type RowsOf } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
 import type { StoredTensor } from './safetensors.js';
 
@@ -54,21 +54,15 @@ export function rowLayers(
 
   const family: Family = FAMILIES[arch.family];
   const source = { weight, rowsOf, number, experts };
-  const within = (graph: Graph) => operators(graph, arch, source, family.addsOneToNorms);
-  const o = within(g);
-  const { delta } = family;
-  const headWeight = arch.tiedHead ? family.embedding : family.head;
+  const within = (layer: number, graph = g) => operators(graph, arch, source, layer, family.addsOneToNorms);
+  const headWeight = arch.tiedHead ? EMBEDDING : HEAD;
   return {
+    family,
     shares,
-    embed: (ids: string) => family.embed(o, ids),
-    project: (i: number, x: string) => family.project(o, i, x),
-    delta: delta && {
-      read: (i: number, x: string) => delta.read(o, i, x),
-      project: (i: number, h: string) => delta.project(o, i, h),
-    },
-    finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
+    /** what its layers, and what stands outside of them (-1), are made of */
+    within,
     /** the final norm of x [C,d], in a body graph */
-    last: (x: string, body: Graph) => family.last(within(body), x),
+    last: (x: string, body: Graph) => family.last(within(-1, body), x),
     /** the head's matrix [vocab,d] in the main graph, where bodies see it */
     headMatrix: () => weight(headWeight),
     /** some rows of it, from one on and in blocks or not, as a tensor of their own, of the same bytes of the same file */

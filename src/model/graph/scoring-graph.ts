@@ -74,14 +74,14 @@ export function buildScoringGraph(
   const readOut = g.node('Reshape', [rows, g.ints([-1])]);
 
   const states: string[] = [];
-  let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
+  let x = layer.family.embed(layer.within(-1), g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
     if (stateLayers(arch).includes(i))
       states.push(cast(g, g.node('Gather', [x, stateRows]), precision, 'f32'));
     const attended = read(i, x, parts);
     // the last layer's output is wanted in the read-out rows only
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);
-    x = layer.finish(i, pick(x), pick(attended));
+    x = layer.family.finish(layer.within(i), pick(x), pick(attended));
   }
   g.output('states', g.node('Concat', states, { axis: 1 }), 'f32', ['m', states.length * arch.hidden]);
   const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
@@ -129,7 +129,7 @@ function contextOf(
     return { past, keys };
   };
   const attention = (i: number, x: string, parts: Parts): string => {
-    const { q, k, v, gate } = layer.project(i, x);
+    const { q, k, v, gate } = layer.family.project(layer.within(i), x);
     const [prefixQ, branchQ] = parts(q);
     const [prefixK, branchK] = parts(k);
     const [prefixV, branchV] = parts(v);
@@ -147,8 +147,9 @@ function contextOf(
     return gate === undefined ? attended : g.node('Mul', [attended, g.node('Sigmoid', [gate])]);
   };
   return (i: number, x: string, parts: Parts): string => {
-    if (!walk || !layer.delta || !delta.layers.includes(i)) return attention(i, x, parts);
-    const h = layer.delta.read(i, x);
+    const net = delta?.layers.includes(i) && layer.family.delta;
+    if (!walk || !net) return attention(i, x, parts);
+    const h = net.read(layer.within(i), x);
     const [ofPrefixes, ofBranches] = parts(cast(g, h, precision, 'f32'));
     const perTrace = g.node('Concat', [g.node('Shape', [ids]), g.ints([hidden])], { axis: 0 });
     const before = [
@@ -158,6 +159,6 @@ function contextOf(
       const { past } = whole(name as string, own as string, (length) => [length, hidden]);
       return cast(g, g.node('Reshape', [past, g.ints([-1, hidden])]), 'f32', precision);
     });
-    return walk(i, layer.delta.project(i, g.node('Concat', [...before, h], { axis: 0 })));
+    return walk(i, net.project(layer.within(i), g.node('Concat', [...before, h], { axis: 0 })));
   };
 }
