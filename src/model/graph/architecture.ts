@@ -61,7 +61,6 @@ export interface GraphParts {
   readonly rope: Readonly<Record<'cos' | 'sin', string>>;
 }
 
-const nothing = z.null().optional();
 const multiplier = z.number().positive().default(1);
 const Config = z.object({
   architectures: z.tuple([z.enum(FAMILY_NAMES)]),
@@ -107,7 +106,7 @@ const Config = z.object({
   decoder_sparse_step: size.default(1),
   mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
   // what makes another model of it: code of its own
-  auto_map: nothing,
+  auto_map: z.null().optional(),
 });
 
 /** What config.json of a checkpoint says. @param path of it @throws RredcotError (exit 2) for a kind that this version cannot build */
@@ -188,8 +187,6 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   };
 }
 
-const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextTokens });
-
 /** Of a model that also sees what its config.json says of the one that reads; that of one that only reads. */
 function textPart(config: unknown): unknown {
   const { text_config, architectures, tie_word_embeddings } = Object(config);
@@ -198,7 +195,7 @@ function textPart(config: unknown): unknown {
 
 /** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
 export function parseSizes(config: unknown, path: string): z.infer<typeof TextSizesSchema> {
-  const parsed = TextSizes.safeParse(textPart(config));
+  const parsed = Config.pick({ vocab_size: true, max_position_embeddings: true }).safeParse(textPart(config));
   if (parsed.success)
     return {
       ...{ vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings },
@@ -212,10 +209,11 @@ export function parseSizes(config: unknown, path: string): z.infer<typeof TextSi
 
 /** What stands for pictures, video and sound in a text: `image_token_id`, and of old `image_token_index`. */
 function picturesOf(config: unknown): { readonly pictures?: number[] } {
-  const fields = Object.entries(Object(config)).filter(([key]) =>
-    /^(image|video|audio)_token_(id|index)$/.test(key),
+  const isOne = (key: string) => /^(image|video|audio)_token_(id|index)$/.test(key);
+  const fields = Object.entries<number>(Object(config)).filter(
+    ([key, id]) => isOne(key) && Number.isInteger(id),
   );
-  const pictures = fields.map(([, id]) => id).filter((id): id is number => Number.isInteger(id));
+  const pictures = fields.map(([, id]) => id);
   return pictures.length > 0 ? { pictures } : {};
 }
 
@@ -247,16 +245,16 @@ function mixtureFrom(
   }
   const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
   const layers = layersWith(c, (_, layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
-  const { num_experts_per_tok, moe_intermediate_size, shared_expert_intermediate_size, num_local_experts } =
-    c;
+  const { num_experts_per_tok, moe_intermediate_size, num_local_experts } = c;
+  const { shared_expert_intermediate_size: shared } = c;
   const mixture = MixtureSchema.safeParse({
     ...{ experts, chosen: num_experts_per_tok, intermediate: moe_intermediate_size },
     ...{ normalized: defaults.normalized ?? c.norm_topk_prob, layers },
-    ...(hasExperts === 'shared' && { shared: shared_expert_intermediate_size }),
+    ...(hasExperts === 'shared' && { shared }),
   });
   if (!mixture.success || experts !== (num_local_experts ?? experts)) {
     const given = { num_experts: experts, num_local_experts, num_experts_per_tok, moe_intermediate_size };
-    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size }) };
+    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size: shared }) };
     return refuse(
       `of its experts it says ${JSON.stringify(all)}: one is missing, or they do not fit together`,
     );

@@ -57,9 +57,8 @@ export function buildHeadGraph(
 /** All logits of a row at once. */
 function wholeVocabulary(body: Graph, h: string, targets: string, layers: RowLayers, precision: Precision) {
   const { logp, negative } = softmaxOf(body, h, layers.headMatrix(), precision);
-  const picked = body.node('GatherElements', [logp, body.node('Unsqueeze', [targets, body.ints([1])])], {
-    axis: 1,
-  });
+  const columns = body.node('Unsqueeze', [targets, body.ints([1])]);
+  const picked = body.node('GatherElements', [logp, columns], { axis: 1 });
   return { entropy: body.node('Neg', [negative]), logprob: body.node('Squeeze', [picked, body.ints([1])]) };
 }
 
@@ -87,10 +86,8 @@ function inBlocks(body: Graph, h: string, targets: string, layers: RowLayers, vo
     [negatives, totals] = [joined(negatives, sums.negative), joined(totals, sums.total)];
   }
   const logShares = body.node('LogSoftmax', [totals], { axis: 0 }); // log p(b), [blocks,C]
-  const weighted = body.node('Mul', [
-    body.node('Exp', [logShares]),
-    body.node('Add', [negatives, logShares]),
-  ]);
+  const shares = body.node('Exp', [logShares]);
+  const weighted = body.node('Mul', [shares, body.node('Add', [negatives, logShares])]);
   const entropy = body.node('Neg', [body.node('ReduceSum', [weighted, body.ints([0])], { keepdims: 0 })]);
   const total = logSumExpNodes(body, totals, logShares, 0); // [C]
   const products = body.node('Mul', [h, layers.headRows(targets, body)]);

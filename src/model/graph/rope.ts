@@ -72,15 +72,7 @@ const scalings = (declared: number) => ({
 });
 
 /** `maxTokens`: those that the scaling was made for, where it says so; `rotated`: the share of a head, the same. @param refuse throws what is wrong, naming the field */
-export function parseRope(
-  config: RopeFields,
-  refuse: (reason: string) => never,
-): {
-  readonly theta: number;
-  readonly scaling: RopeScaling | undefined;
-  readonly maxTokens: number;
-  readonly rotated: number | undefined;
-} {
+export function parseRope(config: RopeFields, refuse: (reason: string) => never) {
   const { rope_scaling: old, rope_parameters: modern, max_position_embeddings: declared } = config;
   if (old && modern) refuse('both rope_scaling and rope_parameters are given, expected one of them');
   const field = modern ? 'rope_parameters' : 'rope_scaling';

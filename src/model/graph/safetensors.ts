@@ -16,6 +16,10 @@ export interface StoredTensor {
   readonly length: number;
 }
 
+export const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
+/** of a number */
+export const bytesOf = ({ length, shape }: StoredTensor): number => length / product(shape);
+
 /** what mends a damaged checkpoint */
 export const AGAIN = 'copy or download the checkpoint again';
 
@@ -79,7 +83,7 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
     const { dtype, bytes } = DTYPES[entry.data.dtype];
     if (begin > end || end > dataBytes)
       fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
-    const expected = shape.reduce((product, size) => product * size, bytes);
+    const expected = bytes * product(shape);
     if (expected !== end - begin)
       fail(`tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`);
     tensors.set(name, { name, dtype, shape, offset: base + begin, length: end - begin });

@@ -2,10 +2,11 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { dataError, usageError } from '../../errors.js';
 import { fromFloat16, toFloat16 } from '../onnx/float16.js';
+import type { Checkpoint } from './checkpoint.js';
 import type { Rows } from './experts.js';
 import type { Dtype } from './onnx.js';
 import type { Weight } from './operators.js';
-import { AGAIN, type StoredTensor, safetensorsHeader } from './safetensors.js';
+import { AGAIN, bytesOf, product, type StoredTensor, safetensorsHeader } from './safetensors.js';
 
 /** The two matrices that are added to one, and what their product is multiplied by. */
 export interface Delta {
@@ -21,39 +22,25 @@ export interface Adapter {
   readonly deltas: ReadonlyMap<string, Delta>;
 }
 
-/** A checkpoint's tensors and files, and what those of the policy are made of. */
-interface Unwritten {
-  readonly weights: ReadonlyMap<string, Weight>;
-  readonly files: readonly Readonly<Record<'name' | 'path', string>>[];
-  readonly made: readonly {
-    readonly name: string;
-    readonly shape: readonly number[];
-    readonly parts: readonly (readonly Rows[])[];
-  }[];
-}
-
 /**
  * Weights that are to be written, each of the type that it has in the checkpoint.
  * @param location name of the file @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
  * @throws RredcotError (exit 2) where parts of one are of two types
  */
 export function writtenWeights(
-  { weights: base, files, made }: Unwritten,
+  { weights: base, files, made }: Omit<Checkpoint, 'architecture'>,
   location: string,
   adapter?: Adapter,
 ) {
   const typed = made.map(({ name, shape, parts }) => {
-    const [one, ...others] = parts.flat().map((part) => base.get(part.name) as Weight) as [
-      Weight,
-      ...Weight[],
-    ];
-    const other = others.find(({ dtype }) => dtype !== one.dtype);
-    if (other)
-      throw usageError(
-        `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}: they go into one tensor`,
-        AGAIN,
-      );
-    return [name, { ...one, name, shape, length: sizeOf(one) * product(shape) }] as const;
+    const sources = parts.flat().map((part) => base.get(part.name) as Weight);
+    const one = sources[0] as Weight;
+    const other = sources.find(({ dtype }) => dtype !== one.dtype);
+    if (other) {
+      const both = `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}`;
+      throw usageError(`${both}: they go into one tensor`, AGAIN);
+    }
+    return [name, { ...one, name, shape, length: bytesOf(one) * product(shape) }] as const;
   });
   const { header, tensors } = safetensorsHeader(new Map<string, StoredTensor>(typed));
   const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location }]));
@@ -96,10 +83,6 @@ export function writtenWeights(
 /** Numbers that are read at once. */
 const BLOCK = 2 ** 22;
 
-const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
-/** bytes of a number */
-const sizeOf = ({ length, shape }: StoredTensor): number => length / product(shape);
-
 interface RowSource {
   readonly file: FileHandle;
   readonly weight: Weight;
@@ -114,8 +97,8 @@ async function rowsOf(
   count: number,
 ): Promise<Buffer> {
   const width = weight.shape.at(-1) as number;
-  const bytes = Buffer.alloc(count * width * sizeOf(weight));
-  await readAll(file, bytes, weight.offset + (first + done) * width * sizeOf(weight), weight.name);
+  const bytes = Buffer.alloc(count * width * bytesOf(weight));
+  await readAll(file, bytes, weight.offset + (first + done) * width * bytesOf(weight), weight.name);
   if (!added) return bytes;
   const { a, b, scale, rank } = added;
   const rows = toNumbers(bytes, weight.dtype);

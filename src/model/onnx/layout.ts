@@ -1,5 +1,4 @@
 // Which branches stand together in a group of the scoring graph, so that few rows are padding; and neighbours that share room.
-
 import type { Branch, PrefixPlace } from './placed.js';
 
 /**

@@ -1,5 +1,4 @@
 // The rows of branches that the scoring graph runs over: pure index arithmetic.
-
 import { type BranchRow, type Lane, type LaneRoom, layOut } from './layout.js';
 import type { Branch, PrefixPlace } from './placed.js';
 

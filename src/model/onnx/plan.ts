@@ -1,5 +1,4 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
-
 import type { Continuation, TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';

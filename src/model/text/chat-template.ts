@@ -145,16 +145,10 @@ export function chatRenderer(
   { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
 ) {
   const { source, file } = template;
-  const workerData: TextInit = { chat: { source, maxLength: MAX_LENGTH } };
-  const thread = new URL('./text-thread.js', import.meta.url);
-  const title = `${file}: the chat template`;
-  const bounds = { memoryMb: MEMORY_MB, timeoutMs, signal };
   const { call, close } = boundedProcess<TextThread>({
-    title,
-    hint: HINT,
-    file: thread,
-    workerData,
-    ...bounds,
+    ...{ title: `${file}: the chat template`, hint: HINT, memoryMb: MEMORY_MB, timeoutMs, signal },
+    file: new URL('./text-thread.js', import.meta.url),
+    workerData: { chat: { source, maxLength: MAX_LENGTH } } satisfies TextInit,
   });
   const rendered = async (given?: ExactObject): Promise<string> => {
     const reply = await call('render', [given]);

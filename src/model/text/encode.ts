@@ -197,14 +197,10 @@ function align(
   if (normalized !== undefined && normalized.textEnd >= least)
     return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
   // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
-  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [unspelledCode(trace)] };
-}
-
-/** Why a completion's tokens cannot be laid over its text. */
-function unspelledCode({ completion, completionIds }: Trace): string {
-  if (completionIds === undefined) return 'text:normalized';
+  const isOfIds = trace.completionIds !== undefined;
   // without a text beside them nothing is mismatched
-  return completion === '' ? 'ids:not-utf8' : 'ids:text-mismatch';
+  const code = trace.completion === '' ? 'ids:not-utf8' : 'ids:text-mismatch';
+  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [isOfIds ? code : 'text:normalized'] };
 }
 
 const NONE = new Uint8Array(0);

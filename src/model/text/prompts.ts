@@ -1,5 +1,4 @@
 // Makes every trace's prompt what the policy read: messages through its chat template, stripped prompts fixed or named.
-
 import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
@@ -198,8 +197,7 @@ async function templateMark(chat: ChatRenderer): Promise<string> {
 function readStripped(text: string, shapes: readonly StrippedShape[]): Message[] | undefined {
   for (const { roles, around } of shapes) {
     const contents = contentsOf(text, around);
-    if (contents === undefined) continue;
-    return roles.map((role, n) => ({ role, content: contents[n] as string }));
+    if (contents) return roles.map((role, n) => ({ role, content: contents[n] as string }));
   }
   return undefined;
 }

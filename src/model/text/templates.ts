@@ -1,5 +1,4 @@
 // What is put between a state and an answer: the exit template of a policy (METHOD §3), given or derived, and the question of `ask` with its two answers.
-
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';

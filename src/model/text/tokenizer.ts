@@ -52,9 +52,8 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const encodeTemplated = (text: string) =>
     Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids);
   const warning = startWarning(config, start, encodeTemplated);
-  let size = 0;
-  for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
-
+  const ids = [...tokenizer.get_vocab().values(), ...added.keys()];
+  const size = ids.reduce((most, id) => Math.max(most, id + 1), 0);
   const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
     const content = added.get(id)?.content;
