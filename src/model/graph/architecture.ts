@@ -52,7 +52,6 @@ export const ArchitectureSchema = Sizes.refine(
 );
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
-/** What every part of a graph is built with. */
 export interface GraphParts {
   readonly g: Graph;
   readonly arch: Architecture;

@@ -33,7 +33,6 @@ export type DeltaSizes = Readonly<z.infer<typeof deltaSizes>>;
 
 export const MULTIPLIED = ['embedding', 'attention', 'residual', 'logits'] as const;
 
-/** The sizes of a model that its layers depend on. */
 export const layerSizes = {
   hidden: size,
   heads: size,
@@ -148,7 +147,6 @@ interface LayerConfig {
   readonly no_rope_layers?: readonly number[] | null | undefined;
   readonly no_rope_layer_interval: number;
 }
-/** Which layers are meant. */
 export type LayerRule = (config: LayerConfig, layer: number) => boolean;
 
 /**

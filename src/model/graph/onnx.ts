@@ -44,7 +44,7 @@ export type Attribute =
   | { readonly float: number }
   | { readonly graph: Graph };
 
-/** Where a weight lies: a slice of a file beside the graph file. */
+/** Where a weight lies: bytes of a file beside the graph file. */
 export interface ExternalData {
   readonly location: string;
   readonly offset: number;

@@ -14,11 +14,8 @@ export function rowLayers(
   { g, arch, precision }: Omit<GraphParts, 'rope'>,
   weights: ReadonlyMap<string, Weight>,
 ) {
-  const weightOf = (name: string): Weight => {
-    const weight = weights.get(name);
-    if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
-    return weight;
-  };
+  /** all are there: they were looked for by the names that the same layers give */
+  const weightOf = (name: string): Weight => weights.get(name) as Weight;
   /** @param from first of the rows that `shape` has: of the same bytes of the same file, as a tensor of their own */
   const rowsFrom = (as: string, name: string, from: number, shape: readonly number[]): string => {
     const whole = weightOf(name);

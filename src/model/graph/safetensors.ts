@@ -3,17 +3,13 @@ import { open } from 'node:fs/promises';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { fromJson, inOneLine } from '../text/untrusted-files.js';
-import type { Dtype } from './onnx.js';
+import type { Dtype, ExternalData } from './onnx.js';
 
-/** A tensor's place in its file. */
-export interface StoredTensor {
+/** A tensor and its place in its file. */
+export interface StoredTensor extends Omit<ExternalData, 'location'> {
   readonly name: string;
   readonly dtype: Dtype;
   readonly shape: readonly number[];
-  /** byte offset from the start of the file */
-  readonly offset: number;
-  /** bytes */
-  readonly length: number;
 }
 
 export const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);

@@ -122,7 +122,6 @@ async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab
   return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
 }
 
-/** What a folder is written of. */
 interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' | 'stops'> {
   readonly weightFiles: readonly WeightFile[];
   /** of one with graphs, which are written with the canary that they give */

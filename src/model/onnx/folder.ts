@@ -86,10 +86,9 @@ export type PolicyFolder = { readonly path: string } & Readonly<
 export type Exported = Readonly<z.infer<typeof ExportedSchema>>;
 
 /** Numbers of a hidden state that its graphs read, one layer's behind the other's; 0 where they read none. */
-export const stateNumbers = ({
-  stateLayers = [],
-  architecture: { hidden },
-}: Pick<PolicyFolder, 'architecture' | 'stateLayers'>): number => stateLayers.length * hidden;
+export function stateNumbers(folder: Pick<PolicyFolder, 'architecture' | 'stateLayers'>): number {
+  return (folder.stateLayers ?? []).length * folder.architecture.hidden;
+}
 
 /** What is to be known of the policy that made a run's numbers. */
 export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;

@@ -30,13 +30,11 @@ export interface WorkerInit {
 
 /** Inputs or outputs of a graph by name. */
 type Feeds = Record<string, Tensor>;
-/** What a run has kept. */
 interface Kept {
   /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim]; of a delta net rows [B,T,d], [N,L,d] */
   readonly past: Feeds;
   /** tokens of each prefix and of each suffix */
   readonly lengths: readonly (readonly number[])[];
-  /** of each trace */
   readonly places: readonly PrefixPlace[];
 }
 
@@ -92,7 +90,6 @@ const functions = {
     const found = await distributionsOf(ort, heads, of).catch(failed);
     return moved(found, ...Object.values(found));
   },
-  /** frees what a run has kept */
   release: (kept: number) => void (caches.delete(kept) || idsRead.delete(kept)),
   shares: () => shares,
 };

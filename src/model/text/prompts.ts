@@ -10,7 +10,6 @@ import type { PolicyTokenizer } from './tokenizer.js';
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
 
-/** Prepares the prompts of one run. */
 export class Prompts {
   private shapes: readonly StrippedShape[] | undefined;
   private mark: string | undefined;

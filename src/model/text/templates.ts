@@ -89,7 +89,6 @@ export async function checkExitTemplate(
     );
 }
 
-/** The file of a policy's folder. */
 export const ASK_TEMPLATE = 'ask_template.json';
 
 const text = z.string().min(1);
