@@ -7,7 +7,7 @@ import { FAMILIES, FAMILY_NAMES } from './families.js';
 import { type Family, type LayerRule, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import type { Graph, Precision } from './onnx.js';
-import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
+import { parseRope, type Refuse, RopeScalingSchema, ropeFields } from './rope.js';
 
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
 const layerCount = size.max(10_000);
@@ -107,10 +107,11 @@ const Config = z.object({
   // what makes another model of it: code of its own
   auto_map: z.null().optional(),
 });
+type Config = z.infer<typeof Config>;
 
 /** What config.json of a checkpoint says. @param path of it @throws RredcotError (exit 2) for a kind that this version cannot build */
 export function parseArchitecture(config: unknown, path: string): Architecture {
-  const refuse = (reason: string): never => {
+  const refuse: Refuse = (reason) => {
     throw usageError(
       `${path}: this checkpoint cannot be built: ${inOneLine(reason)}`,
       `supported: ${FAMILY_NAMES.join(', ')}, not quantised, rope type default, linear, llama3 or yarn`,
@@ -217,7 +218,7 @@ function picturesOf(config: unknown): { readonly pictures?: number[] } {
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */
-function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number) {
+function windowFrom(c: Config, family: Family, maxTokens: number) {
   // null is a config's way to say none; a field left out has the class's default
   const tokens = c.sliding_window === undefined ? family.defaults.slidingWindow : c.sliding_window;
   if (tokens === undefined || tokens === null || tokens >= maxTokens) return undefined;
@@ -226,16 +227,12 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
 }
 
 /** Of all layers those that a family's rule names. */
-function layersWith(c: z.infer<typeof Config>, isOne: LayerRule = () => false): number[] {
+function layersWith(c: Config, isOne: LayerRule = () => false): number[] {
   return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter((i) => isOne(c, i));
 }
 
 /** What experts it has; undefined where all layers are dense. */
-function mixtureFrom(
-  c: z.infer<typeof Config>,
-  { hasExperts, defaults }: Family,
-  refuse: (reason: string) => never,
-) {
+function mixtureFrom(c: Config, { hasExperts, defaults }: Family, refuse: Refuse) {
   // transformers 5 writes the second for the first
   const experts = c.num_experts ?? c.num_local_experts;
   if (!hasExperts) {
@@ -262,9 +259,6 @@ function mixtureFrom(
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */
-export function layerWindow(
-  { slidingWindow }: Pick<Architecture, 'slidingWindow'>,
-  layer: number,
-): number | undefined {
+export function layerWindow({ slidingWindow }: Architecture, layer: number): number | undefined {
   return slidingWindow?.layers.includes(layer) ? slidingWindow.tokens : undefined;
 }

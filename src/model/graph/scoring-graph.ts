@@ -29,9 +29,7 @@ export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'h
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
  *     branch_ids, branch_pos, branch_exit, branch_number [G,W,R] i64: token, position, number of the trace's tokens in
- *     sight, which branch · in a float32 graph prefix_from, prefix_to [G,2] i64: first trace and key, next trace and key of what the group needs
- *     suffix_from, suffix_to [G,2] i64: suffix and first key, next suffix and next key of what it needs behind the prefix
- *     in others lane_prefix, lane_suffix, lane_from [G,W] i64: where a lane's trace has its keys, and how many of them on the prefix
+ *     sight, which branch; and where its keys are ({@link branchInputs})
  *     suffix_rows [N,L] i64: rows of the flattened [G·W·R] · past_suffix_k_i, past_suffix_v_i [N,kvHeads,Q,headDim] f32: suffixes of an earlier run
  *     of a layer that is a delta net past_x_i [B,P,d], past_suffix_x_i [N,Q,d] f32 in the place of those, and walk, walk_places ({@link deltaWalk})
  *     cos, sin [M, rotaryDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read

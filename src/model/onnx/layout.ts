@@ -34,6 +34,9 @@ export interface BranchRow extends Pick<Branch, 'exit' | 'ids' | 'gap'> {
   first?: number;
 }
 
+/** (traces) what stands together, part by part. */
+type Parts = readonly (readonly (readonly BranchRow[])[])[];
+
 /** What stands in a lane of a group: of one trace some branches and pieces, R rows at most. */
 export interface Lane {
   readonly rows: readonly BranchRow[];
@@ -97,15 +100,11 @@ function mostRows({ keys, scores }: LaneRoom): number {
 }
 
 /** Every part has a lane; in as many groups of like size as there is no room for them at once. */
-function laneGroups(
-  all: readonly (readonly (readonly BranchRow[])[])[],
-  places: readonly PrefixPlace[],
-  R: number,
-  { keys, scores }: LaneRoom,
-): Lane[][] {
-  const lanes = all.flatMap((parts, b) =>
-    parts.map((rows): Lane => ({ rows, place: places[b] as PrefixPlace })),
-  );
+function laneGroups(all: Parts, places: readonly PrefixPlace[], R: number, room: LaneRoom): Lane[][] {
+  const { keys, scores } = room;
+  const lanesOf = (parts: Parts[number], place: PrefixPlace): Lane[] =>
+    parts.map((rows) => ({ rows, place }));
+  const lanes = all.flatMap((parts, b) => lanesOf(parts, places[b] as PrefixPlace));
   const most = Math.max(1, Math.floor(scores / (R * (keys + R))));
   const W = Math.ceil(lanes.length / Math.ceil(lanes.length / most)) || 1;
   while (lanes.length % W > 0 || lanes.length === 0) lanes.push(IDLE);
@@ -140,11 +139,7 @@ export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T
 }
 
 /** The n-th parts of W traces share a group, a lane each; the last W traces begin with some that are done, and have nothing more there. */
-function groupsOf(
-  all: readonly (readonly (readonly BranchRow[])[])[],
-  places: readonly PrefixPlace[],
-  W: number,
-): Lane[][] {
+function groupsOf(all: Parts, places: readonly PrefixPlace[], W: number): Lane[][] {
   const groups: Lane[][] = [];
   for (let done = 0; done < all.length; done += W) {
     const first = Math.min(done, all.length - W);

@@ -20,11 +20,8 @@ const part = z.string().exactOptional();
 const Parts = z.strictObject({ close: part, open: part, closer: part });
 
 /** The parts of a file that a flag names, else those that the checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
-export function readExitTemplate(
-  checkpoint: string,
-  file?: string,
-): Promise<Partial<ExitTemplate> | undefined> {
-  return givenOrOwn(Parts, file, checkpoint, OWN_FILE, FORM);
+export function readExitTemplate(folder: string, file?: string): Promise<Partial<ExitTemplate> | undefined> {
+  return givenOrOwn(Parts, file, folder, OWN_FILE, FORM);
 }
 
 /**
