@@ -59,12 +59,9 @@ type NamedShape = readonly [name: string, shape: Shape];
 
 /** The experts of a layer, and where their weights lie. */
 export interface Experts extends Readonly<z.infer<typeof MixtureSchema>> {
-  /** [experts,d] */
-  readonly router: NamedShape;
-  /** rows of gate and up in turns [experts,2·inner,d] */
-  readonly gateUp: NamedShape;
-  /** [experts,d,inner] */
-  readonly down: NamedShape;
+  readonly router: NamedShape; // [experts,d]
+  readonly gateUp: NamedShape; // [experts,2·inner,d], rows of gate and up in turns
+  readonly down: NamedShape; // [experts,d,inner]
 }
 
 /** Some rows of a matrix, from one on. */
