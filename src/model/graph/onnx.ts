@@ -33,8 +33,8 @@ export const MICROSOFT = { domain: 'com.microsoft' };
 /** A dimension: a fixed size, or the name of one that is known at run time. */
 export type Dim = number | string;
 
-/** What a value is: a tensor, or a list of tensors of such a shape, of which none is copied where another is put in. */
-type ValueKind = 'tensor' | 'sequence';
+/** A list of tensors of such a shape, of which none is copied where another is put in. */
+type Sequence = 'sequence';
 
 /** An attribute of a node: integers are `number`, floats are wrapped so that 1.0 is not taken for an int. */
 export type Attribute =
@@ -69,13 +69,13 @@ export class Graph {
   /** @param name prefix of all value names made here: a body graph must not shadow its outer scope's names */
   constructor(readonly name: string) {}
 
-  input(name: string, dtype: Dtype, shape: readonly Dim[], kind?: ValueKind): string {
+  input(name: string, dtype: Dtype, shape: readonly Dim[], kind?: Sequence): string {
     this.inputs.push([11, valueInfo(name, dtype, shape, kind)]);
     return name;
   }
 
   /** Declares an output; a value of another name is passed on to it. */
-  output(name: string, value: string, dtype: Dtype, shape: readonly Dim[], kind?: ValueKind): void {
+  output(name: string, value: string, dtype: Dtype, shape: readonly Dim[], kind?: Sequence): void {
     if (value !== name) this.node('Identity', [value], {}, { outputs: [name] });
     this.outputs.push([12, valueInfo(name, dtype, shape, kind)]);
   }
@@ -155,10 +155,10 @@ function attribute(name: string, value: Attribute): Buffer {
   return message([1, name], [8, value], [20, ints]);
 }
 
-function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[], kind: ValueKind = 'tensor'): Buffer {
+function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[], kind?: Sequence): Buffer {
   const dims = shape.map((dim): WireField => [1, message([typeof dim === 'number' ? 1 : 2, dim])]);
   const tensor = message([1, message([1, DTYPE[dtype]], [2, message(...dims)])]);
-  return message([1, name], [2, kind === 'tensor' ? tensor : message([4, message([1, tensor])])]);
+  return message([1, name], [2, kind === undefined ? tensor : message([4, message([1, tensor])])]);
 }
 
 // ------ the protobuf wire format (https://protobuf.dev/programming-guides/encoding): enough for ONNX, nothing more
