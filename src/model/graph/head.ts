@@ -3,7 +3,7 @@ import type { Architecture, GraphParts } from './architecture.js';
 import { CPU_ENTRIES, cast, Graph, type Precision } from './onnx.js';
 import { type RowLayers, rowLayers, type Weight } from './operators.js';
 
-/** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
+/** x [n,C,d] of the graph's precision, targets [n,C] → outputs entropies and logprobs [n,C] f32, nats; C rows at a time. */
 export function entropyHead(
   { g, arch: { hidden, vocab }, precision }: GraphParts,
   layers: RowLayers,
@@ -22,7 +22,8 @@ export function entropyHead(
   body.output('head.logprob', logprob, 'f32', ['C']);
   const outputs = ['head.entropies', 'head.logprobs'] as const;
   g.node('Scan', [x, targets], { body: { graph: body }, num_scan_inputs: 2 }, { outputs });
-  return { entropies: outputs[0], logprobs: outputs[1] };
+  g.output('entropies', outputs[0], 'f32', ['n', 'C']);
+  g.output('logprobs', outputs[1], 'f32', ['n', 'C']);
 }
 
 /**

@@ -13,7 +13,6 @@ export type Precision = 'f32' | CudaPrecision;
 /** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
 export const CPU_ENTRIES = 2048;
 
-/** A value as another type; itself where it is of that type. */
 export function cast(g: Graph, value: string, from: Dtype, to: Dtype): string {
   return from === to ? value : g.node('Cast', [value], { to: DTYPE[to] });
 }
@@ -107,7 +106,6 @@ export class Graph {
     return this.constant('i64', data, values.join('_'), shape);
   }
 
-  /** A scalar float32 constant. */
   float(value: number): string {
     return this.constant('f32', new Float32Array([value]), String(value), []);
   }

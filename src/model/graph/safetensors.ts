@@ -97,25 +97,24 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   return tensors;
 }
 
-/** The header of a file of tensors, and where each lies in that, one after the other. */
-export function safetensorsHeader<T extends StoredTensor>(given: ReadonlyMap<string, T>) {
+/** The header of a file of tensors, one after the other, and where each lies in that. */
+export function safetensorsHeader(tensors: readonly StoredTensor[], location: string) {
+  const entries: Record<string, object> = {};
   let end = 0;
-  const tensors = new Map(
-    Array.from(given, ([name, tensor]) => {
-      end += tensor.length;
-      return [name, { ...tensor, offset: end - tensor.length }];
-    }),
-  );
-  const entries = Array.from(tensors, ([name, { dtype, shape, offset, length }]) => {
-    return [name, { dtype: dtype.toUpperCase(), shape, data_offsets: [offset, offset + length] }];
+  const placed = tensors.map((tensor) => {
+    const { name, dtype, shape, length } = tensor;
+    end += length;
+    entries[name] = { dtype: dtype.toUpperCase(), shape, data_offsets: [end - length, end] };
+    return { ...tensor, location, offset: end - length };
   });
-  const text = JSON.stringify(Object.fromEntries(entries));
+  const text = JSON.stringify(entries);
   const header = Buffer.alloc(8 + Math.ceil(Buffer.byteLength(text) / 8) * 8, ' ');
   header.writeBigUInt64LE(BigInt(header.length - 8));
   header.write(text, 8);
-  for (const [name, tensor] of tensors)
-    tensors.set(name, { ...tensor, offset: header.length + tensor.offset });
-  return { header, tensors };
+  const weights = placed.map(
+    (each) => [each.name, { ...each, offset: header.length + each.offset }] as const,
+  );
+  return { header, weights: new Map(weights) };
 }
 
 /** That tensors have the shapes that `source`, a file of `folder`, expects. @throws RredcotError (exit 2) where one is missing or has another */

@@ -92,9 +92,7 @@ export function buildScoringGraph(
   });
   if (shares.length > 0)
     g.output('shares', g.node('Concat', shares, { axis: 1 }), 'f32', ['E', shares.length]);
-  const { entropies, logprobs } = entropyHead(all, layer, readRows, targets);
-  g.output('entropies', entropies, 'f32', ['n', 'C']);
-  g.output('logprobs', logprobs, 'f32', ['n', 'C']);
+  entropyHead(all, layer, readRows, targets);
   if (givesLast) g.output('last', cast(g, x, precision, 'f32'), 'f32', ['rows', arch.hidden]);
   return g;
 }

@@ -38,10 +38,9 @@ export function writtenWeights(
       const both = `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}`;
       throw usageError(`${both}: they go into one tensor`, AGAIN);
     }
-    return [name, { ...one, name, shape, length: bytesOf(one) * product(shape) }] as const;
+    return { ...one, name, shape, length: bytesOf(one) * product(shape) };
   });
-  const { header, tensors } = safetensorsHeader(new Map<string, StoredTensor>(typed));
-  const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location }]));
+  const { header, weights } = safetensorsHeader(typed, location);
   return {
     weights,
     async write(to: string): Promise<void> {

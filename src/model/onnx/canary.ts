@@ -34,10 +34,8 @@ const NATS = {
 /** What a session computes in; `routed` is float32 with experts. */
 type Bound = keyof typeof NATS;
 
-/** What a canary has shown of a session. */
 export type Proof = Awaited<ReturnType<typeof prove>>;
 
-/** Where a session is farthest from the canary, of one kind of number. */
 export type CanaryFinding = ReturnType<typeof farthest>;
 
 /** Numbers of one kind, those of the canary, and what names the place of one by its index. */
@@ -242,7 +240,6 @@ function spreadIds(number: number, vocab: number, length: number): Int32Array {
   return Int32Array.from({ length }, (_, t) => Math.floor(share(t) * WITH_TOKENS * vocab));
 }
 
-/** What a session says of a pass's traces. */
 async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<TraceScores[]> {
   const whole = traces.map(({ branches, ...trace }) => ({
     ...trace,

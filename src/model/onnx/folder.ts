@@ -91,7 +91,6 @@ export function stateNumbers(folder: Pick<PolicyFolder, 'architecture' | 'stateL
   return (folder.stateLayers ?? []).length * folder.architecture.hidden;
 }
 
-/** What is to be known of the policy that made a run's numbers. */
 export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;
 
 /** Its folder as the user named it, whether that ships with the program, tokens of its vocabulary, and close and open of its exit template. */
@@ -175,7 +174,6 @@ function notAsBuilt(path: string, name: string): RredcotError {
 
 // ------ the same files from the first shard of a run to the end of its last
 
-/** Looks at a policy's files. */
 export async function watchPolicy({ path, files }: Pick<PolicyFolder, 'path' | 'files'>) {
   /** each file as it lies there: enough to notice that it was written since */
   const stampsNow = async () => {

@@ -28,7 +28,6 @@ export interface WorkerInit {
   readonly device: Device;
 }
 
-/** Inputs or outputs of a graph by name. */
 type Feeds = Record<string, Tensor>;
 interface Kept {
   /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim]; of a delta net rows [B,T,d], [N,L,d] */

@@ -147,7 +147,6 @@ export class ModelSession implements AsyncDisposable {
     return this.thread.call('distributions', [{ rows, hidden, ...(policy && { policy }) }]);
   }
 
-  /** Frees what a run has kept. */
   async release(kept: number): Promise<void> {
     await this.thread.call('release', [kept]);
   }
