@@ -107,7 +107,7 @@ const Config = z.object({
   // what makes another model of it: code of its own
   auto_map: z.null().optional(),
 });
-type Config = z.infer<typeof Config>;
+type ModelConfig = z.infer<typeof Config>;
 
 /** What config.json of a checkpoint says. @param path of it @throws RredcotError (exit 2) for a kind that this version cannot build */
 export function parseArchitecture(config: unknown, path: string): Architecture {
@@ -218,7 +218,7 @@ function picturesOf(config: unknown): { readonly pictures?: number[] } {
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */
-function windowFrom(c: Config, family: Family, maxTokens: number) {
+function windowFrom(c: ModelConfig, family: Family, maxTokens: number) {
   // null is a config's way to say none; a field left out has the class's default
   const tokens = c.sliding_window === undefined ? family.defaults.slidingWindow : c.sliding_window;
   if (tokens === undefined || tokens === null || tokens >= maxTokens) return undefined;
@@ -227,12 +227,12 @@ function windowFrom(c: Config, family: Family, maxTokens: number) {
 }
 
 /** Of all layers those that a family's rule names. */
-function layersWith(c: Config, isOne: LayerRule = () => false): number[] {
+function layersWith(c: ModelConfig, isOne: LayerRule = () => false): number[] {
   return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter((i) => isOne(c, i));
 }
 
 /** What experts it has; undefined where all layers are dense. */
-function mixtureFrom(c: Config, { hasExperts, defaults }: Family, refuse: Refuse) {
+function mixtureFrom(c: ModelConfig, { hasExperts, defaults }: Family, refuse: Refuse) {
   // transformers 5 writes the second for the first
   const experts = c.num_experts ?? c.num_local_experts;
   if (!hasExperts) {

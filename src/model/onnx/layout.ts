@@ -35,7 +35,7 @@ export interface BranchRow extends Pick<Branch, 'exit' | 'ids' | 'gap'> {
 }
 
 /** (traces) what stands together, part by part. */
-type Parts = readonly (readonly (readonly BranchRow[])[])[];
+type LaneParts = readonly (readonly (readonly BranchRow[])[])[];
 
 /** What stands in a lane of a group: of one trace some branches and pieces, R rows at most. */
 export interface Lane {
@@ -100,9 +100,9 @@ function mostRows({ keys, scores }: LaneRoom): number {
 }
 
 /** Every part has a lane; in as many groups of like size as there is no room for them at once. */
-function laneGroups(all: Parts, places: readonly PrefixPlace[], R: number, room: LaneRoom): Lane[][] {
+function laneGroups(all: LaneParts, places: readonly PrefixPlace[], R: number, room: LaneRoom): Lane[][] {
   const { keys, scores } = room;
-  const lanesOf = (parts: Parts[number], place: PrefixPlace): Lane[] =>
+  const lanesOf = (parts: LaneParts[number], place: PrefixPlace): Lane[] =>
     parts.map((rows) => ({ rows, place }));
   const lanes = all.flatMap((parts, b) => lanesOf(parts, places[b] as PrefixPlace));
   const most = Math.max(1, Math.floor(scores / (R * (keys + R))));
@@ -139,7 +139,7 @@ export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T
 }
 
 /** The n-th parts of W traces share a group, a lane each; the last W traces begin with some that are done, and have nothing more there. */
-function groupsOf(all: Parts, places: readonly PrefixPlace[], W: number): Lane[][] {
+function groupsOf(all: LaneParts, places: readonly PrefixPlace[], W: number): Lane[][] {
   const groups: Lane[][] = [];
   for (let done = 0; done < all.length; done += W) {
     const first = Math.min(done, all.length - W);
