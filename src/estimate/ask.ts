@@ -1,6 +1,6 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
 
-import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../model/text/templates.js';
+import { askedIds, askTemplateOf } from '../model/text/templates.js';
 import type { Answers } from '../question.js';
 import type { Estimator, OpenEstimator } from './estimator.js';
 import { contrast, logSumExp, scoredReferences, stateValues, utilitiesOf } from './value.js';
@@ -22,8 +22,7 @@ export const ask: Estimator = {
   setUp: ({ askTemplate: given }) => ({
     async open({ policy, tokenizer }): Promise<OpenEstimator> {
       const path = typeof given === 'string' ? given : undefined;
-      const template = storedAskTemplate(given) ?? (await readAskTemplate(policy.path, path));
-      if (template === undefined) throw noAskTemplate(policy.path);
+      const template = await askTemplateOf(given, policy.path, path);
       const { yes, no, scoredFrom } = await askedIds(template, tokenizer, policy.architecture.vocab);
       const last = scoredFrom + 1;
       // answers of one token are read off one branch

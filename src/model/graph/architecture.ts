@@ -4,10 +4,10 @@ import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { inOneLine } from '../text/untrusted-files.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
-import { type Family, layerSizes, MixtureSchema, size } from './family.js';
+import { type Family, type LayerRule, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';
 import type { Graph, Precision } from './onnx.js';
-import { parseRope, RopeScalingSchema, ropeFields } from './rope.js';
+import { parseRope, type Refuse, RopeScalingSchema, ropeFields } from './rope.js';
 
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
 const layerCount = size.max(10_000);
@@ -52,7 +52,6 @@ export const ArchitectureSchema = Sizes.refine(
 );
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
-/** What every part of a graph is built with. */
 export interface GraphParts {
   readonly g: Graph;
   readonly arch: Architecture;
@@ -61,7 +60,6 @@ export interface GraphParts {
   readonly rope: Readonly<Record<'cos' | 'sin', string>>;
 }
 
-const nothing = z.null().optional();
 const multiplier = z.number().positive().default(1);
 const Config = z.object({
   architectures: z.tuple([z.enum(FAMILY_NAMES)]),
@@ -107,12 +105,13 @@ const Config = z.object({
   decoder_sparse_step: size.default(1),
   mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
   // what makes another model of it: code of its own
-  auto_map: nothing,
+  auto_map: z.null().optional(),
 });
+type ModelConfig = z.infer<typeof Config>;
 
 /** What config.json of a checkpoint says. @param path of it @throws RredcotError (exit 2) for a kind that this version cannot build */
 export function parseArchitecture(config: unknown, path: string): Architecture {
-  const refuse = (reason: string): never => {
+  const refuse: Refuse = (reason) => {
     throw usageError(
       `${path}: this checkpoint cannot be built: ${inOneLine(reason)}`,
       `supported: ${FAMILY_NAMES.join(', ')}, not quantised, rope type default, linear, llama3 or yarn`,
@@ -188,8 +187,6 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   };
 }
 
-const TextSizes = z.object({ vocab_size: size, max_position_embeddings: contextTokens });
-
 /** Of a model that also sees what its config.json says of the one that reads; that of one that only reads. */
 function textPart(config: unknown): unknown {
   const { text_config, architectures, tie_word_embeddings } = Object(config);
@@ -198,7 +195,7 @@ function textPart(config: unknown): unknown {
 
 /** What is to be known of a checkpoint of any kind, whose graph is not built. @throws RredcotError (exit 2) where it does not say that */
 export function parseSizes(config: unknown, path: string): z.infer<typeof TextSizesSchema> {
-  const parsed = TextSizes.safeParse(textPart(config));
+  const parsed = Config.pick({ vocab_size: true, max_position_embeddings: true }).safeParse(textPart(config));
   if (parsed.success)
     return {
       ...{ vocab: parsed.data.vocab_size, maxTokens: parsed.data.max_position_embeddings },
@@ -212,15 +209,16 @@ export function parseSizes(config: unknown, path: string): z.infer<typeof TextSi
 
 /** What stands for pictures, video and sound in a text: `image_token_id`, and of old `image_token_index`. */
 function picturesOf(config: unknown): { readonly pictures?: number[] } {
-  const fields = Object.entries(Object(config)).filter(([key]) =>
-    /^(image|video|audio)_token_(id|index)$/.test(key),
+  const isOne = (key: string) => /^(image|video|audio)_token_(id|index)$/.test(key);
+  const fields = Object.entries<number>(Object(config)).filter(
+    ([key, id]) => isOne(key) && Number.isInteger(id),
   );
-  const pictures = fields.map(([, id]) => id).filter((id): id is number => Number.isInteger(id));
+  const pictures = fields.map(([, id]) => id);
   return pictures.length > 0 ? { pictures } : {};
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */
-function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number) {
+function windowFrom(c: ModelConfig, family: Family, maxTokens: number) {
   // null is a config's way to say none; a field left out has the class's default
   const tokens = c.sliding_window === undefined ? family.defaults.slidingWindow : c.sliding_window;
   if (tokens === undefined || tokens === null || tokens >= maxTokens) return undefined;
@@ -229,20 +227,12 @@ function windowFrom(c: z.infer<typeof Config>, family: Family, maxTokens: number
 }
 
 /** Of all layers those that a family's rule names. */
-function layersWith(
-  c: z.infer<typeof Config>,
-  rule?: (config: z.infer<typeof Config>) => (layer: number) => boolean,
-): number[] {
-  const isOne = rule?.(c) ?? (() => false);
-  return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter(isOne);
+function layersWith(c: ModelConfig, isOne: LayerRule = () => false): number[] {
+  return Array.from({ length: c.num_hidden_layers }, (_, i) => i).filter((i) => isOne(c, i));
 }
 
 /** What experts it has; undefined where all layers are dense. */
-function mixtureFrom(
-  c: z.infer<typeof Config>,
-  { hasExperts, defaults }: Family,
-  refuse: (reason: string) => never,
-) {
+function mixtureFrom(c: ModelConfig, { hasExperts, defaults }: Family, refuse: Refuse) {
   // transformers 5 writes the second for the first
   const experts = c.num_experts ?? c.num_local_experts;
   if (!hasExperts) {
@@ -250,17 +240,17 @@ function mixtureFrom(
     return undefined;
   }
   const isSparse = (layer: number) => (layer + 1) % c.decoder_sparse_step === 0;
-  const layers = layersWith(c, () => (layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
-  const { num_experts_per_tok, moe_intermediate_size, shared_expert_intermediate_size, num_local_experts } =
-    c;
+  const layers = layersWith(c, (_, layer) => isSparse(layer) && !c.mlp_only_layers?.includes(layer));
+  const { num_experts_per_tok, moe_intermediate_size, num_local_experts } = c;
+  const { shared_expert_intermediate_size: shared } = c;
   const mixture = MixtureSchema.safeParse({
     ...{ experts, chosen: num_experts_per_tok, intermediate: moe_intermediate_size },
     ...{ normalized: defaults.normalized ?? c.norm_topk_prob, layers },
-    ...(hasExperts === 'shared' && { shared: shared_expert_intermediate_size }),
+    ...(hasExperts === 'shared' && { shared }),
   });
   if (!mixture.success || experts !== (num_local_experts ?? experts)) {
     const given = { num_experts: experts, num_local_experts, num_experts_per_tok, moe_intermediate_size };
-    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size }) };
+    const all = { ...given, ...(hasExperts === 'shared' && { shared_expert_intermediate_size: shared }) };
     return refuse(
       `of its experts it says ${JSON.stringify(all)}: one is missing, or they do not fit together`,
     );
@@ -269,9 +259,6 @@ function mixtureFrom(
 }
 
 /** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */
-export function layerWindow(
-  { slidingWindow }: Pick<Architecture, 'slidingWindow'>,
-  layer: number,
-): number | undefined {
+export function layerWindow({ slidingWindow }: Architecture, layer: number): number | undefined {
   return slidingWindow?.layers.includes(layer) ? slidingWindow.tokens : undefined;
 }

@@ -13,7 +13,7 @@ import {
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { partsOf } from './experts.js';
 import { expectedWeights, FAMILIES } from './families.js';
-import type { Family } from './family.js';
+import { EMBEDDING, type Family, HEAD } from './family.js';
 import { refuseForeign } from './foreign.js';
 import type { Weight } from './operators.js';
 import { AGAIN, assertShapes, readSafetensorsHeader, textName } from './safetensors.js';
@@ -120,7 +120,7 @@ async function refuseOthers(
   { files, tensors }: Awaited<ReturnType<typeof locateTensors>>,
   weights: ReadonlyMap<string, Weight>,
 ): Promise<void> {
-  const { head, embedding, unread }: Family = FAMILIES[name];
+  const { unread }: Family = FAMILIES[name];
   const hashOf = ({ location, offset, length }: Weight): Promise<string> => {
     const { path } = files.find((file) => file.name === location) as WeightFile;
     return sha256(path, offset, offset + length - 1);
@@ -132,10 +132,10 @@ async function refuseOthers(
     const refuse = (found: string): never => {
       throw usageError(`${folder}: ${found}`, 'config.json and the weights must be of the same checkpoint');
     };
-    if (tensorName !== head) refuse(`tensor ${tensorName} has no place in a ${name} of ${layers} layers`);
+    if (tensorName !== HEAD) refuse(`tensor ${tensorName} has no place in a ${name} of ${layers} layers`);
     // a head that is stored although config.json says that it is the embedding must be the embedding
-    const tied = tensors.get(embedding) as Weight;
+    const tied = tensors.get(EMBEDDING) as Weight;
     if (tensor.dtype !== tied.dtype || (await hashOf(tensor)) !== (await hashOf(tied)))
-      refuse(`config.json has tie_word_embeddings: true, but ${head} is stored and is not ${embedding}`);
+      refuse(`config.json has tie_word_embeddings: true, but ${HEAD} is stored and is not ${EMBEDDING}`);
   }
 }

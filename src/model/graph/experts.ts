@@ -1,6 +1,7 @@
 // Experts in a graph: which of them a row goes to, and what they make of it; and how checkpoints have their weights.
 import type { Experts, Shape } from './family.js';
 import { cast, type Dtype, Graph, MICROSOFT, type Precision } from './onnx.js';
+import { product } from './safetensors.js';
 
 interface ExpertParts {
   readonly g: Graph;
@@ -111,7 +112,7 @@ export function partsOf(name: string, shape: Shape, has: (name: string) => boole
   const [experts = 1, rows = 1, width = 1] = shape;
   const [, at, isDown] = /^(.+\.experts)\.(?:gate_up_interleaved|(down_proj))$/.exec(name) ?? [];
   if (at === undefined || (isDown && has(name)))
-    return [[{ name, shape, first: 0, count: shape.slice(0, -1).reduce((product, n) => product * n, 1) }]];
+    return [[{ name, shape, first: 0, count: product(shape.slice(0, -1)) }]];
   const joined = `${at}.gate_up_proj`;
   const isJoined = !isDown && has(joined);
   return Array.from({ length: experts }, (_, e) =>

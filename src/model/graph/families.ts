@@ -10,7 +10,7 @@ import { qwen3 } from './families/qwen3.js';
 import { qwen35, qwen35Moe } from './families/qwen3-5.js';
 import { qwen3Moe } from './families/qwen3-moe.js';
 import { smollm3 } from './families/smollm3.js';
-import { type Experts, type Family, type LayerSizes, operators, type RowsOf } from './family.js';
+import { type Experts, type Family, HEAD, type LayerSizes, operators, type WeightSource } from './family.js';
 import { Graph } from './onnx.js';
 
 /** A model that also sees; what it reads goes through a family's layers. */
@@ -47,24 +47,26 @@ export function expectedWeights(
   arch: LayerSizes & Readonly<{ family: FamilyName; layers: number; tiedHead: boolean }>,
 ): Map<string, readonly number[]> {
   const shapes = new Map<string, readonly number[]>();
-  const noted = (name: string, shape: readonly number[], part?: RowsOf): string => {
+  const weight: WeightSource['weight'] = (name, shape, part) => {
     shapes.set(name, part ? [part.of, ...shape.slice(1)] : shape);
     return name;
   };
   const family: Family = FAMILIES[arch.family];
-  const rowsOf = (name: string, shape: readonly number[]) => noted(name, shape);
+  const rowsOf = (name: string, shape: readonly number[]) => weight(name, shape);
   const experts = (x: string, { router, gateUp, down }: Experts) => {
-    for (const named of [router, gateUp, down]) noted(...named);
+    for (const named of [router, gateUp, down]) weight(...named);
     return x;
   };
-  const o = operators(new Graph('weights'), arch, { weight: noted, rowsOf, number: String, experts });
-  family.embed(o, 'ids');
-  family.last(o, 'x');
-  if (!arch.tiedHead) noted(family.head, [arch.vocab, arch.hidden]);
+  const graph = new Graph('weights');
+  const within = (layer: number) =>
+    operators(graph, arch, { weight, rowsOf, number: String, experts }, layer);
+  family.last(within(-1), family.embed(within(-1), 'ids'));
+  if (!arch.tiedHead) weight(HEAD, [arch.vocab, arch.hidden]);
   for (let i = 0; i < arch.layers; i++) {
-    if (arch.delta?.layers.includes(i)) family.delta?.project(o, i, family.delta.read(o, i, 'x'));
-    else family.project(o, i, 'x');
-    family.finish(o, i, 'x', 'attended');
+    const o = within(i);
+    if (arch.delta?.layers.includes(i)) family.delta?.project(o, family.delta.read(o, 'x'));
+    else family.project(o, 'x');
+    family.finish(o, 'x', 'attended');
   }
   return shapes;
 }

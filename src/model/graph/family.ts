@@ -33,7 +33,6 @@ export type DeltaSizes = Readonly<z.infer<typeof deltaSizes>>;
 
 export const MULTIPLIED = ['embedding', 'attention', 'residual', 'logits'] as const;
 
-/** The sizes of a model that its layers depend on. */
 export const layerSizes = {
   hidden: size,
   heads: size,
@@ -52,17 +51,17 @@ export const layerSizes = {
 };
 export type LayerSizes = Readonly<z.infer<z.ZodObject<typeof layerSizes>>>;
 
+/** The matrix of the embedding, and that of an output head of its own, [vocab,d]. */
+export const [EMBEDDING, HEAD] = ['model.embed_tokens.weight', 'lm_head.weight'];
+
 export type Shape = readonly number[];
 type NamedShape = readonly [name: string, shape: Shape];
 
 /** The experts of a layer, and where their weights lie. */
 export interface Experts extends Readonly<z.infer<typeof MixtureSchema>> {
-  /** [experts,d] */
-  readonly router: NamedShape;
-  /** rows of gate and up in turns [experts,2·inner,d] */
-  readonly gateUp: NamedShape;
-  /** [experts,d,inner] */
-  readonly down: NamedShape;
+  readonly router: NamedShape; // [experts,d]
+  readonly gateUp: NamedShape; // [experts,2·inner,d], rows of gate and up in turns
+  readonly down: NamedShape; // [experts,d,inner]
 }
 
 /** Some rows of a matrix, from one on. */
@@ -79,28 +78,33 @@ export interface WeightSource {
   /** a number, in the graph's precision */
   number(value: number): string;
   /** rows [N,d] of a matrix by number [N]: only these are cast */
-  rowsOf(name: string, shape: Shape, ids: string, graph?: Graph): string;
+  rowsOf(name: string, shape: Shape, ids: string): string;
   /** what a layer's experts make of x [N,d] */
   experts(x: string, of: Experts): string;
 }
 
 export type Operators = ReturnType<typeof operators>;
 
-/** Operators on single rows in a graph, or a body of it. Each names its weight, and says what shape that has. @param one what norms multiply by is 1 more than their weights */
-export function operators(
-  g: Graph,
-  sizes: LayerSizes,
-  { weight, rowsOf, number, experts }: WeightSource,
-  one = false,
-) {
+/**
+ * Operators on single rows in a graph, or a body of it. Each names its weight as it is called in its layer, and says what shape that has.
+ * @param layer its number; -1 outside of all @param one what norms multiply by is 1 more than their weights
+ */
+export function operators(g: Graph, sizes: LayerSizes, source: WeightSource, layer: number, one = false) {
+  const at = layer < 0 ? 'model.' : `model.layers.${layer}.`;
+  const named = ([name, shape]: NamedShape): NamedShape => [at + name, shape];
+  const weight = (name: string, shape: Shape, part?: RowsOf) => source.weight(at + name, shape, part);
+  const { number } = source;
   const rmsNorm = (x: string, name: string, size: number, isMore = one) => {
-    const stored = weight(name, [size]);
+    const stored = weight(`${name}.weight`, [size]);
     const scale = isMore ? g.node('Add', [stored, number(1)]) : stored;
     const epsilon = { float: sizes.rmsNormEps };
     return g.node('SimplifiedLayerNormalization', [x, scale], { axis: -1, epsilon });
   };
   return {
-    ...{ sizes, rowsOf, weight, experts },
+    ...{ sizes, layer, weight },
+    rowsOf: (name: string, shape: Shape, ids: string) => source.rowsOf(at + name, shape, ids),
+    experts: (x: string, { router, gateUp, down, ...mixture }: Experts) =>
+      source.experts(x, { ...mixture, router: named(router), gateUp: named(gateUp), down: named(down) }),
     add: (a: string, b: string) => g.node('Add', [a, b]),
     multiply: (a: string, b: string) => g.node('Mul', [a, b]),
     scaled: (x: string, by: number) => g.node('Mul', [x, number(by)]),
@@ -122,13 +126,7 @@ export function operators(
       ]);
     },
     /** x [N,in] by the matrix `<name>.weight` [out,in], or so many rows of it, plus `<name>.bias` [out] */
-    linear(
-      x: string,
-      name: string,
-      shape: readonly [out: number, from: number],
-      hasBias = false,
-      part?: RowsOf,
-    ) {
+    linear(x: string, name: string, shape: readonly [number, number], hasBias = false, part?: RowsOf) {
       const bias = () => weight(`${name}.bias`, [shape[0]]);
       const inputs = [x, weight(`${name}.weight`, shape, part), ...(hasBias ? [bias()] : [])];
       return g.node('Gemm', inputs, { transB: 1 });
@@ -136,20 +134,17 @@ export function operators(
   };
 }
 
-/** What a config.json says of sliding windows, and of layers that are delta nets. */
-export interface WindowConfig {
+/** What a config.json says of layers that differ: sliding windows, delta nets, and those that read no positions. */
+interface LayerConfig {
   readonly use_sliding_window: boolean;
   readonly max_window_layers: number;
   readonly full_attention_interval: number;
   readonly layer_types?: readonly string[] | null | undefined;
-}
-
-/** What it says of layers that read no positions. */
-export interface RotationConfig {
-  /** of each layer 1 where it reads them */
+  /** of each layer 1 where it reads positions */
   readonly no_rope_layers?: readonly number[] | null | undefined;
   readonly no_rope_layer_interval: number;
 }
+export type LayerRule = (config: LayerConfig, layer: number) => boolean;
 
 /**
  * What rows go through a delta net with: `mixed` [N,C] queries, keys and values, C = 2·keyHeads·keyDim + valueHeads·valueDim, before
@@ -174,9 +169,9 @@ export interface Family {
     readonly normalized?: true;
   };
   /** which layers have a sliding window; absent: none */
-  readonly windows?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
+  readonly windows?: LayerRule;
   /** which layers read no positions; absent: none */
-  readonly unrotated?: (config: WindowConfig & RotationConfig) => (layer: number) => boolean;
+  readonly unrotated?: LayerRule;
   readonly hasMultipliers?: true;
   /** its tokens go to some experts each; `shared`: and to one more that has all of them */
   readonly hasExperts?: 'chosen' | 'shared';
@@ -184,23 +179,20 @@ export interface Family {
   readonly addsOneToNorms?: true;
   /** tensors of a checkpoint that scoring has no use for; absent: there are none */
   readonly unread?: RegExp;
-  /** names of the matrix of the embedding, and of that of an output head of its own, [vocab,d] */
-  readonly embedding: string;
-  readonly head: string;
   /** ids [N] → [N,d] */
   embed(o: Operators, ids: string): string;
   /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation; gate [N,heads·hd], whose sigmoid multiplies what is attended to */
-  project(o: Operators, layer: number, x: string): Projected;
+  project(o: Operators, x: string): Projected;
   /** layers whose rows are read one after the other into a state, and have no keys; absent: there are none */
   readonly delta?: {
-    layers(config: WindowConfig): (layer: number) => boolean;
+    readonly layers: LayerRule;
     /** x [N,d] → all that a later run has to know of the rows [N,d] */
-    read(o: Operators, layer: number, x: string): string;
+    read(o: Operators, x: string): string;
     /** that → what goes into convolution and state */
-    project(o: Operators, layer: number, h: string): DeltaInputs;
+    project(o: Operators, h: string): DeltaInputs;
   };
   /** what stands behind attention or delta net: x [N,d], attended [N,heads·hd], or [N,valueHeads·valueDim] → [N,d] */
-  finish(o: Operators, layer: number, x: string, attended: string): string;
+  finish(o: Operators, x: string, attended: string): string;
   /** x [N,d] → what the output head multiplies */
   last(o: Operators, x: string): string;
 }

@@ -3,7 +3,7 @@ import type { Architecture, GraphParts } from './architecture.js';
 import { CPU_ENTRIES, cast, Graph, type Precision } from './onnx.js';
 import { type RowLayers, rowLayers, type Weight } from './operators.js';
 
-/** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
+/** x [n,C,d] of the graph's precision, targets [n,C] → outputs entropies and logprobs [n,C] f32, nats; C rows at a time. */
 export function entropyHead(
   { g, arch: { hidden, vocab }, precision }: GraphParts,
   layers: RowLayers,
@@ -22,7 +22,8 @@ export function entropyHead(
   body.output('head.logprob', logprob, 'f32', ['C']);
   const outputs = ['head.entropies', 'head.logprobs'] as const;
   g.node('Scan', [x, targets], { body: { graph: body }, num_scan_inputs: 2 }, { outputs });
-  return { entropies: outputs[0], logprobs: outputs[1] };
+  g.output('entropies', outputs[0], 'f32', ['n', 'C']);
+  g.output('logprobs', outputs[1], 'f32', ['n', 'C']);
 }
 
 /**
@@ -57,9 +58,8 @@ export function buildHeadGraph(
 /** All logits of a row at once. */
 function wholeVocabulary(body: Graph, h: string, targets: string, layers: RowLayers, precision: Precision) {
   const { logp, negative } = softmaxOf(body, h, layers.headMatrix(), precision);
-  const picked = body.node('GatherElements', [logp, body.node('Unsqueeze', [targets, body.ints([1])])], {
-    axis: 1,
-  });
+  const columns = body.node('Unsqueeze', [targets, body.ints([1])]);
+  const picked = body.node('GatherElements', [logp, columns], { axis: 1 });
   return { entropy: body.node('Neg', [negative]), logprob: body.node('Squeeze', [picked, body.ints([1])]) };
 }
 
@@ -87,10 +87,8 @@ function inBlocks(body: Graph, h: string, targets: string, layers: RowLayers, vo
     [negatives, totals] = [joined(negatives, sums.negative), joined(totals, sums.total)];
   }
   const logShares = body.node('LogSoftmax', [totals], { axis: 0 }); // log p(b), [blocks,C]
-  const weighted = body.node('Mul', [
-    body.node('Exp', [logShares]),
-    body.node('Add', [negatives, logShares]),
-  ]);
+  const shares = body.node('Exp', [logShares]);
+  const weighted = body.node('Mul', [shares, body.node('Add', [negatives, logShares])]);
   const entropy = body.node('Neg', [body.node('ReduceSum', [weighted, body.ints([0])], { keepdims: 0 })]);
   const total = logSumExpNodes(body, totals, logShares, 0); // [C]
   const products = body.node('Mul', [h, layers.headRows(targets, body)]);

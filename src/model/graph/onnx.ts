@@ -13,7 +13,6 @@ export type Precision = 'f32' | CudaPrecision;
 /** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
 export const CPU_ENTRIES = 2048;
 
-/** A value as another type; itself where it is of that type. */
 export function cast(g: Graph, value: string, from: Dtype, to: Dtype): string {
   return from === to ? value : g.node('Cast', [value], { to: DTYPE[to] });
 }
@@ -33,8 +32,8 @@ export const MICROSOFT = { domain: 'com.microsoft' };
 /** A dimension: a fixed size, or the name of one that is known at run time. */
 export type Dim = number | string;
 
-/** What a value is: a tensor, or a list of tensors of such a shape, of which none is copied where another is put in. */
-type ValueKind = 'tensor' | 'sequence';
+/** A list of tensors of such a shape, of which none is copied where another is put in. */
+type Sequence = 'sequence';
 
 /** An attribute of a node: integers are `number`, floats are wrapped so that 1.0 is not taken for an int. */
 export type Attribute =
@@ -44,7 +43,7 @@ export type Attribute =
   | { readonly float: number }
   | { readonly graph: Graph };
 
-/** Where a weight lies: a slice of a file beside the graph file. */
+/** Where a weight lies: bytes of a file beside the graph file. */
 export interface ExternalData {
   readonly location: string;
   readonly offset: number;
@@ -69,13 +68,13 @@ export class Graph {
   /** @param name prefix of all value names made here: a body graph must not shadow its outer scope's names */
   constructor(readonly name: string) {}
 
-  input(name: string, dtype: Dtype, shape: readonly Dim[], kind?: ValueKind): string {
+  input(name: string, dtype: Dtype, shape: readonly Dim[], kind?: Sequence): string {
     this.inputs.push([11, valueInfo(name, dtype, shape, kind)]);
     return name;
   }
 
   /** Declares an output; a value of another name is passed on to it. */
-  output(name: string, value: string, dtype: Dtype, shape: readonly Dim[], kind?: ValueKind): void {
+  output(name: string, value: string, dtype: Dtype, shape: readonly Dim[], kind?: Sequence): void {
     if (value !== name) this.node('Identity', [value], {}, { outputs: [name] });
     this.outputs.push([12, valueInfo(name, dtype, shape, kind)]);
   }
@@ -107,7 +106,6 @@ export class Graph {
     return this.constant('i64', data, values.join('_'), shape);
   }
 
-  /** A scalar float32 constant. */
   float(value: number): string {
     return this.constant('f32', new Float32Array([value]), String(value), []);
   }
@@ -155,10 +153,10 @@ function attribute(name: string, value: Attribute): Buffer {
   return message([1, name], [8, value], [20, ints]);
 }
 
-function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[], kind: ValueKind = 'tensor'): Buffer {
+function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[], kind?: Sequence): Buffer {
   const dims = shape.map((dim): WireField => [1, message([typeof dim === 'number' ? 1 : 2, dim])]);
   const tensor = message([1, message([1, DTYPE[dtype]], [2, message(...dims)])]);
-  return message([1, name], [2, kind === 'tensor' ? tensor : message([4, message([1, tensor])])]);
+  return message([1, name], [2, kind === undefined ? tensor : message([4, message([1, tensor])])]);
 }
 
 // ------ the protobuf wire format (https://protobuf.dev/programming-guides/encoding): enough for ONNX, nothing more

@@ -2,31 +2,26 @@
 import type { GraphParts } from './architecture.js';
 import { expertNodes } from './experts.js';
 import { FAMILIES } from './families.js';
-import { type Experts, type Family, operators, type RowsOf } from './family.js';
+import { EMBEDDING, type Experts, type Family, HEAD, operators, type RowsOf } from './family.js';
 import { cast, type ExternalData, type Graph } from './onnx.js';
-import type { StoredTensor } from './safetensors.js';
+import { bytesOf, product, type StoredTensor } from './safetensors.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export type Weight = StoredTensor & ExternalData;
-
-const size = (shape: readonly number[]): number => shape.reduce((product, n) => product * n, 1);
 
 /** A family's layers in a graph, each weight put there when it is first asked for. */
 export function rowLayers(
   { g, arch, precision }: Omit<GraphParts, 'rope'>,
   weights: ReadonlyMap<string, Weight>,
 ) {
-  const weightOf = (name: string): Weight => {
-    const weight = weights.get(name);
-    if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
-    return weight;
-  };
+  /** all are there: they were looked for by the names that the same layers give */
+  const weightOf = (name: string): Weight => weights.get(name) as Weight;
   /** @param from first of the rows that `shape` has: of the same bytes of the same file, as a tensor of their own */
   const rowsFrom = (as: string, name: string, from: number, shape: readonly number[]): string => {
-    const { dtype, shape: whole, location, offset, length } = weightOf(name);
-    const bytes = length / size(whole);
-    const place = { location, offset: offset + from * size(whole.slice(1)) * bytes };
-    return g.weight(as, dtype, shape, { ...place, length: size(shape) * bytes });
+    const whole = weightOf(name);
+    const offset = whole.offset + from * product(whole.shape.slice(1)) * bytesOf(whole);
+    const { dtype, location } = whole;
+    return g.weight(as, dtype, shape, { location, offset, length: product(shape) * bytesOf(whole) });
   };
   const stored = (name: string): string => rowsFrom(name, name, 0, weightOf(name).shape);
   const converted = new Map<string, string>();
@@ -39,7 +34,7 @@ export function rowLayers(
     converted.set(as, value);
     return value;
   };
-  const rowsOf = (name: string, _: readonly number[], ids: string, graph = g) =>
+  const gathered = (name: string, ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
 
   /** what every expert of one layer after the other adds to every row, as a share [experts,N]; in a float32 graph */
@@ -53,22 +48,17 @@ export function rowLayers(
   const number = (value: number) => cast(g, g.float(value), 'f32', precision);
 
   const family: Family = FAMILIES[arch.family];
+  const rowsOf = (name: string, _: readonly number[], ids: string) => gathered(name, ids);
   const source = { weight, rowsOf, number, experts };
-  const within = (graph: Graph) => operators(graph, arch, source, family.addsOneToNorms);
-  const o = within(g);
-  const { delta } = family;
-  const headWeight = arch.tiedHead ? family.embedding : family.head;
+  const within = (layer: number, graph = g) => operators(graph, arch, source, layer, family.addsOneToNorms);
+  const headWeight = arch.tiedHead ? EMBEDDING : HEAD;
   return {
+    family,
     shares,
-    embed: (ids: string) => family.embed(o, ids),
-    project: (i: number, x: string) => family.project(o, i, x),
-    delta: delta && {
-      read: (i: number, x: string) => delta.read(o, i, x),
-      project: (i: number, h: string) => delta.project(o, i, h),
-    },
-    finish: (i: number, x: string, attended: string) => family.finish(o, i, x, attended),
+    /** what its layers, and what stands outside of them (-1), are made of */
+    within,
     /** the final norm of x [C,d], in a body graph */
-    last: (x: string, body: Graph) => family.last(within(body), x),
+    last: (x: string, body: Graph) => family.last(within(-1, body), x),
     /** the head's matrix [vocab,d] in the main graph, where bodies see it */
     headMatrix: () => weight(headWeight),
     /** some rows of it, from one on and in blocks or not, as a tensor of their own, of the same bytes of the same file */
@@ -77,7 +67,7 @@ export function rowLayers(
       return cast(g, name, weightOf(headWeight).dtype, precision);
     },
     /** rows [C,d] of it by token [C], in a body graph */
-    headRows: (tokens: string, body: Graph) => rowsOf(headWeight, [arch.vocab, arch.hidden], tokens, body),
+    headRows: (tokens: string, body: Graph) => gathered(headWeight, tokens, body),
   };
 }
 

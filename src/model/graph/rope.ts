@@ -31,6 +31,9 @@ export const ropeFields = {
 };
 type RopeFields = z.infer<z.ZodObject<typeof ropeFields>> & { readonly max_position_embeddings: number };
 
+/** Throws what is wrong with a config.json. */
+export type Refuse = (reason: string) => never;
+
 const DEFAULT_THETA = 10_000;
 const common = {
   ...{ rope_type: z.string().optional(), type: z.string().optional() },
@@ -71,16 +74,8 @@ const scalings = (declared: number) => ({
     })),
 });
 
-/** `maxTokens`: those that the scaling was made for, where it says so; `rotated`: the share of a head, the same. @param refuse throws what is wrong, naming the field */
-export function parseRope(
-  config: RopeFields,
-  refuse: (reason: string) => never,
-): {
-  readonly theta: number;
-  readonly scaling: RopeScaling | undefined;
-  readonly maxTokens: number;
-  readonly rotated: number | undefined;
-} {
+/** `maxTokens`: those that the scaling was made for, where it says so; `rotated`: the share of a head, the same. */
+export function parseRope(config: RopeFields, refuse: Refuse) {
   const { rope_scaling: old, rope_parameters: modern, max_position_embeddings: declared } = config;
   if (old && modern) refuse('both rope_scaling and rope_parameters are given, expected one of them');
   const field = modern ? 'rope_parameters' : 'rope_scaling';

@@ -3,18 +3,18 @@ import { open } from 'node:fs/promises';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { fromJson, inOneLine } from '../text/untrusted-files.js';
-import type { Dtype } from './onnx.js';
+import type { Dtype, ExternalData } from './onnx.js';
 
-/** A tensor's place in its file. */
-export interface StoredTensor {
+/** A tensor and its place in its file. */
+export interface StoredTensor extends Omit<ExternalData, 'location'> {
   readonly name: string;
   readonly dtype: Dtype;
   readonly shape: readonly number[];
-  /** byte offset from the start of the file */
-  readonly offset: number;
-  /** bytes */
-  readonly length: number;
 }
+
+export const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
+/** of a number */
+export const bytesOf = ({ length, shape }: StoredTensor): number => length / product(shape);
 
 /** what mends a damaged checkpoint */
 export const AGAIN = 'copy or download the checkpoint again';
@@ -79,7 +79,7 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
     const { dtype, bytes } = DTYPES[entry.data.dtype];
     if (begin > end || end > dataBytes)
       fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
-    const expected = shape.reduce((product, size) => product * size, bytes);
+    const expected = bytes * product(shape);
     if (expected !== end - begin)
       fail(`tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`);
     tensors.set(name, { name, dtype, shape, offset: base + begin, length: end - begin });
@@ -97,25 +97,24 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
   return tensors;
 }
 
-/** The header of a file of tensors, and where each lies in that, one after the other. */
-export function safetensorsHeader<T extends StoredTensor>(given: ReadonlyMap<string, T>) {
+/** The header of a file of tensors, one after the other, and where each lies in that. */
+export function safetensorsHeader(tensors: readonly StoredTensor[], location: string) {
+  const entries: Record<string, object> = {};
   let end = 0;
-  const tensors = new Map(
-    Array.from(given, ([name, tensor]) => {
-      end += tensor.length;
-      return [name, { ...tensor, offset: end - tensor.length }];
-    }),
-  );
-  const entries = Array.from(tensors, ([name, { dtype, shape, offset, length }]) => {
-    return [name, { dtype: dtype.toUpperCase(), shape, data_offsets: [offset, offset + length] }];
+  const placed = tensors.map((tensor) => {
+    const { name, dtype, shape, length } = tensor;
+    end += length;
+    entries[name] = { dtype: dtype.toUpperCase(), shape, data_offsets: [end - length, end] };
+    return { ...tensor, location, offset: end - length };
   });
-  const text = JSON.stringify(Object.fromEntries(entries));
+  const text = JSON.stringify(entries);
   const header = Buffer.alloc(8 + Math.ceil(Buffer.byteLength(text) / 8) * 8, ' ');
   header.writeBigUInt64LE(BigInt(header.length - 8));
   header.write(text, 8);
-  for (const [name, tensor] of tensors)
-    tensors.set(name, { ...tensor, offset: header.length + tensor.offset });
-  return { header, tensors };
+  const weights = placed.map(
+    (each) => [each.name, { ...each, offset: header.length + each.offset }] as const,
+  );
+  return { header, weights: new Map(weights) };
 }
 
 /** That tensors have the shapes that `source`, a file of `folder`, expects. @throws RredcotError (exit 2) where one is missing or has another */

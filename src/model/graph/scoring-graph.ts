@@ -29,9 +29,7 @@ export function stateLayers({ layers, hidden }: Pick<Architecture, 'layers' | 'h
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
  *     branch_ids, branch_pos, branch_exit, branch_number [G,W,R] i64: token, position, number of the trace's tokens in
- *     sight, which branch · in a float32 graph prefix_from, prefix_to [G,2] i64: first trace and key, next trace and key of what the group needs
- *     suffix_from, suffix_to [G,2] i64: suffix and first key, next suffix and next key of what it needs behind the prefix
- *     in others lane_prefix, lane_suffix, lane_from [G,W] i64: where a lane's trace has its keys, and how many of them on the prefix
+ *     sight, which branch; and where its keys are ({@link branchInputs})
  *     suffix_rows [N,L] i64: rows of the flattened [G·W·R] · past_suffix_k_i, past_suffix_v_i [N,kvHeads,Q,headDim] f32: suffixes of an earlier run
  *     of a layer that is a delta net past_x_i [B,P,d], past_suffix_x_i [N,Q,d] f32 in the place of those, and walk, walk_places ({@link deltaWalk})
  *     cos, sin [M, rotaryDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
@@ -74,14 +72,14 @@ export function buildScoringGraph(
   const readOut = g.node('Reshape', [rows, g.ints([-1])]);
 
   const states: string[] = [];
-  let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
+  let x = layer.family.embed(layer.within(-1), g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
     if (stateLayers(arch).includes(i))
       states.push(cast(g, g.node('Gather', [x, stateRows]), precision, 'f32'));
     const attended = read(i, x, parts);
     // the last layer's output is wanted in the read-out rows only
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);
-    x = layer.finish(i, pick(x), pick(attended));
+    x = layer.family.finish(layer.within(i), pick(x), pick(attended));
   }
   g.output('states', g.node('Concat', states, { axis: 1 }), 'f32', ['m', states.length * arch.hidden]);
   const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
@@ -94,9 +92,7 @@ export function buildScoringGraph(
   });
   if (shares.length > 0)
     g.output('shares', g.node('Concat', shares, { axis: 1 }), 'f32', ['E', shares.length]);
-  const { entropies, logprobs } = entropyHead(all, layer, readRows, targets);
-  g.output('entropies', entropies, 'f32', ['n', 'C']);
-  g.output('logprobs', logprobs, 'f32', ['n', 'C']);
+  entropyHead(all, layer, readRows, targets);
   if (givesLast) g.output('last', cast(g, x, precision, 'f32'), 'f32', ['rows', arch.hidden]);
   return g;
 }
@@ -129,7 +125,7 @@ function contextOf(
     return { past, keys };
   };
   const attention = (i: number, x: string, parts: Parts): string => {
-    const { q, k, v, gate } = layer.project(i, x);
+    const { q, k, v, gate } = layer.family.project(layer.within(i), x);
     const [prefixQ, branchQ] = parts(q);
     const [prefixK, branchK] = parts(k);
     const [prefixV, branchV] = parts(v);
@@ -147,8 +143,9 @@ function contextOf(
     return gate === undefined ? attended : g.node('Mul', [attended, g.node('Sigmoid', [gate])]);
   };
   return (i: number, x: string, parts: Parts): string => {
-    if (!walk || !layer.delta || !delta.layers.includes(i)) return attention(i, x, parts);
-    const h = layer.delta.read(i, x);
+    const net = delta?.layers.includes(i) && layer.family.delta;
+    if (!walk || !net) return attention(i, x, parts);
+    const h = net.read(layer.within(i), x);
     const [ofPrefixes, ofBranches] = parts(cast(g, h, precision, 'f32'));
     const perTrace = g.node('Concat', [g.node('Shape', [ids]), g.ints([hidden])], { axis: 0 });
     const before = [
@@ -158,6 +155,6 @@ function contextOf(
       const { past } = whole(name as string, own as string, (length) => [length, hidden]);
       return cast(g, g.node('Reshape', [past, g.ints([-1, hidden])]), 'f32', precision);
     });
-    return walk(i, layer.delta.project(i, g.node('Concat', [...before, h], { axis: 0 })));
+    return walk(i, net.project(layer.within(i), g.node('Concat', [...before, h], { axis: 0 })));
   };
 }

@@ -2,17 +2,16 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { dataError, usageError } from '../../errors.js';
 import { fromFloat16, toFloat16 } from '../onnx/float16.js';
+import type { Checkpoint } from './checkpoint.js';
 import type { Rows } from './experts.js';
 import type { Dtype } from './onnx.js';
 import type { Weight } from './operators.js';
-import { AGAIN, type StoredTensor, safetensorsHeader } from './safetensors.js';
+import { AGAIN, bytesOf, product, type StoredTensor, safetensorsHeader } from './safetensors.js';
 
 /** The two matrices that are added to one, and what their product is multiplied by. */
 export interface Delta {
-  /** [r,in] */
-  readonly a: StoredTensor;
-  /** [out,r] */
-  readonly b: StoredTensor;
+  readonly a: StoredTensor; // [r,in]
+  readonly b: StoredTensor; // [out,r]
   readonly scale: number;
 }
 export interface Adapter {
@@ -21,42 +20,27 @@ export interface Adapter {
   readonly deltas: ReadonlyMap<string, Delta>;
 }
 
-/** A checkpoint's tensors and files, and what those of the policy are made of. */
-interface Unwritten {
-  readonly weights: ReadonlyMap<string, Weight>;
-  readonly files: readonly Readonly<Record<'name' | 'path', string>>[];
-  readonly made: readonly {
-    readonly name: string;
-    readonly shape: readonly number[];
-    readonly parts: readonly (readonly Rows[])[];
-  }[];
-}
-
 /**
  * Weights that are to be written, each of the type that it has in the checkpoint.
  * @param location name of the file @returns weights: where each will lie; write: writes them all, and replaces what has the name, whatever that is linked to
  * @throws RredcotError (exit 2) where parts of one are of two types
  */
 export function writtenWeights(
-  { weights: base, files, made }: Unwritten,
+  { weights: base, files, made }: Omit<Checkpoint, 'architecture'>,
   location: string,
   adapter?: Adapter,
 ) {
   const typed = made.map(({ name, shape, parts }) => {
-    const [one, ...others] = parts.flat().map((part) => base.get(part.name) as Weight) as [
-      Weight,
-      ...Weight[],
-    ];
-    const other = others.find(({ dtype }) => dtype !== one.dtype);
-    if (other)
-      throw usageError(
-        `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}: they go into one tensor`,
-        AGAIN,
-      );
-    return [name, { ...one, name, shape, length: sizeOf(one) * product(shape) }] as const;
+    const sources = parts.flat().map((part) => base.get(part.name) as Weight);
+    const one = sources[0] as Weight;
+    const other = sources.find(({ dtype }) => dtype !== one.dtype);
+    if (other) {
+      const both = `${other.name} is ${other.dtype}, ${one.name} ${one.dtype}`;
+      throw usageError(`${both}: they go into one tensor`, AGAIN);
+    }
+    return { ...one, name, shape, length: bytesOf(one) * product(shape) };
   });
-  const { header, tensors } = safetensorsHeader(new Map<string, StoredTensor>(typed));
-  const weights = new Map(Array.from(tensors, ([name, each]) => [name, { ...each, location }]));
+  const { header, weights } = safetensorsHeader(typed, location);
   return {
     weights,
     async write(to: string): Promise<void> {
@@ -64,26 +48,27 @@ export function writtenWeights(
       await rm(to, { force: true });
       await using out = await open(to, 'wx');
       await using own = adapter && (await open(adapter.file));
-      await writeAll(out, header);
+      await out.appendFile(header);
       const opened = new Map<string, FileHandle>();
-      const sourceOf = async ({ name, first }: Rows) => {
+      const readerOf = async ({ name, first }: Rows) => {
         const weight = base.get(name) as Weight;
         const delta = adapter?.deltas.get(name);
         const added = own && delta && (await numbersOf(own, delta));
-        return { file: opened.get(weight.location) as FileHandle, weight, first, added };
+        const file = opened.get(weight.location) as FileHandle;
+        return (done: number, count: number) => rowsOf(file, weight, first + done, count, added);
       };
       try {
         for (const { name, path } of files) opened.set(name, await open(path));
         for (const { shape, parts } of made)
           for (const group of parts) {
-            const sources = await Promise.all(group.map(sourceOf));
+            const readers = await Promise.all(group.map(readerOf));
             const { count } = group[0] as Rows;
             const step = Math.max(1, Math.floor(BLOCK / (shape.at(-1) as number)));
             for (let done = 0; done < count; done += step) {
+              const rows = Math.min(step, count - done);
               const blocks: Buffer[] = [];
-              for (const source of sources)
-                blocks.push(await rowsOf(source, done, Math.min(step, count - done)));
-              await writeAll(out, inTurns(blocks, Math.min(step, count - done)));
+              for (const read of readers) blocks.push(await read(done, rows));
+              await out.appendFile(inTurns(blocks, rows));
             }
           }
       } finally {
@@ -96,26 +81,17 @@ export function writtenWeights(
 /** Numbers that are read at once. */
 const BLOCK = 2 ** 22;
 
-const product = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
-/** bytes of a number */
-const sizeOf = ({ length, shape }: StoredTensor): number => length / product(shape);
-
-interface RowSource {
-  readonly file: FileHandle;
-  readonly weight: Weight;
-  readonly first: number;
-  readonly added: Awaited<ReturnType<typeof numbersOf>> | undefined;
-}
-
-/** Some rows from so many behind the first on, with what is added to them. */
+/** Some rows of a weight, from one on, with what is added to them. */
 async function rowsOf(
-  { file, weight, first, added }: RowSource,
-  done: number,
+  file: FileHandle,
+  weight: Weight,
+  from: number,
   count: number,
+  added?: Awaited<ReturnType<typeof numbersOf>>,
 ): Promise<Buffer> {
   const width = weight.shape.at(-1) as number;
-  const bytes = Buffer.alloc(count * width * sizeOf(weight));
-  await readAll(file, bytes, weight.offset + (first + done) * width * sizeOf(weight), weight.name);
+  const size = width * bytesOf(weight);
+  const bytes = await bytesAt(file, weight.offset + from * size, count * size, weight.name);
   if (!added) return bytes;
   const { a, b, scale, rank } = added;
   const rows = toNumbers(bytes, weight.dtype);
@@ -123,7 +99,7 @@ async function rowsOf(
   for (let row = 0; row < count; row++) {
     sum.fill(0);
     for (let j = 0; j < rank; j++) {
-      const factor = scale * (b[(first + done + row) * rank + j] as number);
+      const factor = scale * (b[(from + row) * rank + j] as number);
       for (let i = 0; i < width; i++) sum[i] = (sum[i] as number) + factor * (a[j * width + i] as number);
     }
     for (let i = 0; i < width; i++)
@@ -145,25 +121,20 @@ function inTurns(blocks: readonly Buffer[], count: number): Buffer {
 }
 
 async function numbersOf(file: FileHandle, { a, b, scale }: Delta) {
-  const read = async (tensor: StoredTensor) => {
-    const bytes = Buffer.alloc(tensor.length);
-    await readAll(file, bytes, tensor.offset, tensor.name);
-    return toNumbers(bytes, tensor.dtype);
-  };
+  const read = async ({ offset, length, name, dtype }: StoredTensor) =>
+    toNumbers(await bytesAt(file, offset, length, name), dtype);
   return { a: await read(a), b: await read(b), scale, rank: a.shape[0] as number };
 }
 
 /** @throws RredcotError (exit 65) where the file ends before */
-async function readAll(file: FileHandle, into: Buffer, position: number, name: string): Promise<void> {
-  for (let at = 0; at < into.length; ) {
-    const { bytesRead } = await file.read(into, at, into.length - at, position + at);
+async function bytesAt(file: FileHandle, position: number, length: number, name: string): Promise<Buffer> {
+  const bytes = Buffer.alloc(length);
+  for (let at = 0; at < length; ) {
+    const { bytesRead } = await file.read(bytes, at, length - at, position + at);
     if (bytesRead === 0) throw dataError(`tensor ${name}: its file has become shorter meanwhile`, AGAIN);
     at += bytesRead;
   }
-}
-
-async function writeAll(file: FileHandle, bytes: Buffer): Promise<void> {
-  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at, bytes.length - at)).bytesWritten;
+  return bytes;
 }
 
 function toNumbers({ buffer, byteOffset, byteLength }: Buffer, dtype: Dtype): Float32Array {

@@ -19,7 +19,7 @@ import {
 import { type CudaPrecision, cudaPrecisionOf, type Precision, serialiseModel } from '../graph/onnx.js';
 import { buildScoringGraph, stateLayers } from '../graph/scoring-graph.js';
 import { writtenWeights } from '../graph/written.js';
-import { checkedTemplate } from '../text/chat-template.js';
+import { CHAT_TEMPLATE, checkedTemplate } from '../text/chat-template.js';
 import { readStops } from '../text/edge-tokens.js';
 import { openTokenizer } from '../text/open-tokenizer.js';
 import {
@@ -122,7 +122,6 @@ async function readTexts(checkpoint: string, given: Partial<ExitTemplate>, vocab
   return { exitTemplate, stops, ids: await checkedIds(tokenizer, exitTemplate) };
 }
 
-/** What a folder is written of. */
 interface FolderParts extends Pick<TextFolder, 'architecture' | 'exitTemplate' | 'stops'> {
   readonly weightFiles: readonly WeightFile[];
   /** of one with graphs, which are written with the canary that they give */
@@ -180,9 +179,6 @@ async function canaryOf(folder: Unproved, ids: CheckedIds, log: BuildOptions['lo
 }
 
 // ------ files
-
-/** newer checkpoints keep the chat template in a file of its own */
-const CHAT_TEMPLATE = 'chat_template.jinja';
 
 /** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
 async function checkTarget(checkpoint: string, out: string, weightFiles: readonly WeightFile[]) {

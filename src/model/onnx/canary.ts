@@ -34,10 +34,8 @@ const NATS = {
 /** What a session computes in; `routed` is float32 with experts. */
 type Bound = keyof typeof NATS;
 
-/** What a canary has shown of a session. */
 export type Proof = Awaited<ReturnType<typeof prove>>;
 
-/** Where a session is farthest from the canary, of one kind of number. */
 export type CanaryFinding = ReturnType<typeof farthest>;
 
 /** Numbers of one kind, those of the canary, and what names the place of one by its index. */
@@ -75,7 +73,6 @@ export function faultsOf(findings: readonly CanaryFinding[]): string {
   return beyond(findings).map(describeFinding).join('; ');
 }
 
-/** A finding in words. */
 export function describeFinding(finding: CanaryFinding): string {
   const { what, off, allowed, mean, allowedMean, found, expected, place } = finding;
   const number = (value: number) => String(Number(value.toPrecision(6)));
@@ -108,22 +105,17 @@ export function noteProof(
 
 /** Of a session that is not to be believed. @param why its wrong numbers, or what has ended the canary's run */
 export function disproved(path: string, device: Device, why: readonly CanaryFinding[] | Error): RredcotError {
-  const isError = why instanceof Error;
-  const found = isError
-    ? `cannot run its canary: ${why.message}`
-    : `does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`;
-  const hint = sessionHint(device) ?? buildAgain(path);
-  return deviceError(
-    `${path}: on ${deviceName(device)} the policy ${found}`,
-    hint,
-    isError ? why : undefined,
-  );
+  const [found, cause] =
+    why instanceof Error
+      ? [`cannot run its canary: ${why.message}`, why]
+      : [`does not give the numbers of its canary: ${why.map(describeFinding).join('; ')}`];
+  const where = `${path}: on ${deviceName(device)} the policy`;
+  return deviceError(`${where} ${found}`, sessionHint(device) ?? buildAgain(path), cause);
 }
 
 /** Lists in the file, typed arrays where they are asked and answered. */
 export type Numbers = ArrayLike<number>;
 
-/** One run of a policy. */
 export interface CanaryPass {
   /** the traces' keys and values are kept, and their branches scored in a run of their own */
   readonly split: boolean;
@@ -185,7 +177,6 @@ export async function checkedIds(
   return { ids, other: joinIds(...parts, ids.subarray(0, 2)) };
 }
 
-/** What a canary asks of a session. */
 interface Asked {
   run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]>;
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]>;
@@ -249,7 +240,6 @@ function spreadIds(number: number, vocab: number, length: number): Int32Array {
   return Int32Array.from({ length }, (_, t) => Math.floor(share(t) * WITH_TOKENS * vocab));
 }
 
-/** What a session says of a pass's traces. */
 async function scoresOf(session: Asked, { split, traces }: CanaryPass): Promise<TraceScores[]> {
   const whole = traces.map(({ branches, ...trace }) => ({
     ...trace,
@@ -301,10 +291,8 @@ export async function makeCanary(
 
 /** Layer and number of each expert that no token has gone to. @param shares [experts,layers] */
 function unreadExperts(shares: Numbers, layers: readonly number[]) {
-  const all = Array.from(shares, (share, i) => {
-    return { share, layer: layers[i % layers.length] as number, expert: Math.floor(i / layers.length) };
-  });
-  return all.flatMap(({ share, layer, expert }) => (share === 0 ? [[layer, expert] as const] : []));
+  const place = (i: number) => [layers[i % layers.length] as number, Math.floor(i / layers.length)] as const;
+  return Array.from(shares, (share, i) => (share === 0 ? [place(i)] : [])).flat();
 }
 
 /** Compares a session with a canary. @param precision of the session @returns noise: of its answers; 0 in float32, which gave the canary */

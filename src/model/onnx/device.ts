@@ -97,10 +97,8 @@ export function libraryProblem({ name, path }: Library, cuda: CudaFindings): Pro
   if (name === 'libcuda.so.1') return missing("the NVIDIA driver's library", driverFix(cuda));
   if (IS_WHEEL) return missing('CUDA', OF_THE_WHEEL);
   const { major } = cudaVersion(cuda);
-  return missing(
-    `CUDA ${major}`,
-    `apt-get install cuda-libraries-${major}-0 (from NVIDIA's package repository), or export LD_LIBRARY_PATH=<its folder>`,
-  );
+  const fix = `apt-get install cuda-libraries-${major}-0 (from NVIDIA's package repository), or export LD_LIBRARY_PATH=<its folder>`;
+  return missing(`CUDA ${major}`, fix);
 }
 
 /** What is wrong with driver and GPUs; undefined where GPU `deviceId` answers. */
@@ -111,15 +109,10 @@ export function driverProblem(cuda: CudaFindings, deviceId: number): Problem | u
   if (Number.parseInt(driver, 10) < oldestDriver)
     return { what: `driver ${driver} is older than ${oldestDriver}`, fix: driverFix(cuda) };
   if (deviceId < gpus.length) return undefined;
-  if (gpus.length > 0)
-    return {
-      what: `there is no GPU ${deviceId}, ${gpus.length} in sight`,
-      fix: '--device cuda:0, or unset CUDA_VISIBLE_DEVICES',
-    };
-  return {
-    what: 'no GPU answers',
-    fix: 'unset CUDA_VISIBLE_DEVICES, see what nvidia-smi -L lists; a container needs --gpus all',
-  };
+  const other = '--device cuda:0, or unset CUDA_VISIBLE_DEVICES';
+  const none = 'unset CUDA_VISIBLE_DEVICES, see what nvidia-smi -L lists; a container needs --gpus all';
+  if (gpus.length === 0) return { what: 'no GPU answers', fix: none };
+  return { what: `there is no GPU ${deviceId}, ${gpus.length} in sight`, fix: other };
 }
 
 function providerFix({ nativeFolder }: CudaFindings): string {
@@ -152,7 +145,9 @@ export function onnxRuntimePackage() {
   }
 }
 
-function findProvider(nativeFolder = runtimeFolder() ?? onnxRuntimePackage()?.nativeFolder): Library[] {
+const nativeFolderOf = (env = process.env) => runtimeFolder(env) ?? onnxRuntimePackage()?.nativeFolder;
+
+function findProvider(nativeFolder = nativeFolderOf()): Library[] {
   return PROVIDER_FILES.map((name) => {
     const path = join(nativeFolder ?? '', name);
     return { name, path: existsSync(path) ? path : undefined };
@@ -160,10 +155,7 @@ function findProvider(nativeFolder = runtimeFolder() ?? onnxRuntimePackage()?.na
 }
 
 /** Looks for all that CUDA needs; for driver and GPUs nvidia-smi is asked, in WSL too. */
-export async function findCuda(
-  env: NodeJS.ProcessEnv = process.env,
-  nativeFolder = runtimeFolder(env) ?? onnxRuntimePackage()?.nativeFolder,
-) {
+export async function findCuda(env = process.env, nativeFolder = nativeFolderOf(env)) {
   const provider = findProvider(nativeFolder);
   const file = provider.find(({ name }) => name === PROVIDER)?.path;
   const looked = [cudaFolder(env), env.LD_LIBRARY_PATH].filter((folder) => folder).join(':');

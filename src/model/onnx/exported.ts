@@ -1,15 +1,11 @@
 // Scores by a graph that another program has exported: of each trace one row of tokens, its own and then its branches', which a table keeps apart.
 import { sharingRoom } from './layout.js';
+import { positionsOf, readOut } from './pack.js';
 import type { Branch, PackedTrace, RunJob } from './placed.js';
 
 /** Inputs of such a graph, with their dimensions; outputs of entropies, logprobs and states, nats. */
-export type ExportedFeeds = Record<
-  string,
-  { readonly data: BigInt64Array; readonly dims: readonly number[] }
->;
-type ModelRun = (
-  feeds: ExportedFeeds,
-) => Promise<Readonly<Record<'entropies' | 'logprobs' | 'states', Float32Array>>>;
+export type ExportedFeeds = Record<string, Readonly<{ data: BigInt64Array; dims: readonly number[] }>>;
+export type ExportedNumbers = Readonly<Record<'entropies' | 'logprobs' | 'states', Float32Array>>;
 type Ids = Pick<PackedTrace, 'ids' | 'promptLength'>;
 
 /** Rows that attend, and rows of which logits are held, at once. */
@@ -22,15 +18,12 @@ export async function exportedScores(
   { traces, keep, use }: RunJob,
   most: number,
   read: Map<number, readonly Ids[]>,
-  run: ModelRun,
+  run: (feeds: ExportedFeeds) => Promise<ExportedNumbers>,
 ) {
   const whole = use === undefined ? traces : read.get(use);
   if (whole === undefined) throw new Error(`no run was kept as ${use}`);
-  if (keep !== undefined)
-    read.set(
-      keep,
-      traces.map(({ ids }) => ({ ids, promptLength: ids.length })),
-    );
+  const again = traces.map(({ ids }) => ({ ids, promptLength: ids.length }));
+  if (keep !== undefined) read.set(keep, again);
   const own: Record<'entropies' | 'logprobs', number[]> = { entropies: [], logprobs: [] };
   const ofBranches: typeof own = { entropies: [], logprobs: [] };
   const states: number[] = [];
@@ -70,49 +63,38 @@ function packedRow(
   exits: readonly number[],
   most: number,
 ) {
-  const all = { ids: [] as number[], pos: [] as number[], sees: [] as number[], branch: [] as number[] };
-  const add = (id: number, pos: number, sees: number, branch: number): number => {
-    all.pos.push(pos);
-    all.sees.push(sees);
-    all.branch.push(branch);
-    return all.ids.push(id) - 1;
-  };
-  const rows: number[] = [];
-  const targets: number[] = [];
-  for (const [t, id] of trace.entries()) {
-    add(id, t, t + 1, -1);
-    if (t < from) continue;
-    rows.push(t - 1);
-    targets.push(id);
-  }
-  for (const [b, { exit, ids, scoredFrom, also, gap }] of branches.entries()) {
-    for (const [j, id] of ids.entries()) {
-      const row = add(id, exit + j + (gap && j >= gap.before ? gap.tokens : 0), exit, b);
-      if (j < scoredFrom) continue;
-      rows.push(row - 1);
-      targets.push(id);
-    }
-    if (also === undefined) continue;
-    rows.push(rows.at(-1) as number);
-    targets.push(also);
-  }
-  const [ofRows, ofTargets] = [rows, targets].map((list) => inBlocks(list, most, 0));
+  let first = trace.length;
+  const placed = branches.map((branch) => {
+    first += branch.ids.length;
+    return { ...branch, first: first - branch.ids.length };
+  });
+  // token, position, number of the trace's tokens in sight, which branch
+  const all: number[][] = [
+    ...Array.from(trace, (id, t) => [id, t, t + 1, -1]),
+    ...placed.flatMap((branch, b) =>
+      positionsOf(branch).map((pos, j) => [branch.ids[j] as number, pos, branch.exit, b]),
+    ),
+  ];
+  const column = (n: number) => all.map((row) => row[n] as number);
+  const read = readOut(placed);
+  const rows = [...Array.from(trace.keys()).slice(from - 1, -1), ...read.rows];
+  const targets = [...trace.subarray(from), ...read.targets];
   const stateRows = exits.length > 0 ? exits.map((exit) => exit - 1) : [0];
   const feeds: ExportedFeeds = {
-    ids: inBlocks(all.ids, ATTENDING, 0),
-    pos: inBlocks(all.pos, ATTENDING, 0),
-    sees: inBlocks(all.sees, ATTENDING, 0),
+    ids: inBlocks(column(0), ATTENDING),
+    pos: inBlocks(column(1), ATTENDING),
+    sees: inBlocks(column(2), ATTENDING),
     // rows of padding see each other
-    branch: inBlocks(all.branch, ATTENDING, branches.length),
-    rows: ofRows as ExportedFeeds[string],
-    targets: ofTargets as ExportedFeeds[string],
+    branch: inBlocks(column(3), ATTENDING, branches.length),
+    rows: inBlocks(rows, most),
+    targets: inBlocks(targets, most),
     state_rows: { data: BigInt64Array.from(stateRows, BigInt), dims: [stateRows.length] },
   };
   return { feeds, scored: rows.length };
 }
 
 /** In blocks [n,C] of like size, `most` at most, the last one padded. */
-function inBlocks(list: readonly number[], most: number, padding: number): ExportedFeeds[string] {
+export function inBlocks(list: readonly number[], most: number, padding = 0): ExportedFeeds[string] {
   const n = Math.max(1, Math.ceil(list.length / most));
   const C = Math.max(1, Math.ceil(list.length / n));
   const data = new BigInt64Array(n * C).fill(BigInt(padding));

@@ -83,15 +83,14 @@ export type PolicyFolder = { readonly path: string } & Readonly<
     cuda?: z.infer<typeof Manifest>['cuda'];
   }
 >;
+type AnyFolder = TextFolder | PolicyFolder;
 export type Exported = Readonly<z.infer<typeof ExportedSchema>>;
 
 /** Numbers of a hidden state that its graphs read, one layer's behind the other's; 0 where they read none. */
-export const stateNumbers = ({
-  stateLayers = [],
-  architecture: { hidden },
-}: Pick<PolicyFolder, 'architecture' | 'stateLayers'>): number => stateLayers.length * hidden;
+export function stateNumbers(folder: Pick<PolicyFolder, 'architecture' | 'stateLayers'>): number {
+  return (folder.stateLayers ?? []).length * folder.architecture.hidden;
+}
 
-/** What is to be known of the policy that made a run's numbers. */
 export type PolicyFacts = Readonly<ReturnType<typeof policyFacts>>;
 
 /** Its folder as the user named it, whether that ships with the program, tokens of its vocabulary, and close and open of its exit template. */
@@ -105,7 +104,7 @@ export async function openPolicyFolder(path: string, opts?: { verify?: boolean }
 }
 
 /** The same of one that is to be run. @throws RredcotError (exit 2) */
-export function withGraphs(folder: TextFolder | PolicyFolder): PolicyFolder {
+export function withGraphs(folder: AnyFolder): PolicyFolder {
   if ('canary' in folder) return folder;
   throw usageError(
     `${folder.path}: has no graph that could be run, it was built with --tokenizer-only`,
@@ -114,16 +113,13 @@ export function withGraphs(folder: TextFolder | PolicyFolder): PolicyFolder {
 }
 
 /** The same, whether it has graphs or not. */
-export async function openTextFolder(
-  path: string,
-  { verify = true } = {},
-): Promise<TextFolder | PolicyFolder> {
+export async function openTextFolder(path: string, { verify = true } = {}): Promise<AnyFolder> {
   await assertModelFolder(path, 'a policy folder', BUILD);
   const file = join(path, MANIFEST);
   const text = await untrustedText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, BUILD);
   const { format: _, ...read } = fromJson(schemaOf(parseJson(text, file, BUILD)), text, file, BUILD);
-  const manifest: TextFolder | PolicyFolder = { path, ...read };
+  const manifest: AnyFolder = { path, ...read };
   const { cuda, canary } = 'canary' in manifest ? manifest : {};
   const files = { ...manifest.files, ...(canary && { [canary.file]: canary.sha256 }) };
   const graphs = canary === undefined ? [] : [GRAPH, ...(cuda ? [cuda.graph] : [])];
@@ -178,7 +174,6 @@ function notAsBuilt(path: string, name: string): RredcotError {
 
 // ------ the same files from the first shard of a run to the end of its last
 
-/** Looks at a policy's files. */
 export async function watchPolicy({ path, files }: Pick<PolicyFolder, 'path' | 'files'>) {
   /** each file as it lies there: enough to notice that it was written since */
   const stampsNow = async () => {

@@ -1,5 +1,4 @@
 // Which branches stand together in a group of the scoring graph, so that few rows are padding; and neighbours that share room.
-
 import type { Branch, PrefixPlace } from './placed.js';
 
 /**
@@ -34,6 +33,9 @@ export interface BranchRow extends Pick<Branch, 'exit' | 'ids' | 'gap'> {
   /** of them in the flattened [G·W·R], once they are laid out */
   first?: number;
 }
+
+/** (traces) what stands together, part by part. */
+type LaneParts = readonly (readonly (readonly BranchRow[])[])[];
 
 /** What stands in a lane of a group: of one trace some branches and pieces, R rows at most. */
 export interface Lane {
@@ -98,15 +100,11 @@ function mostRows({ keys, scores }: LaneRoom): number {
 }
 
 /** Every part has a lane; in as many groups of like size as there is no room for them at once. */
-function laneGroups(
-  all: readonly (readonly (readonly BranchRow[])[])[],
-  places: readonly PrefixPlace[],
-  R: number,
-  { keys, scores }: LaneRoom,
-): Lane[][] {
-  const lanes = all.flatMap((parts, b) =>
-    parts.map((rows): Lane => ({ rows, place: places[b] as PrefixPlace })),
-  );
+function laneGroups(all: LaneParts, places: readonly PrefixPlace[], R: number, room: LaneRoom): Lane[][] {
+  const { keys, scores } = room;
+  const lanesOf = (parts: LaneParts[number], place: PrefixPlace): Lane[] =>
+    parts.map((rows) => ({ rows, place }));
+  const lanes = all.flatMap((parts, b) => lanesOf(parts, places[b] as PrefixPlace));
   const most = Math.max(1, Math.floor(scores / (R * (keys + R))));
   const W = Math.ceil(lanes.length / Math.ceil(lanes.length / most)) || 1;
   while (lanes.length % W > 0 || lanes.length === 0) lanes.push(IDLE);
@@ -141,11 +139,7 @@ export function sharingRoom<T>(items: readonly T[], room: number, size: (item: T
 }
 
 /** The n-th parts of W traces share a group, a lane each; the last W traces begin with some that are done, and have nothing more there. */
-function groupsOf(
-  all: readonly (readonly (readonly BranchRow[])[])[],
-  places: readonly PrefixPlace[],
-  W: number,
-): Lane[][] {
+function groupsOf(all: LaneParts, places: readonly PrefixPlace[], W: number): Lane[][] {
   const groups: Lane[][] = [];
   for (let done = 0; done < all.length; done += W) {
     const first = Math.min(done, all.length - W);

@@ -1,5 +1,4 @@
 // Opens what reads texts as a model does: its tokenizer and the device that is to run it, and for prompts its chat template.
-
 import { kept } from '../../kept.js';
 import type { Log } from '../../report/log.js';
 import { chatRenderer, loadChatTemplate } from '../text/chat-template.js';

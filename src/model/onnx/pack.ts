@@ -1,5 +1,4 @@
 // The rows of branches that the scoring graph runs over: pure index arithmetic.
-
 import { type BranchRow, type Lane, type LaneRoom, layOut } from './layout.js';
 import type { Branch, PrefixPlace } from './placed.js';
 
@@ -38,13 +37,13 @@ export function packBranches(
   const pos = new BigInt64Array(G * W * R);
   const exit = new BigInt64Array(G * W * R);
   const number = new BigInt64Array(G * W * R).fill(-1n);
-  for (const [i, { exit: at, ids: tokens, gap, first = 0 }] of [...all, ...pieces.flat()].entries())
-    for (const [j, id] of tokens.entries()) {
-      ids[first + j] = BigInt(id);
-      pos[first + j] = BigInt(at + j + (gap !== undefined && j >= gap.before ? gap.tokens : 0));
-      exit[first + j] = BigInt(at);
-      number[first + j] = BigInt(i);
-    }
+  for (const [i, row] of [...all, ...pieces.flat()].entries()) {
+    const { first = 0 } = row;
+    ids.set(Array.from(row.ids, BigInt), first);
+    pos.set(positionsOf(row).map(BigInt), first);
+    exit.fill(BigInt(row.exit), first, first + row.ids.length);
+    number.fill(BigInt(i), first, first + row.ids.length);
+  }
 
   const suffixRows: Int32Array[] = [];
   for (const [b, { suffix }] of places.entries())
@@ -96,8 +95,13 @@ function rowNumbers({ ids, first = 0 }: BranchRow): number[] {
   return Array.from(ids, (_, j) => first + j);
 }
 
-/** Rows of the flattened [G·W·R] to read out and the token that follows each, in the order of the branches given. */
-function readOut(branches: readonly (Branch & BranchRow)[]) {
+/** Of a branch's tokens. */
+export function positionsOf({ exit, ids, gap }: BranchRow): number[] {
+  return Array.from(ids, (_, j) => exit + j + (gap && j >= gap.before ? gap.tokens : 0));
+}
+
+/** Rows of all to read out and the token that follows each, in the order of the branches given. */
+export function readOut(branches: readonly (Branch & BranchRow)[]) {
   const rows: number[] = [];
   const targets: number[] = [];
   for (const [i, branch] of branches.entries()) {

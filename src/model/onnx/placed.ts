@@ -91,7 +91,6 @@ export function placeTraces(traces: readonly PackedTrace[]) {
   return { prefixes, suffixes, places };
 }
 
-/** Runs B traces at once. */
 export interface RunJob {
   /** (B) where `use` is given, `ids` are empty: the branches follow on the traces of the run that was kept */
   readonly traces: readonly PackedTrace[];

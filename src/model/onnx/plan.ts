@@ -1,10 +1,10 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
-
 import type { Continuation, TraceQuestions } from '../../question.js';
 import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
 import type { Device } from './device.js';
 import { rowsPerGroup, sharingRoom } from './layout.js';
+import type { PackedTrace } from './placed.js';
 import { shareTails } from './tails.js';
 
 /**
@@ -15,16 +15,11 @@ import { shareTails } from './tails.js';
 export type Strategy = 'one-run' | 'two-run';
 
 /** A trace as the policy takes it. */
-export interface TraceJob {
+export interface TraceJob extends Pick<PackedTrace, 'ids' | 'promptLength' | 'shares'> {
   /** by which an error names it */
   readonly trace?: Trace;
-  /** prompt and completion */
-  readonly ids: Int32Array;
-  readonly promptLength: number;
   readonly pieces: Pieces;
   readonly asked: TraceQuestions;
-  /** traces of a batch with the same number here have the same prompt, which is read once */
-  readonly shares?: number | undefined;
 }
 
 /** A second run starts again, whatever the trace's length: worth so many rows of a first one. */

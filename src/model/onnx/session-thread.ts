@@ -9,7 +9,7 @@ import { CPU_ENTRIES, type Precision } from '../graph/onnx.js';
 import { inverseFrequencies } from '../graph/rope.js';
 import type { Device } from './device.js';
 import { distributionsOf, type HeadRows } from './distributions.js';
-import { type ExportedFeeds, exportedScores } from './exported.js';
+import { type ExportedNumbers, exportedScores, inBlocks } from './exported.js';
 import { toFloat16 } from './float16.js';
 import type { Exported } from './folder.js';
 import { packBranches } from './pack.js';
@@ -28,15 +28,12 @@ export interface WorkerInit {
   readonly device: Device;
 }
 
-/** Inputs or outputs of a graph by name. */
 type Feeds = Record<string, Tensor>;
-/** What a run has kept. */
 interface Kept {
   /** the graph's past inputs: keys and values of every layer, the prefixes' [B,kvHeads,T,headDim], the suffixes' [N,kvHeads,L,headDim]; of a delta net rows [B,T,d], [N,L,d] */
   readonly past: Feeds;
   /** tokens of each prefix and of each suffix */
   readonly lengths: readonly (readonly number[])[];
-  /** of each trace */
   readonly places: readonly PrefixPlace[];
 }
 
@@ -92,7 +89,6 @@ const functions = {
     const found = await distributionsOf(ort, heads, of).catch(failed);
     return moved(found, ...Object.values(found));
   },
-  /** frees what a run has kept */
   release: (kept: number) => void (caches.delete(kept) || idsRead.delete(kept)),
   shares: () => shares,
 };
@@ -141,6 +137,10 @@ async function scores({ traces, keep, use }: RunJob) {
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
   const last = packed.pos.reduce((most, pos) => (pos > most ? pos : most), 0n);
+  const blocks = (list: readonly number[]) => {
+    const { data, dims } = inBlocks(list, rowsAtOnce());
+    return int64(data, dims);
+  };
 
   const feeds: Feeds = {
     ids,
@@ -148,12 +148,14 @@ async function scores({ traces, keep, use }: RunJob) {
     suffix_rows: padded(packed.suffixRows, N), // with row 0, which nothing sees
     // and rows of a lane, whatever their positions: ONNX Runtime's rotation wants a table as long as what it rotates
     ...ropeFor(Math.max(P + S, Number(last) + 1, packed.rowsPerGroup)),
-    ...readOut(rows, targets),
+    // those that the head reads out, and the token that follows each [n,C]: C as many as memory allows
+    rows: blocks(rows),
+    targets: blocks(targets),
     ...past,
     ...(arch.delta && walkFor(packed, places, lengths, [B, P, S], [N, Q])),
     // a graph of before there were any does not take it
     ...(session.inputNames.includes('state_rows') && {
-      state_rows: int64(BigInt64Array.from(stateRows, BigInt), [stateRows.length]),
+      state_rows: int64(stateRows, [stateRows.length]),
     }),
   };
   const ofParts = suffixes.length > 0 ? [PREFIX, SUFFIX] : [PREFIX];
@@ -185,9 +187,7 @@ function branchFeeds(packed: ReturnType<typeof packBranches>): Feeds {
   const { groups: G, lanes: W, rowsPerGroup: R, places } = packed;
   const rows = ['ids', 'pos', 'exit', 'number'] as const;
   const ofRows = rows.map((name) => [`branch_${name}`, int64(packed[name], [G, W, R])]);
-  const ofKeys = Object.entries(places).map(([name, values]) => {
-    return [name, int64(BigInt64Array.from(values, BigInt), [G, values.length / G])];
-  });
+  const ofKeys = Object.entries(places).map(([name, all]) => [name, int64(all, [G, all.length / G])]);
   return Object.fromEntries([...ofRows, ...ofKeys]);
 }
 
@@ -228,20 +228,17 @@ function walkFor(
   );
   const rows = B * S + ids.length;
   return {
-    walk: int64(BigInt64Array.from(walk.flat(), BigInt), [walk.length, 4]),
+    walk: int64(walk.flat(), [walk.length, 4]),
     walk_places: int64(placesIn(walk, before, rows), [rows]),
   };
 }
 
 /** The same by a graph that was exported. */
 async function exported(job: RunJob) {
-  const found = await exportedScores(job, rowsAtOnce(), idsRead, async (feeds: ExportedFeeds) => {
+  const found = await exportedScores(job, rowsAtOnce(), idsRead, async (feeds) => {
     const tensors = Object.entries(feeds).map(([name, { data, dims }]) => [name, int64(data, dims)] as const);
-    const { entropies, logprobs, states } = await session.run(Object.fromEntries(tensors));
-    const [e, l, s] = [entropies, logprobs, states].map((each) => each?.data as Float32Array);
-    return { entropies: e, logprobs: l, states: s } as Awaited<
-      ReturnType<Parameters<typeof exportedScores>[3]>
-    >;
+    const out = Object.entries(await session.run(Object.fromEntries(tensors)));
+    return Object.fromEntries(out.map(([name, { data }]) => [name, data])) as ExportedNumbers;
   });
   return { ...found, states: found.states && toFloat16(found.states), last: undefined };
 }
@@ -278,20 +275,8 @@ function rowsAtOnce(): number {
   return Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
 }
 
-/** The rows that the head reads out, and the token that follows each [n,C]: C as many as memory allows, in blocks of like size, the last padded with 0. */
-function readOut(rows: readonly number[], targets: readonly number[]): Feeds {
-  const most = rowsAtOnce();
-  const n = Math.max(1, Math.ceil(rows.length / most));
-  const C = Math.max(1, Math.ceil(rows.length / n));
-  const [ofRows, ofTargets] = [rows, targets].map((values) => {
-    const filled = new BigInt64Array(n * C);
-    filled.set(values.map(BigInt));
-    return int64(filled, [n, C]);
-  }) as [Tensor, Tensor];
-  return { rows: ofRows, targets: ofTargets };
-}
-
-function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
+function int64(values: BigInt64Array | readonly number[], dims: readonly number[]): Tensor {
+  const data = values instanceof BigInt64Array ? values : BigInt64Array.from(values, BigInt);
   return new ort.Tensor('int64', data, dims);
 }
 

@@ -36,14 +36,11 @@ export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
 export type Unproved = Pick<PolicyFolder, 'path' | 'architecture' | 'cuda' | 'stateLayers'> &
   Partial<Pick<PolicyFolder, 'canary'>>;
 
-/** A running policy. */
 export class ModelSession implements AsyncDisposable {
   /** what the folder's canary has shown; undefined until then */
   proof: Proof | undefined;
   noise = 0;
-  /** tokens of the vocabulary */
   readonly vocab: number;
-  /** what its graph computes in */
   readonly precision: Precision;
 
   private constructor(
@@ -150,7 +147,6 @@ export class ModelSession implements AsyncDisposable {
     return this.thread.call('distributions', [{ rows, hidden, ...(policy && { policy }) }]);
   }
 
-  /** Frees what a run has kept. */
   async release(kept: number): Promise<void> {
     await this.thread.call('release', [kept]);
   }
@@ -181,31 +177,35 @@ export class ModelSession implements AsyncDisposable {
       .catch((error: Error) => {
         throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
       });
-    // the traces' own tokens come first, then the branches': unpack in the same order
-    let [own, state] = [0, 0];
-    let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+    const T = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
     const exits = job.traces.reduce((sum, { states: wanted = [] }) => sum + wanted.length, 0);
     if (states && states.length !== exits * stateNumbers(this.folder)) {
       const found = `${states.length} numbers of ${exits} hidden states, its ${MANIFEST} has ${stateNumbers(this.folder)} of each`;
       throw usageError(`${this.folder.path}: its graph gives ${found}`, buildAgain(this.folder.path));
     }
-    return job.traces.map(({ ids, promptLength, branches: asked, states: wanted = [] }) => {
-      const from = own;
-      const numbers = wanted.length * stateNumbers(this.folder);
-      const ofExits = states?.subarray(state, state + numbers);
-      state += numbers;
-      own += ids.length - promptLength;
-      const d = this.folder.architecture.hidden;
-      const branches = asked.map((each) => {
-        const first = branch;
-        branch += scoresOf(each);
-        return logprobs.subarray(first, branch);
-      });
-      const read = { entropies: entropies.subarray(from, own), logprobs: logprobs.subarray(from, own) };
-      const ofRows = last && { last: last.subarray(from * d, own * d) };
-      return { ...read, branches, ...(ofExits && { states: ofExits }), ...ofRows };
+    // the traces' own tokens come first, then the branches'
+    const next = { entropies: taker(entropies), logprobs: taker(logprobs), scores: taker(logprobs, T) };
+    const [ofExits, ofRows] = [states && taker(states), last && taker(last)];
+    return job.traces.map(({ ids, promptLength, branches, states: wanted = [] }) => {
+      const length = ids.length - promptLength;
+      return {
+        entropies: next.entropies(length),
+        logprobs: next.logprobs(length),
+        branches: branches.map((each) => next.scores(scoresOf(each))),
+        ...(ofExits && { states: ofExits(wanted.length * stateNumbers(this.folder)) }),
+        ...(ofRows && { last: ofRows(length * this.folder.architecture.hidden) }),
+      };
     });
   }
+}
+
+/** Takes one part behind the other. */
+function taker<T extends Float32Array | Uint16Array>(all: T, from = 0): (length: number) => T {
+  let done = from;
+  return (length) => {
+    done += length;
+    return all.subarray(done - length, done) as T;
+  };
 }
 
 /** Graphs that no folder has, of its weights: that which gives the last layer's rows, and its head alone. */

@@ -22,15 +22,9 @@ export function walkOf(
   places: readonly PrefixPlace[],
 ): Turn[] {
   const walk: Turn[] = [];
-  /** @param start position of the first row @param before the state there @param own the state behind the rows */
-  const along = (
-    rows: Int32Array,
-    start: number,
-    before: number,
-    own: number,
-    at: readonly PlacedBranch[],
-  ) => {
-    let [done, state] = [0, before];
+  /** @param start position of the first row @param from the state there @param own the state behind the rows */
+  const along = (rows: Int32Array, start: number, from: number, own: number, at: readonly PlacedBranch[]) => {
+    let [done, state] = [0, from];
     const goOn = (to: number): void => {
       while (done < to) {
         const first = rows[done] as number;

@@ -6,11 +6,6 @@ import { once } from 'node:events';
 import { RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
 import { type Functions, startThread, type Thread, type WorkerLike } from '../../thread.js';
 
-/** Why a call has no answer: the process was stopped, or has crashed. The next call starts another. */
-interface Stopped {
-  readonly error: string;
-}
-
 /** One text may be strange; what is stopped so often would hold up the whole run. */
 const MOST_STOPPED = 3;
 
@@ -42,11 +37,14 @@ export function boundedProcess<F extends Functions<F>>(bounded: Bounded) {
     await ended?.terminate();
   };
   return {
-    /** @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often */
+    /**
+     * @returns error: why there is no answer; the process was stopped, or has crashed, and the next call starts another
+     * @throws RredcotError (exit 75) where the program is asked to end, (exit 2) where the process was stopped too often
+     */
     async call<Name extends keyof F>(
       name: Name,
       args: Parameters<F[Name]>,
-    ): Promise<Awaited<ReturnType<F[Name]>> | Stopped> {
+    ): Promise<Awaited<ReturnType<F[Name]>> | { readonly error: string }> {
       if (signal !== undefined) throwIfInterrupted(signal);
       const own =
         thread ?? startThread<F>('its thread', inProcess({ file: file.href, workerData, memoryMb }));

@@ -24,7 +24,7 @@ export interface ChatTemplate {
 }
 
 /** Newer checkpoints keep the template in a file of its own, which wins. */
-const OWN_FILE = 'chat_template.jinja';
+export const CHAT_TEMPLATE = 'chat_template.jinja';
 const CONFIG = 'tokenizer_config.json';
 
 /** The template of a policy; undefined where it has none. @throws RredcotError (exit 2) for several without a default, or a variable that it does not read */
@@ -33,9 +33,9 @@ export async function loadChatTemplate(
   args: Readonly<Record<string, unknown>> = {},
 ): Promise<ChatTemplate | undefined> {
   // only files of the manifest count: their hashes are in the output
-  const own = OWN_FILE in files ? await untrustedText(path, OWN_FILE) : undefined;
+  const own = CHAT_TEMPLATE in files ? await untrustedText(path, CHAT_TEMPLATE) : undefined;
   const config = JSON.parse((await untrustedText(path, CONFIG)) ?? '{}') as Record<string, unknown>;
-  const file = join(path, own === undefined ? CONFIG : OWN_FILE);
+  const file = join(path, own === undefined ? CONFIG : CHAT_TEMPLATE);
   const source = own ?? defaultTemplate(config.chat_template, file);
   const [first] = Object.keys(args);
   if (source === undefined) {
@@ -56,7 +56,7 @@ export async function loadChatTemplate(
 
 /** The source of a checkpoint's template, empty where it has none. @throws RredcotError (exit 2) for one that cannot be rendered as Python does, naming what it has */
 export async function checkedTemplate(path: string): Promise<string> {
-  const template = await loadChatTemplate({ path, files: { [OWN_FILE]: '' } });
+  const template = await loadChatTemplate({ path, files: { [CHAT_TEMPLATE]: '' } });
   if (template === undefined) return '';
   const chat = chatRenderer(template);
   await chat.check().finally(chat.close);
@@ -72,7 +72,7 @@ function defaultTemplate(value: unknown, file: string): string | undefined {
   if (typeof chosen?.template === 'string') return chosen.template;
   throw usageError(
     `${file}: has chat templates ${named.map(({ name }) => String(name)).join(', ')}, expected one called default`,
-    `build the policy with the right one as ${OWN_FILE}`,
+    `build the policy with the right one as ${CHAT_TEMPLATE}`,
   );
 }
 
@@ -145,16 +145,10 @@ export function chatRenderer(
   { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
 ) {
   const { source, file } = template;
-  const workerData: TextInit = { chat: { source, maxLength: MAX_LENGTH } };
-  const thread = new URL('./text-thread.js', import.meta.url);
-  const title = `${file}: the chat template`;
-  const bounds = { memoryMb: MEMORY_MB, timeoutMs, signal };
   const { call, close } = boundedProcess<TextThread>({
-    title,
-    hint: HINT,
-    file: thread,
-    workerData,
-    ...bounds,
+    ...{ title: `${file}: the chat template`, hint: HINT, memoryMb: MEMORY_MB, timeoutMs, signal },
+    file: new URL('./text-thread.js', import.meta.url),
+    workerData: { chat: { source, maxLength: MAX_LENGTH } } satisfies TextInit,
   });
   const rendered = async (given?: ExactObject): Promise<string> => {
     const reply = await call('render', [given]);

@@ -82,21 +82,16 @@ export async function edgeTokens(policy: string): Promise<EdgeTokens> {
   const { added_tokens: added, post_processor: around } = Tokenizer.parse(
     await jsonIn(policy, 'tokenizer.json'),
   );
-  const pads = added.filter(
-    ({ content, special }) =>
-      content === pad || (special && (content === unknown || /pad\W*$/i.test(content))),
-  );
+  const isPad = (content: string) => content === unknown || /pad\W*$/i.test(content);
+  const padding = added.filter(({ content, special }) => content === pad || (special && isPad(content)));
+  const pads = new Set(padding.map(({ id }) => id));
   const idOf = (name: string) => added.find(({ content }) => content === name)?.id ?? -1;
   const names = { encode: (name: string) => Int32Array.of(idOf(name)), isSpecial: (id: number) => id >= 0 };
-  const ends = await readStops(policy, names, Number.POSITIVE_INFINITY);
+  const ends = new Set(await readStops(policy, names, Number.POSITIVE_INFINITY));
   const isAdded = bos !== undefined && JSON.stringify(around ?? null).includes(JSON.stringify(bos));
-  const edges = new Set([...pads.map(({ id }) => id), ...ends]);
-  return {
-    pads: new Set(pads.map(({ id }) => id)),
-    ends: new Set(ends),
-    ...(isAdded && { start: idOf(bos) }),
-    texts: added.flatMap(({ content, id }) => (edges.has(id) && content ? [[content, id] as const] : [])),
-  };
+  const edges = added.filter(({ content, id }) => content && (pads.has(id) || ends.has(id)));
+  const texts = edges.map(({ content, id }) => [content, id] as const);
+  return { pads, ends, ...(isAdded && { start: idOf(bos) }), texts };
 }
 
 /** A file's JSON; empty where there is none: whoever needs it says what is wrong with it. */

@@ -2,6 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import { stringifyJson } from '../../io/arrow/json.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/trace-fields.js';
+import type { TokenizedTrace } from '../../question.js';
 import { codePoints } from '../../scored.js';
 import {
   THINK_CLOSE,
@@ -14,10 +15,7 @@ import { MESSAGES_AS_TEXT, type OwnTokens, type Trace } from '../../trace.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
-export interface EncodedTrace {
-  readonly trace: Trace;
-  readonly promptIds: Int32Array;
-  readonly completionIds: Int32Array;
+export interface EncodedTrace extends Omit<TokenizedTrace, 'pieces'> {
   /** the completion's text with its T+1 token boundaries */
   readonly tokens: TokenText;
   /** (T+1) code points of `trace.completion` before each boundary; null where the ids spell another text */
@@ -197,14 +195,10 @@ function align(
   if (normalized !== undefined && normalized.textEnd >= least)
     return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
   // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
-  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [unspelledCode(trace)] };
-}
-
-/** Why a completion's tokens cannot be laid over its text. */
-function unspelledCode({ completion, completionIds }: Trace): string {
-  if (completionIds === undefined) return 'text:normalized';
+  const isOfIds = trace.completionIds !== undefined;
   // without a text beside them nothing is mismatched
-  return completion === '' ? 'ids:not-utf8' : 'ids:text-mismatch';
+  const code = trace.completion === '' ? 'ids:not-utf8' : 'ids:text-mismatch';
+  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [isOfIds ? code : 'text:normalized'] };
 }
 
 const NONE = new Uint8Array(0);
@@ -240,13 +234,9 @@ function withoutEndTokens(ids: Int32Array, tokenizer: Spelling): Int32Array {
 // ------ tokens beside the characters of the text that they spell
 
 /** Positions of the T+1 token boundaries in a text. Boundary t lies before token t. */
-export interface Alignment {
+export interface Alignment extends Pick<TokenText, 'units' | 'textEnd'> {
   /** (T+1) code points before each boundary; a character split over tokens belongs to the token with its first byte */
   readonly chars: Int32Array;
-  /** (T+1) UTF-16 code units before each boundary, for slicing JavaScript strings */
-  readonly units: Int32Array;
-  /** first boundary that has the whole text before it: tokens from here on lie beyond the text */
-  readonly textEnd: number;
 }
 
 /** Aligns token bytes (T) with a text, beyond which tokens may lie: their spans are empty. @returns undefined where they spell something else */
@@ -338,7 +328,6 @@ export function sharedTokens(a: Int32Array, b: Int32Array): number {
   return at < 0 ? a.length : at;
 }
 
-/** Token sequences one after the other. */
 export function joinIds(...parts: readonly Int32Array[]): Int32Array {
   const joined = new Int32Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;

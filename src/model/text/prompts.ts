@@ -1,5 +1,4 @@
 // Makes every trace's prompt what the policy read: messages through its chat template, stripped prompts fixed or named.
-
 import { TraceRejected } from '../../errors.js';
 import type { Log } from '../../report/log.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
@@ -11,7 +10,18 @@ import type { PolicyTokenizer } from './tokenizer.js';
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
 
-/** Prepares the prompts of one run. */
+/** What the log tells of the first prompt of a kind, by the code that its trace gets. */
+const WARNINGS = {
+  'prompt:messages-as-text':
+    'prompts are messages written out as text, and are scored as that text: write the column as a list of {role, content}',
+  'prompt:retemplated':
+    'prompts were dumped without their special tokens; they are put back by the chat template',
+  'prompt:stripped':
+    'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
+  'prompt:text-mismatch':
+    'messages render to another text than the dump shows: --chat-template-arg enable_thinking=false, or another policy',
+} as const;
+
 export class Prompts {
   private shapes: readonly StrippedShape[] | undefined;
   private mark: string | undefined;
@@ -31,11 +41,7 @@ export class Prompts {
     // ids are what the policy read, whatever the row shows beside them
     if (trace.promptIds !== undefined) return trace;
     if (typeof trace.prompt === 'string' && MESSAGES_AS_TEXT.test(trace.prompt))
-      return this.warned(
-        trace,
-        'prompt:messages-as-text',
-        'prompts are messages written out as text, and are scored as that text: write the column as a list of {role, content}',
-      );
+      return this.warned(trace, 'prompt:messages-as-text');
     if (this.chat === undefined) return this.plain(trace);
     if (typeof trace.prompt !== 'string') return this.rendered(trace);
     this.shapes ??= await strippedShapes(this.chat, this.tokenizer);
@@ -48,17 +54,10 @@ export class Prompts {
     // what was found is right where rendering and stripping it gives the dump's text, and nothing else would
     if (!hasRoleLines(messages)) {
       const text = await this.chat.render(messages);
-      if ((await withoutSpecials(text, this.tokenizer)) === trace.prompt) {
-        const why =
-          'prompts were dumped without their special tokens; they are put back by the chat template';
-        return this.withText(this.warned(trace, 'prompt:retemplated', why), text);
-      }
+      if ((await withoutSpecials(text, this.tokenizer)) === trace.prompt)
+        return this.withText(this.warned(trace, 'prompt:retemplated'), text);
     }
-    return this.warned(
-      trace,
-      'prompt:stripped',
-      'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
-    );
+    return this.warned(trace, 'prompt:stripped');
   }
 
   /** What the template writes behind a turn of the policy: the token that ends it, and what opens the next one. */
@@ -109,10 +108,7 @@ export class Prompts {
     const { promptText } = trace;
     const agrees =
       [undefined, text].includes(promptText) || promptText === (await withoutSpecials(text, this.tokenizer));
-    if (agrees) return this.withText(trace, text);
-    const why =
-      'messages render to another text than the dump shows: --chat-template-arg enable_thinking=false, or another policy';
-    return this.withText(this.warned(trace, 'prompt:text-mismatch', why), text);
+    return this.withText(agrees ? trace : this.warned(trace, 'prompt:text-mismatch'), text);
   }
 
   private async withText(trace: Trace, text: string): Promise<Trace> {
@@ -120,9 +116,8 @@ export class Prompts {
     return { ...trace, prompt: text, promptIds, status: trace.status ?? [] };
   }
 
-  /** A trace of which more is to be known, which the log tells of the first one. */
-  private warned(trace: Trace, code: string, message: string): Trace {
-    this.warn(code, message);
+  private warned(trace: Trace, code: keyof typeof WARNINGS): Trace {
+    this.warn(code, WARNINGS[code]);
     return noted(trace, code);
   }
 
@@ -142,8 +137,7 @@ function noted(trace: Trace, code: string): Trace {
 /** How a conversation's text looks without special tokens: what stands before, between and behind its contents. */
 interface StrippedShape {
   readonly roles: readonly string[];
-  /** (roles + 1) */
-  readonly around: readonly string[];
+  readonly around: readonly string[]; // (roles + 1)
 }
 
 /** Contents that no template trims, and that occur nowhere else. */
@@ -198,8 +192,7 @@ async function templateMark(chat: ChatRenderer): Promise<string> {
 function readStripped(text: string, shapes: readonly StrippedShape[]): Message[] | undefined {
   for (const { roles, around } of shapes) {
     const contents = contentsOf(text, around);
-    if (contents === undefined) continue;
-    return roles.map((role, n) => ({ role, content: contents[n] as string }));
+    if (contents) return roles.map((role, n) => ({ role, content: contents[n] as string }));
   }
   return undefined;
 }

@@ -4,7 +4,6 @@
 type Scalar = null | boolean | bigint | number | string;
 export type Datum = Scalar | symbol | Datum[] | Dict | Callable | Facade | Safe;
 export type Dict = Map<Datum, Datum>;
-/** A function, a method, a macro. */
 export type Callable = (args: readonly Datum[], named: ReadonlyMap<string, Datum>) => Datum;
 
 export class Tuple extends Array<Datum> {}

@@ -1,5 +1,4 @@
 // What is put between a state and an answer: the exit template of a policy (METHOD §3), given or derived, and the question of `ask` with its two answers.
-
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
@@ -21,11 +20,8 @@ const part = z.string().exactOptional();
 const Parts = z.strictObject({ close: part, open: part, closer: part });
 
 /** The parts of a file that a flag names, else those that the checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
-export function readExitTemplate(
-  checkpoint: string,
-  file?: string,
-): Promise<Partial<ExitTemplate> | undefined> {
-  return givenOrOwn(Parts, file, checkpoint, OWN_FILE, FORM);
+export function readExitTemplate(folder: string, file?: string): Promise<Partial<ExitTemplate> | undefined> {
+  return givenOrOwn(Parts, file, folder, OWN_FILE, FORM);
 }
 
 /**
@@ -90,7 +86,6 @@ export async function checkExitTemplate(
     );
 }
 
-/** The file of a policy's folder. */
 export const ASK_TEMPLATE = 'ask_template.json';
 
 const text = z.string().min(1);
@@ -99,19 +94,16 @@ const AskTemplateSchema = z.strictObject({ question: text, yes: text, no: text }
 type AskTemplate = z.infer<typeof AskTemplateSchema>;
 const EXPECTED = 'a file with {"question": "…", "yes": "…", "no": "…"}, with --ask-template';
 
-/** The question that a configuration tells; undefined where it tells none. */
-export function storedAskTemplate(found: unknown): AskTemplate | undefined {
-  return AskTemplateSchema.safeParse(found).data;
-}
-
 /** @param path of a file in the place of the folder's own @returns undefined where there is none @throws RredcotError (exit 2) for one that is none */
 export function readAskTemplate(folder: string, path?: string): Promise<AskTemplate | undefined> {
   return givenOrOwn(AskTemplateSchema, path, folder, ASK_TEMPLATE, EXPECTED);
 }
 
-/** @throws RredcotError (exit 2) naming the file that is missing */
-export function noAskTemplate(folder: string): Error {
-  return usageError(`${folder}/${ASK_TEMPLATE}: --estimator ask needs a question`, EXPECTED);
+/** That of a configuration, where it tells one, or of a file. @throws RredcotError (exit 2) as {@link readAskTemplate}, and where there is none */
+export async function askTemplateOf(told: unknown, folder: string, path?: string): Promise<AskTemplate> {
+  const found = AskTemplateSchema.safeParse(told).data ?? (await readAskTemplate(folder, path));
+  if (found) return found;
+  throw usageError(`${folder}/${ASK_TEMPLATE}: --estimator ask needs a question`, EXPECTED);
 }
 
 /**

@@ -52,9 +52,8 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const encodeTemplated = (text: string) =>
     Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids);
   const warning = startWarning(config, start, encodeTemplated);
-  let size = 0;
-  for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
-
+  const ids = [...tokenizer.get_vocab().values(), ...added.keys()];
+  const size = ids.reduce((most, id) => Math.max(most, id + 1), 0);
   const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
     const content = added.get(id)?.content;
@@ -120,7 +119,7 @@ function checkIds(spec: Record<string, unknown>, path: string): void {
 
 /** A tokenizer shows by its decoder how its tokens spell text: bytes, pieces, or plain text as it stands. */
 function kindOf(spec: Record<string, unknown>, path: string): TokenizerKind {
-  const types = stepsOf(spec.decoder, 'decoders').map((step) => step.type);
+  const types = stepsOf(spec.decoder).map((step) => step.type);
   if (types.includes('ByteLevel')) return 'byte-level';
   if (types.every((type) => type === 'Fuse')) return 'character';
   if (isSentencePiece(spec)) return 'sentencepiece';
@@ -163,6 +162,7 @@ interface TokenizerStep {
   readonly type?: string;
   readonly decoders?: readonly TokenizerStep[];
   readonly normalizers?: readonly TokenizerStep[];
+  readonly pretokenizers?: readonly TokenizerStep[];
   readonly pattern?: { readonly String?: string };
   readonly content?: string;
   readonly prepend?: string;
@@ -178,13 +178,13 @@ const SPACE = '▁'; // U+2581
 /** Whether tokens of the tokenizer spell their text byte by byte under {@link pieceBytes}. */
 export function isSentencePiece(spec: TokenizerSpec): boolean {
   const model = (spec.model ?? {}) as { byte_fallback?: boolean };
-  const decoders = stepsOf(spec.decoder, 'decoders');
+  const decoders = stepsOf(spec.decoder);
   return (
     model.byte_fallback === true &&
     decoders.some(({ type }) => type === 'Replace' || type === 'Metaspace') &&
     decoders.every(isSpaceDecoder) &&
-    stepsOf(spec.normalizer, 'normalizers').every(isSpaceNormalizer) &&
-    stepsOf(spec.pre_tokenizer, 'pretokenizers').every(
+    stepsOf(spec.normalizer).every(isSpaceNormalizer) &&
+    stepsOf(spec.pre_tokenizer).every(
       ({ type, replacement }) => type === 'Metaspace' && (replacement ?? SPACE) === SPACE,
     )
   );
@@ -192,8 +192,8 @@ export function isSentencePiece(spec: TokenizerSpec): boolean {
 
 /** The same tokenizer for a text that continues a sequence: no space is put before it. */
 export function withoutPrefixSpace(spec: TokenizerSpec): TokenizerSpec {
-  const normalizers = stepsOf(spec.normalizer, 'normalizers').filter(({ type }) => type !== 'Prepend');
-  const [metaspace] = stepsOf(spec.pre_tokenizer, 'pretokenizers');
+  const normalizers = stepsOf(spec.normalizer).filter(({ type }) => type !== 'Prepend');
+  const [metaspace] = stepsOf(spec.pre_tokenizer);
   return {
     ...spec,
     normalizer: normalizers.length === 0 ? null : { type: 'Sequence', normalizers },
@@ -223,11 +223,8 @@ function isSpaceNormalizer({ type, pattern, content, prepend }: TokenizerStep): 
 }
 
 /** The steps of a tokenizer's part, which may be a sequence of them. */
-export function stepsOf(
-  value: unknown,
-  list: 'decoders' | 'normalizers' | 'pretokenizers',
-): readonly TokenizerStep[] {
-  const step = (value ?? null) as (TokenizerStep & Record<string, unknown>) | null;
-  if (step === null) return [];
-  return step.type === 'Sequence' ? ((step[list] as readonly TokenizerStep[] | undefined) ?? []) : [step];
+function stepsOf(value: unknown): readonly TokenizerStep[] {
+  const step = (value ?? null) as TokenizerStep | null;
+  if (step?.type !== 'Sequence') return step === null ? [] : [step];
+  return [step.decoders, step.normalizers, step.pretokenizers].flatMap((list) => list ?? []);
 }

@@ -1,5 +1,4 @@
 // Files of a folder that somebody else made, a downloaded checkpoint or policy: one rule for all of them.
-
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readFile, realpath, stat } from 'node:fs/promises';

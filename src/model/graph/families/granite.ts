@@ -9,16 +9,15 @@ export const granite: Family = {
   ...llama,
   hasMultipliers: true,
   embed: (o, ids) => o.scaled(llama.embed(o, ids), by(o, 'embedding')),
-  project(o, layer, x) {
-    const { q, k, v } = projections(o, layer, x);
+  project(o, x) {
+    const { q, k, v } = projections(o, x);
     // in the place of 1/√headDim, by which every score is multiplied
     return { q: o.scaled(q, by(o, 'attention') * Math.sqrt(o.sizes.headDim)), k, v };
   },
-  finish(o, layer, x, attended) {
+  finish(o, x, attended) {
     const added = (y: string, out: string) => o.add(y, o.scaled(out, by(o, 'residual')));
-    const y = added(x, attentionOut(o, layer, attended));
-    const h = o.norm(y, `model.layers.${layer}.post_attention_layernorm.weight`);
-    return added(y, mlp(o, layer, h));
+    const y = added(x, attentionOut(o, attended));
+    return added(y, mlp(o, o.norm(y, 'post_attention_layernorm')));
   },
   last: (o, x) => o.scaled(llama.last(o, x), by(o, 'logits')),
 };

@@ -1,59 +1,65 @@
 // Llama: RMS norms before attention and MLP, no biases, SwiGLU; the other families are this one with a difference.
-import type { Family, Operators, WindowConfig } from '../family.js';
-
-const at = (layer: number) => `model.layers.${layer}`;
+import type { Family, LayerRule, Operators } from '../family.js';
 
 export const llama: Family = {
   defaults: {},
-  embedding: 'model.embed_tokens.weight',
-  head: 'lm_head.weight',
-  embed: (o, ids) => o.rowsOf('model.embed_tokens.weight', [o.sizes.vocab, o.sizes.hidden], ids),
-  project: projections,
-  finish(o, layer, x, attended) {
-    const y = o.add(x, attentionOut(o, layer, attended));
-    return o.add(y, mlp(o, layer, o.norm(y, `${at(layer)}.post_attention_layernorm.weight`)));
+  embed: (o, ids) => o.rowsOf('embed_tokens.weight', [o.sizes.vocab, o.sizes.hidden], ids),
+  project: (o, x) => projections(o, x),
+  finish(o, x, attended) {
+    const y = o.add(x, attentionOut(o, attended));
+    return o.add(y, feedForward(o, o.norm(y, 'post_attention_layernorm')));
   },
-  last: (o, x) => o.norm(x, 'model.norm.weight'),
+  last: (o, x) => o.norm(x, 'norm'),
 };
 
 /** The norm and the three projections of a layer. @param hasBias of these */
-export function projections(o: Operators, layer: number, x: string, hasBias = false) {
-  return projected(o, layer, o.norm(x, `${at(layer)}.input_layernorm.weight`), hasBias);
+export function projections(o: Operators, x: string, hasBias = false) {
+  return projected(o, o.norm(x, 'input_layernorm'), hasBias);
 }
 
 /** Those of rows as they are. */
-export function projected(o: Operators, layer: number, h: string, hasBias = false) {
+export function projected(o: Operators, h: string, hasBias = false) {
   const { heads, kvHeads, headDim, hidden } = o.sizes;
   const of = (letter: 'q' | 'k' | 'v', count: number) =>
-    o.linear(h, `${at(layer)}.self_attn.${letter}_proj`, [count * headDim, hidden], hasBias);
+    o.linear(h, `self_attn.${letter}_proj`, [count * headDim, hidden], hasBias);
   return { q: of('q', heads), k: of('k', kvHeads), v: of('v', kvHeads) };
 }
 
 /** What a layer's attention adds to x. */
-export function attentionOut(o: Operators, layer: number, attended: string): string {
+export function attentionOut(o: Operators, attended: string): string {
   const { heads, headDim, hidden } = o.sizes;
-  return o.linear(attended, `${at(layer)}.self_attn.o_proj`, [hidden, heads * headDim]);
+  return o.linear(attended, 'self_attn.o_proj', [hidden, heads * headDim]);
+}
+
+/** What a layer's experts, some for each token and perhaps one for all, make of rows h [N,d]; of a dense layer its MLP. */
+export function feedForward(o: Operators, h: string): string {
+  const { mixture, hidden } = o.sizes;
+  if (!mixture?.layers.includes(o.layer)) return mlp(o, h);
+  const { experts, intermediate } = mixture;
+  const chosen = o.experts(h, {
+    ...mixture,
+    router: ['mlp.gate.weight', [experts, hidden]],
+    gateUp: ['mlp.experts.gate_up_interleaved', [experts, 2 * intermediate, hidden]],
+    down: ['mlp.experts.down_proj', [experts, hidden, intermediate]],
+  });
+  if (mixture.shared === undefined) return chosen;
+  const share = o.sigmoid(o.linear(h, 'mlp.shared_expert_gate', [1, hidden])); // [N,1]
+  return o.add(chosen, o.multiply(mlp(o, h, 'mlp.shared_expert', mixture.shared), share));
 }
 
 /** What a layer's MLP makes of rows h. @param name and inner size of it */
-export function mlp(
-  o: Operators,
-  layer: number,
-  h: string,
-  name = 'mlp',
-  intermediate = o.sizes.intermediate,
-): string {
+export function mlp(o: Operators, h: string, name = 'mlp', intermediate = o.sizes.intermediate): string {
   const { hidden } = o.sizes;
-  const wide = [intermediate, hidden] as const;
-  const gate = o.linear(h, `${at(layer)}.${name}.gate_proj`, wide);
-  const mixed = o.multiply(o.silu(gate), o.linear(h, `${at(layer)}.${name}.up_proj`, wide));
-  return o.linear(mixed, `${at(layer)}.${name}.down_proj`, [hidden, intermediate]);
+  const gate = o.linear(h, `${name}.gate_proj`, [intermediate, hidden]);
+  const mixed = o.multiply(o.silu(gate), o.linear(h, `${name}.up_proj`, [intermediate, hidden]));
+  return o.linear(mixed, `${name}.down_proj`, [hidden, intermediate]);
 }
 
-/** Those that `layer_types` names, else those from `max_window_layers` on; none unless windows are switched on. */
-export function windowsOnRequest({ use_sliding_window, layer_types, max_window_layers }: WindowConfig) {
-  return (layer: number): boolean => {
-    if (!use_sliding_window) return false;
-    return layer_types ? layer_types[layer] === 'sliding_attention' : layer >= max_window_layers;
-  };
-}
+/** Where windows are switched on those that `layer_types` names, else those of a family's own rule. */
+export const windowsOnRequest =
+  (own: LayerRule): LayerRule =>
+  (config, layer) =>
+    config.use_sliding_window &&
+    (config.layer_types ? config.layer_types[layer] === 'sliding_attention' : own(config, layer));
+
+export const fromMaxWindowLayers = windowsOnRequest((config, layer) => layer >= config.max_window_layers);

@@ -5,5 +5,5 @@ import { llama } from './llama.js';
 export const mistral: Family = {
   ...llama,
   defaults: { kvHeads: 8, slidingWindow: 4096 },
-  windows: () => () => true,
+  windows: () => true,
 };

@@ -2,20 +2,17 @@
 import type { Family } from '../family.js';
 import { attentionOut, llama, mlp, projected } from './llama.js';
 
-const at = (layer: number) => `model.layers.${layer}`;
-
 export const olmo2: Family = {
   ...llama,
-  project(o, layer, x) {
+  project(o, x) {
     const { heads, kvHeads, headDim } = o.sizes;
-    const { q, k, v } = projected(o, layer, x);
+    const { q, k, v } = projected(o, x);
     const norm = (rows: string, letter: 'q' | 'k', count: number) =>
-      o.norm(rows, `${at(layer)}.self_attn.${letter}_norm.weight`, count * headDim);
+      o.norm(rows, `self_attn.${letter}_norm`, count * headDim);
     return { q: norm(q, 'q', heads), k: norm(k, 'k', kvHeads), v };
   },
-  finish(o, layer, x, attended) {
-    const out = attentionOut(o, layer, attended);
-    const y = o.add(x, o.norm(out, `${at(layer)}.post_attention_layernorm.weight`));
-    return o.add(y, o.norm(mlp(o, layer, y), `${at(layer)}.post_feedforward_layernorm.weight`));
+  finish(o, x, attended) {
+    const y = o.add(x, o.norm(attentionOut(o, attended), 'post_attention_layernorm'));
+    return o.add(y, o.norm(mlp(o, y), 'post_feedforward_layernorm'));
   },
 };

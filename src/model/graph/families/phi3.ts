@@ -2,8 +2,6 @@
 import type { Family, Operators } from '../family.js';
 import { attentionOut, llama } from './llama.js';
 
-const at = (layer: number) => `model.layers.${layer}`;
-
 /** x [N,d] by some rows of a matrix that has several parts. @param sizes of all, in their order */
 function parts(o: Operators, x: string, name: string, sizes: readonly number[]): string[] {
   const of = sizes.reduce((sum, size) => sum + size, 0);
@@ -16,23 +14,19 @@ function parts(o: Operators, x: string, name: string, sizes: readonly number[]):
 
 export const phi3: Family = {
   ...llama,
-  windows: () => () => true,
-  project(o, layer, x) {
+  windows: () => true,
+  project(o, x) {
     const { heads, kvHeads, headDim } = o.sizes;
-    const h = o.norm(x, `${at(layer)}.input_layernorm.weight`);
     const sizes = [heads, kvHeads, kvHeads].map((count) => count * headDim);
-    const [q, k, v] = parts(o, h, `${at(layer)}.self_attn.qkv_proj`, sizes) as [string, string, string];
+    const [q = '', k = '', v = ''] = parts(o, o.norm(x, 'input_layernorm'), 'self_attn.qkv_proj', sizes);
     return { q, k, v };
   },
-  finish(o, layer, x, attended) {
+  finish(o, x, attended) {
     const { hidden, intermediate } = o.sizes;
-    const y = o.add(x, attentionOut(o, layer, attended));
-    const h = o.norm(y, `${at(layer)}.post_attention_layernorm.weight`);
-    const [gate, up] = parts(o, h, `${at(layer)}.mlp.gate_up_proj`, [intermediate, intermediate]) as [
-      string,
-      string,
-    ];
+    const y = o.add(x, attentionOut(o, attended));
+    const h = o.norm(y, 'post_attention_layernorm');
+    const [gate = '', up = ''] = parts(o, h, 'mlp.gate_up_proj', [intermediate, intermediate]);
     const mixed = o.multiply(o.silu(gate), up);
-    return o.add(y, o.linear(mixed, `${at(layer)}.mlp.down_proj`, [hidden, intermediate]));
+    return o.add(y, o.linear(mixed, 'mlp.down_proj', [hidden, intermediate]));
   },
 };
