@@ -1,7 +1,7 @@
 // What passes between an estimator and whoever answers: questions about a trace, and one log-probability a scored token.
 import type { BadRow } from './rows.js';
 import type { Pieces, Segmentation } from './segment/segment.js';
-import type { Trace } from './trace.js';
+import type { Likeliest, Trace } from './trace.js';
 
 /** A trace as a policy reads it. */
 export interface TokenizedTrace {
@@ -63,9 +63,6 @@ export interface SecondReading {
   /** after every exit point */
   readonly atExits?: readonly Continuation[];
 }
-
-/** Some of the likeliest tokens of a distribution, and their log-probabilities, nats. */
-export type Likeliest = Readonly<Record<'ids' | 'logprobs', readonly number[]>>;
 
 /** What a reader says of a trace: T tokens, E exits, N continuations at each. */
 export interface ReaderAnswers {

@@ -150,3 +150,6 @@ export function ownBefore(own: OwnTokens): Int32Array {
   for (const [t, isOwn] of own.entries()) before[t + 1] = (before[t] as number) + (isOwn ? 1 : 0);
   return before;
 }
+
+/** Some of the likeliest tokens of a distribution, and their log-probabilities, nats. */
+export type Likeliest = Readonly<Record<'ids' | 'logprobs', readonly number[]>>;

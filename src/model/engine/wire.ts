@@ -1,6 +1,6 @@
 // Ids of questions, and what is believed of what comes back (docs/engines.md).
 import { createHash } from 'node:crypto';
-import type { Likeliest } from '../../question.js';
+import type { Likeliest } from '../../trace.js';
 import type { EngineQuestion, LogprobQuestion, Said, SaidNumbers, SampleQuestion } from './engine.js';
 
 /** What an answer is found by: the question's name, and a hash of all that decides the answer. */

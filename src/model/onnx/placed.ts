@@ -1,5 +1,5 @@
 // What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
-import type { Likeliest } from '../../question.js';
+import type { Likeliest } from '../../trace.js';
 
 let lastKept = 0;
 /** A number under which a session may keep keys and values: whoever asks, no other has it. */
